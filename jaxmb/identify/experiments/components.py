@@ -1,6 +1,6 @@
-"""Components of tests: what a kind of test can tell beside its prediction and residual; one that it lacks is None.
+"""Optional components of a test: noise, frequency lines, linear equations, hypotheses, own parameters, vibration.
 
-Each refers to its test, so that a test need not carry what follows from its data.
+Each component refers to its test and computes derived quantities on demand. A test without a component returns None.
 """
 
 import abc
@@ -28,21 +28,22 @@ T = TypeVar("T", bound="Test[Any]")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Component(abc.ABC, Generic[T]):
-    """Something that a test can tell."""
+    """An optional capability of a test."""
 
     test: T
 
 
 class Correlation(Component[T]):
-    """How errors of rows go together: not at all, where a kind of test says nothing else."""
+    """Correlation of the errors of rows. This default: independent errors."""
 
     @property
     def between_responses(self) -> bool:
-        """Whether errors go on from line to line at one ratio, so that the residual does not show a misfit."""
+        """Whether a response leaks into others at one ratio for all lines, so that the residual does not show a
+        misfit."""
         return False
 
     def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
-        """How many times larger correlations make the variance of errors along some directions.
+        """Factor by which correlation increases the variance of the errors projected onto some directions.
 
         Args:
             basis: directions, as columns.
@@ -52,45 +53,46 @@ class Correlation(Component[T]):
 
     @property
     def degrees_factor(self) -> float:
-        """By what correlations divide the degrees of freedom of a sum of squares."""
+        """Divisor of the degrees of freedom of a sum of squares, due to correlation."""
         return 1.0
 
     @property
     def lengths(self) -> Float[np.ndarray, "m"]:
-        """How many neighbouring rows tell as much as one where their stated deviations are larger than their errors for
-        it, so that they count as if they were independent."""
+        """Correlation length of each row, in rows, already included in its stated standard deviation: rows with
+        inflated deviations enter a fit as if they were independent."""
         return np.ones(self.test.rows)
 
     def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Number of neighbouring rows whose residuals tell no more than one."""
+        """Correlation length of the residual, in rows: that many rows carry the information of one independent row."""
         return 1.0
 
 
 class Noise(Component[T]):
-    """Noise of a test: as stated and independent of the fit, where a kind of test says nothing else."""
+    """Noise of a test. This default: as stated, and independent of the fit."""
 
     @property
     def correlation(self) -> Correlation[Any]:
-        """Between the errors of rows."""
+        """Correlation between the errors of rows."""
         return Correlation(self.test)
 
     @property
     def is_known(self) -> bool:
-        """Whether the noise is as stated, and not to be estimated from what the fit leaves."""
+        """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
         return True
 
     @property
     def nominal(self) -> float | None:
-        """Standard deviation in which eq. 22 of Huynh et al. 2020 counts; None for what is no FRF."""
+        """Nominal standard deviation of log H, the unit of the cost of eq. 22 of Huynh et al. 2020; None for other
+        tests."""
         return None
 
     @property
     def is_one_factor(self) -> bool:
-        """Whether noise that is to be estimated is a factor on all rows."""
+        """Whether the noise to be estimated is one factor common to all rows."""
         return True
 
     def estimated(self, residual: np.ndarray, expected: float) -> float:
-        """`nominal` with which the sum of squares of a residual is as expected."""
+        """`nominal` at which the sum of squares of a residual equals its expectation."""
         raise NotImplementedError(f"the noise of {display_name(self.test.name)} cannot be estimated from a fit")
 
     def with_nominal(self, std: float) -> T:
@@ -99,35 +101,35 @@ class Noise(Component[T]):
 
     @property
     def follows_fit(self) -> bool:
-        """Whether `at_fit` gives another test."""
+        """Whether the noise depends on the fitted machine, so that `at_fit` returns a different test."""
         return False
 
     def at_fit(self, view: Any) -> T:
-        """The test with its noise as it is of a machine that fits."""
+        """The test with its noise evaluated at the prediction of the fitted machine."""
         return self.test
 
     def change_from(self, other: T) -> float:
-        """Largest logarithm of the ratio of the noise of any row to that of another version of the test; infinite
-        where that has other lines left out."""
+        """Largest |log| of the ratio of a row's noise to that in another version of the test; infinite where the
+        excluded lines differ."""
         return 0.0
 
     @property
     def exact_cost(self) -> float:
-        """Cost, in units of the noise, below which the data are followed as far as rounding allows."""
+        """Cost, in units of the noise, below which the fit is exact to rounding."""
         return 1e-12 * self.test.rows
 
     @property
     def nuisance_rows(self) -> int:
-        """Rows that numbers of the test's own take up, as the scale of a measured shape does."""
+        """Degrees of freedom of nuisance parameters that no study names, such as the scale of a measured mode shape."""
         return 0
 
     def noiseless(self, view: Any) -> T:
-        """The test as it would be measured on a machine without noise, where the residual is not linear in the data;
-        itself where it is, so that a difference of residuals says the same."""
+        """The test with noise-free data of a machine, where the residual is not linear in the data; unchanged where it
+        is linear, since a difference of residuals is then equivalent."""
         return self.test
 
     def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A residual drawn from what a fit left, with replacement; of rows without an order each by itself."""
+        """Bootstrap sample of a residual, rows drawn independently with replacement."""
         used = row_weights > 0.0
         plain = residual[used] / np.sqrt(row_weights[used])
         drawn = np.zeros(residual.size)
@@ -137,91 +139,93 @@ class Noise(Component[T]):
 
 
 class Lines(Component[T]):
-    """Lines of a test, of which single ones may not belong to their neighbours. Abstract."""
+    """Frequency lines of a test, some of which may be outliers. Abstract."""
 
     @property
     @abc.abstractmethod
     def robust(self) -> bool:
-        """Whether outlier lines are left out."""
+        """Whether outlier lines are excluded."""
 
     @abc.abstractmethod
     def decimate(self, most: int) -> T:
-        """The test on fewer lines, evenly spread and weighted, that show the way as well as all."""
+        """The test on at most so many lines, evenly spaced and equally weighted, for a global search."""
 
     @abc.abstractmethod
     def outliers(self, residual: np.ndarray, row_weights: np.ndarray) -> Int[np.ndarray, "k"]:
-        """Numbers of outlier lines."""
+        """Indices of outlier lines."""
 
     @property
     @abc.abstractmethod
     def left_out(self) -> Int[np.ndarray, "k"]:
-        """Numbers of the lines that were left out for that."""
+        """Indices of the lines excluded as outliers."""
 
     @abc.abstractmethod
     def without(self, lines: Int[np.ndarray, "k"]) -> T:
-        """The test with some lines left out."""
+        """The test without some lines."""
 
     @abc.abstractmethod
     def text(self, lines: Int[np.ndarray, "k"]) -> str:
-        """Some lines in a sentence."""
+        """Some lines as text, for messages."""
 
     @abc.abstractmethod
     def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Variance, over that of the noise, of what differs from line to line: no model follows it."""
+        """Variance of the line-to-line scatter of the residual over the variance of the noise. No smooth model
+        reproduces it."""
 
     @abc.abstractmethod
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Part of the variance of what is left that is no noise; 0 where that cannot be told."""
+        """Systematic fraction of the variance of the residual; 0 where it cannot be distinguished from noise."""
 
     @abc.abstractmethod
     def undefined(self, view: Any) -> tuple[str, ...]:
-        """What was measured and cannot be compared with the prediction, in words."""
+        """Texts on measured responses that cannot be compared with the prediction."""
 
 
 class Equations(NamedTuple):
-    """measured = matrix @ x, row by row: a test whose prediction is linear.
+    """Linear equations of a test: measured = matrix @ x, row by row.
 
     x are the free values, or their reciprocals where `LinearForm.reciprocal` says so.
     """
 
     matrix: Float[np.ndarray, "m d"]
     measured: Float[np.ndarray, "m"]
-    """Less what does not depend on the free values."""
+    """Measured values minus the part of the prediction that does not depend on the free values."""
     std: Float[np.ndarray, "m"]
     weight: Float[np.ndarray, "m"]
-    """By which the squared error of a row counts, over its variance."""
+    """Weight of the squared error of each row, beside its variance."""
     case: Int[np.ndarray, "m"]
-    """What was measured together, such as one load, has one number."""
+    """Index of the case of each row: rows measured together, such as under one load, share it."""
 
 
 class Sums(NamedTuple):
-    """Sums of numbers of a machine that a kind of test tells."""
+    """Linear combinations of machine parameters that are identifiable from a kind of test."""
 
     names: tuple[str, ...]
-    """Of a number that each is called after."""
+    """Parameter after which each combination is named."""
     formulas: tuple[str, ...]
     parameters: tuple[str, ...]
     matrix: Float[np.ndarray, "s p"]
-    """Sums = matrix @ [value of each of the parameters]."""
+    """Combinations = matrix @ [value of each of the parameters]."""
 
 
 class LinearForm(Component[T]):
-    """Equations of a test whose prediction is linear in values or in their reciprocals. Abstract."""
+    """Equations of a test whose prediction is linear in the free values or in their reciprocals. Abstract."""
 
     @property
     def robust(self) -> bool:
-        """Whether outliers are given less weight, by how far they are off."""
+        """Whether outliers are down-weighted by the size of their residual."""
         return False
 
     @property
     def accepts_prior(self) -> bool:
-        """Whether a prior may be of values on a linear scale: a linear step has its rows below those of the test."""
+        """Whether the linear step accepts a prior on values on a linear scale, as rows appended to those of the
+        test."""
         return False
 
     @abc.abstractmethod
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """How the prediction is linear in each free value: 0 in the value itself, 1 in its reciprocal, NaN where the
-        prediction does not depend on it. None where the prediction is not linear."""
+        """For each free value: 0 where the prediction is linear in it, 1 where it is linear in its reciprocal, NaN
+        where it does not depend on it. None where the prediction is not linear."""
 
     @abc.abstractmethod
     def equations(self, model: Model, free: FreeParameters) -> Equations:
@@ -231,64 +235,65 @@ class LinearForm(Component[T]):
         """
 
     def sums(self, model: Model, free: FreeParameters) -> Sums | None:
-        """Sums of a machine's numbers that such tests determine, by the machine's structure and by which are free and
-        not by their values; None where each number is determined alone."""
+        """Parameter combinations identifiable from such tests. They depend on the machine's structure and on which
+        parameters are free, not on their values. None where each parameter is identifiable by itself."""
         return None
 
 
 class Hypothesis(NamedTuple):
-    """A number, 0 as a test is described, by which a single mistake in that would be mended."""
+    """A model-error hypothesis: one error in the description of a test, corrected by one number that is 0 as
+    described."""
 
     key: str
-    """Tests that share it share the number."""
+    """Tests with the same key share the number."""
     size: float
-    """Of the order of a common mistake."""
+    """Typical size of the error."""
     text: Callable[[float], str]
-    """The mistake in words, for a value of the number."""
+    """Text of the error, for a value of the number."""
     least: float = -np.inf
-    """Values that cannot be lie below."""
+    """Lower bound of the number."""
     starts: tuple[float, ...] = ()
-    """From where it is looked for beside 0: what is far from there is not seen from 0."""
+    """Further starting values of the search beside 0, for errors outside the convergence region around 0."""
 
 
 class Hypotheses(Component[T]):
-    """Mistakes that can be made in the description of a test. Abstract."""
+    """Model-error hypotheses on the description of a test. Abstract."""
 
     @abc.abstractmethod
     def of(self, model: Model) -> tuple[Hypothesis, ...]:
-        """All of them, for a machine."""
+        """All hypotheses, for a machine."""
 
     @abc.abstractmethod
     def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
-        """The residual with the description changed by numbers in the order of `of`."""
+        """The residual with the description corrected by numbers in the order of `of`."""
 
 
 class OwnParameters(Component[T]):
-    """Numbers that belong to a test and not to the machine, and that a study may free. Abstract."""
+    """Parameters of the test itself, not of the machine, such as gains and delays; a study may free them. Abstract."""
 
     @property
     @abc.abstractmethod
     def names(self) -> tuple[str, ...]:
-        """Of these numbers."""
+        """Names of the test's parameters."""
 
     @property
     @abc.abstractmethod
     def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
-        """As they are known, in the order of `names`."""
+        """Their values, in the order of `names`."""
 
     @abc.abstractmethod
     def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> T:
-        """The test with others."""
+        """The test with other values."""
 
 
 class Probe(eqx.Module):
-    """An FRF test that could be made at any posture."""
+    """A candidate FRF test, applicable at any posture."""
 
     points: tuple[Point, ...] = eqx.field(static=True)
-    """All points that outputs and inputs are taken from: alternatives of one size are one program."""
+    """All points from which outputs and inputs are selected: selections of one size share a compiled program."""
     outputs: Int[Array, "o"]
     inputs: Int[Array, "i"] | None
-    """None where they are the outputs."""
+    """None where the inputs are the outputs."""
     derivatives: int = eqx.field(static=True)
     at: LinearizeAt = eqx.field(static=True)
     omega: Float[Array, "f"]
@@ -298,13 +303,13 @@ class Probe(eqx.Module):
 
     @property
     def ends(self) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-        """Outputs and inputs by name."""
+        """Points of outputs and of inputs."""
         outputs = tuple(self.points[i] for i in np.asarray(self.outputs))
         return outputs, outputs if self.inputs is None else tuple(self.points[i] for i in np.asarray(self.inputs))
 
     @property
     def band_hz(self) -> tuple[float, float]:
-        """First and last line."""
+        """First and last line, Hz."""
         return float(self.omega[0]) / (2 * np.pi), float(self.omega[-1]) / (2 * np.pi)
 
     def changed(
@@ -313,12 +318,12 @@ class Probe(eqx.Module):
         ends: tuple[Sequence[Point], Sequence[Point]] | None = None,
         points: Sequence[Point] | None = None,
     ) -> "Probe":
-        """The probe with other lines and points where such are given.
+        """The probe with its lines or points replaced where given.
 
         Args:
             omega: angular frequencies, rad/s.
             ends: outputs and inputs.
-            points: more points than those, so that probes of other ends share a program.
+            points: further points, so that probes with different outputs and inputs share a compiled program.
         """
         outputs, inputs = self.ends if ends is None else (tuple(ends[0]), tuple(ends[1]))
         known = tuple(dict.fromkeys([*(points or ()), *outputs, *inputs]))
@@ -335,101 +340,102 @@ class Probe(eqx.Module):
 
 
 class Vibration(Component[T]):
-    """Small motions of the machine at the one posture of a test. Abstract."""
+    """Linearized motion of the machine at the posture of a test. Abstract."""
 
     @property
     @abc.abstractmethod
     def q(self) -> Float[Array, "n"]:
-        """The posture."""
+        """Posture [n], rad or m."""
 
     @property
     @abc.abstractmethod
     def linearized_at(self) -> LinearizeAt:
-        """Where small motions are taken: at the posture, or at the equilibrium under gravity."""
+        """Point of linearization: the posture itself, or the equilibrium under gravity."""
 
     @abc.abstractmethod
     def tangent(self, view: Any) -> Tangent:
-        """Small motions of the machine that has the view."""
+        """Mass, damping and stiffness matrices of the machine seen in the view."""
 
     def check(self, model: Model) -> None:
-        """Raise ValueError where a machine has no equilibrium at the posture, or a motion without mass."""
+        """Raise ValueError where a machine has no equilibrium at the posture, or a singular mass matrix."""
 
     @property
     @abc.abstractmethod
     def band_end_hz(self) -> float:
-        """Frequency up to which a result lists the modes of the machine."""
+        """Frequency up to which a result lists the modes of the machine, Hz."""
 
     @property
     @abc.abstractmethod
     def highest_hz(self) -> float:
-        """Highest frequency that the test measures."""
+        """Highest measured frequency, Hz."""
 
     @property
     @abc.abstractmethod
     def highest_text(self) -> str:
-        """What `highest_hz` is, in a sentence."""
+        """Description of `highest_hz`, for messages."""
 
     @property
     @abc.abstractmethod
     def first_frequency_hz(self) -> float | None:
-        """Frequency of the first mode that the data show; None where they show none."""
+        """Frequency of the first mode in the data, Hz; None where no mode is found."""
 
     def probe(self) -> Probe | None:
-        """The test as one that could be made at other postures; None where that cannot be planned."""
+        """The test as a candidate for other postures; None where its kind cannot be planned."""
         return None
 
 
 class AffineView(Protocol):
-    """What a test sees of a machine, as an affine function of the free values."""
+    """The view of a machine by a test, as an affine function of the free values."""
 
     def __call__(self, values: Float[Array, "d"] | np.ndarray) -> Any:
         """The view at physical values."""
         ...
 
     def joined(self, others: list[Any]) -> Self:
-        """The same function in a form that it shares with other views of its kind, so that they can be stacked."""
+        """The same function in a form common to other views of its kind, so that they can be stacked."""
         ...
 
 
 class Evaluation(Component[T]):
-    """How the residual of a test is evaluated in a fit: as it is, where a kind of test says nothing else."""
+    """Evaluation of the residual of a test in a fit. This default: directly, by automatic differentiation."""
 
     def stripped(self) -> T:
-        """The test without arrays that neither its residual nor its row weights depend on."""
+        """The test without the arrays that its residual and row weights do not depend on."""
         return self.test
 
     def affine_view(self, model: Model, free: FreeParameters) -> AffineView | None:
-        """The view as an affine function of the free values, which saves the kinematics; None where it is not one."""
+        """The view as an affine function of the free values, which avoids repeated kinematics; None where it is not
+        affine."""
         return None
 
     def normal_equations(
         self, view: AffineView, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
     ) -> NormalEquations:
-        """Those of the residual at u.
+        """Normal equations of the residual at u.
 
         Args:
-            view: what the test sees, as a function of the free values.
+            view: of the machine, as a function of the free values.
             values: the free values, as a function of u.
-            u: where.
+            u: unknowns of the fit.
         """
         return normal_equations(lambda x: self.test.residual(view(values(x))), u)
 
 
 def own_names(test: "Test[Any]") -> tuple[str, ...]:
-    """Names of the numbers of a test's own; none where it has none."""
+    """Names of the parameters of a test itself; empty where it has none."""
     return () if test.own is None else test.own.names
 
 
 def is_robust(test: "Test[Any]") -> bool:
-    """Whether the linear step of a test gives outliers less weight."""
+    """Whether the linear step of a test down-weights outliers."""
     return test.linear is not None and test.linear.robust
 
 
 def accepts_prior(test: "Test[Any]") -> bool:
-    """Whether the linear step of a test has the rows of a prior on a linear scale below its own."""
+    """Whether the linear step of a test accepts a prior on a linear scale (see `LinearForm.accepts_prior`)."""
     return test.linear is not None and test.linear.accepts_prior
 
 
 def can_be_planned(test: "Test[Any]") -> bool:
-    """Whether a test could be made at other postures."""
+    """Whether tests of this kind can be planned at other postures."""
     return test.vibration is not None and test.vibration.probe() is not None

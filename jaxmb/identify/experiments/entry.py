@@ -1,4 +1,4 @@
-"""A test of a study with what is known of it beside what the fit sees."""
+"""A test of a study with its metadata: kind, source, role, remarks."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -15,53 +15,55 @@ from jaxmb.response.modal import Modes
 
 @dataclasses.dataclass(frozen=True)
 class Truth:
-    """The machine that was measured, where the measurement was simulated."""
+    """The simulated machine behind a simulated measurement."""
 
     coordinates: tuple[str, ...]
-    """Of its small motions."""
+    """Names of the coordinates of its linearized motion."""
     parameters: dict[str, float]
     modes: Modes | None = None
-    """At the posture of the test, where it has one."""
+    """Modes at the posture of the test, where it has one."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
-    """What a test was made of. Kinds of tests that keep more have a source of their own."""
+    """Raw data and metadata behind a test. Kinds of tests with further data derive their own class."""
 
     modal: ModalAnalysis | None = None
-    """Modal analysis of all that was measured."""
+    """Modal analysis of all measured data."""
     about: "Callable[[Model], Entry] | None" = None
-    """The test linearized about a fitted machine, where its prediction is not linear."""
+    """Returns the test linearized about a fitted machine; None where the prediction is linear."""
 
     @property
     def loads(self) -> np.ndarray:
-        """Wrenches [case, 6] that were put on the machine; none where it was excited otherwise."""
+        """Static wrenches [case, 6] applied to the machine, N and Nm; empty for other excitation."""
         return np.zeros((0, 6))
 
     noise_estimated: ClassVar[bool] = False
-    """Whether its noise is the residual of a fit, so that the size of a residual says nothing."""
+    """Whether the noise is estimated from the residual of a fit, so that chi-square is uninformative."""
     std_unknown: ClassVar[bool] = False
-    """Whether its errors are too large for standard deviations to follow from them."""
+    """Whether standard deviations cannot be derived from its errors."""
 
     def gross_errors(
         self, test: Any, model: Model, jacobian: np.ndarray | None = None, free: FreeParameters | None = None
     ) -> str:
-        """A sentence on data that the prediction does not follow, whatever their noise; empty where there is none.
+        """A sentence on data that the prediction does not reproduce, independent of the stated noise; empty where there
+        are none.
 
         Args:
             test: the test.
-            model: the identified machine's.
-            jacobian: of its residual; None of a test that was not fitted.
-            free: the free parameters; likewise.
+            model: of the identified machine.
+            jacobian: of its residual; None for a test that was not fitted.
+            free: the free parameters; None for a test that was not fitted.
         """
         return ""
 
     def cause(self, test: Any, model: Model, free: FreeParameters) -> str:
-        """A clause on the single error of the test that explains the residual; empty where none is known."""
+        """A clause on the single error in the test description that explains the residual; empty where none is
+        found."""
         return ""
 
     def check_linear(self, model: Model) -> None:
-        """Raise ValueError where what was measured cannot be solved for in one linear step; the place is named."""
+        """Raise ValueError, naming the location, where the data do not permit a linear step."""
 
 
 T = TypeVar("T", bound=Test[Any])
@@ -70,29 +72,29 @@ S = TypeVar("S", bound=Source)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Entry(Generic[T, S]):
-    """A test of a study with what is known of it beside what the fit sees."""
+    """A test of a study with its metadata: kind, source, role, remarks."""
 
     kind: str
-    """As study files call it."""
+    """Name of the kind in study files."""
     test: T
     source: S = Source()  # pyright: ignore[reportAssignmentType]
     truth: Truth | None = None
     amplitude: float | None = None
-    """Level of the force or motion, for laws of it."""
+    """Level of force or motion, for amplitude-dependent parameter laws."""
     role: Literal["fit", "check"] = "fit"
-    """"check": it is predicted and compared, and the fit does not see it."""
+    """"check": held out of the fit, predicted and compared."""
     remarks: tuple[str, ...] = ()
-    """Sentences on the data: lines that are not used, standard deviations that nobody stated."""
+    """Sentences on the data, e.g. on unused lines or on standard deviations that were not specified."""
 
     @property
     def name(self) -> str:
-        """Of the test."""
+        """Name of the test."""
         return self.test.name
 
     @property
     def reference_hz(self) -> np.ndarray | None:
-        """Damped natural frequencies of the machine that was measured, where they are known otherwise than by the fit:
-        from modal analysis, or of the machine that was simulated."""
+        """Damped natural frequencies known independently of the fit, Hz: from modal analysis of the data, or of the
+        simulated machine; None where unknown."""
         if self.source.modal is not None:
             return np.asarray(self.source.modal.model.damped_frequency_hz)
         if self.truth is not None and self.truth.modes is not None:
@@ -101,6 +103,6 @@ class Entry(Generic[T, S]):
 
 
 def by_kind(entries: Sequence[Entry], kinds: Iterable[str]) -> list[tuple[str, list[Entry]]]:
-    """Entries of each kind of test that there is one of, in the order of the kinds."""
+    """Entries grouped by kind of test, in the order of the kinds; kinds without entries are omitted."""
     found = [(kind, [entry for entry in entries if entry.kind == kind]) for kind in kinds]
-    return [(kind, some) for kind, some in found if some]
+    return [(kind, group) for kind, group in found if group]

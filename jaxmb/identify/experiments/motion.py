@@ -1,4 +1,4 @@
-"""Tests at one posture, and what they see of a machine as a function of what is free."""
+"""Tests at one posture, and their view of a machine as an affine function of the free values."""
 
 import abc
 import dataclasses
@@ -23,112 +23,112 @@ from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
 from jaxmb.response.frf_kind import Point
 
 SeenAt = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
-"""Posture, point of linearization, outputs, inputs, whether they feel gravity, and whether springs share energy."""
+"""Posture, point of linearization, outputs, inputs, whether sensors feel gravity, whether energy shares are needed."""
 LINEAR_LEAVES = frozenset({
     "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
     "young_modulus", "shear_modulus", "density", "rayleigh_mass", "rayleigh_stiffness", "stiffness_slope",
     "friction", "offset", "friction_terms", "stribeck_speed",
     "transmission_inertia", "transmission_damping", "transmission_friction",
 })  # fmt: skip
-"""Leaves of the model in each of which the tangent at a fixed posture is affine, the others as they are."""
+"""Leaves of the model in each of which the tangent at a fixed posture is affine, with the others fixed."""
 LOSS_FACTORS = frozenset({"loss_factor", "spring_loss_factor", "beam_loss_factor"})
-"""Leaves in which structural damping is linear beside the stiffness that they belong to."""
+"""Leaves that multiply a stiffness: structural damping is bilinear in them and that stiffness."""
 PRODUCTS = {
     "rayleigh_mass": frozenset({"mass", "first_moment", "inertia", "rotor_inertia", "density", "transmission_inertia"}),
     "rayleigh_stiffness": frozenset({"stiffness", "spring_stiffness", "young_modulus", "shear_modulus"}),
     "stiffness_slope": frozenset({"stiffness", "rayleigh_stiffness", *LOSS_FACTORS}),
 }
-"""Leaves by which others are multiplied in the tangent: it is affine in either of them, not in both."""
+"""Leaves (keys) that multiply others (values) in the tangent: it is affine in either, not in both."""
 LOADS = frozenset({"mass", "first_moment", "inertia", "density", "spring_stiffness"})
-"""Leaves that the loads of joints follow from, on the size of which a stiffness may depend."""
+"""Leaves that determine joint loads, on which a load-dependent stiffness depends."""
 STIFFNESSES = frozenset({"stiffness", "young_modulus", "shear_modulus"})
-"""Leaves by which the members of a loop share a load."""
+"""Leaves that determine how the members of a loop share a load."""
 WITHOUT_WEIGHT = LOSS_FACTORS | {"stiffness", "damping", "young_modulus", "shear_modulus"}
-"""Leaves that do not act on the stiffness of gravity."""
+"""Leaves without effect on the gravity stiffness."""
 MOST_PRODUCTS = 400
-"""Pairs of a loss factor and another free value that are computed beforehand."""
+"""Largest number of precomputed pairs of a loss factor and another free value."""
 AT_ONCE = 8
-"""Views of a large machine that are computed together."""
+"""Batch size of views of a large machine."""
 MOST_ENTRIES = 400
-"""Entries of the tangent that are looked at one by one where a response is differentiated."""
+"""Largest number of entries of the tangent for differentiation entry by entry."""
 ROUNDING = 1e-13
-"""Change of a matrix over the whole range of a value, beside the matrix itself, that is taken for rounding."""
+"""Change of a matrix over the whole range of a value, relative to the matrix, that counts as rounding."""
 
 
 class AffineMotion(eqx.Module):
     """A `MotionView` as an affine function of the free values: its value at zero and its slopes.
 
-    Structural damping has products of loss factors and the other values beside these.
+    Structural damping has bilinear terms in addition: products of loss factors and the other values.
     """
 
     base: MotionView
     slope: MotionView
     losses: tuple[int, ...] = eqx.field(static=True, default=())
-    """Free values that are loss factors."""
+    """Indices of the free values that are loss factors."""
     products: Float[Array, "m m l d"] | None = None
-    """Slope of D by each of them and each free value together."""
+    """Derivative of the structural damping matrix by each loss factor and each free value."""
 
     def __call__(self, values: Float[Array, "d"] | np.ndarray) -> MotionView:
-        """The view at physical values, exactly; NumPy in, NumPy out."""
+        """The view at physical values, exact to rounding; NumPy in, NumPy out."""
         numpy = isinstance(values, np.ndarray)
 
-        def moved(slope: Array | None, base: Array) -> Any:
+        def evaluate(slope: Array | None, base: Array) -> Any:
             if slope is None:
                 return base
             change = (np if numpy else jnp).einsum("...d,d->...", slope, values)
             return np.asarray(base) + change if numpy else base + change
 
         slopes, bases = ((part.tangent, part.stiffness) for part in (self.slope, self.base))
-        tangent, stiffness = jax.tree.map(moved, slopes, bases, is_leaf=lambda part: part is None)
+        tangent, stiffness = jax.tree.map(evaluate, slopes, bases, is_leaf=lambda part: part is None)
         if self.products is not None:
             xp: Any = np if numpy else jnp
             products = np.asarray(self.products) if numpy else self.products
-            lost = xp.einsum("ijld,l,d->ij", products, values[np.array(self.losses)], values)
-            tangent = dataclasses.replace(tangent, structural=tangent.structural + lost)
+            bilinear = xp.einsum("ijld,l,d->ij", products, values[np.array(self.losses)], values)
+            tangent = dataclasses.replace(tangent, structural=tangent.structural + bilinear)
         return dataclasses.replace(self.base, tangent=tangent, stiffness=stiffness)
 
     def joined(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
-        """The same with the entries that move in any of the others, and without slopes that are 0 in all of them."""
-        known = [view.base.support for view in (self, *others)]
+        """The same with the joint support of all views, and without slopes that are 0 in all of them."""
+        supports = [view.base.support for view in (self, *others)]
         support: Support | None = None
-        if all(entries is not None for entries in known):
-            support = tuple(sorted({entry for entries in known for entry in entries or ()}))
+        if all(entries is not None for entries in supports):
+            support = tuple(sorted({entry for entries in supports for entry in entries or ()}))
         tangents = [view.slope.tangent for view in (self, *others)]
-        still = {
+        unused = {
             field.name: None
             for field in dataclasses.fields(Tangent)
             if not any(np.any(np.asarray(x)) for t in tangents for x in jax.tree.leaves(getattr(t, field.name)))
         }
-        slope = dataclasses.replace(self.slope, tangent=dataclasses.replace(self.slope.tangent, **still))
+        slope = dataclasses.replace(self.slope, tangent=dataclasses.replace(self.slope.tangent, **unused))
         return dataclasses.replace(self, base=dataclasses.replace(self.base, support=support), slope=slope)
 
 
 def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> AffineMotion | None:
-    """The view of a test as an affine function of the free values, with the entries of the tangent that they move.
+    """The view of a test as an affine function of the free values, with its support: the entries of the tangent that
+    vary.
 
-    None where it is not affine: away from the posture itself, or where a free parameter enters otherwise. The function
-    is affine to the last bit but rounding, so its slopes are differences, taken over the whole range of each value: no
-    differentiation to compile, and no error but that of the sums themselves. Machines with many small motions are
-    reduced to what the test sees of them.
+    None where it is not affine: linearized about an equilibrium, or with a free parameter that enters nonlinearly.
+    Slopes are differences over the whole range of each value: exact to rounding for an affine function, without a
+    derivative to compile. Models with many degrees of freedom are reduced to those that the test observes.
     """
     shears = "timoshenko" in model.beam_theory  # whose stiffness is a fraction of both moduli
-    size, leaves = free.size, {place.leaf for place in free.targets}
+    size, leaves = free.size, {target.leaf for target in free.targets}
     pairs = list(zip(free.targets, free.source, strict=True))
-    losses = tuple(sorted({i for place, i in pairs if place.leaf in LOSS_FACTORS}))
-    others = tuple(sorted({i for place, i in pairs if place.leaf not in LOSS_FACTORS}))
-    known = leaves <= LINEAR_LEAVES | LOSS_FACTORS and not {*losses} & {*others}
+    losses = tuple(sorted({i for target, i in pairs if target.leaf in LOSS_FACTORS}))
+    others = tuple(sorted({i for target, i in pairs if target.leaf not in LOSS_FACTORS}))
+    is_supported = leaves <= LINEAR_LEAVES | LOSS_FACTORS and not {*losses} & {*others}
     products = any(leaf in leaves and leaves & others for leaf, others in PRODUCTS.items())
     shared = LOADS | STIFFNESSES if model.loops else LOADS
     products = (
         products or (any(model.load_dependent) and bool(leaves & shared)) or len(losses) * len(others) > MOST_PRODUCTS
     )
-    if test.at != "posture" or shears or products or not known or not size:
+    if test.at != "posture" or shears or products or not is_supported or not size:
         return None
     reach = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
 
     light = without_weight(model, free)
-    moved = [(), *((i,) for i in range(size)), *itertools.product(losses, others)]
-    values = np.array([np.isin(np.arange(size), of_one) * reach for of_one in moved])
+    active = [(), *((i,) for i in range(size)), *itertools.product(losses, others)]
+    values = np.array([np.isin(np.arange(size), chosen) * reach for chosen in active])
     if light:
         views, base = _weightless_views(test, model, free, values), test.view(free.apply(model, values[0]))
         start_view = next(views)
@@ -136,40 +136,42 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
         views = (test.view(free.apply(model, v)) for v in values)
         base = start_view = next(views)
     columns = []
-    for length in reach:
-        there = next(views)
-        slope = jax.tree.map(lambda b, t, r=length: (np.asarray(t) - np.asarray(b)) / r, start_view, there)
-        columns.append(dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, there.tangent, length)))
+    for upper_reach in reach:
+        upper_view = next(views)
+        slope = jax.tree.map(lambda b, t, r=upper_reach: (np.asarray(t) - np.asarray(b)) / r, start_view, upper_view)
+        columns.append(
+            dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, upper_view.tangent, upper_reach))
+        )
     start = base.tangent.structural
-    lost: dict[tuple[int, int], np.ndarray] = {}
+    bilinear: dict[tuple[int, int], np.ndarray] = {}
     for i, j in itertools.product(losses, others):
         together = np.asarray(next(views).tangent.structural) - np.asarray(start)
         alone = reach[i] * columns[i].tangent.structural + reach[j] * columns[j].tangent.structural
-        lost[i, j] = (together - alone) / (reach[i] * reach[j])
+        bilinear[i, j] = (together - alone) / (reach[i] * reach[j])
     basis = reducing_basis(base, columns, free, test.vibration.band_end_hz)
     if basis is not None:
         base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
-        lost = {key: basis.T @ part @ basis for key, part in lost.items()}
+        bilinear = {key: basis.T @ part @ basis for key, part in bilinear.items()}
     slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
     matrices = [part for part in jax.tree.leaves(slope.tangent) if part.ndim == 3]
     parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in matrices]
-    lost_slope = None
-    if lost:
+    bilinear_slope = None
+    if bilinear:
         count = base.tangent.mass.shape[0]
-        nothing = np.zeros((count, count))
-        rows = [np.stack([lost.get((i, j), nothing) for j in range(size)], axis=-1) for i in losses]
-        lost_slope = jax.device_put(np.stack(rows, axis=2))
-        parts.append(np.abs(np.asarray(lost_slope)).sum(axis=(2, 3)))
+        zero = np.zeros((count, count))
+        rows = [np.stack([bilinear.get((i, j), zero) for j in range(size)], axis=-1) for i in losses]
+        bilinear_slope = jax.device_put(np.stack(rows, axis=2))
+        parts.append(np.abs(np.asarray(bilinear_slope)).sum(axis=(2, 3)))
     entries = np.argwhere(np.sum(parts, axis=0))
     many = len(entries) > MOST_ENTRIES
     support = None if many else tuple((int(i), int(j)) for i, j in entries)
-    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, lost_slope)
+    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, bilinear_slope)
 
 
 def _weightless_views(
     test: "PostureTest", model: Model, free: FreeParameters, values: Float[np.ndarray, "k d"]
 ) -> Iterator[MotionView]:
-    """Views without gravity at several values of what is free, some at once: they share the kinematics."""
+    """Views without gravity at several free values, in batches that share the kinematics."""
     for first in range(0, len(values), AT_ONCE):
         some = values[first : first + AT_ONCE]
         filled = np.concatenate([some, np.zeros((AT_ONCE - len(some), some.shape[1]))])
@@ -183,28 +185,29 @@ def _views_at_once(seen_at: SeenAt, model: Model, free: FreeParameters, values: 
 
 
 def without_weight(model: Model, free: FreeParameters) -> bool:
-    """Whether derivatives by what is free are taken without gravity: of large machines on whose weight none acts."""
-    leaves = {place.leaf for place in free.targets}
+    """Whether derivatives by the free values omit gravity: large machines, and no free value with an effect on
+    weight."""
+    leaves = {target.leaf for target in free.targets}
     return model.bent_loops and leaves <= WITHOUT_WEIGHT and not any(model.load_dependent)
 
 
-def _without_rounding(slope: Tangent, there: Tangent, length: float) -> Tangent:
-    """Slopes of a tangent with what rounding leaves of those that are zero set to zero.
+def _without_rounding(slope: Tangent, upper: Tangent, reach: float) -> Tangent:
+    """Slopes of a tangent with rounding residues set to zero.
 
-    A value that does not act would otherwise be driven through its whole range by rounding, and not be reported.
+    Rounding would otherwise drive an insensitive value through its whole range, and the value would not be reported.
     """
 
     def cleaned(change: np.ndarray, matrix: Array) -> np.ndarray:
-        if matrix.ndim < 2:  # the order of fractional damping, which no linear parameter moves
+        if matrix.ndim < 2:  # the order of fractional damping, on which no linear parameter has an effect
             return change
         size = np.sqrt(np.abs(np.diagonal(np.asarray(matrix))))
-        return np.where(np.abs(change) * length > ROUNDING * np.outer(size, size), change, 0.0)
+        return np.where(np.abs(change) * reach > ROUNDING * np.outer(size, size), change, 0.0)
 
-    return jax.tree.map(cleaned, slope, there)
+    return jax.tree.map(cleaned, slope, upper)
 
 
 class PostureTest(Test[MotionView]):
-    """A test at one posture, which sees the machine's small motions there. Abstract."""
+    """A test of linearized motion at one posture. Abstract."""
 
     q: eqx.AbstractVar[Float[Array, "n"]]
     at: eqx.AbstractVar[LinearizeAt]
@@ -212,7 +215,7 @@ class PostureTest(Test[MotionView]):
     inputs: eqx.AbstractVar[tuple[Point, ...]]
 
     def view(self, model: Model) -> MotionView:
-        """Small-amplitude motion of the machine at the test's posture."""
+        """Linearized motion of the machine at the test's posture."""
         return motion_view(model, *self.seen_at)
 
     @property
@@ -222,13 +225,13 @@ class PostureTest(Test[MotionView]):
 
     @property
     def evaluation(self) -> "MotionEvaluation[Any]":
-        """Of its residual in a fit."""
+        """Evaluation of its residual in a fit."""
         return MotionEvaluation(self)
 
     @property
     @abc.abstractmethod
     def vibration(self) -> "MotionVibration[Any]":
-        """Small motions at its posture."""
+        """Linearized motion at its posture."""
 
     @property
     def feels_gravity(self) -> bool:
@@ -237,7 +240,7 @@ class PostureTest(Test[MotionView]):
 
     @property
     def shares_energy(self) -> bool:
-        """Whether it asks for the share of springs in the strain energy of modes."""
+        """Whether it needs the share of each spring in the strain energy of modes."""
         return False
 
 
@@ -245,30 +248,30 @@ P = TypeVar("P", bound=PostureTest)
 
 
 class MotionVibration(Vibration[P]):
-    """Small motions at the posture of a test that sees nothing else. Abstract."""
+    """Linearized motion at the posture of a `PostureTest`. Abstract."""
 
     @property
     def q(self) -> Float[Array, "n"]:
-        """Posture of the test."""
+        """Posture of the test [n], rad or m."""
         return self.test.q
 
     @property
     def linearized_at(self) -> LinearizeAt:
-        """Where small motions are taken: at the posture, or at the equilibrium under gravity."""
+        """Point of linearization: the posture itself, or the equilibrium under gravity."""
         return self.test.at
 
     def tangent(self, view: MotionView) -> Tangent:
-        """Small motions of the machine at the test's posture."""
+        """Mass, damping and stiffness matrices at the test's posture."""
         return view.tangent
 
     def check(self, model: Model) -> None:
-        """Raise ValueError where a machine has no equilibrium at the posture, or a motion without mass."""
+        """Raise ValueError where a machine has no equilibrium at the posture, or a singular mass matrix."""
         check_motion(self.test.view(model), motion_coordinates(model))
 
 
 class MotionEvaluation(Evaluation[P]):
-    """Small motions that are affine in what is free are computed once."""
+    """Evaluation with a precomputed affine view, where there is one."""
 
     def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
-        """The view as an affine function of the free values; None where it is not one."""
+        """The view as an affine function of the free values; None where it is not affine."""
         return affine_motion(self.test, model, free)

@@ -1,4 +1,4 @@
-"""What the sensors and shakers of a test see of the small motions of a machine about a posture."""
+"""Linearized motion of a machine about a posture, as seen by the sensors and shakers of a test."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -27,21 +27,21 @@ from jaxmb.response.reduction import error_of_basis, interface_basis, reduced_ta
 
 
 class MotionView(eqx.Module):
-    """What a test at one posture sees of a machine: m coordinates of small motions."""
+    """The view of a machine by a test at one posture, in m small-amplitude coordinates."""
 
     tangent: Tangent
     stiffness: Float[Array, "m"] | Float[Array, "s m m"] | None
-    """Stiffness of each coordinate's own spring; where there are gears, springs between frames or beams, what each of
-    them adds to the stiffness matrix (`spring_matrices`). None for tests that do not ask for it."""
+    """Stiffness of each coordinate's own spring; with gears, springs between frames or beams, the contribution of each
+    to the stiffness matrix (`spring_matrices`). None for tests that do not need it."""
     output_rows: Float[Array, "o m"]
     input_rows: Float[Array, "i m"] | None
     """None where the inputs are the outputs."""
     is_unlocked: tuple[bool, ...] = eqx.field(static=True)
     """See `is_unlocked`."""
     tilt_rows: Float[Array, "o m"] | None = None
-    """What gravity adds to the accelerations at the outputs; None where the sensors do not feel it."""
+    """Contribution of gravity to the accelerations at the outputs, by tilt; None where the sensors do not feel it."""
     support: Support | None = eqx.field(static=True, default=None)
-    """Entries of the tangent that the free parameters move, where that is known."""
+    """Entries of the tangent that depend on the free parameters; None where unknown."""
 
 
 @compiled
@@ -55,11 +55,10 @@ def motion_view(
     shares_energy: bool = False,
     weightless: bool = False,
 ) -> MotionView:
-    """What a test at posture q sees of a machine: its tangent there, and the rows of sensors and shakers.
+    """The view of a machine at posture q: its tangent there, and the rows of sensors and shakers.
 
-    With the stiffness of each spring where its share in the strain energy of modes is asked for. NaN where the test is
-    linearized at an equilibrium that does not exist, so that a fit counts it and goes elsewhere. Weightless: see
-    `tangent_about`.
+    With the stiffness of each spring if `shares_energy`. NaN where the equilibrium of linearization does not exist, so
+    that a fit rejects the step. Weightless: see `tangent_about`.
     """
     model = with_loaded_stiffness(model, q) if at == "posture" else model
     point = whole(model, q) if at == "posture" else equilibrium_or_nan(model, q)
@@ -67,7 +66,7 @@ def motion_view(
     input_rows = None if inputs == outputs else response_rows(model, point, inputs)
     tilt = tilt_rows(model, point, outputs) if feels_gravity else None
     tangent = tangent_about(model, q, point, at, weightless)
-    if at == "equilibrium":  # some tangents do not depend on the point, and would look right without one
+    if at == "equilibrium":  # some tangents do not depend on the point, and would look valid without an equilibrium
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)
     coupled, stiffness = model.springs or model.motors or model.beams or model.following, None
@@ -77,11 +76,11 @@ def motion_view(
 
 
 def check_motion(view: MotionView, names: Sequence[str]) -> None:
-    """Raise ValueError where a test cannot see a machine: no equilibrium, or a motion without mass.
+    """Raise ValueError where the linearized motion is undefined: no equilibrium, or a singular mass matrix.
 
     Args:
         view: of the machine.
-        names: of the coordinates of its small motions.
+        names: of its small-amplitude coordinates.
     """
     if not np.isfinite(np.asarray(view.tangent.stiffness)).all():
         raise ValueError("no static equilibrium was found: a loaded coordinate has too little stiffness to hold it")
@@ -89,9 +88,9 @@ def check_motion(view: MotionView, names: Sequence[str]) -> None:
 
 
 MANY = 80
-"""Small motions above which a view is reduced."""
+"""Degrees of freedom above which a view is reduced."""
 LARGEST_INTERFACE = 0.4
-"""Of the number of small motions: with more directions there is little to reduce."""
+"""Largest interface, over the degrees of freedom: with more directions a reduction saves little."""
 MOST_POINTS = 12
 """Points that are taken into the interface; more are shapes of modes, which need no displacements of their own."""
 LEAST_PART = 1e-9
@@ -106,12 +105,12 @@ LARGEST_ERROR = 1e-3
 def reducing_basis(
     base: MotionView, slopes: Sequence[MotionView], free: FreeParameters, highest_hz: float
 ) -> Float[np.ndarray, "m r"] | None:
-    """Basis of the small motions that a test sees, whatever the free values are within their bounds.
+    """Reduction basis that preserves the motion seen by a test for all free values within their bounds.
 
-    Springs, dampers and masses that are free, and the test's points where they are few, are the interface (see
-    `interface_basis`). None where the machine has few motions, or where the reduced machine's responses, or natural
-    frequencies where the points are none or many, are not those of the whole one, at the bounds of the free values and
-    halfway between them.
+    Free springs, dampers and masses, and the test's points where they are few, form the interface (see
+    `interface_basis`). None where the machine has few degrees of freedom, or where the reduction error is too large at
+    the bounds of the free values or halfway between them: error of responses, or of natural frequencies where there are
+    no points or many.
 
     Args:
         base: view with all free values at zero.
@@ -126,19 +125,20 @@ def reducing_basis(
     inputs = outputs if base.input_rows is None else np.asarray(base.input_rows)
     changes = [part for s in slopes for part in (s.tangent.mass, s.tangent.damping, s.tangent.stiffness)]
     directions = [directions_of_change(np.asarray(part)) for part in changes]
-    # what acts nearly everywhere is no interface; whether modes and points are enough for it, the responses tell
+    # a change with an effect nearly everywhere is no interface; the error of the responses decides whether modes and
+    # points suffice
     directions = [found for found in directions if found.shape[0] <= size // 10]
     points = [rows for rows in (inputs, outputs) if rows.shape[0] <= MOST_POINTS]
     interface = np.concatenate([*directions, *points, np.zeros((0, size))])
     if interface.shape[0] > LARGEST_INTERFACE * size:
         return None
     lower, upper = np.asarray(free.lower), np.asarray(free.upper)
-    places = [_tangent_at(base, slopes, free.values(u)) for u in (0.5 * (lower + upper), lower, upper)]
-    basis = interface_basis(np.asarray(places[0].mass), np.asarray(places[0].stiffness), interface, highest_hz)
+    tangents = [_tangent_at(base, slopes, free.values(u)) for u in (0.5 * (lower + upper), lower, upper)]
+    basis = interface_basis(np.asarray(tangents[0].mass), np.asarray(tangents[0].stiffness), interface, highest_hz)
     if 0 < inputs.shape[0] <= MOST_POINTS:
-        errors = [error_of_basis(place, basis, outputs, inputs, highest_hz) for place in places]
+        errors = [error_of_basis(tangent, basis, outputs, inputs, highest_hz) for tangent in tangents]
         return basis if max(errors) <= LARGEST_ERROR else None
-    errors = [_frequency_error(place, basis, highest_hz) for place in places]
+    errors = [_frequency_error(tangent, basis, highest_hz) for tangent in tangents]
     return basis if max(errors) <= LARGEST_FREQUENCY_ERROR else None
 
 
@@ -160,18 +160,18 @@ def reduced_view(view: MotionView, basis: Float[np.ndarray, "m r"]) -> MotionVie
 
 
 def directions_of_change(change: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "k m"]:
-    """Directions on which a change of a symmetric matrix acts."""
-    moved = np.flatnonzero(np.any(change != 0.0, axis=0))
-    found = np.zeros((moved.size, change.shape[0]))
-    if not moved.size:
+    """Eigenvectors of the non-zero part of a change of a symmetric matrix, as rows."""
+    active = np.flatnonzero(np.any(change != 0.0, axis=0))
+    found = np.zeros((active.size, change.shape[0]))
+    if not active.size:
         return found
-    values, vectors = np.linalg.eigh(change[np.ix_(moved, moved)])
-    found[:, moved] = vectors.T
+    values, vectors = np.linalg.eigh(change[np.ix_(active, active)])
+    found[:, active] = vectors.T
     return found[np.abs(values) > LEAST_PART * np.abs(values).max()]
 
 
 def _frequency_error(tangent: Tangent, basis: Float[np.ndarray, "m r"], highest_hz: float) -> float:
-    """Largest error of the natural frequencies up to the highest, as a part of each."""
+    """Largest relative error of the natural frequencies up to the highest."""
     mass, stiffness = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
     exact = eigh(stiffness, mass, eigvals_only=True)
     exact = exact[exact <= (2.0 * np.pi * highest_hz) ** 2]
@@ -180,10 +180,10 @@ def _frequency_error(tangent: Tangent, basis: Float[np.ndarray, "m r"], highest_
 
 
 def _tangent_at(base: MotionView, slopes: Sequence[MotionView], values: Float[np.ndarray, "d"]) -> Tangent:
-    """The tangent at values of what is free, with a loss factor of 2 % throughout: it may itself be free."""
+    """The tangent at free values, with a uniform loss factor of 2 %, as loss factors may be free."""
 
-    def moved(part: Any, *changes: Any) -> np.ndarray:
+    def evaluate(part: Any, *changes: Any) -> np.ndarray:
         return np.asarray(part) + sum(v * np.asarray(c) for v, c in zip(values, changes, strict=True))
 
-    found = jax.tree.map(moved, base.tangent, *(s.tangent for s in slopes))
+    found = jax.tree.map(evaluate, base.tangent, *(s.tangent for s in slopes))
     return dataclasses.replace(found, structural=CHECKED_LOSS * np.asarray(found.stiffness))

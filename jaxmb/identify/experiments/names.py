@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 MOST_NAMED = 5
-"""Names in a sentence."""
+"""Largest number of names listed in a sentence."""
 
 
 def listed(names: Sequence[str]) -> str:

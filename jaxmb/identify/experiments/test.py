@@ -1,4 +1,4 @@
-"""What all kinds of tests have in common: what they see of a machine, and how a prediction compares with the data."""
+"""Interface common to all kinds of tests: view of a machine, prediction, residual, score and optional components."""
 
 import abc
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -19,49 +19,49 @@ from jaxmb.identify.experiments.components import (
 from jaxmb.machine.build import Model
 
 View = TypeVar("View")
-"""What a kind of test sees of a machine: a pytree of arrays."""
+"""The quantities of a machine that a kind of test depends on: a pytree of arrays."""
 
 
 class Score(NamedTuple):
-    """How well a machine predicts one test, by what the test can tell; empty or None what it cannot."""
+    """Prediction score of one test. Fields that do not apply to its kind are empty or None."""
 
     frac: tuple[float, ...] = ()
-    """FRAC of each FRF, 1 alike."""
+    """Frequency response assurance criterion of each FRF, 1 for proportional FRFs."""
     log_error: float | None = None
     """Root mean square error of log H."""
     frequency_errors_hz: tuple[float, ...] = ()
-    """Absolute errors of natural frequencies."""
+    """Absolute errors of natural frequencies, Hz."""
     explained_percent: float | None = None
-    """100 (1 - RMS of what is left / RMS of what was measured), of data on a linear scale."""
+    """100 (1 - RMS of the residual / RMS of the data), for data on a linear scale."""
 
     @property
     def poor(self) -> bool:
-        """Whether the machine predicts something else than was measured.
+        """Whether the prediction does not reproduce the measurement.
 
-        Fits that follow what was measured stay below a log error of 0.3, 35 % in magnitude or 17 degrees of phase,
-        antiresonances included (0.20 for `daisy-arm`, 0.07 with 5 % of noise); a reversed sensor, the wrong unit or
-        order of points, or the other sign of time left 0.5 to 3.
+        Good fits have a log error below 0.3 (35 % in magnitude or 17 degrees of phase), antiresonances included: 0.20
+        for `daisy-arm`, 0.07 with 5 % of noise. A reversed sensor, a wrong unit or order of points, or the opposite
+        sign of time gave 0.5 to 3.
         """
         error, explained = self.log_error, self.explained_percent
         return (error is not None and error > 0.3) or (explained is not None and explained < 50.0)
 
 
 class Test(eqx.Module, Generic[View]):
-    """One test of a machine: its data, what it sees of the machine, and how a prediction compares with the data.
+    """One test of a machine: data, view of the machine, prediction and residual.
 
-    Each kind of test is a final class of its own. What else it can tell are components (see
-    `jaxmb.identify.experiments.components`); None is one that it lacks.
+    Each kind of test is a final class. Further capabilities are components (see
+    `jaxmb.identify.experiments.components`); a property is None where the kind lacks that component.
     """
 
     name: eqx.AbstractVar[str]
 
     @abc.abstractmethod
     def view(self, model: Model) -> View:
-        """What the test sees of a machine."""
+        """The quantities of a machine that the test depends on."""
 
     @abc.abstractmethod
     def predict(self, view: View) -> Any:
-        """What would be measured."""
+        """Predicted measurement."""
 
     @abc.abstractmethod
     def residual(self, view: View) -> Float[Array, "m"]:
@@ -77,48 +77,48 @@ class Test(eqx.Module, Generic[View]):
     @property
     @abc.abstractmethod
     def rows(self) -> int:
-        """Number of residuals."""
+        """Number of rows of the residual."""
 
     @abc.abstractmethod
     def score(self, view: View, reference_hz: np.ndarray | None) -> Score:
-        """How well a machine predicts the test.
+        """Prediction score of a machine.
 
         Args:
             view: of the machine.
-            reference_hz: natural frequencies that are known of the machine that was measured; None where none are.
+            reference_hz: independently known natural frequencies of the measured machine, Hz; None where unknown.
         """
 
     @property
     def noise(self) -> Noise[Any]:
-        """Of its rows."""
+        """Noise of the rows."""
         return Noise(self)
 
     @property
     def evaluation(self) -> Evaluation[Any]:
-        """How a fit evaluates its residual."""
+        """Evaluation of the residual in a fit."""
         return Evaluation(self)
 
     @property
     def lines(self) -> Lines[Any] | None:
-        """Of its spectra."""
+        """Frequency lines; None for tests without spectra."""
         return None
 
     @property
     def linear(self) -> LinearForm[Any] | None:
-        """Its linear equations."""
+        """Linear equations; None where the prediction is never linear."""
         return None
 
     @property
     def hypotheses(self) -> Hypotheses[Any] | None:
-        """Mistakes in its description."""
+        """Model-error hypotheses on the test description; None where there are none."""
         return None
 
     @property
     def own(self) -> OwnParameters[Any] | None:
-        """Numbers of its own."""
+        """Parameters of the test itself (gains, delays); None where there are none."""
         return None
 
     @property
     def vibration(self) -> Vibration[Any] | None:
-        """Small motions of the machine at its posture."""
+        """Linearized motion of the machine at the test's posture; None for tests without one."""
         return None

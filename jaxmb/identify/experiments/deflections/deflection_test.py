@@ -1,4 +1,4 @@
-"""A deflection test: displacements of points of a machine under loads, in any number of postures."""
+"""A deflection test: static displacements of points of a machine under loads, in any number of postures."""
 
 import functools
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from jaxmb.mechanics.compliance import compliance_matrix
 
 
 class Decorrelation(eqx.Module):
-    """Combinations of the rows of each load case whose errors are independent, as large as the rows' own deviations.
+    """Combinations of the rows of each load case with independent errors of the rows' own standard deviations.
 
     With S the covariance of the errors of a case and D their independent part, diagonal, row i becomes sum_k W_ik x_k,
     W = D^(1/2) L^-1, S = L L^T. Least squares of these rows is generalized least squares of the measured ones.
@@ -45,14 +45,14 @@ class Decorrelation(eqx.Module):
     row: Int[Array, "m k"] | Int[np.ndarray, "m k"]
 
     def of(self, x: np.ndarray | Array) -> np.ndarray | Array:
-        """The combinations of some rows [m] or [m, d]."""
+        """The combinations of rows [m] or [m, d]."""
         xp = x.__array_namespace__()
         factor, row = (xp.asarray(part) for part in (self.factor, self.row))
         return xp.einsum("mk,mk...->m...", factor, x[row])
 
 
 def decorrelation(common: Sequence[Float[np.ndarray, "m k"]], std: Float[np.ndarray, "m"]) -> Decorrelation:
-    """Combinations of the rows of each load case whose errors are independent: S = diag(std^2) + G G^T.
+    """Combinations of the rows of each load case with independent errors, for S = diag(std^2) + G G^T.
 
     Args:
         common: G of each case, from `common_errors`.
@@ -63,7 +63,7 @@ def decorrelation(common: Sequence[Float[np.ndarray, "m k"]], std: Float[np.ndar
     for columns in common:
         size = len(columns)
         own, first = slice(first, first + size), first + size
-        # S = D^(1/2) R^T R D^(1/2); unlike that of S, this factorization exists however large G is
+        # S = D^(1/2) R^T R D^(1/2); unlike a factorization of S, this one is stable for any size of G
         _, upper = np.linalg.qr(np.concatenate([np.eye(size), (columns / std[own, None]).T]))
         upper *= np.sign(np.diag(upper))[:, None]
         factor[own, :size] = np.linalg.solve(upper.T, np.eye(size)) * std[own, None] / std[own]
@@ -80,9 +80,9 @@ USUAL_FACTORS = {
     np.pi / 180.0: "rad for degrees",
     180.0 / np.pi: "degrees for rad",
 }
-"""Factors on the loads that are taken for what stands beside them."""
+"""Factors on the loads and the likely error behind each."""
 LINEAR_IN = {"stiffness": 1.0, "compliance": 0.0, "young_modulus": 1.0, "shear_modulus": 1.0}
-"""How displacements are linear in each family of parameters: in the reciprocal, or in the value itself."""
+"""Families of parameters in which displacements are linear: 1 in the reciprocal, 0 in the value itself."""
 
 
 class DeflectionTest(Test[ElasticView]):
@@ -104,19 +104,21 @@ class DeflectionTest(Test[ElasticView]):
     """m or rad."""
     std: Float[Array, "m"]
     weight: Float[Array, "m"]
-    """By which the squared error of a row counts, over its variance."""
+    """Weight of the squared error of each row, beside its variance."""
     is_rotation: Bool[Array, "m"]
-    """Which rows are rotations."""
+    """Mask of the rows that are rotations."""
     gravity: bool = eqx.field(static=True, default=False)
-    """Whether gravity's stiffness acts, as in the other tests of its study; then it is not linear in compliances."""
+    """Whether gravity stiffness is included, as in the other tests of the study; then displacements are not linear in
+    compliances."""
     is_robust: bool = eqx.field(static=True, default=False)
-    """Whether outliers are given less weight."""
+    """Whether outliers are down-weighted."""
     decorrelation: Decorrelation | None = None
-    """Where the displacements of a load case have errors in common."""
+    """Decorrelating combinations where the displacements of a load case have common errors; None for independent
+    errors."""
 
     def view(self, model: Model) -> ElasticView:
-        """Compliance of all elastic degrees of freedom; at each posture where springs between frames, loops or gravity
-        make it depend on that."""
+        """Compliance of all elastic degrees of freedom; one per posture where it depends on posture, by springs between
+        frames, loops or gravity."""
         each = model.springs or model.loops or self.gravity
         compliance = compliances(model, self.q, self.gravity) if each else compliance_matrix(model, self.q[0])
         return ElasticView(compliance, self.at_point, self.effort)
@@ -124,13 +126,13 @@ class DeflectionTest(Test[ElasticView]):
     def predict(self, view: ElasticView) -> Float[Array, "m"]:
         """Displacements of all rows, m and rad, to first order in the loads."""
         if view.compliance.ndim == 3:
-            given_way = jnp.einsum("mef,mf->me", view.compliance[self.case], view.effort)
+            deflection = jnp.einsum("mef,mf->me", view.compliance[self.case], view.effort)
         else:
-            given_way = view.effort @ view.compliance
-        return jnp.sum(view.at_point * given_way, axis=1)
+            deflection = view.effort @ view.compliance
+        return jnp.sum(view.at_point * deflection, axis=1)
 
     def residual(self, view: ElasticView) -> Float[Array, "m"]:
-        """sqrt(weight) (predicted - measured) / standard deviation; of combinations of rows where errors are common."""
+        """sqrt(weight) (predicted - measured) / standard deviation, of decorrelated rows where errors are common."""
         return self.scaled(self.predict(view))
 
     def scaled(self, predicted: Float[Array, "m"]) -> Float[Array, "m"]:
@@ -138,7 +140,7 @@ class DeflectionTest(Test[ElasticView]):
         return jnp.sqrt(self.weight) * self.independent(predicted - self.displacement) / self.std
 
     def independent(self, rows: Any) -> Any:
-        """Combinations of rows [m] or [m, d] of each load case whose errors are independent."""
+        """Rows [m] or [m, d], decorrelated where the load case has common errors."""
         return rows if self.decorrelation is None else self.decorrelation.of(rows)
 
     @property
@@ -151,17 +153,17 @@ class DeflectionTest(Test[ElasticView]):
         return on_host(self.weight)
 
     def score(self, view: ElasticView, reference_hz: np.ndarray | None) -> Score:
-        """How much of the measured translations is explained; of the rotations where there are no translations."""
+        """Explained part of the measured translations, or of the rotations where there are no translations."""
         turns = np.asarray(self.is_rotation)
         rows = np.flatnonzero(turns if turns.all() else ~turns)
         measured = np.asarray(self.displacement)[rows]
-        left = measured - np.asarray(self.predict(view))[rows]
-        whole = float(np.sum(measured**2))
-        return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.sum(left**2) / whole))) if whole else None)
+        residual = measured - np.asarray(self.predict(view))[rows]
+        total = float(np.sum(measured**2))
+        return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.sum(residual**2) / total))) if total else None)
 
     @property
     def evaluation(self) -> "DeflectionEvaluation":
-        """Of its residual in a fit."""
+        """Evaluation of its residual in a fit."""
         return DeflectionEvaluation(self)
 
     @property
@@ -171,15 +173,16 @@ class DeflectionTest(Test[ElasticView]):
 
     @property
     def hypotheses(self) -> "LoadHypotheses":
-        """Mistakes in its description."""
+        """Model-error hypotheses on its description."""
         return LoadHypotheses(self)
 
 
 class DeflectionEvaluation(Evaluation[DeflectionTest]):
-    """The compliance of a machine with loops as a function of few stiffnesses."""
+    """Evaluation by a reduced stiffness that is affine in the free values, for machines with loops."""
 
     def affine_view(self, model: Model, free: FreeParameters) -> AffineStiffness | None:
-        """The view of a machine with loops in few degrees of freedom; None where that cannot be."""
+        """The view of a machine with loops in few degrees of freedom; None where that is not possible (see
+        `affine_stiffness`)."""
         rows = (np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
         return affine_stiffness(model, free, np.asarray(self.test.q), rows, self.test.gravity)
 
@@ -189,25 +192,25 @@ class DeflectionEquations(LinearForm[DeflectionTest]):
 
     @property
     def robust(self) -> bool:
-        """Whether outliers are given less weight."""
+        """Whether outliers are down-weighted."""
         return self.test.is_robust
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
-        springs between frames, with loops, with motors that give way, which gears pass on, or where gravity acts."""
-        if model.springs or model.loops or self.test.gravity or _gives_way_at_a_motor(model, free):
+        springs between frames, loops, compliance at motors (which gears transmit) or gravity stiffness."""
+        if model.springs or model.loops or self.test.gravity or _is_compliant_at_motor(model, free):
             return None
         return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
 
     def equations(self, model: Model, free: FreeParameters) -> Equations:
         """Displacements as linear equations in the compliances that are free."""
         terms, of_beams = compliance_terms(model, free), beam_compliances(model, free)
-        held = _at_reference(model)
-        held -= sum(change / value for change, value in of_beams.values())
+        fixed_compliance = _at_reference(model)
+        fixed_compliance -= sum(change / value for change, value in of_beams.values())
         for term in terms:
             for entry in term:
-                held[entry] = 0.0
-        at = np.argwhere(held != 0.0)
+                fixed_compliance[entry] = 0.0
+        at = np.argwhere(fixed_compliance != 0.0)
         fixed: list[Term] = [((int(a), int(b)),) for a, b in at]
         rows = ElasticRows(np.asarray(self.test.at_point), np.asarray(self.test.effort), np.asarray(self.test.case))
         matrix = observation(rows, terms)
@@ -217,7 +220,7 @@ class DeflectionEquations(LinearForm[DeflectionTest]):
         return Equations(
             matrix=self.test.independent(matrix),
             measured=self.test.independent(
-                np.asarray(self.test.displacement) - observation(rows, fixed) @ held[tuple(at.T)]
+                np.asarray(self.test.displacement) - observation(rows, fixed) @ fixed_compliance[tuple(at.T)]
             ),
             std=np.asarray(self.test.std),
             weight=np.asarray(self.test.weight),
@@ -226,10 +229,10 @@ class DeflectionEquations(LinearForm[DeflectionTest]):
 
 
 class LoadHypotheses(Hypotheses[DeflectionTest]):
-    """A factor on the loads, which is one on the displacements too."""
+    """A factor on the loads, equivalent to its reciprocal on the measured displacements."""
 
     def of(self, model: Model) -> tuple[Hypothesis, ...]:
-        """A factor on the loads, which is one on the displacements too."""
+        """A factor on the loads, equivalent to its reciprocal on the measured displacements."""
         return (Hypothesis(f"loads {self.test.name}", 0.1, functools.partial(_loads_text, self.test.name)),)
 
     def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
@@ -242,16 +245,17 @@ def deflection_test(
     name: str, model: Model, cases: Sequence[LoadCase], rotation_weight: float = 1.0, robust: bool = False,
     gravity: bool = False, instruments: Instruments | None = None,
 ) -> DeflectionTest:  # fmt: skip
-    """The test that some load cases make.
+    """The deflection test of some load cases.
 
     Args:
         name: of the test.
         model: the machine whose geometry is used, and with instruments its stiffness.
-        cases: loads and what was measured under each.
-        rotation_weight: by which the squared error of a rotation counts beside that of a translation.
-        robust: whether outliers are given less weight.
-        gravity: whether gravity's stiffness acts.
-        instruments: whose errors of load and posture are common to the displacements of a case; none where not given.
+        cases: loads with the measured displacements.
+        rotation_weight: weight of the squared error of a rotation, relative to that of a translation.
+        robust: whether outliers are down-weighted.
+        gravity: whether gravity stiffness is included.
+        instruments: their errors of load and posture are common to the displacements of a case; None for no such
+            errors.
     """
     displacement, std = measured_displacements(cases)
     q, rows = np.stack([case.q for case in cases]), elastic_rows(model, cases)
@@ -274,7 +278,7 @@ def deflection_test(
     )
 
 
-def _gives_way_at_a_motor(model: Model, free: FreeParameters) -> bool:
+def _is_compliant_at_motor(model: Model, free: FreeParameters) -> bool:
     stiffness, named = np.asarray(model.stiffness), {name for names in free.tied for name in names}
     return any(
         not model.locked[shaft] and (stiffness[shaft] > 0.0 or f"stiffness.{model.coordinates[shaft]}" in named)
@@ -290,8 +294,8 @@ def _loads_text(name: str, change: float) -> str:
 
 
 def compliance_terms(model: Model, free: FreeParameters) -> list[Term]:
-    """Entries of the compliance of all elastic degrees of freedom that each free parameter stands for; none where it
-    does not act on deflections."""
+    """Entries of the compliance of all elastic degrees of freedom that each free parameter represents; empty where it
+    has no effect on deflections."""
     terms: list[Term] = []
     for names in free.tied:
         entries: list[tuple[int, int]] = []
@@ -306,7 +310,7 @@ def compliance_terms(model: Model, free: FreeParameters) -> list[Term]:
 
 
 def beam_compliances(model: Model, free: FreeParameters) -> dict[str, tuple[Float[np.ndarray, "e e"], float]]:
-    """Of each modulus of a beam that is free, what 1 over it stands for in the compliance, and its value."""
+    """For each free modulus of a beam, the factor of its reciprocal in the compliance, and its value."""
     moduli = [name for names in free.tied for name in names if name.split(".")[0] in ("young_modulus", "shear_modulus")]
     found = {}
     if moduli:
@@ -318,33 +322,33 @@ def beam_compliances(model: Model, free: FreeParameters) -> dict[str, tuple[Floa
 
 
 def _at_reference(model: Model) -> Float[np.ndarray, "e e"]:
-    """Compliance of all elastic degrees of freedom at the reference posture, by a compiled program: a remark on wrong
-    units asks for it a hundred times."""
+    """Compliance of all elastic degrees of freedom at the reference posture. Compiled, as the check of units evaluates
+    it a hundred times."""
     return np.array(compliances(model, model.reference[None])[0])
 
 
 LEAST_DEGREES = 10
-"""Degrees of freedom from which a standard deviation is taken: it is then known to 22 %."""
+"""Smallest number of degrees of freedom for a standard deviation: its relative error is then 22 %."""
 
 
 class Repeatability(NamedTuple):
-    """Scatter of repeated tests about their means, of translations and of rotations."""
+    """Repeatability of translations and of rotations: scatter of repeated tests about their means."""
 
     std: tuple[float, float]
-    """Pooled standard deviation, m and rad; NaN where nothing of the kind was repeated."""
+    """Pooled standard deviation, m and rad; NaN where there were no repetitions."""
     degrees: tuple[int, int]
     """Degrees of freedom."""
     chi_square: tuple[float, float]
-    """Sum of squares over the stated variances."""
+    """Sums of squares over the stated variances."""
     groups: int
-    """Postures and loads that were repeated."""
+    """Number of combinations of posture and load that were repeated."""
 
 
 def repeatability(cases: Sequence[LoadCase]) -> Repeatability:
-    """Repeatability of tests; those with equal postures, loads and points are repetitions.
+    """Repeatability of load cases; cases with equal postures, loads and points are repetitions.
 
     Args:
-        cases: the tests, with what was stated of their standard deviations.
+        cases: load cases with their stated standard deviations.
 
     Source: pooled variance of ISO 5725-2.
     """
@@ -355,11 +359,11 @@ def repeatability(cases: Sequence[LoadCase]) -> Repeatability:
     groups = [group for group in known.values() if len(group) > 1]
     squares, over, degrees = np.zeros(2), np.zeros(2), np.zeros(2, dtype=int)
     for group in groups:
-        moved = np.stack([case.displacement for case in group])
-        seen = np.isfinite(moved)
+        displacements = np.stack([case.displacement for case in group])
+        seen = np.isfinite(displacements)
         count = seen.sum(axis=0)
-        mean = np.sum(np.where(seen, moved, 0.0), axis=0) / np.maximum(count, 1)
-        errors = np.where(seen, moved - mean, 0.0)
+        mean = np.sum(np.where(seen, displacements, 0.0), axis=0) / np.maximum(count, 1)
+        errors = np.where(seen, displacements - mean, 0.0)
         scaled = np.where(seen, errors / np.stack([case.std for case in group]), 0.0)
         for kind, columns in enumerate((slice(0, 3), slice(3, 6))):
             squares[kind] += np.sum(errors[..., columns] ** 2)

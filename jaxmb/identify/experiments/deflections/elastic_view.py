@@ -1,4 +1,4 @@
-"""What a deflection test sees of a machine: its compliance, and the points and loads in the same degrees of freedom."""
+"""The view of a machine by a deflection test: compliance, points and loads in the same degrees of freedom."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -18,7 +18,7 @@ from jaxmb.mechanics.compliance import closed_stiffness, elastic_stiffness, stab
 
 
 class ElasticView(NamedTuple):
-    """Displacement of each row: at_point C effort, with C the compliance of each load case or of all."""
+    """Displacement of each row: at_point C effort, with C the compliance of each load case or one for all."""
 
     compliance: Float[Array, "*t e e"]
     at_point: Float[Array, "m e"]
@@ -40,12 +40,12 @@ class AffineStiffness(eqx.Module):
         return ElasticView(_compliances(self.base, self.slope, jnp.asarray(values)), self.at_point, self.effort)
 
     def joined(self, others: list[Self]) -> Self:
-        """The same: views of one form can be stacked as they are."""
+        """Unchanged: views of equal shapes can be stacked."""
         return self
 
 
 class _Posture(NamedTuple):
-    """Motions of a machine at a posture, their stiffness in the middle of the bounds, and its slopes."""
+    """Independent elastic coordinates at a posture, their stiffness at the middle of the bounds, and its slopes."""
 
     columns: Float[np.ndarray, "e k"]
     stiffness: Float[np.ndarray, "k k"]
@@ -59,10 +59,11 @@ def affine_stiffness(
     rows: tuple[Float[np.ndarray, "m e"], Float[np.ndarray, "m e"], Int[np.ndarray, "m"]],
     gravity: bool,
 ) -> AffineStiffness | None:
-    """The view of a machine with loops in as few degrees of freedom as its loads and what is free act on; exact.
+    """The view of a machine with loops, reduced exactly to the degrees of freedom excited by loads and free
+    stiffnesses.
 
-    Where all that is free changes a stiffness K_0 by B^T S B, a displacement u under an effort g has
-    K_0 u = g - B^T S B u: it is a combination of K_0^-1 g and the columns of K_0^-1 B^T, whatever S is.
+    If the free values change a stiffness K_0 by B^T S B, a displacement u under a load g satisfies K_0 u = g - B^T S B
+    u: it is a combination of K_0^-1 g and the columns of K_0^-1 B^T for any S.
 
     Args:
         model: the machine.
@@ -72,20 +73,20 @@ def affine_stiffness(
         gravity: as in `compliance_matrix`.
 
     Returns:
-        None where the machine has no loops, or its stiffness is not affine in what is free.
+        None where the machine has no loops, or its stiffness is not affine in the free values.
     """
-    known = {place.leaf for place in free.targets} <= LINEAR_LEAVES | LOSS_FACTORS
-    if not model.following or not known or "timoshenko" in model.beam_theory:
+    is_affine = {target.leaf for target in free.targets} <= LINEAR_LEAVES | LOSS_FACTORS
+    if not model.following or not is_affine or "timoshenko" in model.beam_theory:
         return None
     lower, upper = np.asarray(free.lower_value), np.asarray(free.upper_value)
     middle = 0.5 * (lower + upper)
     at_middle = free.apply(model, middle)
-    moved = [free.apply(model, np.where(np.arange(free.size) == i, upper, middle)) for i in range(free.size)]
+    upper_models = [free.apply(model, np.where(np.arange(free.size) == i, upper, middle)) for i in range(free.size)]
     if gravity or model.springs:
-        postures = [_posture(at_middle, moved, upper - middle, there, gravity) for there in q]
+        postures = [_posture(at_middle, upper_models, upper - middle, there, gravity) for there in q]
     else:
-        # before the loops close, the stiffness is that of coordinates and beams, in all postures
-        own = [np.asarray(_elastic_stiffness(one, jnp.asarray(q[0]))) for one in (at_middle, *moved)]
+        # without the loop constraints, the stiffness is that of coordinates and beams, equal in all postures
+        own = [np.asarray(_elastic_stiffness(one, jnp.asarray(q[0]))) for one in (at_middle, *upper_models)]
         changes = [(there - own[0]) / by for there, by in zip(own[1:], upper - middle, strict=True)]
         postures = [_posture_of_changes(at_middle, changes, there) for there in q]
     if not all(np.all(np.linalg.eigvalsh(posture.stiffness) > 0.0) for posture in postures):
@@ -93,12 +94,12 @@ def affine_stiffness(
     at_point, effort = (
         [part[rows[2] == t] @ posture.columns for t, posture in enumerate(postures)] for part in rows[:2]
     )
-    acting = [
+    loaded = [
         np.concatenate([np.unique(loads, axis=0), *map(directions_of_change, posture.slope)])
         for loads, posture in zip(effort, postures, strict=True)
     ]
-    size = max(map(len, acting))
-    bases = [_basis(posture.stiffness, parts, size) for posture, parts in zip(postures, acting, strict=True)]
+    size = max(map(len, loaded))
+    bases = [_basis(posture.stiffness, parts, size) for posture, parts in zip(postures, loaded, strict=True)]
     base, slope = [], []
     for posture, basis in zip(postures, bases, strict=True):
         slopes = basis.T @ posture.slope @ basis
@@ -108,9 +109,9 @@ def affine_stiffness(
     return AffineStiffness(*map(jax.device_put, (np.stack(base), np.stack(slope), *seen)))
 
 
-def _posture(at_middle: Model, moved: Sequence[Model], by: np.ndarray, q: np.ndarray, gravity: bool) -> _Posture:
+def _posture(at_middle: Model, upper_models: Sequence[Model], by: np.ndarray, q: np.ndarray, gravity: bool) -> _Posture:
     columns, stiffness = map(np.asarray, _closed_stiffness(at_middle, jnp.asarray(q), gravity))
-    there = [np.asarray(_closed_stiffness(model, jnp.asarray(q), gravity)[1]) for model in moved]
+    there = [np.asarray(_closed_stiffness(model, jnp.asarray(q), gravity)[1]) for model in upper_models]
     slope = np.stack([(k - stiffness) / step for k, step in zip(there, by, strict=True)])
     return _Posture(columns, stiffness, slope)
 
@@ -125,7 +126,8 @@ def _posture_of_changes(at_middle: Model, changes: Sequence[np.ndarray], q: np.n
 
 
 def _basis(stiffness: Float[np.ndarray, "k k"], acting: Float[np.ndarray, "a k"], size: int) -> np.ndarray:
-    """Displacements under efforts, orthonormal in the stiffness [k, size], and any others where these are fewer."""
+    """Displacements under loads, orthonormal in the stiffness [k, size], completed by arbitrary ones where fewer than
+    `size`."""
     factor = np.linalg.cholesky(stiffness)
     padded = np.zeros((len(stiffness), min(size, len(stiffness))))
     if len(acting) < len(stiffness):

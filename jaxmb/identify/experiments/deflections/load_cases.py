@@ -1,4 +1,4 @@
-"""Loads on a machine, how far points of it moved, and the matrix by which that is linear in compliances."""
+"""Load cases of a machine with the measured displacements of points, and their observation matrix for compliances."""
 
 import dataclasses
 import math
@@ -19,28 +19,28 @@ from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_
 from jaxmb.response.static import deflection
 
 Term = tuple[tuple[int, int], ...]
-"""Entries (row, column) of the compliance of all elastic degrees of freedom that one parameter stands for."""
+"""Entries (row, column) of the compliance of all elastic degrees of freedom that one parameter represents."""
 
 
 LARGEST_DISPLACEMENT = 0.2
-"""m or rad: more is no deflection under a load, but another unit."""
+"""m or rad; a larger value indicates a wrong unit."""
 LARGEST_WRENCH = 1e9
 """N or Nm."""
 LEAST_STD, LARGEST_STD = 1e-12, 10.0
-"""m or rad: no instrument resolves less, and what is known worse is not known."""
+"""m or rad: below the resolution of any instrument, above any useful measurement."""
 LARGEST_ANGLE, LARGEST_TRAVEL = 4.0 * math.pi, 100.0
-"""rad and m: of a coordinate; more is another unit."""
+"""rad and m, of a coordinate; a larger value indicates a wrong unit."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoadCase:
-    """One load on a machine in one posture, and how far points of it moved."""
+    """One load on a machine in one posture, with the measured displacements of points."""
 
     name: str
     q: np.ndarray
-    """Where the drives hold the coordinates [n], rad or m."""
+    """Coordinates held by the drives [n], rad or m."""
     frame: str
-    """Where the wrench acts."""
+    """Frame at which the wrench acts."""
     wrench: np.ndarray
     """Force then moment on the machine at the frame's origin, ground axes [6], N and Nm."""
     points: tuple[str, ...]
@@ -52,56 +52,56 @@ class LoadCase:
 
     @property
     def measured(self) -> np.ndarray:
-        """Which displacements were measured [p, 6]."""
+        """Mask of the measured displacements [p, 6]."""
         return np.isfinite(self.displacement)
 
 
 def check_cases(model: Model, cases: Sequence[LoadCase]) -> None:
-    """Raise ValueError where a test cannot belong to a machine, or holds numbers that cannot be meant; it is named.
+    """Raise ValueError, naming the load case, where it does not match the machine or has implausible values.
 
-    A displacement of more than 0.2 m or rad looks like millimetres or degrees. Other sizes that no test has: a
-    coordinate beyond 4 pi rad or 100 m, a wrench beyond 1e9 N or Nm, a standard deviation outside 1e-12 to 10 m or rad.
+    Implausible are a displacement above 0.2 m or rad (probably mm or deg), a coordinate beyond 4 pi rad or 100 m, a
+    wrench beyond 1e9 N or Nm, and a standard deviation outside 1e-12 to 10 m or rad.
     """
     if not len(cases):
         raise ValueError("there are no deflection tests, expected at least one")
     for test in cases:
-        place = f"deflection test '{test.name}'"
+        location = f"deflection test '{test.name}'"
         if test.q.shape != (len(model.coordinates),):
-            raise ValueError(f"{place}: posture has shape {test.q.shape}, expected ({len(model.coordinates)},)")
-        _check_posture(model, place, test.q)
-        check_closed(model, test.q, f"{place}: posture")
+            raise ValueError(f"{location}: posture has shape {test.q.shape}, expected ({len(model.coordinates)},)")
+        _check_posture(model, location, test.q)
+        check_closed(model, test.q, f"{location}: posture")
         if test.wrench.shape != (6,) or not np.all(np.isfinite(test.wrench)):
-            raise ValueError(f"{place}: wrench is {test.wrench.tolist()}, expected six finite numbers")
+            raise ValueError(f"{location}: wrench is {test.wrench.tolist()}, expected six finite numbers")
         if not test.wrench.any():
-            raise ValueError(f"{place}: wrench is zero, expected a load")
+            raise ValueError(f"{location}: wrench is zero, expected a load")
         load = float(np.abs(test.wrench).max())
         if load > LARGEST_WRENCH:
-            raise ValueError(f"{place}: wrench has {load:g} N or Nm, expected at most {LARGEST_WRENCH:g}")
+            raise ValueError(f"{location}: wrench has {load:g} N or Nm, expected at most {LARGEST_WRENCH:g}")
         for name in (test.frame, *test.points):
             if name not in model.frames:
-                raise ValueError(known_name(f"{place}: frame", name, model.frames))
+                raise ValueError(known_name(f"{location}: frame", name, model.frames))
         expected = (len(test.points), 6)
         if test.displacement.shape != expected or test.std.shape != expected:
             raise ValueError(
-                f"{place}: {len(test.points)} points have displacements of shape {test.displacement.shape} and"
+                f"{location}: {len(test.points)} points have displacements of shape {test.displacement.shape} and"
                 f" deviations of shape {test.std.shape}, expected {expected}"
             )
         if np.isinf(test.displacement).any():
-            raise ValueError(f"{place}: a displacement is infinite, expected a number, or NaN where not measured")
+            raise ValueError(f"{location}: a displacement is infinite, expected a number, or NaN where not measured")
         if not test.measured.any():
-            raise ValueError(f"{place}: no displacement was measured")
-        spread = test.std[test.measured]
-        if not np.all(spread > 0.0):
-            raise ValueError(f"{place}: a standard deviation is not above 0")
-        for std in (float(spread.min()), float(spread.max())):
+            raise ValueError(f"{location}: no displacement was measured")
+        stds = test.std[test.measured]
+        if not np.all(stds > 0.0):
+            raise ValueError(f"{location}: a standard deviation is not above 0")
+        for std in (float(stds.min()), float(stds.max())):
             if not LEAST_STD <= std <= LARGEST_STD:
                 raise ValueError(
-                    f"{place}: a standard deviation is {std:g} m or rad, expected {LEAST_STD:g} to {LARGEST_STD:g}"
+                    f"{location}: a standard deviation is {std:g} m or rad, expected {LEAST_STD:g} to {LARGEST_STD:g}"
                 )
         largest = float(np.abs(test.displacement[test.measured]).max())
         if largest > LARGEST_DISPLACEMENT:
             raise ValueError(
-                f"{place}: a displacement of {largest:g} m or rad is too large for a deflection, is it in mm or deg?"
+                f"{location}: a displacement of {largest:g} m or rad is too large for a deflection, is it in mm or deg?"
             )
 
 
@@ -114,19 +114,19 @@ def check_names(cases: Sequence[LoadCase]) -> None:
         seen.add(test.name)
 
 
-def _check_posture(model: Model, place: str, q: np.ndarray) -> None:
-    for name, turns, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True):
-        most, unit = (LARGEST_ANGLE, "rad") if turns else (LARGEST_TRAVEL, "m")
+def _check_posture(model: Model, location: str, q: np.ndarray) -> None:
+    for name, revolute, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True):
+        most, unit = (LARGEST_ANGLE, "rad") if revolute else (LARGEST_TRAVEL, "m")
         if not abs(value) <= most:  # NaN too
             other = {"rad": "deg", "m": "mm"}[unit]
             raise ValueError(
-                f"{place}: {name} is {value:g} {unit}, expected a finite number of at most {most:.4g} {unit}"
+                f"{location}: {name} is {value:g} {unit}, expected a finite number of at most {most:.4g} {unit}"
                 + (f", is it in {other}?" if math.isfinite(value) else "")
             )
 
 
 def measured_displacements(cases: Sequence[LoadCase]) -> tuple[np.ndarray, np.ndarray]:
-    """Displacements of all cases that were measured, one after the other [rows], and their deviations."""
+    """Measured displacements of all cases, stacked [rows], and their standard deviations."""
     values = [test.displacement[test.measured] for test in cases]
     return np.concatenate(values), np.concatenate([test.std[test.measured] for test in cases])
 
@@ -140,7 +140,7 @@ def joint_terms(model: Model, names: Sequence[str]) -> list[Term]:
 
 
 def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = True) -> Term:
-    """Term of one entry of a virtual spring's compliance, both triangles where symmetric."""
+    """Term of one entry of a virtual spring's compliance, in both triangles if symmetric."""
     if spring not in model.virtual_springs:
         raise ValueError(known_name("virtual spring", spring, model.virtual_springs))
     first = len(model.coordinates) + 6 * model.virtual_springs.index(spring)
@@ -149,8 +149,8 @@ def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = Tru
 
 
 class ElasticRows(NamedTuple):
-    """Measured displacements, one after the other: displacement = a C b, with C the compliance of all m elastic degrees
-    of freedom."""
+    """Stacked measured displacements: displacement = a C b, with C the compliance of all e elastic degrees of
+    freedom."""
 
     at_point: Float[np.ndarray, "m e"]
     """a: row of the measured point's elastic Jacobian."""
@@ -161,7 +161,7 @@ class ElasticRows(NamedTuple):
 
 
 def elastic_rows(model: Model, cases: Sequence[LoadCase]) -> ElasticRows:
-    """The rows of everything that was measured in some load cases."""
+    """The rows of all measured displacements of some load cases."""
     at_point, effort = [np.zeros(0)] * len(cases), [np.zeros(0)] * len(cases)
     for members, (jacobians, efforts) in _grouped(model, cases):
         for k, i in enumerate(members):
@@ -172,7 +172,7 @@ def elastic_rows(model: Model, cases: Sequence[LoadCase]) -> ElasticRows:
 
 
 def point_jacobians(model: Model, cases: Sequence[LoadCase]) -> list[Float[np.ndarray, "p 6 e"]]:
-    """Elastic Jacobian of all points of each load case; its first columns are the coordinates'."""
+    """Elastic Jacobian of all points of each load case; its first columns are those of the coordinates."""
     found: dict[int, np.ndarray] = {}
     for members, (jacobians, _) in _grouped(model, cases):
         found |= dict(zip(members, jacobians, strict=True))
@@ -180,18 +180,18 @@ def point_jacobians(model: Model, cases: Sequence[LoadCase]) -> list[Float[np.nd
 
 
 def turning(model: Model, q: np.ndarray) -> Float[np.ndarray, "n k"]:
-    """How coordinates move as each revolute one turns of those that a posture gives; what follows from loops goes with
-    it."""
+    """Derivative of all coordinates by each independent revolute one; dependent coordinates of loops included."""
     given = [model.coordinates.index(name) for name in independent_coordinates(model)]
     return np.asarray(motion_map(model, jnp.asarray(q)))[:, [model.revolute[i] for i in given]]
 
 
 def observation(rows: ElasticRows, terms: Sequence[Term]) -> Float[np.ndarray, "m d"]:
-    """A [rows, parameter]: displacements are A times the compliances. The column of the entry (a, b) is
-    J_p[:, a] (J_l[:, b]^T w).
+    """Observation matrix A [rows, parameter]: displacements are A times the compliances.
+
+    The column of the entry (a, b) is J_p[:, a] (J_l[:, b]^T w).
 
     Raises:
-        ValueError: a term has an entry that the machine has not.
+        ValueError: a term has an entry outside the machine's degrees of freedom.
 
     Source: Klimchik et al. 2014, eq. 3-6 and 12; Dumas et al. 2011, eq. 16-17.
     """
@@ -211,7 +211,7 @@ def observation_matrix(model: Model, cases: Sequence[LoadCase], terms: Sequence[
 
 
 def _grouped(model: Model, cases: Sequence[LoadCase]) -> list[tuple[list[int], tuple[np.ndarray, np.ndarray]]]:
-    """Tests of the same frames, with their Jacobians [t, p, 6, e] and elastic efforts J_l^T w [t, e]."""
+    """Load cases grouped by frames, with their Jacobians [t, p, 6, e] and generalized forces J_l^T w [t, e]."""
     groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for i, test in enumerate(cases):
         groups.setdefault((test.frame, test.points), []).append(i)
@@ -230,40 +230,40 @@ def _jacobians(
 ) -> tuple[Array, Array]:
     def one(at: Array, load: Array) -> tuple[Array, Array]:
         loaded = elastic_jacobian(model, at, model.frames[frame])
-        moved = [loaded if p == frame else elastic_jacobian(model, at, model.frames[p]) for p in points]
-        return jnp.stack(moved), loaded.T @ load
+        jacobians = [loaded if p == frame else elastic_jacobian(model, at, model.frames[p]) for p in points]
+        return jnp.stack(jacobians), loaded.T @ load
 
     return jax.vmap(one)(q, wrench)
 
 
 def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
-    """Displacements [p, 6] of the points of each test where the deflected machine balances the load.
+    """Displacements [p, 6] of the points of each load case at the nonlinear equilibrium under the load.
 
     Raises:
-        ValueError: a machine cannot hold its load; the test is named.
+        ValueError: no equilibrium was found; the load case is named.
     """
     found = []
     for test in cases:
-        moved = np.asarray(
+        displacements = np.asarray(
             deflection(model, jnp.asarray(test.q), test.frame, jnp.asarray(test.wrench), test.points, linear=False)
         )
-        if not np.all(np.isfinite(moved)):
+        if not np.all(np.isfinite(displacements)):
             raise ValueError(f"deflection test '{test.name}': no equilibrium under the load was found")
-        found.append(moved)
+        found.append(displacements)
     return found
 
 
 def predicted(model: Model, cases: Sequence[LoadCase], gravity: bool = False) -> list[np.ndarray]:
-    """Displacements [p, 6] of the points of each test by the model's own compliance, to first order."""
+    """Displacements [p, 6] of the points of each load case, to first order in the load."""
     found: dict[int, np.ndarray] = {}
     for group, (at_points, effort) in _grouped(model, cases):
         c = np.asarray(compliances(model, jnp.asarray(np.stack([cases[i].q for i in group])), gravity))
-        moved = np.einsum("tpxe,tef,tf->tpx", at_points, c, effort)
-        found |= dict(zip(group, moved, strict=True))
+        displacements = np.einsum("tpxe,tef,tf->tpx", at_points, c, effort)
+        found |= dict(zip(group, displacements, strict=True))
     return [found[i] for i in range(len(cases))]
 
 
 @compiled
 def compliances(model: Model, q: Float[Array, "t n"], gravity: bool = False) -> Float[Array, "t e e"]:
-    """Compliance of all elastic degrees of freedom at some postures (see `compliance_matrix`)."""
+    """Compliance of all elastic degrees of freedom at some postures [t, e, e] (see `compliance_matrix`)."""
     return jax.vmap(lambda at: compliance_matrix(model, at, gravity))(q)

@@ -1,4 +1,4 @@
-"""What a deflection test was made of: its load cases, and what measured them."""
+"""Source of a deflection test: its load cases and instruments; effect of instrument errors."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -26,17 +26,17 @@ from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import close_loops
 
 SINGULAR = 1e-3
-"""Least singular value of the joints' Jacobian over the largest, below which a posture is called singular."""
+"""Least over largest singular value of the joints' Jacobian below which a posture counts as singular."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DeflectionSource(Source):
-    """Load cases that belong together: one table, or one plan."""
+    """Load cases of one table or one plan."""
 
     cases: tuple[LoadCase, ...] = ()
     instruments: Instruments | None = None
     rotation_weight: float = 1.0
-    """By which the squared error of a rotation counts beside that of a translation."""
+    """Weight of the squared error of a rotation, relative to that of a translation."""
 
     @property
     def loads(self) -> np.ndarray:
@@ -44,16 +44,16 @@ class DeflectionSource(Source):
         return np.stack([case.wrench for case in self.cases])
 
     def check_linear(self, model: Model) -> None:
-        """Raise ValueError where a load case is not the machine's, or its posture is singular; it is named."""
+        """Raise ValueError, naming the load case, where it does not match the machine or its posture is singular."""
         check_cases(model, self.cases)
         check_postures(model, self.cases)
 
 
 def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.ndarray, "k"]) -> LoadCase:
-    """A load case with its true posture and load, where the stated ones have errors.
+    """A load case with the posture and load displaced by instrument errors.
 
-    The force has another size, direction and point of application, and its moment goes with it; a pure moment has no
-    errors.
+    Errors of the force are in magnitude, direction and point of application; its moment follows. A pure moment has
+    none.
 
     Args:
         model: the machine.
@@ -79,18 +79,18 @@ def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.nda
 
 
 def _with_encoder_errors(model: Model, q: Float[np.ndarray, "n"], error: Float[np.ndarray, "n"]) -> np.ndarray:
-    """A posture with other revolute coordinates, rad; those that follow from loops follow."""
+    """A posture with errors (rad) of its independent revolute coordinates, loops closed."""
     if not error.any():
         return q
-    there = q + error * np.array(model.revolute)
+    displaced = q + error * np.array(model.revolute)
     if not model.loops:
-        return there
-    given = {name: there[model.coordinates.index(name)] for name in independent_coordinates(model)}
+        return displaced
+    given = {name: displaced[model.coordinates.index(name)] for name in independent_coordinates(model)}
     return np.asarray(close_loops(model, given, jnp.asarray(q)))
 
 
 def repeat_columns(model: Model, cases: Sequence[LoadCase], std: float) -> list[Float[np.ndarray, "p 6 k"]]:
-    """Displacements of the points of each case as each independent revolute coordinate turns by `std`, rad."""
+    """Displacements of the points of each case for a rotation of each independent revolute coordinate by `std`, rad."""
     jacobians = point_jacobians(model, cases)
     turns = [std * turning(model, case.q) for case in cases]
     return [jacobian[..., : len(turn)] @ turn for jacobian, turn in zip(jacobians, turns, strict=True)]
@@ -99,16 +99,16 @@ def repeat_columns(model: Model, cases: Sequence[LoadCase], std: float) -> list[
 def common_errors(
     model: Model, cases: Sequence[LoadCase], errors: Instruments, gravity: bool
 ) -> list[Float[np.ndarray, "m k"]]:
-    """Changes G of the measured displacements of each case by a standard deviation of each error common to them.
+    """Changes G of the measured displacements of each case by one standard deviation of each common error.
 
     These are the errors of load and posture (`true_case`), by central differences, and `repeat_deg`. They add G G^T to
     the covariance of the displacements of a case.
 
     Args:
-        model: the machine, whose stiffness gives the displacements; one without stiffness has none.
-        cases: loads, and what was measured.
+        model: the machine; its stiffness determines the displacements, which are 0 without stiffness.
+        cases: load cases.
         errors: of the instruments.
-        gravity: whether gravity's stiffness acts.
+        gravity: whether gravity stiffness is included.
     """
     std = [errors.force_std, *[errors.direction_std] * 3, *[errors.lever_std] * 3]
     acting = np.flatnonzero(np.array([*std, *errors.coordinate_std * np.array(model.revolute)]))
@@ -116,32 +116,33 @@ def common_errors(
     found = repeat_columns(model, cases, errors.repeat_std)
     if acting.size:
         true = [true_case(model, case, errors, step) for case in cases for step in steps]
-        moved = iter(predicted(model, true, gravity))
+        displacements = iter(predicted(model, true, gravity))
         for i in range(len(cases)):
-            columns = np.stack([0.5 * (next(moved) - next(moved)) for _ in acting], axis=-1)
+            columns = np.stack([0.5 * (next(displacements) - next(displacements)) for _ in acting], axis=-1)
             found[i] = np.concatenate([found[i], np.where(np.isfinite(columns), columns, 0.0)], axis=-1)
     return [columns[case.measured] for columns, case in zip(found, cases, strict=True)]
 
 
 def check_postures(model: Model, cases: Sequence[LoadCase]) -> None:
-    """Raise ValueError where the posture of a test is singular: there two joints act alike; the test is named."""
-    for test, (ratio, alike) in zip(cases, _conditioning(model, cases), strict=True):
+    """Raise ValueError, naming the load case, where its posture is singular: two joints have nearly equal effect."""
+    for test, (ratio, joints) in zip(cases, _conditioning(model, cases), strict=True):
         if ratio < SINGULAR:
             raise ValueError(
-                f"deflection test '{test.name}': its posture is singular, {' and '.join(alike)} act nearly alike there"
-                f" (least over largest singular value of the Jacobian {ratio:.2g}, expected at least {SINGULAR:g}):"
-                " expected a posture some degrees away, or the study without this test"
+                f"deflection test '{test.name}': its posture is singular, {' and '.join(joints)} have nearly equal"
+                f" effect (least over largest singular value of the Jacobian {ratio:.2g}, expected at least"
+                f" {SINGULAR:g}):"
+                " change the posture by some degrees, or remove this test"
             )
 
 
 def _conditioning(model: Model, cases: Sequence[LoadCase]) -> list[tuple[float, list[str]]]:
-    """Least over largest singular value of the joints' Jacobian at each load, lengths over the longest lever, and the
-    joints that the least one is of [t]."""
+    """Least over largest singular value of the joints' Jacobian at each load, lengths scaled by the longest lever, and
+    the joints of the least one [t]."""
     conditions: list[tuple[float, list[str]]] = [(1.0, [])] * len(cases)
     for frame in {test.frame for test in cases}:
         of_frame = [i for i, test in enumerate(cases) if test.frame == frame]
         columns = np.array(_joint_columns(model, jnp.asarray(np.stack([cases[i].q for i in of_frame])), frame))
-        carrying = np.any(columns != 0.0, axis=(0, 1))  # joints that carry the frame
+        carrying = np.any(columns != 0.0, axis=(0, 1))  # joints between ground and the frame
         columns, names = columns[:, :, carrying], np.array(model.coordinates)[carrying]
         if columns.size:
             length = np.linalg.norm(columns[:, :3], axis=1).max() or 1.0

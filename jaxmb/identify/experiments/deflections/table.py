@@ -1,4 +1,4 @@
-"""Deflection tests in tables: arrays, and CSV files with a unit in the heading of each column."""
+"""Load cases from arrays and from CSV files with a unit in the heading of each column."""
 
 import csv
 import dataclasses
@@ -35,11 +35,11 @@ UNITS = (
 )
 """Units that a column may have; the first is that of a force or moment whose heading has none."""
 MEASURED = "measured "
-"""In front of a heading such as rx where a coordinate has that name, which plain headings mean."""
+"""Prefix of a heading such as rx where a coordinate has the same name; the plain heading is the coordinate."""
 WORDS = ("test", "load frame", "point")
 """Columns of text."""
 DEFAULT_STD = np.array([3e-5] * 3 + [0.01 * DEGREE] * 3)
-"""Of displacements without a stated deviation: 0.03 mm, as a laser tracker has, and 0.01 deg."""
+"""Standard deviations of displacements where none is stated: 0.03 mm, typical of a laser tracker, and 0.01 deg."""
 
 
 def deflection_tests(
@@ -52,20 +52,20 @@ def deflection_tests(
     std: np.typing.ArrayLike = DEFAULT_STD,
     names: Sequence[str] | None = None,
 ) -> list[LoadCase]:
-    """Tests from arrays or lists with one entry a test, all loaded and measured at the same frames.
+    """Load cases from arrays or lists with one entry per case, all loaded and measured at the same frames.
 
     Args:
         model: the machine.
         q: postures [t, n], rad or m.
         wrench: force then moment on the machine at the frame's origin, ground axes [t, 6], N and Nm.
         displacement: of the points [t, p, 6] (of one point also [t, 6]), m and rad, ground axes; NaN: not measured.
-        frame: where the wrenches act.
+        frame: at which the wrenches act.
         points: frames that were measured; the loaded one where not given.
-        std: standard deviations of the displacements, in any shape that spreads to theirs.
-        names: of the tests; "1", "2", ... where not given.
+        std: standard deviations of the displacements, in any shape that broadcasts to theirs.
+        names: of the load cases; "1", "2", ... where not given.
 
     Raises:
-        ValueError: counts differ, or a test cannot be (see `check_cases`); it is named.
+        ValueError: counts differ, or a load case is invalid (see `check_cases`); it is named.
     """
     q, wrench, displacement = (np.asarray(x, float) for x in (q, wrench, displacement))
     if displacement.ndim == 2:
@@ -76,33 +76,31 @@ def deflection_tests(
     least = min(counts.values())
     if max(counts.values()) > least:
         lacking = next(what for what, count in counts.items() if count == least)
-        place = (
+        location = (
             f"deflection test '{case_names[least]}'"
             if least < len(case_names)
             else f"deflection test number {least + 1}"
         )
-        wanted = ", ".join(f"{count} {what}" for what, count in counts.items())
-        raise ValueError(f"{place} has none of the {lacking}: there are {wanted}, expected one of each a test")
-    spread = np.broadcast_to(np.asarray(std, float), displacement.shape)
+        present = ", ".join(f"{count} {what}" for what, count in counts.items())
+        raise ValueError(f"{location} has none of the {lacking}: there are {present}, expected one of each a test")
+    stds = np.broadcast_to(np.asarray(std, float), displacement.shape)
     at = (frame,) if points is None else tuple(points)
-    tests = [
-        LoadCase(name, q[i], frame, wrench[i], at, displacement[i], spread[i]) for i, name in enumerate(case_names)
-    ]
+    tests = [LoadCase(name, q[i], frame, wrench[i], at, displacement[i], stds[i]) for i, name in enumerate(case_names)]
     check_cases(model, tests)
     check_names(tests)
     return tests
 
 
 class DeflectionTable(NamedTuple):
-    """Tests that were read from a file."""
+    """Load cases read from a file."""
 
     cases: list[LoadCase]
     stated: list[np.ndarray]
-    """Of each test, which deviations [p, 6] the file states."""
+    """Mask of the standard deviations [p, 6] stated in the file, for each load case."""
     absent: tuple[str, ...]
-    """Coordinates that have no column and do not follow from those that have one."""
+    """Independent coordinates without a column."""
     changed: tuple[str, ...]
-    """A sentence on postures whose loops were open by rounding, where there are such."""
+    """A sentence on postures whose loops had to be closed after rounding; empty where there are none."""
 
 
 def read_deflections(
@@ -112,17 +110,17 @@ def read_deflections(
     posture: np.ndarray | None = None,
     std: np.ndarray = DEFAULT_STD,
 ) -> list[LoadCase]:
-    """Tests from a CSV file; its columns are described in docs/elastostatics.md.
+    """Load cases from a CSV file; its columns are described in docs/elastostatics.md.
 
     Args:
         model: the machine.
         path: the file.
-        frame: where loads act if there is no column `load frame`.
-        posture: coordinates [n] that have no column; those of the reference posture where not given.
-        std: deviations [6] of displacements without one.
+        frame: at which loads act, without a column `load frame`.
+        posture: coordinates [n] without a column, by default those of the reference posture.
+        std: standard deviations [6] of displacements without a stated one.
 
     Raises:
-        InputError: the file is no such table; one sentence names the line or the test.
+        InputError: the file is not such a table; one sentence names the line or the test.
     """
     table = read_table(model, path, frame, posture, std)
     for change in table.changed:
@@ -137,13 +135,13 @@ def read_table(
     posture: np.ndarray | None = None,
     std: np.ndarray = DEFAULT_STD,
 ) -> DeflectionTable:
-    """Tests from a CSV file as `read_deflections` gives them, with what the file does not say."""
+    """`read_deflections` with information on the columns and values that the file omits."""
     path = Path(path)
     table = csv.reader(io.StringIO(read_text(path), newline=""))
     try:
         rows = list(table)
     except csv.Error as error:
-        raise InputError(f"{path}: line {table.line_num} is no line of a table: {error}") from None
+        raise InputError(f"{path}: line {table.line_num} is not a valid CSV line: {error}") from None
     lines = [(number, row) for number, row in enumerate(rows, 1) if any(cell.strip() for cell in row)]
     if not lines:
         raise InputError(f"{path}: is empty, expected a line of headings and a line for each measured point")
@@ -160,7 +158,7 @@ def read_table(
 
 
 def deflections_csv(model: Model, tests: Sequence[LoadCase]) -> str:
-    """Tests as text of a CSV file in deg, mm, N and Nm, which `read_deflections` reads back."""
+    """CSV text of load cases in deg, mm, N and Nm, readable by `read_deflections`."""
     angle = [(DEGREE, "deg") if turns else (1e-3, "mm") for turns in model.revolute]
     scale = np.array([1e-3] * 3 + [DEGREE] * 3)
     out = io.StringIO()
@@ -179,14 +177,14 @@ def deflections_csv(model: Model, tests: Sequence[LoadCase]) -> str:
 
 
 def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
-    """Position and unit of each column by name."""
+    """Index and unit of each column by name."""
     found: dict[str, tuple[int, float]] = {}
     if len(headings) == 1 and (separator := next((c for c in ";\t" if c in headings[0]), None)):
         separators = "tabs" if separator == "\t" else f"'{separator}'"
         raise ValueError(
             f"the headings are one cell, separated by {separators}, expected commas (and points in numbers)"
         )
-    for place, heading in enumerate(headings):
+    for index, heading in enumerate(headings):
         plain = heading.removeprefix(MEASURED)
         name, _, unit = (heading, "", "") if heading in WORDS else plain.partition(" ")
         if name in model.coordinates and plain == heading:
@@ -200,32 +198,32 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
             raise ValueError(_unknown(heading, names) + _shared(model, [n for n in UNITS if n in model.coordinates]))
         unit = unit.strip() or (next(iter(units)) if units in (FORCE, MOMENT) else "")
         if unit not in units:
-            stood = f"has the unit '{unit}'" if unit else "has no unit"
-            raise ValueError(f"column '{heading}' {stood}, expected '{name} {next(iter(units))}' or another of"
+            found_unit = f"has the unit '{unit}'" if unit else "has no unit"
+            raise ValueError(f"column '{heading}' {found_unit}, expected '{name} {next(iter(units))}' or another of"
                              f" {', '.join(units)}" + _shared(model, [name] if name in UNITS else []))  # fmt: skip
         if name in found:
-            raise ValueError(f"column '{name}' stands there twice")
-        found[name] = (place, units[unit])
+            raise ValueError(f"column '{name}' appears twice, expected it once")
+        found[name] = (index, units[unit])
     for name in ("test", WRENCH, MOTION):
         if not any(_quantity(model, part) in found for part in ((name,) if isinstance(name, str) else name)):
-            wanted = name if isinstance(name, str) else " ".join(name)
-            raise ValueError(f"there is no column of {wanted}, expected at least one")
+            missing = name if isinstance(name, str) else " ".join(name)
+            raise ValueError(f"there is no column of {missing}, expected at least one")
     return found
 
 
 def _quantity(model: Model, name: str) -> str:
-    """Heading of a load or a measured displacement: with "measured" where a coordinate has its name."""
+    """Heading of a load or a measured displacement, prefixed by "measured" where a coordinate has the same name."""
     return MEASURED + name if name in model.coordinates else name
 
 
 def _shared(model: Model, names: Sequence[str]) -> str:
-    """The heading of loads or displacements whose names are those of coordinates."""
-    wanted = ", ".join(f"'{_quantity(model, name)}'" for name in names)
-    return f"; since coordinates have these names, loads and displacements are headed {wanted}" if names else ""
+    """Clause on the headings of loads or displacements with the same names as coordinates."""
+    headings = ", ".join(f"'{_quantity(model, name)}'" for name in names)
+    return f"; since coordinates have these names, loads and displacements are headed {headings}" if names else ""
 
 
 def _unknown(heading: str, names: Sequence[str]) -> str:
-    """Sentence for a heading that is no column, with the one that was meant, whatever the case of its letters."""
+    """Sentence on an unknown heading, with the closest known one, ignoring case."""
     lower = {name.lower(): name for name in names}
     words = [text.strip().lower() for text in (heading, heading.partition(" ")[0])]
     near = [m for word in words for m in (difflib.get_close_matches(word, lower, n=1, cutoff=CLOSE) if word else [])]
@@ -239,7 +237,7 @@ def _tests(
     columns: dict[str, tuple[int, float]], lines: list[tuple[int, list[str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
 ) -> tuple[list[LoadCase], list[np.ndarray], list[str]]:  # fmt: skip
-    width = 1 + max(place for place, _ in columns.values())
+    width = 1 + max(index for index, _ in columns.values())
     groups: dict[str, list[tuple[int, list[str]]]] = {}
     for number, row in lines:
         cells = [cell.strip() for cell in row]
@@ -250,18 +248,18 @@ def _tests(
             raise ValueError(f"line {number} has no test, expected its name or number")
         groups.setdefault(name, []).append((number, cells))
     if not groups:
-        raise ValueError("there are headings only, expected a line for each measured point")
+        raise ValueError("the file has headings only, expected a line for each measured point")
     found = []
     for name, rows in groups.items():
-        places = [(f"line {number}, deflection test '{name}'", cells) for number, cells in rows]
-        test, stated, change = _test(name, columns, places, frame, start, std, model)
+        located = [(f"line {number}, deflection test '{name}'", cells) for number, cells in rows]
+        test, stated, change = _test(name, columns, located, frame, start, std, model)
         _check(model, test, [number for number, _ in rows])
         found.append((test, stated, change))
     return [test for test, _, _ in found], [s for _, s, _ in found], [change for *_, change in found if change]
 
 
 def _check(model: Model, test: LoadCase, lines: Sequence[int]) -> None:
-    """Raise ValueError where a test cannot be, with the line of the point that is wrong."""
+    """Raise ValueError where a load case is invalid, with the line of the invalid point."""
     measured = test.measured.any(axis=1)
     for i in np.flatnonzero(measured).tolist() if measured.any() else [0]:
         one = slice(i, i + 1)
@@ -278,14 +276,14 @@ def _test(
     name: str, columns: dict[str, tuple[int, float]], rows: list[tuple[str, list[str]]], frame: str, start: np.ndarray,
     std: np.ndarray, model: Model,
 ) -> tuple[LoadCase, np.ndarray, str]:  # fmt: skip
-    """A test, which deviations the table states, and a sentence on a posture whose loops were open by rounding."""
+    """A load case, the mask of stated standard deviations, and a sentence on a posture whose loops had to be closed."""
 
     def text(cells: list[str], what: str) -> str:
         return cells[columns[what][0]] if what in columns else ""
 
-    def values(place: str, cells: list[str], names: Sequence[str], empty: np.ndarray) -> np.ndarray:
+    def values(location: str, cells: list[str], names: Sequence[str], empty: np.ndarray) -> np.ndarray:
         return np.array([
-            _number(place, what, text(cells, what)) * columns[what][1] if text(cells, what) else missing
+            _number(location, what, text(cells, what)) * columns[what][1] if text(cells, what) else missing
             for what, missing in zip(names, empty, strict=True)
         ])  # fmt: skip
 
@@ -303,33 +301,33 @@ def _test(
             q, change = closed_posture(model, given, start)
     wrench = values(first, cells, wrench_names, np.zeros(6))
     at = text(cells, "load frame") or frame
-    for place, more in rows[1:]:
-        # The lines of one test may leave out what the first one says, but not say something else.
-        same = np.allclose(values(place, more, model.coordinates, stated_q), stated_q, rtol=1e-9, atol=1e-12)
-        same &= np.allclose(values(place, more, wrench_names, wrench), wrench, rtol=1e-9, atol=1e-9)
+    for location, more in rows[1:]:
+        # The lines of one test may omit values of its first line, but not contradict them.
+        same = np.allclose(values(location, more, model.coordinates, stated_q), stated_q, rtol=1e-9, atol=1e-12)
+        same &= np.allclose(values(location, more, wrench_names, wrench), wrench, rtol=1e-9, atol=1e-9)
         if not same or (text(more, "load frame") or at) != at:
-            raise ValueError(f"{place}: has another posture or load than the test's first line, expected the same")
+            raise ValueError(f"{location}: has another posture or load than the test's first line, expected the same")
     points = tuple(text(more, "point") or at for _, more in rows)
     if len(set(points)) < len(points):
-        raise ValueError(f"{first}: a point stands there twice, expected a line for each point")
-    stated = np.stack([values(place, more, spread, none) for place, more in rows])
+        raise ValueError(f"{first}: a point appears twice, expected a line for each point")
+    stated = np.stack([values(location, more, spread, none) for location, more in rows])
     test = LoadCase(
         name=name,
         q=q,
         frame=at,
         wrench=wrench,
         points=points,
-        displacement=np.stack([values(place, more, motion, none) for place, more in rows]),
+        displacement=np.stack([values(location, more, motion, none) for location, more in rows]),
         std=np.where(np.isfinite(stated), stated, std),
     )
     return test, np.isfinite(stated), f"{first}: {change}" if change else ""
 
 
-def _number(place: str, what: str, text: str) -> float:
+def _number(location: str, what: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{place}: {what} is '{text[:40]}', expected a finite number")
+        raise ValueError(f"{location}: {what} is '{text[:40]}', expected a finite number")
     return value

@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 
 class Channels(eqx.Module):
-    """What channels make of a frequency response: H gain[o] / force_gain[i] exp(-s delay), s = j omega + decay.
+    """Measurement channels of an FRF: measured H gain[o] / force_gain[i] exp(-s delay), s = j omega + decay.
 
     A sensor and a force transducer at one point are two channels, each with a gain of its own.
     """
 
     gain: Float[Array, "o"] | Float[np.ndarray, "o"]
-    """Reading of each response over what it is."""
+    """Measured over true response."""
     force_gain: Float[Array, "i"] | Float[np.ndarray, "i"]
-    """Reading of each force over what it is: it divides the response."""
+    """Measured over true force: it divides the FRF."""
     delay: Float[Array, ""] | Float[np.ndarray, ""]
-    """By which responses are read later than forces, s."""
+    """Delay of the responses relative to the forces, s."""
 
     def seen(
         self, frf: Complex[Array, "f o i"], omega: Float[Array, "f"], decay: Float[Array, ""] | float
     ) -> Complex[Array, "f o i"]:
-        """Frequency responses as they are read at angular frequencies omega, rad/s.
+        """FRFs as measured through the channels.
 
         Args:
             frf: of the machine.
-            omega: lines.
+            omega: angular frequencies of the lines, rad/s.
             decay: rate of the exponential window behind the responses, 1/s.
         """
         factor = jnp.asarray(self.gain)[:, None] / jnp.asarray(self.force_gain)
@@ -62,38 +62,40 @@ class Channels(eqx.Module):
 
 
 def ideal_channels(outputs: int, inputs: int) -> Channels:
-    """Channels that read what is there."""
+    """Channels with unit gains and no delay."""
     return Channels(np.ones(outputs), np.ones(inputs), np.zeros(()))
 
 
 def channels_of(numbers: Float[Array, "k"] | Float[np.ndarray, "k"], outputs: int) -> Channels:
-    """Channels from their numbers, in the order of `channel_names`."""
+    """Channels from an array in the order of `channel_names`."""
     return Channels(numbers[:outputs], numbers[outputs:-1], numbers[-1])
 
 
 def known_channels(test: "FrfTest") -> Channels:
-    """Channels of a test, ideal where nothing is known of them."""
+    """Channels of a test; ideal channels where it has none."""
     return ideal_channels(len(test.outputs), len(test.inputs)) if test.channels is None else test.channels
 
 
 def channel_names(test: str, outputs: Sequence[Point], inputs: Sequence[Point]) -> tuple[str, ...]:
-    """Names of the numbers of a test's channels: gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
+    """Names of the parameters of a test's channels: gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
     gains = [f"{family}.{test}.{point}" for family, points in (("gain", outputs), ("force_gain", inputs))
              for point in dof_names(points)]  # fmt: skip
     return (*gains, f"delay.{test}")
 
 
 MOST = 2
-"""Entries that move, over free parameters, up to which this takes less than to differentiate by each parameter."""
+"""Varying entries of the tangent over free parameters, up to which derivatives by entries are cheaper than by
+parameters."""
 _MATRICES = ("stiffness", "damping", "mass", "structural")
 
 
 def moving(view: AffineMotion, parameters: int) -> tuple[str, ...]:
-    """Matrices of the tangent that move, where normal equations are best taken by their entries; none where not."""
+    """Matrices of the tangent that depend on the free parameters, where normal equations by their entries are cheaper;
+    empty otherwise."""
     slope, support = view.slope.tangent, view.base.support
-    moves = {name: getattr(slope, name) is not None for name in _MATRICES}
-    moves["structural"] |= view.products is not None
-    found = tuple(name for name in _MATRICES if moves[name])
+    depends = {name: getattr(slope, name) is not None for name in _MATRICES}
+    depends["structural"] |= view.products is not None
+    found = tuple(name for name in _MATRICES if depends[name])
     if support is None or slope.fractional is not None or view.base.tilt_rows is not None:
         return ()
     return found if len(found) * len(support) <= MOST * parameters else ()
@@ -109,23 +111,24 @@ def equations_by_entries(
     compared: Callable[[Complex[Array, "f o i"]], Float[Array, "m"]],
     scale: Float[Array, "f o i"],
 ) -> NormalEquations:
-    """Those of residuals scale log(H / measured), from dH = -X_o^T dZ X_i and dZ = dK + s dC + s^2 dM + j dD.
+    """Normal equations of residuals scale log(H / measured), from dH = -X_o^T dZ X_i and dZ = dK + s dC + s^2 dM + j
+    dD.
 
     Residuals depend on the parameters through few entries p of the tangent: with E = dr / dp and S = dp / du they are
-    S^T E^T r and S^T E^T E S. No derivative by a parameter is formed at any line, nor one of the logarithm.
+    S^T E^T r and S^T E^T E S. No derivative by a parameter, nor one of the logarithm, is formed at any line.
 
     Args:
-        view: what the test sees, as a function of the free values.
-        names: of the matrices that move (`moving`).
+        view: of the machine, as a function of the free values.
+        names: of the varying matrices (`moving`).
         values: the free values, as a function of u.
-        u: where.
+        u: unknowns of the fit.
         omega: lines, rad/s.
         decay: s = j omega + decay.
-        compared: residuals of receptances H, real parts then imaginary parts.
+        compared: returns residuals of receptances H, real parts then imaginary parts.
         scale: of each line, 0 where it is not used.
     """
     used = scale > 0.0
-    # Where a line is not used at all the machine need not have a response, and 0 times NaN is no 0.
+    # At an unused line the response may be NaN, and 0 times NaN is not 0.
     of_use = jnp.any(used, axis=(1, 2))
     omega = jnp.where(of_use, omega, omega[jnp.argmax(of_use)])
     support = view.base.support or ()
@@ -140,12 +143,12 @@ def equations_by_entries(
     fractional, power = (None, None) if t.fractional is None else (t.fractional.matrix, t.fractional.power(s))
     z = DynamicStiffness(t.mass, t.damping, t.stiffness, omega, t.structural, fractional, power)
     outputs, inputs = seen.output_rows, seen.output_rows if seen.input_rows is None else seen.input_rows
-    h, fall = receptance_by_entries(z, outputs, inputs, support)
+    h, sensitivity = receptance_by_entries(z, outputs, inputs, support)
     residual = compared(h)
     size = h.real**2 + h.imag**2
     part = jnp.where(used, -scale / jnp.where(used, size, 1.0), 0.0)
     over = Parts((part * h.real).transpose(1, 2, 0), (-part * h.imag).transpose(1, 2, 0))
-    relative = fall.times(jax.lax.optimization_barrier(over))
+    relative = sensitivity.times(jax.lax.optimization_barrier(over))
     factors = {"stiffness": 1.0, "damping": s, "mass": s**2, "structural": 1j}
     by_entry = [relative.times(factors[name]) for name in names]
     rows = jnp.concatenate([jnp.stack(part, axis=1) for part in by_entry]).reshape(len(names) * len(support), -1)

@@ -1,4 +1,4 @@
-"""Components of FRF tests: noise, lines, channels, hypotheses, small motions, derivatives."""
+"""Components of FRF tests: noise, lines, channels, hypotheses, vibration, evaluation."""
 
 import dataclasses
 from collections.abc import Callable
@@ -43,19 +43,21 @@ if TYPE_CHECKING:
     from jaxmb.identify.experiments.frf.frf_test import FrfTest
 
 AGREE = 0.5
-"""Length of the mean of unit vectors from which on phases agree; 0 on average of phases that are noise."""
+"""Length of the mean of unit vectors above which phases agree; on average 0 for random phases."""
 
 
 class FrfCorrelation(Correlation["FrfTest"]):
-    """Behind an exponential window lines err together, and a large response leaks into the others."""
+    """Correlation of lines by an exponential window, and of responses by leakage of a large response into the
+    others."""
 
     @property
     def between_responses(self) -> bool:
-        """Whether responses leak into each other, at one ratio for all lines."""
+        """Whether a response leaks into others at one ratio for all lines."""
         return bool(np.any(np.asarray(self.test.leak)))
 
     def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
-        """How many times larger an exponential window or a leak makes the variance of errors along some directions.
+        """Factor by which an exponential window or leakage increases the variance of the errors projected onto some
+        directions.
 
         Args:
             basis: directions, as columns.
@@ -71,20 +73,20 @@ class FrfCorrelation(Correlation["FrfTest"]):
 
     @property
     def degrees_factor(self) -> float:
-        """By what the exponential window divides the degrees of freedom of a sum of squares."""
+        """Divisor of the degrees of freedom of a sum of squares, due to the exponential window."""
         return lines_of_window(np.asarray(self.test.omega) / (2.0 * np.pi), float(self.test.decay))
 
     def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Number of neighbouring lines whose residuals tell no more than one (see `correlated_lines`)."""
+        """Correlation length of the residual along frequency, in lines (see `correlated_lines`)."""
         return correlated_lines(*line_errors(self.test, residual, row_weights))
 
 
 class FrfNoise(Noise["FrfTest"]):
-    """Noise of log H: what is known of each line, and beside it one standard deviation."""
+    """Noise of log H: known noise of each line, such as from coherence, plus one nominal standard deviation."""
 
     @property
     def correlation(self) -> FrfCorrelation:
-        """Between lines and responses."""
+        """Correlation between lines and between responses."""
         return FrfCorrelation(self.test)
 
     @property
@@ -94,31 +96,31 @@ class FrfNoise(Noise["FrfTest"]):
 
     @property
     def is_known(self) -> bool:
-        """Whether the noise is as stated, and not to be estimated from what the fit leaves."""
+        """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
         return self.test.noise_is_known
 
     @property
     def nominal(self) -> float:
-        """Standard deviation of log H that the study states."""
+        """Standard deviation of log H stated in the study."""
         return float(self.test.nominal_std)
 
     @property
     def follows_fit(self) -> bool:
-        """Whether `at_fit` gives another test."""
+        """Whether the noise depends on the fitted machine, so that `at_fit` returns a different test."""
         return bool(np.any(np.asarray(self.test.additive_std))) or self.correlation.between_responses
 
     def at_fit(self, view: MotionView) -> "FrfTest":
-        """The test with additive noise taken of the FRFs of the machine that fits (see `noise_at_fit`)."""
+        """The test with additive noise evaluated at the FRFs of the fitted machine (see `noise_at_fit`)."""
         predicted = np.asarray(self.test.predict(view))
         names = ("measured", "additive_std", "level", "known_std", "noise_std", "weight")
         parts = noise_at_fit(predicted, *(np.asarray(getattr(self.test, name)) for name in names))
-        # a response that the machine does not have, but for rounding, is nothing but leak
+        # a response that vanishes to rounding in the model is pure leakage
         parts["weight"] = np.where(np.abs(predicted) >= SMALLEST * np.abs(self.test.leak), parts["weight"], 0.0)
         return dataclasses.replace(self.test, **{name: jax.device_put(part) for name, part in parts.items()})
 
     def change_from(self, other: "FrfTest") -> float:
-        """Largest logarithm of the ratio of the noise of any line to that of another version of the test; infinite
-        where that has other lines left out."""
+        """Largest |log| of the ratio of a line's noise to that in another version of the test; infinite where the
+        excluded lines differ."""
         if not np.array_equal(self.test.left_out, other.left_out):
             return np.inf
         both = (np.asarray(self.test.weight) > 0.0) & (np.asarray(other.weight) > 0.0)
@@ -127,11 +129,11 @@ class FrfNoise(Noise["FrfTest"]):
 
     @property
     def is_one_factor(self) -> bool:
-        """Whether the noise that is to be estimated is the only one."""
+        """Whether no noise is known by line, so that the noise to be estimated is one common factor."""
         return not np.any(np.asarray(self.test.known_std))
 
     def with_nominal(self, std: float) -> "FrfTest":
-        """The test with another standard deviation of log H beside what is known of each line."""
+        """The test with another nominal standard deviation of log H, beside the known noise of each line."""
         known, rest = np.asarray(self.test.known_std) ** 2, self._rest * (std / float(self.test.nominal_std)) ** 2
         return dataclasses.replace(
             self.test, noise_std=jax.device_put(np.sqrt(known + rest)), nominal_std=jax.device_put(np.asarray(std))
@@ -139,39 +141,39 @@ class FrfNoise(Noise["FrfTest"]):
 
     @property
     def _rest(self) -> Float[np.ndarray, "f o i"]:
-        """Variance of log H beside what is known of each line."""
+        """Variance of log H in addition to the known noise of each line."""
         return np.asarray(self.test.noise_std) ** 2 - np.asarray(self.test.known_std) ** 2
 
     def estimated(self, residual: np.ndarray, expected: float) -> float:
-        """The most likely standard deviation of log H beside what is known of each line.
+        """Maximum-likelihood nominal standard deviation of log H, beside the known noise of each line.
 
-        Where what is known explains all that is left, it is `NEGLIGIBLE` of that.
+        Where the known noise explains the whole residual, it is `NEGLIGIBLE` times the known noise.
 
         Args:
             residual: in units of the noise, scaled by the roots of the weights.
-            expected: sum of squares of the residual under noise that is as taken.
+            expected: expected sum of squares of the residual under the present noise.
         """
         noise_std, known_std = np.asarray(self.test.noise_std), np.asarray(self.test.known_std)
         squares = np.sum(residual.reshape(2, *noise_std.shape) ** 2, axis=0) * noise_std**2
         used = squares > 0.0
         known, rest, weight = (np.asarray(x)[used] for x in (known_std**2, self._rest, self.test.weight))
-        # what the fit took from the squares, and what lines that err alike lack, is given back to all lines alike
+        # degrees of freedom used by the fit and lost to correlation are restored uniformly over the lines
         squares = squares[used] * np.sum(weight) / expected
         return float(self.test.nominal_std) * most_likely_factor(squares, known, rest, weight)
 
     def noiseless(self, view: MotionView) -> "FrfTest":
-        """The test as it would be measured on a machine without noise."""
+        """The test with noise-free data of a machine."""
         return dataclasses.replace(self.test, measured=self.test.predict(view))
 
     def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A residual drawn from what a fit left: blocks of neighbouring lines, all responses of a line together, as
-        long as neighbours err alike. Lines with the same responses stand for each other."""
+        """Block bootstrap sample of a residual. Blocks are neighbouring lines with all their responses, one correlation
+        length long; lines with the same used responses are exchangeable."""
         errors, used = line_errors(self.test, residual, row_weights)
         length = max(1, round(self.correlation.length(residual, row_weights)))
         drawn = np.zeros(errors.shape)
-        forms, form = np.unique(used.reshape(2, used.shape[1], -1).swapaxes(0, 1), axis=0, return_inverse=True)
-        for k in range(len(forms)):
-            lines = np.flatnonzero(form == k)
+        patterns, pattern = np.unique(used.reshape(2, used.shape[1], -1).swapaxes(0, 1), axis=0, return_inverse=True)
+        for k in range(len(patterns)):
+            lines = np.flatnonzero(pattern == k)
             begin = rng.integers(lines.size, size=-(-lines.size // length))
             picked = (begin[:, None] + np.arange(length)).ravel()[: lines.size] % lines.size
             drawn[:, lines] = errors[:, lines[picked]]
@@ -183,57 +185,57 @@ class FrfLines(Lines["FrfTest"]):
 
     @property
     def robust(self) -> bool:
-        """Whether outlier lines are left out."""
+        """Whether outlier lines are excluded."""
         return self.test.robust
 
     def decimate(self, most: int) -> "FrfTest":
-        """The test on at most so many lines, spread evenly over those that count, all with the same weight.
+        """The test on at most so many of its used lines, evenly spaced, all with the same weight.
 
-        Peaks that are weighted up make a landscape of narrow valleys; on evenly weighted lines most random starts find
-        the right one, and a few lines show it as well as all.
+        Weighted peaks give a cost with narrow valleys. With even weights most random starts reach the right one, and a
+        few lines suffice.
         """
         counts = (np.asarray(self.test.weight) > 0.0).any(axis=(1, 2))
-        order = np.argsort(~counts, kind="stable")  # others make up where there are fewer: tests of one form stay alike
+        order = np.argsort(~counts, kind="stable")  # padded with unused lines, so that the shapes of equal tests agree
         count = max(np.count_nonzero(counts), min(most, counts.size))
         picked = np.sort(order[np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))])
         parts = arrays_at(self.test, picked)
         return dataclasses.replace(self.test, **parts | {"weight": (parts["weight"] > 0.0).astype(float)})
 
     def outliers(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
-        """Numbers of outlier lines."""
+        """Indices of outlier lines."""
         return outlier_lines(*line_errors(self.test, residual, row_weights))
 
     @property
     def left_out(self) -> np.ndarray:
-        """Numbers of the lines that were left out for that."""
+        """Indices of the lines excluded as outliers."""
         return np.flatnonzero(np.asarray(self.test.left_out))
 
     def without(self, lines: np.ndarray) -> "FrfTest":
-        """The test with some lines left out."""
+        """The test without some lines."""
         weight, left_out = np.array(self.test.weight), np.array(self.test.left_out)
         weight[lines], left_out[lines] = 0.0, True
         return dataclasses.replace(self.test, weight=jax.device_put(weight), left_out=jax.device_put(left_out))
 
     def text(self, lines: np.ndarray) -> str:
-        """Frequencies of some lines."""
+        """Frequencies of some lines as text."""
         return ", ".join(f"{f:.4g}" for f in np.asarray(self.test.omega)[lines] / (2.0 * np.pi)) + " Hz"
 
     def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Variance, over that of the noise, of what differs from line to line, by the median second
+        """Variance of the line-to-line scatter of the residual over that of the noise, from the median squared second
         difference."""
         errors, present = line_errors(self.test, residual, row_weights)
         three = present[:, :-2] & present[:, 1:-1] & present[:, 2:]
-        bend = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
-        return float(np.median(bend[three] ** 2) / (6.0 * chdtri(1, 0.5))) if three.any() else 1.0
+        second_difference = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
+        return float(np.median(second_difference[three] ** 2) / (6.0 * chdtri(1, 0.5))) if three.any() else 1.0
 
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Part of the variance of what is left that is no noise; 0 where that cannot be told."""
+        """Systematic fraction of the variance of the residual; 0 where it cannot be distinguished from noise."""
         if self.test.noise.correlation.between_responses:
             return 0.0
         return systematic(*line_errors(self.test, residual, row_weights), self.test.noise.correlation.degrees_factor)
 
     def undefined(self, view: MotionView) -> tuple[str, ...]:
-        """FRFs that were measured and that the machine predicts as 0, of which there is no logarithm."""
+        """Texts on measured FRFs whose prediction is 0, so that its logarithm does not exist."""
         used, predicted = np.asarray(self.test.weight) > 0.0, np.asarray(self.test.predict(view))
         zero = np.argwhere(((predicted == 0.0) & used).any(axis=0))
         outputs, inputs = dof_names(self.test.outputs), dof_names(self.test.inputs)
@@ -241,7 +243,7 @@ class FrfLines(Lines["FrfTest"]):
 
 
 class FrfChannels(OwnParameters["FrfTest"]):
-    """Gains of its channels and its delay; the latter alone where it is symmetrized."""
+    """Gains of the channels of an FRF test and its delay; only the delay where the FRFs are symmetrized."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -256,7 +258,7 @@ class FrfChannels(OwnParameters["FrfTest"]):
         return values[-1:] if self.test.symmetrized else values
 
     def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> "FrfTest":
-        """The test with other gains and another delay."""
+        """The test with other gains and delay."""
         if self.test.symmetrized:
             channels = dataclasses.replace(known_channels(self.test), delay=values[-1])
         else:
@@ -265,34 +267,33 @@ class FrfChannels(OwnParameters["FrfTest"]):
 
 
 class FrfVibration(MotionVibration["FrfTest"]):
-    """Small motions at the posture of an FRF test, in the band of its lines."""
+    """Linearized motion at the posture of an FRF test, in the band of its lines."""
 
     @property
     def band_end_hz(self) -> float:
-        """Last line."""
+        """Frequency of the last line, Hz."""
         return float(np.asarray(self.test.omega)[-1]) / (2 * np.pi)
 
     @property
     def highest_hz(self) -> float:
-        """Last line that is used."""
+        """Frequency of the last used line, Hz."""
         used = (np.asarray(self.test.weight) > 0.0).any(axis=(1, 2))
         return float(np.asarray(self.test.omega)[used].max()) / (2 * np.pi)
 
     @property
     def highest_text(self) -> str:
-        """What `highest_hz` is, in a sentence."""
+        """Description of `highest_hz`, for messages."""
         return "the band's end of"
 
     @property
     def first_frequency_hz(self) -> float | None:
-        """First clear peak of all FRFs together."""
+        """Frequency of the first clear peak of the total magnitude of all FRFs, Hz."""
         frequency_hz = np.asarray(self.test.omega) / (2.0 * np.pi)
         peaks = resonances(total_level(self.test, self.test.measured), frequency_hz)
         return float(frequency_hz[peaks[0]]) if peaks.size else None
 
     def probe(self) -> Probe:
-        """The test at any posture, with the median of its noise, which differs by line where coherence or leakage are
-        taken into account."""
+        """The test as a candidate for any posture, with the median of its noise over the lines."""
         test, used = self.test, np.asarray(self.test.weight) > 0.0
         known = tuple(dict.fromkeys([*test.outputs, *test.inputs]))
         outputs, inputs = ([known.index(p) for p in points] for points in (test.outputs, test.inputs))
@@ -309,10 +310,10 @@ class FrfVibration(MotionVibration["FrfTest"]):
 
 
 class FrfEvaluation(MotionEvaluation["FrfTest"]):
-    """Derivatives of an FRF by the entries of the tangent that move."""
+    """Derivatives of an FRF by the varying entries of the tangent."""
 
     def stripped(self) -> "FrfTest":
-        """The test without the parts of which its noise is made, more than half of its numbers."""
+        """The test without the components of its noise, more than half of its data."""
         nothing = np.zeros(())
         return dataclasses.replace(
             self.test, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, left_out=nothing
@@ -321,7 +322,7 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
     def normal_equations(
         self, view: AffineMotion, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
     ) -> NormalEquations:
-        """Those of the residual at u; see `Evaluation.normal_equations`."""
+        """Normal equations of the residual at u; see `Evaluation.normal_equations`."""
         test, names = self.test, moving(view, u.size) if self.test.phase == "safe" else ()
         if not names:
             return super().normal_equations(view, values, u)
@@ -335,10 +336,10 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
 
 
 def line_errors(test: "FrfTest", residual: np.ndarray, row_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Errors in units of the noise, 0 where none is used, and where one is [real and imaginary part, f, o, i].
+    """Errors in units of the noise, 0 where unused, and a mask of the used ones [real and imaginary part, f, o, i].
 
-    Phases of an FRF that mostly agree are taken on the branch around their mean: those of a reversed sensor are
-    half a turn off, where noise would decide the sign.
+    Phase errors of an FRF that mostly agree are unwrapped around their mean: for a reversed sensor they are half a
+    turn, where noise would decide the sign.
     """
     used = (row_weights > 0.0).reshape(2, *test.measured.shape)
     weights = np.where(used, row_weights.reshape(used.shape), 1.0)
@@ -361,6 +362,6 @@ def arrays_at(test: "FrfTest", chosen: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def total_level(test: "FrfTest", frf: Array | np.ndarray) -> np.ndarray:
-    """log10 of the magnitude of all FRFs together [f]."""
+    """log10 of the root sum of squares of all used FRFs [f]."""
     size = np.where(np.asarray(test.weight) > 0.0, np.abs(np.asarray(frf)), 0.0)
     return np.log10(np.sqrt(np.sum(size**2, axis=(1, 2))) + 1e-300)

@@ -59,32 +59,32 @@ class FrfTest(PostureTest):
     noise_std: Float[Array, "f o i"]
     """Standard deviation of log H, real and imaginary part each."""
     known_std: Float[Array, "f o i"]
-    """The part of it that is known of each line, such as by a coherence."""
+    """The part of `noise_std` that is known for each line, such as from coherence."""
     additive_std: Float[Array, "f o i"]
-    """Standard deviation of the additive noise of H behind `known_std`, real and imaginary part each."""
+    """Standard deviation of the additive noise of H included in `known_std`, real and imaginary part each."""
     level: Float[Array, "f o i"]
-    """Magnitude of H of which the additive noise was taken."""
+    """Magnitude of H at which `additive_std` was converted to noise of log H."""
     leak: Complex[Array, "f o i"]
-    """What the largest response of a line adds to H where one standard deviation of it leaks."""
+    """Leakage of the largest response of a line into H, by one standard deviation of the leakage ratio."""
     nominal_std: Float[Array, ""]
-    """Standard deviation of log H that the study states: the unit of its cost."""
+    """Standard deviation of log H stated in the study: the unit of the cost."""
     left_out: Bool[Array, "f"]
-    """Lines that were left out of the fit because they do not belong to their neighbours."""
+    """Lines excluded from the fit as outliers."""
     decay: Float[Array, ""]
-    """Decay rate sigma of an exponential window behind the responses, 1/s: they are H(j omega + sigma)."""
+    """Decay rate sigma of the exponential window on the responses, 1/s: FRFs are H(j omega + sigma)."""
     noise_is_known: bool = eqx.field(static=True, default=True)
-    """Whether the noise is as stated, and not to be estimated from what the fit leaves."""
+    """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
     sensor: Sensor = eqx.field(static=True, default=IDEAL)
-    """Of all outputs."""
+    """Sensor at all outputs."""
     robust: bool = eqx.field(static=True, default=False)
-    """Whether outlier lines are left out."""
+    """Whether outlier lines are excluded."""
     symmetrized: bool = eqx.field(static=True, default=False)
-    """Whether one response stands for two between the same points, with the channels of both in it."""
+    """Whether each FRF represents a reciprocal pair, so that it contains the channels of both."""
     channels: Channels | None = None
-    """What is known of its channels; None where they read what is there."""
+    """Gains and delay of its channels; None for ideal channels."""
 
     def predict(self, view: MotionView) -> Complex[Array, "f o i"]:
-        """Frequency responses [f, o, i] of the machine, of the kind that was measured."""
+        """Predicted FRFs [f, o, i], of the measured kind."""
         return predict_frf(view, self.omega, self.derivatives, self.decay, self.sensor, self.channels)
 
     @property
@@ -96,7 +96,7 @@ class FrfTest(PostureTest):
         """sqrt(W) (log Hs - log H) / noise, real parts then imaginary parts, of eq. 22 of Huynh et al. 2020.
 
         "safe" takes the logarithm of the ratio Hs / H, whose phase lies within half a turn. "principal" subtracts the
-        principal branches as printed: where the two phases lie on either side of the cut, a small error becomes 2 pi.
+        principal branches as printed: where the branch cut separates the two phases, a small error becomes 2 pi.
         """
         return self.compared(on_host(self.predict(view)))
 
@@ -108,7 +108,7 @@ class FrfTest(PostureTest):
             if xp is jnp
             else (np.asarray(x) for x in (self.weight, self.measured, self.noise_std))
         )
-        # in one row: XLA vectorizes the innermost axis alone, which would be that of a few inputs
+        # flattened: XLA vectorizes only the innermost axis, here that of a few inputs
         predicted, weight, measured, noise_std = (x.ravel() for x in (predicted, weight, measured, noise_std))
         used = weight > 0.0
         predicted, measured = xp.where(used, predicted, 1.0), xp.where(used, measured, 1.0)
@@ -123,45 +123,46 @@ class FrfTest(PostureTest):
 
     @property
     def rows(self) -> int:
-        """Number of residuals."""
+        """Number of rows of the residual."""
         return 2 * self.measured.size
 
     def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
-        """W of every residual, which is also the variance of the residual under the test's own noise."""
+        """W of every residual, which is also its variance under the stated noise."""
         weight = on_host(self.weight)
         return weight.__array_namespace__().tile(weight.ravel(), 2)
 
     def log_error(self, residual: np.ndarray) -> float:
-        """Root mean square error of log H, each line counting by its noise and not by its weight."""
+        """Root mean square error of log H, lines weighted by their noise and not by W."""
         noise, weight = (np.tile(np.asarray(x).ravel(), 2) for x in (self.noise_std, self.weight))
         used = weight > 0.0
         squares = residual[used] ** 2 / weight[used]  # in units of each line's noise
         return float(np.sqrt(2.0 * np.sum(squares) / np.sum(noise[used] ** -2.0)))
 
     def score(self, view: MotionView, reference_hz: np.ndarray | None) -> Score:
-        """FRAC of each FRF, error of log H, and errors of natural frequencies: of the peaks where none are known."""
+        """FRAC of each FRF, error of log H, and errors of natural frequencies, or of peak frequencies where none are
+        known."""
         used = np.asarray(self.weight) > 0.0
         measured, predicted = np.asarray(self.measured), np.asarray(self.predict(view))
-        alike = frac(np.where(used, measured, np.nan), np.where(used, predicted, np.nan))
+        criterion = frac(np.where(used, measured, np.nan), np.where(used, predicted, np.nan))
         if reference_hz is None:
             lines_hz = np.asarray(self.omega) / (2.0 * np.pi)
             reference_hz, found_hz = (peaks_hz(total_level(self, frf), lines_hz) for frf in (measured, predicted))
         else:
             found_hz = np.asarray(modes(view.tangent).damped_frequency_hz)
         return Score(
-            frac=tuple(alike[np.isfinite(alike)].tolist()),
+            frac=tuple(criterion[np.isfinite(criterion)].tolist()),
             log_error=self.log_error(self.compared(predicted)),
             frequency_errors_hz=paired_errors_hz(reference_hz[reference_hz <= self.vibration.band_end_hz], found_hz),
         )
 
     @property
     def noise(self) -> FrfNoise:
-        """Of log H."""
+        """Noise of log H."""
         return FrfNoise(self)
 
     @property
     def evaluation(self) -> FrfEvaluation:
-        """Of its residual in a fit."""
+        """Evaluation of its residual in a fit."""
         return FrfEvaluation(self)
 
     @property
@@ -171,17 +172,17 @@ class FrfTest(PostureTest):
 
     @property
     def own(self) -> FrfChannels:
-        """Gains of its channels and its delay."""
+        """Gains of its channels and its delay, as parameters of the test."""
         return FrfChannels(self)
 
     @property
     def hypotheses(self) -> FrfHypotheses:
-        """Mistakes in its description."""
+        """Model-error hypotheses on its description."""
         return FrfHypotheses(self)
 
     @property
     def vibration(self) -> FrfVibration:
-        """Small motions at its posture, in its band."""
+        """Linearized motion at its posture, in its band."""
         return FrfVibration(self)
 
     def at_lines(self, chosen: np.ndarray) -> "FrfTest":
@@ -191,20 +192,20 @@ class FrfTest(PostureTest):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class FrfSource(Source):
-    """What is known of an FRF test beside what the fit sees."""
+    """Raw data and metadata behind an FRF test."""
 
     fitted: FrfSet
-    """The responses that are fitted: of the points of the test, in SI, within the band."""
+    """The fitted FRFs: at the points of the test, in SI, within the band."""
     everything: FrfSet
-    """All that was measured, the points for the shapes included, as it was measured."""
+    """All measured FRFs, unprocessed, including points used only for mode shapes."""
     treatment: str
-    """What was made of it before the fit, "synthesized and mirrored"; empty where nothing was."""
+    """Processing before the fit, e.g. "synthesized and mirrored"; empty for none."""
     frequency_unit: str
-    """What figures call the unit of frequency."""
+    """Unit of frequency in figures."""
     truth: Truth | None
-    """The machine behind it where it was simulated."""
+    """The simulated machine behind a simulated measurement."""
     remarks: tuple[str, ...]
-    """Sentences on how the FRFs came about."""
+    """Sentences on the origin of the FRFs."""
 
 
 FrfEntry = Entry[FrfTest, FrfSource]

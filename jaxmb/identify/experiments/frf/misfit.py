@@ -1,4 +1,4 @@
-"""What a fit that does not follow its FRFs looks like: sentences on what may be wrong with the test."""
+"""Diagnosis of a poor fit of FRFs: likely errors in the test description."""
 
 import math
 from typing import NamedTuple
@@ -9,31 +9,32 @@ from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.response.frf_kind import dof_names
 
 FACTOR = 0.3
-"""Logarithm of a factor on all lines, from which on it is named."""
+"""Absolute logarithm of a factor on all lines above which it is reported."""
 CONSTANT = 1.0 / 3.0
-"""Log-magnitudes are off by one factor where their interquartile range is below this share of their median."""
+"""Errors of log-magnitude count as one common factor where their interquartile range is below this share of their
+median."""
 MOST = 0.8
-"""Share of lines that is nearly all."""
+"""Share of lines that counts as nearly all."""
 
 
 class FrfMisfit(NamedTuple):
-    """How far a fit is off an FRF test, and what that may come from."""
+    """Size of the misfit of an FRF test and its likely cause."""
 
     cause: str
     factor: float
-    """Of magnitudes, root mean square; 1 where only phases are off."""
+    """Root mean square error of magnitudes, as a factor; 1 for errors of phase only."""
     degrees: float
-    """Of phases."""
+    """Root mean square error of phases, degrees."""
 
 
 def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) -> FrfMisfit | None:
-    """How a fit does not follow an FRF test; None where it does.
+    """Misfit of an FRF test; None where the fit reproduces it.
 
     Args:
-        test: what was measured.
+        test: measured FRFs.
         fitted: FRFs [f, o, i] of the identified machine.
-        poor: whether the fit does not follow the test.
-        undamped: whether every free damping ended on its lower bound.
+        poor: whether the fit does not reproduce the test.
+        undamped: whether every free damping converged to its lower bound.
     """
     measured = np.asarray(test.measured)
     used = (np.asarray(test.weight) > 0.0) & np.isfinite(fitted) & (fitted != 0.0)
@@ -48,7 +49,7 @@ def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) ->
 
 
 def _size(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> tuple[float, float]:
-    """Root mean square errors of magnitude and phase, lines counting by their noise as in the error of log H."""
+    """Root mean square errors of magnitude (factor) and phase (degrees), lines weighted by their noise."""
     error, counts = np.log(measured[used] / fitted[used]), np.asarray(test.noise_std)[used] ** -2.0
     squares = np.real(error) ** 2, np.imag(error) ** 2
     factor, angle = (math.sqrt(float(np.sum(counts * each) / np.sum(counts))) for each in squares)
@@ -75,37 +76,38 @@ def _cause(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.nda
 
 
 def _opposite_side(test: FrfTest, opposite: np.ndarray, used: np.ndarray) -> str:
-    """The output, or the input, at which nearly all lines of every FRF are opposite, and of no other FRF."""
+    """The outputs or inputs whose FRFs, and no others, have the opposite sign at nearly all lines; empty where there
+    are none."""
     share = np.sum(opposite & used, axis=0) / np.maximum(np.sum(used, axis=0), 1)
-    known, turned = used.any(axis=0), share > MOST
-    for what, points, on, there in (
-        ("output", test.outputs, turned, known),
-        ("input", test.inputs, turned.T, known.T),
+    known, reversed_frf = used.any(axis=0), share > MOST
+    for what, points, on, in_use in (
+        ("output", test.outputs, reversed_frf, known),
+        ("input", test.inputs, reversed_frf.T, known.T),
     ):
-        whole = np.all(on | ~there, axis=1) & np.any(there, axis=1)
-        if whole.any() and not whole.all() and np.array_equal(whole[:, None] & there, on & there):
+        whole = np.all(on | ~in_use, axis=1) & np.any(in_use, axis=1)
+        if whole.any() and not whole.all() and np.array_equal(whole[:, None] & in_use, on & in_use):
             return f"{what} {', '.join(name for name, is_on in zip(dof_names(points), whole, strict=True) if is_on)}"
     return ""
 
 
 def _other_sign_of_time(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> bool:
-    """Whether the conjugate of what was measured looks more like an FRF of the machine.
+    """Whether the complex conjugate of the data is closer to an FRF of the machine.
 
-    A passive machine takes up power where it is driven: Re(H / (j omega)^(d-1)) >= 0, d = 0 for receptance, 1 mobility,
-    2 accelerance. Of receptance and accelerance that is the sign of the imaginary part. Where no force acts at a
-    sensor, the signs of real and imaginary parts are compared with the fitted ones.
+    A passive machine absorbs power at a driven point: Re(H / (j omega)^(d-1)) >= 0, d = 0 for receptance, 1 mobility,
+    2 accelerance. For receptance and accelerance that is the sign of the imaginary part. Without driving-point FRFs,
+    the signs of real and imaginary parts are compared with the fitted ones.
     """
     driven = np.array([[o == i for i in test.inputs] for o in test.outputs])
-    here = used & driven
-    if here.any() and test.derivatives != 1:
-        taken_up = np.real(measured / 1j ** (test.derivatives - 1))[here]
+    driving_point = used & driven
+    if driving_point.any() and test.derivatives != 1:
+        absorbed = np.real(measured / 1j ** (test.derivatives - 1))[driving_point]
         as_is, conjugate, opposite = (
             float(np.median(np.abs(np.log(h / fitted[used]))))
             for h in (measured[used], np.conj(measured[used]), -measured[used])
         )
-        return float(np.mean(taken_up < 0.0)) > MOST and conjugate < min(as_is, opposite, 1.0)
-    turning = used & (np.abs(np.imag(measured)) > 0.2 * np.abs(measured))  # near the real axis noise decides the sign
+        return float(np.mean(absorbed < 0.0)) > MOST and conjugate < min(as_is, opposite, 1.0)
+    off_axis = used & (np.abs(np.imag(measured)) > 0.2 * np.abs(measured))  # sign not determined by noise
     same = [part(measured) * part(fitted) > 0.0 for part in (np.real, np.imag)]
-    if not turning.any() or not (used & ~turning).any():
+    if not off_axis.any() or not (used & ~off_axis).any():
         return False
-    return float(np.mean(same[0][used & ~turning])) > MOST and float(np.mean(same[1][turning])) < 1.0 - MOST
+    return float(np.mean(same[0][used & ~off_axis])) > MOST and float(np.mean(same[1][off_axis])) < 1.0 - MOST

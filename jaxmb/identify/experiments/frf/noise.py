@@ -1,4 +1,5 @@
-"""Noise of the logarithms of FRFs: of additive noise, as large as a fit leaves, behind an exponential window."""
+"""Noise of the logarithms of FRFs: additive noise, noise estimated from the residual, exponential windows; peaks and
+weights."""
 
 from collections.abc import Sequence
 
@@ -9,16 +10,16 @@ from scipy.optimize import linear_sum_assignment, root_scalar
 from jaxmb.measurement.line_noise import window_correlation
 
 MOST_DAMPING = 0.1
-"""A peak wider than that of a mode with this damping ratio is no mode."""
+"""Largest damping ratio of a peak that counts as a mode."""
 PROMINENCE = 0.1
-"""Decades of magnitude by which a peak stands out to count as a mode and not as a ripple: 2 dB."""
+"""Smallest prominence of a peak that counts as a mode and not as ripple, decades of magnitude: 2 dB."""
 
 
 def resonances(level: np.ndarray, frequency_hz: np.ndarray, prominence: float = PROMINENCE) -> np.ndarray:
-    """Indices of the peaks of a magnitude that look like modes and not like ripple or a hump between antiresonances.
+    """Indices of the peaks of a magnitude that are modes rather than ripple or a maximum between antiresonances.
 
-    A peak counts where it stands out of its surroundings by the prominence, and is no wider, half a prominence (at most
-    3 dB) below its top, than a mode of 10 % damping is at its half-power points.
+    A peak counts if it has the prominence, and if its width half a prominence (at most 3 dB) below its top is at most
+    the half-power bandwidth of a mode of 10 % damping.
 
     Args:
         level: log10 of the magnitude [f].
@@ -28,30 +29,30 @@ def resonances(level: np.ndarray, frequency_hz: np.ndarray, prominence: float = 
     # As scipy.signal's find_peaks and peak_widths, whose import takes longer than a fit.
     ends = np.append(np.flatnonzero(np.diff(level)), level.size - 1)
     starts = np.append(0, ends[:-1] + 1)
-    runs = level[starts]  # lines of one level in a row
+    runs = level[starts]  # level of each run of equal lines
     tops = 1 + np.flatnonzero((runs[1:-1] > runs[:-2]) & (runs[1:-1] > runs[2:]))
     keep = []
     for peak in (starts[tops] + ends[tops]) // 2:
         flanks = [side[: np.argmax(side > level[peak]) or side.size] for side in (level[peak::-1], level[peak:])]
-        stands_out = level[peak] - max(flank.min() for flank in flanks)
-        if stands_out < prominence:
+        height_above = level[peak] - max(flank.min() for flank in flanks)
+        if height_above < prominence:
             continue
-        height = level[peak] - min(0.5 * stands_out, 0.5 * np.log10(2.0))
-        left, right = (_crossing(flank, height) for flank in flanks)
-        low, high = np.interp([peak - left, peak + right], np.arange(level.size), frequency_hz)
+        height = level[peak] - min(0.5 * height_above, 0.5 * np.log10(2.0))
+        lower, upper = (_crossing(flank, height) for flank in flanks)
+        low, high = np.interp([peak - lower, peak + upper], np.arange(level.size), frequency_hz)
         if high - low <= 2.0 * MOST_DAMPING * frequency_hz[peak]:
             keep.append(peak)
     return np.array(keep, dtype=int)
 
 
 def _crossing(flank: np.ndarray, height: float) -> float:
-    """How many lines down a flank the level falls to a height, lines between two interpolated."""
+    """Distance down a flank to a level, in lines, linearly interpolated."""
     line = int(np.argmax(flank <= height))
     return line - (height - flank[line]) / (flank[line - 1] - flank[line])
 
 
 def peaks_hz(level: np.ndarray, frequency_hz: np.ndarray) -> np.ndarray:
-    """Frequencies of the peaks of a magnitude: of the parabola through the logarithms of three lines.
+    """Frequencies of the peaks of a magnitude, Hz, from a parabola through the logarithms of three lines.
 
     Args:
         level: log10 of the magnitude [f].
@@ -60,13 +61,13 @@ def peaks_hz(level: np.ndarray, frequency_hz: np.ndarray) -> np.ndarray:
     peaks = resonances(level, frequency_hz)
     inner = peaks[(peaks > 0) & (peaks < level.size - 1)]
     before, top, after = (level[inner + k] for k in (-1, 0, 1))
-    bend = before - 2.0 * top + after
-    shift = np.where(bend < 0.0, 0.5 * (before - after) / np.where(bend < 0.0, bend, -1.0), 0.0)
+    curvature = before - 2.0 * top + after
+    shift = np.where(curvature < 0.0, 0.5 * (before - after) / np.where(curvature < 0.0, curvature, -1.0), 0.0)
     return np.interp(inner + np.clip(shift, -0.5, 0.5), np.arange(level.size), frequency_hz)
 
 
 def paired_errors_hz(reference: np.ndarray, found: np.ndarray) -> tuple[float, ...]:
-    """Absolute differences of frequencies that belong together, by the smallest sum of ratios, however far they are."""
+    """Absolute differences of paired frequencies; the pairing minimizes the sum of |log| ratios, without a limit."""
     if not (reference.size and found.size):
         return ()
     distance = np.abs(np.log(reference[:, None] / found))
@@ -74,11 +75,12 @@ def paired_errors_hz(reference: np.ndarray, found: np.ndarray) -> tuple[float, .
 
 
 SMALLEST_RATIO = 1e-13
-"""An FRF this far below the largest of its line is rounding: a cross term that symmetry makes zero."""
+"""Magnitude of an FRF over the largest of its line below which it is rounding, such as a cross term that vanishes by
+symmetry."""
 
 
 def usable_lines(frf: np.ndarray) -> np.ndarray:
-    """Which entries [f, o, i] can enter a logarithm: finite, not zero, and above the rounding of their line."""
+    """Mask [f, o, i] of the entries with a valid logarithm: finite, not zero, and above the rounding of their line."""
     size = np.abs(np.where(np.isfinite(frf), frf, 0.0))
     largest = size.max(axis=(1, 2), keepdims=True)
     return np.isfinite(frf) & (size > SMALLEST_RATIO * largest)
@@ -92,16 +94,15 @@ def peak_weights(
     elsewhere: float,
     prominence: float = PROMINENCE,
 ) -> np.ndarray:
-    """Weights [f, o, i] that magnify the lines around each FRF's resonances.
+    """Weights [f, o, i] that emphasize the lines around each FRF's resonances.
 
     Args:
         frequency_hz: frequencies [f], Hz.
         frf: measured responses [f, o, i].
         peaks: weight at a resonance and up to half_width_lines lines beside it.
-        half_width_lines: how many lines to each side.
+        half_width_lines: number of lines to each side.
         elsewhere: weight of all other lines.
-        prominence: how far a peak stands out of its surroundings to count as a mode and not as a ripple, in decades of
-            magnitude (0.1 is 2 dB).
+        prominence: smallest prominence of a mode, decades of magnitude (0.1 is 2 dB).
 
     Source: Huynh et al. 2020, sections 4 and 5 (50 or 80 at peaks and two lines beside them, 0.5 elsewhere).
     """
@@ -124,7 +125,7 @@ def band_weights(
     bands: Sequence[tuple[tuple[float, float], float, Sequence[int], Sequence[int]]],
     elsewhere: float,
 ) -> np.ndarray:
-    """Weights [f, o, i] given by hand: for each ((low, high) Hz, weight, outputs, inputs), `elsewhere` between them."""
+    """Weights [f, o, i] of frequency bands ((low, high) Hz, weight, outputs, inputs), and `elsewhere` outside them."""
     weights = np.full(shape, float(elsewhere))
     for (low, high), weight, outputs, inputs in bands:
         lines = np.flatnonzero((frequency_hz >= low) & (frequency_hz <= high))
@@ -135,15 +136,15 @@ def band_weights(
 
 
 BEYOND = 5.0
-"""Standard deviations of additive noise, beyond which a value of H is one time in 3e5 by that alone."""
+"""Error of H, in standard deviations of additive noise, that noise alone exceeds once in 3e5."""
 CHUNK = 512
-"""Lines whose correlation with all others is held at a time."""
+"""Batch size of lines for their correlation with all others."""
 LARGEST = 0.2
-"""Relative noise up to which log H scatters as its noise does: a logarithm of less than a fifth of it is another."""
+"""Relative noise up to which the noise of log H is linear in that of H."""
 SMALLEST = 1e-6
-"""Part of what leaks below which a response says nothing."""
+"""Response over leakage below which a response carries no information."""
 NEGLIGIBLE = 0.05
-"""Noise, over another one beside it, that adds no more than 0.2 % to its size."""
+"""Ratio of two independent noises at which the smaller adds 0.2 % to the total."""
 
 Lines = Float[np.ndarray, "f o i"]
 
@@ -157,34 +158,35 @@ def noise_at_fit(
     noise_std: Lines,
     weight: Lines,
 ) -> dict[str, Lines]:
-    """`level`, `known_std`, `noise_std` and `weight` with additive noise taken of the FRFs of the machine that fits.
+    """`level`, `known_std`, `noise_std` and `weight` with additive noise evaluated at the FRFs of the fitted machine.
 
-    Lines count for more where noise happened to make them large, if the noise is taken of what was measured: that
-    biases a fit. Where the machine's FRFs are so small that log H is no longer as scattered as its noise (`LARGEST`),
-    they do not count. What no noise makes of the machine's FRF (`BEYOND`) stays as it is: the machine does not follow
-    it.
+    Noise of log H evaluated at the measured FRFs biases a fit: lines that noise made large would get more weight. Lines
+    whose relative noise at the fit exceeds `LARGEST` get zero weight. Lines that differ from the fit by more than
+    `BEYOND` keep their noise: the machine does not reproduce them.
 
     Args:
-        predicted: FRFs of the machine that fits.
-        measured: those that were measured.
+        predicted: FRFs of the fitted machine.
+        measured: measured FRFs.
         additive_std: standard deviation of the additive noise of H, real and imaginary part each.
-        level: magnitude of H of which it was taken.
-        known_std: standard deviation of log H by it and by what else is known of each line.
-        noise_std: by all.
+        level: magnitude of H at which it was converted to noise of log H.
+        known_std: standard deviation of log H from all known noise of each line, additive noise included.
+        noise_std: standard deviation of log H from all noise.
         weight: of each line.
     """
     beyond = np.abs(predicted - measured) > BEYOND * additive_std
-    now = np.where(beyond, level, np.abs(predicted))
+    magnitude = np.where(beyond, level, np.abs(predicted))
     with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.where(additive_std > 0.0, additive_std / now, 0.0)
+        relative = np.where(additive_std > 0.0, additive_std / magnitude, 0.0)
         change = np.where(additive_std > 0.0, relative**2 - (additive_std / level) ** 2, 0.0)
-    counts = beyond | (relative <= LARGEST)
-    known, noise = (np.sqrt(np.maximum(std**2 + np.where(counts, change, 0.0), 0.0)) for std in (known_std, noise_std))
+    is_valid = beyond | (relative <= LARGEST)
+    known, noise = (
+        np.sqrt(np.maximum(std**2 + np.where(is_valid, change, 0.0), 0.0)) for std in (known_std, noise_std)
+    )
     return {
         "known_std": known,
         "noise_std": noise,
-        "level": np.where(counts, now, level),
-        "weight": np.where(counts, weight, 0.0),
+        "level": np.where(is_valid, magnitude, level),
+        "weight": np.where(is_valid, weight, 0.0),
     }
 
 
@@ -194,9 +196,9 @@ def most_likely_factor(
     rest: Float[np.ndarray, "n"],
     weight: Float[np.ndarray, "n"],
 ) -> float:
-    """The most likely factor f of weighted squares whose variance is weight (known + f^2 rest).
+    """Maximum-likelihood factor f of weighted squares whose variance is weight (known + f^2 rest).
 
-    Where what is known explains all squares, it makes the rest `NEGLIGIBLE` beside it.
+    Where the known variance explains all squares, f makes the rest `NEGLIGIBLE` relative to it.
     """
     most = float(np.sqrt(np.max(squares / (weight * rest), initial=0.0)))
     least = float(np.finfo(float).eps)
@@ -204,7 +206,7 @@ def most_likely_factor(
         least = NEGLIGIBLE / float(np.sqrt(np.mean(rest / known)))
 
     def slope(factor: float) -> float:
-        """Of the logarithm of the likelihood, over the variance."""
+        """Derivative of the log-likelihood by the variance, scaled."""
         variance = known + factor**2 * rest
         return float(np.sum((squares - weight * variance) * rest / variance**2)) * factor**4
 
@@ -214,25 +216,26 @@ def most_likely_factor(
 
 
 def leak_std(leak: Complex[np.ndarray, "f o i"], frf: Complex[np.ndarray, "f o i"]) -> Lines:
-    """Standard deviation of log H, real and imaginary part each, by a leak into H."""
+    """Standard deviation of log H, real and imaginary part each, due to leakage into H."""
     size = np.maximum(np.abs(np.where(np.isfinite(frf), frf, 0.0)), SMALLEST * np.abs(leak))
     return np.where(leak != 0.0, np.abs(leak) / np.where(size > 0.0, size, 1.0) / np.sqrt(2.0), 0.0)
 
 
 def leak_factor(scaled: Float[np.ndarray, "m r"], leak: Complex[np.ndarray, "f o i"]) -> float:
-    """How many times larger it makes the variance of errors along some directions that a leak is one for all lines.
+    """Factor by which a leakage ratio common to all lines increases the variance of the errors projected onto some
+    directions.
 
     Args:
         scaled: directions as columns, in units of the noise; real parts of all lines, then imaginary parts.
-        leak: what one standard deviation of the leak adds to log H, in units of the noise.
+        leak: contribution of one standard deviation of the leakage ratio to log H, in units of the noise.
     """
     real, imaginary = scaled.reshape(2, len(leak), -1, scaled.shape[1])
     each: np.ndarray = leak.reshape(len(leak), -1, 1)
     squares = real**2 + imaginary**2
     independent = float(np.sum(squares))
-    together = float(np.sum(np.sum(np.real(each) * real + np.imag(each) * imaginary, axis=0) ** 2))
-    apart = float(np.sum(squares * np.abs(each) ** 2)) / 2.0
-    return max(1.0 + (together - apart) / independent, 1.0) if independent > 0.0 else 1.0
+    common = float(np.sum(np.sum(np.real(each) * real + np.imag(each) * imaginary, axis=0) ** 2))
+    separate = float(np.sum(squares * np.abs(each) ** 2)) / 2.0
+    return max(1.0 + (common - separate) / independent, 1.0) if independent > 0.0 else 1.0
 
 
 def window_factor(
@@ -241,10 +244,10 @@ def window_factor(
     omega: Float[np.ndarray, "f"],
     decay: float,
 ) -> float:
-    """How many times larger an exponential window makes the variance of errors along some directions.
+    """Factor by which an exponential window increases the variance of the errors projected onto some directions.
 
-    Behind the window lines have noise in common (see `window_correlation`), which is turned by the phase of their
-    response in log H.
+    The window correlates the noise of H between lines (see `window_correlation`); in log H it is rotated by the phase
+    of the response.
 
     Args:
         scaled: directions as columns, in units of the noise; real parts of all lines, then imaginary parts.

@@ -1,4 +1,4 @@
-"""Frequency responses that a machine predicts for a test."""
+"""Frequency responses of a machine, as predicted for a test."""
 
 from jaxtyping import Array, Complex, Float
 
@@ -20,9 +20,8 @@ def predict_frf(
 ) -> Complex[Array, "f o i"]:
     """Frequency responses [f, o, i] at s = j omega + decay; 0 derivatives for receptance, 2 for accelerance.
 
-    M s^2 + C s + K with a real part in s is that of another machine at j omega, with C + 2 decay M for C and
-    K + decay C + decay^2 M for K.
-    Channels come last; ideal ones where none are given.
+    M s^2 + C s + K at s equals the dynamic stiffness at j omega with C + 2 decay M for C and K + decay C + decay^2 M
+    for K. Channels are applied last; None: ideal channels.
     """
     outputs, inputs = view.output_rows, view.output_rows if view.input_rows is None else view.input_rows
     frf = sensed_receptance(

@@ -1,4 +1,4 @@
-"""Terms of friction together with all parameters of a machine: columns, and their fit."""
+"""Selection and fit of friction terms, jointly with all parameters of a machine."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -12,9 +12,9 @@ from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, Samples, 
 from jaxmb.identify.regression.torque_regressor import load_columns
 
 ROUNDS = 30
-"""Of the fit with all terms that were taken."""
+"""Iterations of the fit with all selected terms."""
 SETTLED = 1e-6
-"""Change of all coefficients and speeds, relative to each, at which it ends."""
+"""Relative change of all coefficients and speeds at convergence."""
 
 
 class FrictionTerm(NamedTuple):
@@ -32,31 +32,30 @@ class FrictionTerm(NamedTuple):
     """Root mean square error of the coordinate's effort on held-out motion, Nm or N."""
     after: float
     temperature: float | None = None
-    """Mean of those recorded, about which the damping changes."""
+    """Mean recorded temperature, the reference of the damping slope."""
 
 
 class FrictionChoice(NamedTuple):
-    """Terms of friction that are there, and the machine with them."""
+    """Selected friction terms, and the machine fitted with them."""
 
     terms: tuple[FrictionTerm, ...]
-    """Those that do most first."""
+    """Terms by decreasing improvement."""
     values: dict[str, float]
-    """Numbers of the regressor with which they were fitted: they say what gears carry."""
+    """Values of the regressor's parameters fitted with the terms; they determine the load of the gears."""
 
 
 def fitted_terms(
     rows: Prepared, names: Sequence[str], terms: Sequence[FrictionTerm], std: Float[np.ndarray, "r"]
 ) -> FrictionChoice:
-    """Terms of friction and all parameters together, by weighted least squares.
+    """Joint weighted least squares fit of friction terms and all parameters.
 
-    By steps of Gauss and Newton in the coefficients and Stribeck speeds; the load that gears carry is that of the step
-    before.
+    Gauss-Newton steps in the coefficients and Stribeck speeds; the load of the gears is that of the previous step.
 
     Args:
         rows: equations of the motion, with its samples.
         names: of the regressor's columns.
-        terms: with coefficients and speeds to start from.
-        std: of each row.
+        terms: with initial coefficients and speeds.
+        std: of each row, Nm or N.
     """
     right = (rows.effort - rows.constant) / std
     best, _ = least_squares(rows.regressor / std[:, None], right)
@@ -68,7 +67,7 @@ def fitted_terms(
         curved = iter(steps.tolist())
         found = [
             term._replace(
-                coefficient=float(size), speed=None if term.speed is None else _moved(term.speed, next(curved))
+                coefficient=float(size), speed=None if term.speed is None else _limited_step(term.speed, next(curved))
             )
             for term, size in zip(choice.terms, sizes, strict=True)
         ]
@@ -79,7 +78,7 @@ def fitted_terms(
 
 
 def term_columns(rows: Prepared, names: Sequence[str], choice: FrictionChoice) -> tuple[np.ndarray, np.ndarray]:
-    """Columns [r, k] of the coefficients of terms, and [r, s] of Stribeck speeds."""
+    """Regressor columns of the coefficients of terms [r, k], and of Stribeck speeds [r, s]."""
     loads, samples = load_columns(names), samples_of(rows)
     values = np.array([choice.values[name] for name in names])
     columns, slopes = [], []
@@ -93,27 +92,27 @@ def term_columns(rows: Prepared, names: Sequence[str], choice: FrictionChoice) -
     return np.column_stack([empty, *columns]), np.column_stack([empty, *slopes])
 
 
-def _moved(speed: float, step: float) -> float:
-    """A Stribeck speed after a step, which may change it by half."""
+def _limited_step(speed: float, step: float) -> float:
+    """A Stribeck speed after a step, limited to a factor of 1.5."""
     return float(np.clip(speed + step, speed / 1.5, 1.5 * speed))
 
 
 def _near(before: FrictionTerm, after: FrictionTerm) -> bool:
-    moved = [abs(after.coefficient - before.coefficient) <= SETTLED * abs(after.coefficient)]
+    changes = [abs(after.coefficient - before.coefficient) <= SETTLED * abs(after.coefficient)]
     if before.speed is not None and after.speed is not None:
-        moved.append(abs(after.speed - before.speed) <= SETTLED * after.speed)
-    return all(moved)
+        changes.append(abs(after.speed - before.speed) <= SETTLED * after.speed)
+    return all(changes)
 
 
 def samples_of(rows: Prepared) -> Samples:
-    """All samples behind some equations."""
+    """All samples behind some equations; raises ValueError where they were not kept."""
     if rows.samples is None:
         raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")
     return rows.samples
 
 
 def term_column(rows: Prepared, coordinate: int, effort: Float[np.ndarray, "k"]) -> Float[np.ndarray, "r"]:
-    """Rows of an effort at one coordinate."""
+    """Rows of the equations for an effort at one coordinate."""
     samples = samples_of(rows)
     whole = np.zeros(samples.velocity.shape)
     whole[:, coordinate] = effort
@@ -123,15 +122,15 @@ def term_column(rows: Prepared, coordinate: int, effort: Float[np.ndarray, "k"])
 def term_effort(
     kind: str, speed: float | None, samples: Samples, i: int, loads: np.ndarray, values: np.ndarray
 ) -> Float[np.ndarray, "k"]:
-    """Effort of a kind of term for a coefficient of 1, at all samples of one coordinate.
+    """Effort of a kind of term with a coefficient of 1, at all samples of one coordinate.
 
     Args:
         kind: one of `FRICTION_TERMS`.
-        speed: of Stribeck friction.
+        speed: Stribeck speed, rad/s or m/s.
         samples: of the motion.
-        i: number of the coordinate among those measured.
-        loads: which columns load the gear.
-        values: of the regressor's numbers.
+        i: index of the coordinate among those measured.
+        loads: indices of the columns that load the gear.
+        values: of the regressor's parameters.
     """
     v = samples.velocity[:, i]
     if kind == "stribeck" and speed is not None:
@@ -146,15 +145,15 @@ def term_effort(
 
 FRICTION_TERMS = ("stribeck", "load", "cubic", "temperature")
 FOLDS = 5
-"""Parts of the record, one after the other, each held out once."""
+"""Consecutive parts of the record, each held out once."""
 LEVEL = 0.01
-"""Probability of so large a coefficient without the term, for all candidates together, below which one is taken."""
+"""Significance level of a term, corrected for the number of candidates."""
 MOST_ROWS = 10_000
-"""That are looked at, spread over the record."""
+"""Largest number of rows used, evenly spaced over the record."""
 MOST = 6
-"""Terms that are taken."""
+"""Largest number of selected terms."""
 SPEEDS = np.geomspace(0.02, 0.5, 9)
-"""Stribeck speeds that are tried, of the largest speed."""
+"""Candidate Stribeck speeds over the largest speed."""
 
 
 class _Candidate(NamedTuple):
@@ -170,22 +169,22 @@ def friction_terms(
     kinds: Sequence[str],
     there: Collection[tuple[str, str]] = (),
 ) -> FrictionChoice:
-    """Terms of friction that predict held-out motion better, those that do most first.
+    """Friction terms that improve the prediction of held-out motion, by decreasing improvement.
 
     Beside viscous and Coulomb friction and an offset, effort at a coordinate of speed v may have c exp(-(v / v_s)^2)
     sign v ("stribeck"), c |tau| sign v with tau the effort that the gear carries without friction ("load"), c v^3
-    ("cubic") and c (T - mean T) v ("temperature"). All are linear in c, and fitted together with all parameters of
-    the machine, free or not, so that none stands in for what other masses or inertias explain; v_s is the one that fits
-    best. One term is taken at a time, where errors of parts of the record that the fit does not see fall by more than
-    the standard error of the mean of their logarithms, and the coefficient is not what noise makes of the largest of so
-    many candidates. After each the terms are fitted again, with Stribeck speeds and the load tau that follows from the
-    parameters: what a grid of speeds leaves would look like another term.
+    ("cubic") and c (T - mean T) v ("temperature"). All are linear in c, and fitted jointly with all parameters of the
+    machine, free or not, so that no term absorbs effects of masses or inertias; v_s is selected from a grid. Terms are
+    selected one at a time: cross-validation errors must decrease by more than the standard error of the mean of their
+    logarithms, and the coefficient must be significant for that many candidates. After each selection all terms are
+    refitted, with Stribeck speeds and the load tau of the fitted parameters: the residual of a grid of speeds would
+    resemble a further term.
 
     Args:
         rows: equations of the motion, with its samples.
         names: of the regressor's columns.
-        kinds: which of `FRICTION_TERMS` are tried.
-        there: coordinates with kinds of terms that the machine has already.
+        kinds: candidates among `FRICTION_TERMS`.
+        there: coordinates and kinds of the terms that the machine already has.
 
     Source: Armstrong-Helouvry, Dupont and Canudas de Wit 1994, "A survey of models, analysis tools and compensation
     methods for the control of machines with friction"; Bittencourt and Axelsson 2014, "Modeling and experiment design
@@ -202,38 +201,38 @@ def friction_terms(
     columns = np.stack([one.column for one in candidates], axis=1) / std[:, None]
     fold = FOLDS * np.argsort(np.argsort(rows.time_s, kind="stable"), kind="stable") // len(right)
     choice = FrictionChoice((), {})
-    left = list(range(len(candidates)))
-    while left and len(choice.terms) < MOST:
-        whole = _Split(matrix, right, np.arange(0), columns[:, left])
-        splits = [_Split(matrix, right, np.flatnonzero(fold == k), columns[:, left]) for k in range(FOLDS)]
+    remaining = list(range(len(candidates)))
+    while remaining and len(choice.terms) < MOST:
+        whole = _Split(matrix, right, np.arange(0), columns[:, remaining])
+        splits = [_Split(matrix, right, np.flatnonzero(fold == k), columns[:, remaining]) for k in range(FOLDS)]
         best, best_gain = None, 0.0
-        for own in dict.fromkeys(candidates[i][:2] for i in left):
-            mine = [n for n, i in enumerate(left) if candidates[i][:2] == own]
+        for own in dict.fromkeys(candidates[i][:2] for i in remaining):
+            mine = [n for n, i in enumerate(remaining) if candidates[i][:2] == own]
             errors = np.array([split.errors(mine, rows.coordinate == own[0]) for split in splits])
             gains = np.log(errors[:, 0] / errors[:, 1])
             gain, strongest = float(gains.mean()), mine[int(np.argmax(whole.drop[mine]))]
-            predicts = gain > gains.std(ddof=1) / np.sqrt(FOLDS)
-            spread = whole.spread(strongest, rows.coordinate == own[0])
-            chance = 2.0 * len(candidates) * ndtr(-abs(whole.coefficient[strongest]) / spread)
-            if predicts and gain > best_gain and chance < LEVEL:
-                best, best_gain = (strongest, errors, spread), gain
+            is_predictive = gain > gains.std(ddof=1) / np.sqrt(FOLDS)
+            coefficient_std = whole.spread(strongest, rows.coordinate == own[0])
+            chance = 2.0 * len(candidates) * ndtr(-abs(whole.coefficient[strongest]) / coefficient_std)
+            if is_predictive and gain > best_gain and chance < LEVEL:
+                best, best_gain = (strongest, errors, coefficient_std), gain
         if best is None:
             break
-        n, errors, spread = best
-        one, size = candidates[left[n]], float(whole.coefficient[n])
+        n, errors, coefficient_std = best
+        one, size = candidates[remaining[n]], float(whole.coefficient[n])
         unit = float(np.mean(std[rows.coordinate == one.coordinate]))
         before, after = (unit * float(np.sqrt(np.mean(part**2))) for part in errors.T)
         normal = float(np.asarray(samples_of(rows).temperature).mean()) if one.kind == "temperature" else None
         name = rows.measured[one.coordinate]
-        term = FrictionTerm(name, one.kind, size, spread, one.speed, before, after, normal)
+        term = FrictionTerm(name, one.kind, size, coefficient_std, one.speed, before, after, normal)
         choice = fitted_terms(rows, names, [*choice.terms, term], std)
         matrix = np.concatenate([rows.regressor, *term_columns(rows, names, choice)], axis=1) / std[:, None]
-        left = [i for i in left if candidates[i][:2] != one[:2]]
+        remaining = [i for i in remaining if candidates[i][:2] != one[:2]]
     return choice
 
 
 def _fewer(rows: Prepared) -> Prepared:
-    """At most `MOST_ROWS` of the rows: of some samples all coordinates."""
+    """At most `MOST_ROWS` of the rows, evenly decimated; of each sample all coordinates."""
     step = -(-len(rows.effort) // MOST_ROWS)
     if step <= 1:
         return rows
@@ -251,16 +250,16 @@ def _fewer(rows: Prepared) -> Prepared:
 
 
 class _Split:
-    """A fit to some rows, and to them with each candidate besides; the others are held out."""
+    """Fits to some rows, without and with each candidate; the other rows are held out."""
 
     def __init__(self, matrix: np.ndarray, right: np.ndarray, out: Int[np.ndarray, "o"], columns: np.ndarray) -> None:
         seen = np.setdiff1d(np.arange(len(right)), out)
         self.out = out
         scale = np.linalg.norm(matrix[seen], axis=0)
         scale = np.where(scale > 0.0, scale, 1.0)
-        left, singular, turned = np.linalg.svd(matrix[seen] / scale, full_matrices=False)
+        left, singular, vectors = np.linalg.svd(matrix[seen] / scale, full_matrices=False)
         self.rank = rank = int(np.sum(singular > RANK * singular[0]))
-        basis, back = left[:, :rank], (turned[:rank] / singular[:rank, None]).T / scale[:, None]
+        basis, back = left[:, :rank], (vectors[:rank] / singular[:rank, None]).T / scale[:, None]
         self.left = missed = right[seen] - basis @ (basis.T @ right[seen])
         self.beside = beside = columns[seen] - basis @ (basis.T @ columns[seen])
         length = np.sum(beside**2, axis=0)
@@ -273,14 +272,14 @@ class _Split:
         self.change = columns[out] - predict @ (basis.T @ columns[seen])
 
     def spread(self, n: int, of_coordinate: np.ndarray) -> float:
-        """Standard deviation of a coefficient, by what the fit with it leaves of the coordinate, nothing held out."""
+        """Standard deviation of a coefficient, from the residual of the coordinate, without held-out rows."""
         left = (self.left - self.coefficient[n] * self.beside[:, n])[of_coordinate]
         taken = (self.rank + 1) * left.size / len(self.left)
         variance = np.sum(left**2) / max(1.0, left.size - taken) * correlation_length(left, taken)
         return float(self.std[n] * np.sqrt(variance))
 
     def errors(self, mine: list[int], of_coordinate: np.ndarray) -> tuple[float, float]:
-        """Root mean square of what is held out of a coordinate, without and with the one that fits best of some."""
+        """Root mean square error of the held-out rows of a coordinate, without and with the best of some candidates."""
         n = mine[int(np.argmax(self.drop[mine]))]
         own = of_coordinate[self.out]
         if not own.any():

@@ -1,4 +1,4 @@
-"""Gains of drives that are free in a study: a first fit, and the columns of the study's own step about it."""
+"""Free drive gains and delays of torque tests: a first fit, and the columns of the linear step about it."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,37 +13,38 @@ from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_
 from jaxmb.measurement.motion.record import Drives, rates
 
 FAMILY = "drive_gain"
-"""Of the names of free gains: "drive_gain.motor5"."""
+"""Prefix of the names of free gains: "drive_gain.motor5"."""
 ROUNDS = 50
 SETTLED = 1e-9
-"""Largest relative change of a gain at which the first fit ends."""
+"""Largest relative change of a gain at convergence of the first fit."""
 ROUGH = 1e-3
-"""One that is too large for the study's own step to be taken about it."""
-TOLD = 1e-6
-"""Part of the known efforts that free parameters leave, below which nothing tells how large gains are."""
+"""Relative change of a gain above which the first fit counts as not converged."""
+SMALLEST_RESIDUAL = 1e-6
+"""Residual of the known efforts after a fit of the free parameters, over their size, below which gains are not
+identifiable."""
 LEAST_WEIGHT = 1e-8
-"""Of an outlier."""
+"""Smallest weight of an outlier."""
 LONGEST = 2.0
-"""Factor by which one step may change a gain."""
+"""Largest factor on a gain in one step."""
 
 
 class Recorded(NamedTuple):
-    """Equations of a test and the recordings of its drives, at all samples that are used."""
+    """Equations of a test and the recorded drive signals, at all used samples."""
 
     rows: Prepared
     signal: Float[np.ndarray, "k d"]
     drives: Drives
     robust: bool = False
-    """Whether outliers do not count."""
+    """Whether outliers are down-weighted."""
 
 
 class GainChoice(NamedTuple):
-    """Gains of a first fit, about which the study's own step is taken."""
+    """Gains of a first fit, about which the equations are linearized."""
 
     gains: dict[str, float]
-    """Of the drives whose gains are free."""
+    """Free gains by drive."""
     values: dict[str, float]
-    """Numbers of the regressor."""
+    """Values of the regressor's parameters."""
 
 
 def first_gains(
@@ -53,22 +54,22 @@ def first_gains(
     share: Float[np.ndarray, "p d"],
     known: Float[np.ndarray, "p"],
 ) -> GainChoice:
-    """Gains of drives, with the free parameters, that explain what the drives recorded.
+    """Drive gains fitted jointly with the free parameters to the recorded drive signals.
 
-    i = G^-1 N^-T Y p, N the ratios and G the gains, is fitted by steps of Gauss and Newton. The noise is that of i, on
-    the left: efforts N^T G i in the place of known ones would have it among the columns, which makes gains too small.
-    From such a fit the steps begin. With robust tests each effort has Tukey's weight by the median size of what is left
-    at its coordinate, so that the study's own step, which has such weights too, is taken about the same values.
+    Gauss-Newton fit of i = G^-1 N^-T Y p, N the ratios and G the gains. The noise is that of i, on the left: with
+    efforts N^T G i among the columns, it would bias gains towards zero. Such a biased linear fit gives the initial
+    values. For robust tests each effort has Tukey's weight by the median absolute residual of its coordinate, as in the
+    linear step of the study.
 
     Args:
-        tests: that are fitted.
+        tests: fitted tests.
         names: of the p columns of their regressors.
         wanted: drives whose gains are free.
-        share: numbers of the regressor by what is free of them.
-        known: the others, with 0 where something is free.
+        share: derivative of the regressor's parameters by the free ones.
+        known: fixed part of the regressor's parameters, 0 for free ones.
 
     Raises:
-        ValueError: nothing tells a gain, or the steps do not come to rest.
+        ValueError: a drive gain is not identifiable, or the iteration did not converge.
 
     Source: Gautier and Briot 2014, "Global identification of joint drive gains and dynamic parameters of robots".
     """
@@ -78,8 +79,8 @@ def first_gains(
     effort, given = np.concatenate([a for a, _ in each]), np.concatenate([b for _, b in each])
     rest = rest - given
     coordinates = [name for test in tests for name in np.array(test.rows.measured)[test.rows.coordinate]]
-    place = np.unique(coordinates, return_inverse=True)[1]
-    std = _by_place(effort, place)
+    group = np.unique(coordinates, return_inverse=True)[1]
+    std = _rms_by_group(effort, group)
     _check_known(regressor, rest, std, wanted)
     found, _ = least_squares(np.concatenate([regressor, -effort], axis=1) / std[:, None], -rest / std)
     p, gains = np.split(found, [share.shape[1]])
@@ -91,9 +92,9 @@ def first_gains(
         ])  # fmt: skip
         matrix = np.concatenate([regressor, slope], axis=1)
         found, _ = least_squares(matrix / std[:, None], (effort @ gains - rest) / std)
-        left = effort @ gains - rest - matrix @ found
+        residual = effort @ gains - rest - matrix @ found
         p, steps = np.split(found, [share.shape[1]])
-        std = _robust_std(left, place) if robust else _by_place(left[:, None], place)
+        std = _robust_std(residual, group) if robust else _rms_by_group(residual[:, None], group)
         # a gain keeps its sign and order of size in one step
         factor = np.clip(1.0 + steps / gains, 1.0 / LONGEST, LONGEST)
         gains = gains * factor
@@ -101,10 +102,10 @@ def first_gains(
             break
     else:
         if np.abs(factor - 1.0).max() > ROUGH:
-            raise ValueError(f"{', '.join(f'{FAMILY}.{name}' for name in wanted)}: still move after {ROUNDS} steps")
+            raise ValueError(f"{', '.join(f'{FAMILY}.{name}' for name in wanted)}: not converged after {ROUNDS} steps")
     unknown = ~np.isfinite(knowledge(matrix / std[:, None], np.ones(len(matrix))).std[share.shape[1] :])
     if unknown.any():
-        raise ValueError(_not_told([name for name, lost in zip(wanted, unknown, strict=True) if lost]))
+        raise ValueError(_not_identifiable_text([name for name, lost in zip(wanted, unknown, strict=True) if lost]))
     by_name = dict(zip(names, (share @ p + known).tolist(), strict=True))
     return GainChoice(dict(zip(wanted, gains.tolist(), strict=True)), by_name)
 
@@ -116,9 +117,9 @@ def gain_columns(
     gains: Float[np.ndarray, "g"],
     values: Float[np.ndarray, "p"],
 ) -> Float[np.ndarray, "r g"]:
-    """Derivative by gains of what drives would record, as efforts by the gains about which it is taken.
+    """Derivative of the predicted drive signals by gains, converted to efforts by the gains of linearization.
 
-    d(N^T G_0 i) / dg_m = -N_m i_m with i = G_0^-1 N^-T Y p, as it is predicted: without noise.
+    d(N^T G_0 i) / dg_m = -N_m i_m with i = G_0^-1 N^-T Y p, the noise-free prediction.
 
     Args:
         samples: of the test.
@@ -138,7 +139,7 @@ def gain_columns(
 
 
 def _efforts(test: Recorded, wanted: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the efforts of each wanted drive for a gain of 1, and of all others together."""
+    """Rows of the efforts of each drive with a free gain, for a gain of 1, and the sum of all others."""
     samples, drives = test.rows.samples, test.drives
     if samples is None:
         raise ValueError("a test has no samples, expected those of `prepared` with keep_samples")
@@ -148,60 +149,60 @@ def _efforts(test: Recorded, wanted: Sequence[str]) -> tuple[np.ndarray, np.ndar
     return np.stack(own, axis=1), np.sum([np.zeros(len(each[0])), *others], axis=0)
 
 
-def _by_place(parts: Float[np.ndarray, "r k"], place: np.ndarray) -> Float[np.ndarray, "r"]:
-    """Root mean square of all columns together at the coordinate of each row."""
-    size = np.sqrt(np.bincount(place, np.sum(parts**2, axis=1)) / np.bincount(place))
-    return np.maximum(size, 1e-12 * size.max())[place]
+def _rms_by_group(parts: Float[np.ndarray, "r k"], group: np.ndarray) -> Float[np.ndarray, "r"]:
+    """Root mean square over all columns and the rows of the same coordinate, for each row."""
+    size = np.sqrt(np.bincount(group, np.sum(parts**2, axis=1)) / np.bincount(group))
+    return np.maximum(size, 1e-12 * size.max())[group]
 
 
-def _robust_std(left: Float[np.ndarray, "r"], place: np.ndarray) -> Float[np.ndarray, "r"]:
-    """The size of errors at the coordinate of each row by their median, divided by the root of Tukey's weight."""
-    size = np.array([np.median(np.abs(left[place == i])) for i in range(place.max() + 1)]) / NORMAL_MEDIAN
-    size = np.maximum(size, 1e-12 * max(float(size.max()), float(np.abs(left).max())))[place]
-    return size / np.sqrt(np.maximum(tukey(left / size), LEAST_WEIGHT))
+def _robust_std(residual: Float[np.ndarray, "r"], group: np.ndarray) -> Float[np.ndarray, "r"]:
+    """Robust standard deviation at the coordinate of each row, divided by the root of Tukey's weight."""
+    size = np.array([np.median(np.abs(residual[group == i])) for i in range(group.max() + 1)]) / NORMAL_MEDIAN
+    size = np.maximum(size, 1e-12 * max(float(size.max()), float(np.abs(residual).max())))[group]
+    return size / np.sqrt(np.maximum(tukey(residual / size), LEAST_WEIGHT))
 
 
 def _check_known(regressor: np.ndarray, rest: np.ndarray, std: np.ndarray, wanted: Sequence[str]) -> None:
-    """Raise ValueError where no effort is known that free parameters cannot make."""
+    """Raise ValueError where the free parameters reproduce all known efforts, so that gains are not identifiable."""
     right = rest / std
-    left = right - regressor / std[:, None] @ least_squares(regressor / std[:, None], right)[0]
-    if not np.linalg.norm(left) > TOLD * np.linalg.norm(right):
-        raise ValueError(_not_told(wanted))
+    residual = right - regressor / std[:, None] @ least_squares(regressor / std[:, None], right)[0]
+    if not np.linalg.norm(residual) > SMALLEST_RESIDUAL * np.linalg.norm(right):
+        raise ValueError(_not_identifiable_text(wanted))
 
 
-def _not_told(drives: Sequence[str]) -> str:
+def _not_identifiable_text(drives: Sequence[str]) -> str:
     return (
-        f"nothing tells {', '.join(f'{FAMILY}.{name}' for name in drives)}: efforts that are known have to be such that"
-        " no free parameter makes them, expected a run with a payload whose numbers are not free, and one without it"
+        f"{', '.join(f'{FAMILY}.{name}' for name in drives)} not identifiable: the free parameters reproduce all known"
+        " efforts, expected one run with a payload whose parameters are fixed, and one without it"
     )
 
 
 DELAY = "delay"
-"""Of the names of free delays: "delay.TEST"."""
+"""Prefix of the names of free delays: "delay.TEST"."""
 SLOPE_REACH = 2
-"""Samples beside a jump on which the slope depends."""
+"""Samples on either side of a jump on which the slope depends."""
 DELAY_ROUNDS = 20
 DELAY_TOLERANCE = 1e-4
-"""Of a sample: a step of the delay at which the first fit ends."""
+"""Step of the delay at convergence, in samples."""
 LARGEST_LAST_DELAY_STEP = 0.1
-"""The same where steps do not get smaller: with noise, samples that pass `least_speed` differ from delay to delay."""
+"""The same where steps do not decrease: with noise, the samples that pass `least_speed` vary with the delay."""
 LONGEST_DELAY_STEP = 5.0
-"""Samples by which one step may change a delay."""
+"""Largest step of a delay, in samples."""
 
 
 def first_delay(equations: Callable[[float], Prepared], rate_hz: float, name: str) -> tuple[float, Prepared]:
-    """Delay, s, with which a fit of all parameters explains the efforts best, and the equations at it.
+    """Delay, s, of the best fit of all parameters to the efforts, and the equations at that delay.
 
-    effort(t) = (Y p)(t - d) is fitted by steps of Gauss and Newton: the motion is delayed, which leaves the noise of
-    the efforts as it is.
+    Gauss-Newton fit of effort(t) = (Y p)(t - d). The motion is delayed, which leaves the noise of the efforts
+    unchanged.
 
     Args:
-        equations: of the motion as it was so many seconds before, with its samples.
+        equations: returns the equations, with samples, of the motion delayed by so many seconds.
         rate_hz: samples per second.
         name: of the delay, for messages.
 
     Raises:
-        ValueError: the steps do not converge.
+        ValueError: the iteration did not converge.
     """
     delay_s, before = 0.0, np.inf
     for _ in range(DELAY_ROUNDS):
@@ -209,10 +210,10 @@ def first_delay(equations: Callable[[float], Prepared], rate_hz: float, name: st
         matrix = np.concatenate([rows.regressor, delay_column(rows, rate_hz)[:, None]], axis=1)
         right = rows.effort - rows.constant
         weight = np.ones(right.size)
-        for _ in range(2):  # by what the fit before misses at each coordinate
+        for _ in range(2):  # by the residual of the previous fit at each coordinate
             found, _ = least_squares(matrix * weight[:, None], right * weight)
-            left = right - matrix @ found
-            size = np.sqrt(np.bincount(rows.coordinate, left**2) / np.bincount(rows.coordinate))
+            residual = right - matrix @ found
+            size = np.sqrt(np.bincount(rows.coordinate, residual**2) / np.bincount(rows.coordinate))
             weight = 1.0 / np.maximum(size, 1e-9 * np.abs(right).max())[rows.coordinate]
         step = abs(found[-1]) * rate_hz
         if step <= (LARGEST_LAST_DELAY_STEP if step > 0.5 * before else DELAY_TOLERANCE):
@@ -223,7 +224,7 @@ def first_delay(equations: Callable[[float], Prepared], rate_hz: float, name: st
 
 
 def delay_column(rows: Prepared, rate_hz: float) -> Float[np.ndarray, "r"]:
-    """Derivative of the predicted efforts by their delay, -d(Y p)/dt, p those of a fit of all parameters."""
+    """Derivative of the predicted efforts by their delay, -d(Y p)/dt, with p from a fit of all parameters."""
     samples = rows.samples
     if samples is None:
         raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")

@@ -1,12 +1,12 @@
-"""Drives behind elastic gears: motion of links and motors, of which one side was recorded, and the drives' efforts.
+"""Drives with elastic gears: motion of links and motors from a record of one side, and efforts of the drives.
 
-With theta the motor's angle over the ratio r and q the link's, both seen at the joint, a drive needs the effort
+With theta the motor's angle over the ratio r and q the link's angle, the effort of a drive at the joint is
 
     tau = r f_motor(q, theta) + f_link(q, theta),    f_link + k (q - theta) + d (q' - theta') = 0,
 
-f_motor the inertia of its rotor and the friction of its shaft, f_link what moves the links, and k, d of the gear (Spong
-1987). The rows of the regressor of links and shafts hold all of it. The second equation gives the side that was not
-recorded.
+f_motor rotor inertia and shaft friction, f_link the inverse dynamics of the links, k and d the stiffness and damping of
+the gear (Spong 1987). All terms are rows of the regressor of links and shafts. The second equation determines the side
+that was not recorded.
 """
 
 import dataclasses
@@ -28,33 +28,33 @@ from jaxmb.mechanics.forward import frictionless, tree_effort
 from jaxmb.mechanics.loops import independent_coordinates
 
 Steps = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
-"""By which u and u' after each step follow from those before, from the load before and from its change."""
+"""Matrices by which u and u' after each step follow from those before, from the load before and from its change."""
 SWEEPS = 2
-"""Newton steps: the first one is exact but for products of deflections, of a thousandth of a radian each."""
+"""Newton steps: the first one is exact up to products of deflections, of a thousandth of a radian each."""
 BEGIN_S = 0.1
-"""s, over which the load at the start is smoothed, whose derivatives give the deflection without free vibration."""
+"""s, over which the initial load is smoothed; its derivatives give the deflection without free vibration."""
 AT_REST = 0.01
-"""Of its largest speed, below which a recorded motion starts at rest."""
+"""Initial speed over the largest speed, below which a recorded motion starts at rest."""
 SMEARED = 0.3
-"""Of the largest acceleration: as much the low-pass filter spreads to the first sample of a motion from rest. A record
-that begins where joints turn round has more."""
+"""Initial over largest acceleration, up to which a motion may start at rest: the low-pass filter spreads acceleration
+to the first sample. A record that begins at a reversal of joints has more."""
 LARGEST = 0.2
-"""rad or m: a larger deflection is none of a gear."""
+"""rad or m: largest plausible deflection of a gear."""
 
 
 class Gears(NamedTuple):
-    """How the drives of a torque test act through their gears."""
+    """Gear model of a torque test."""
 
     sides: dict[str, Side]
-    """Which side was recorded of each joint with a motor, where not both were."""
+    """Recorded side of each joint with a motor, where not both were recorded."""
     dynamic: bool = True
-    """Whether links vibrate on their gears; they follow their load at each moment where not."""
+    """Whether links vibrate on their gears; otherwise deflections are quasi-static."""
     fitted: Model | None = None
-    """Machine about which efforts are linearized; gears are rigid where there is none."""
+    """Machine about which efforts are linearized; None for rigid gears."""
 
 
 def brakes_released(model: Model) -> Model:
-    """The machine with its motors free to turn, but those of locked joints."""
+    """The machine with the motor shafts unlocked, except those of locked joints."""
     locked = list(model.locked)
     for joint, shaft in model.motors:
         locked[shaft] = model.locked[joint]
@@ -62,10 +62,10 @@ def brakes_released(model: Model) -> Model:
 
 
 def drives_of(model: Model) -> list[tuple[int, int, float]]:
-    """Numbers of joint and shaft among the independent coordinates, and the ratio, of each motor.
+    """Indices of joint and shaft among the independent coordinates, and the gear ratio, of each motor.
 
     Raises:
-        NotImplementedError: a joint with a motor follows from others in a loop.
+        NotImplementedError: a joint with a motor is a dependent coordinate of a loop.
     """
     names, found = independent_coordinates(model), []
     for (joint, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio).tolist(), strict=True):
@@ -81,15 +81,16 @@ def drives_of(model: Model) -> list[tuple[int, int, float]]:
 def at_joints(
     model: Model, record: MotionRecord, angles_at: Side | Mapping[str, Side]
 ) -> tuple[MotionRecord, dict[str, Side]]:
-    """The record with efforts of drives at the joints, and shafts whose joint was not recorded as that joint.
+    """The record with drive efforts converted to the joints, and shafts without a recorded joint converted to that
+    joint.
 
     Args:
         model: the machine.
         record: of its motion.
-        angles_at: side of the gear on which angles in columns of joints were recorded, of all or each.
+        angles_at: side of the gear on which angles in joint columns were recorded, for all joints or by joint.
 
     Raises:
-        ValueError: an effort is there twice, or a name is not that of a joint with a motor.
+        ValueError: an effort is given twice, or a name is not that of a joint with a motor.
     """
     names, sides, columns = independent_coordinates(model), dict[str, Side](), dict[str, list[np.ndarray | None]]()
     parts = (record.position, record.velocity, record.acceleration, record.effort)
@@ -119,19 +120,19 @@ def at_joints(
                 columns[shaft] = [*motion, None if effort is None else np.full(effort.shape, np.nan)]
                 continue
         sides[joint] = side
-    kept = [name for name in names if name in columns]
+    selected = [name for name in names if name in columns]
     position, velocity, acceleration, effort = (
-        None if part is None else np.stack([np.asarray(columns[name][k]) for name in kept], axis=1)
+        None if part is None else np.stack([np.asarray(columns[name][k]) for name in selected], axis=1)
         for k, part in enumerate(parts)
     )
     found = dataclasses.replace(
-        record, names=tuple(kept), position=position, velocity=velocity, acceleration=acceleration, effort=effort
+        record, names=tuple(selected), position=position, velocity=velocity, acceleration=acceleration, effort=effort
     )
     return found, sides
 
 
 def reversed_at(record: MotionRecord, joints: Sequence[str]) -> MotionRecord:
-    """The record at joints as gear ratios of the opposite sign give it, of joints recorded at their shafts."""
+    """The record at joints for gear ratios of the opposite sign, for joints recorded at their shafts."""
     sign = np.where(np.isin(record.names, joints), -1.0, 1.0)
     position, velocity, acceleration, effort = (
         None if part is None else part * sign
@@ -141,7 +142,7 @@ def reversed_at(record: MotionRecord, joints: Sequence[str]) -> MotionRecord:
 
 
 def rigid_gears(model: Model, recorded: Sequence[str], z: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "k m"]:
-    """Coordinates, or their derivatives, with shafts that were not recorded turning as their joints do."""
+    """Coordinates, or their derivatives, with unrecorded shafts from their joints through rigid gears."""
     found, names = z.copy(), independent_coordinates(model)
     for joint, shaft, ratio in drives_of(model):
         if names[shaft] not in recorded:
@@ -150,7 +151,7 @@ def rigid_gears(model: Model, recorded: Sequence[str], z: Float[np.ndarray, "k m
 
 
 def unloaded(model: Model) -> Float[np.ndarray, "n"]:
-    """Rest of all springs: the reference posture, gears without load there."""
+    """Unloaded position of all springs: the reference posture, with undeflected gears."""
     rest = np.array(model.reference)
     for (joint, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio), strict=True):
         rest[shaft] = ratio * rest[joint]
@@ -158,8 +159,8 @@ def unloaded(model: Model) -> Float[np.ndarray, "n"]:
 
 
 def drive_rows(model: Model, rows: Float[np.ndarray, "k m p"]) -> Float[np.ndarray, "k m p"]:
-    """Rows of joints as those of their drives, where these have motors: what gears carry cancels, and the stiffness of
-    a position loop is part of the recorded effort."""
+    """Regressor rows of the drives, for joints with motors: gear loads cancel, and the stiffness of a position loop is
+    part of the recorded effort."""
     found, names = rows.copy(), regressor_names(model)
     for joint, shaft, ratio in drives_of(model):
         found[:, joint] += ratio * rows[:, shaft]
@@ -171,7 +172,7 @@ def drive_rows(model: Model, rows: Float[np.ndarray, "k m p"]) -> Float[np.ndarr
 
 
 def begins_at_rest(velocity: Float[np.ndarray, "k m"], acceleration: Float[np.ndarray, "k m"]) -> bool:
-    """Whether a motion begins with neither speed nor acceleration."""
+    """Whether a motion begins at rest, without speed and acceleration."""
     speed, change = (
         np.abs(part[0]) / np.maximum(np.abs(part).max(axis=0), 1e-300) for part in (velocity, acceleration)
     )
@@ -187,12 +188,12 @@ def elastic_rows(
     zdd: Float[np.ndarray, "k m"],
     rate_hz: float,
 ) -> tuple[Float[np.ndarray, "k m p"], Float[np.ndarray, "k m"], Float[np.ndarray, "k m"]]:
-    """Efforts of drives behind elastic gears, linear about a machine: matrix @ [value of each of `regressor_names`] +
-    constant; and the coordinates of both sides.
+    """Efforts of drives with elastic gears, linearized: matrix @ [value of each of `regressor_names`] + constant; and
+    the coordinates of both sides.
 
     Args:
         model: the machine, brakes released, without loops.
-        gears: with the machine about which efforts are linearized.
+        gears: with the machine of linearization.
         absent: columns of the regressor without effect in this record.
         z: coordinates at consecutive samples, as with rigid gears.
         zd: their rates.
@@ -200,7 +201,7 @@ def elastic_rows(
         rate_hz: samples per second.
 
     Raises:
-        ValueError: that machine's links cannot move so.
+        ValueError: deflections of that machine are too large, or its mass matrix is not positive definite.
     """
     fitted, names, own = gears.fitted or model, independent_coordinates(model), regressor_names(model)
     drives = [drive for drive in drives_of(model) if names[drive[0]] in gears.sides]
@@ -211,7 +212,7 @@ def elastic_rows(
     ratio = np.array([drive[2] for drive in drives])
     at = [fitted.coordinates.index(names[joint]) for joint in joints]
     k, d = (np.where(link, -1.0, 1.0) * np.asarray(part)[at] for part in (fitted.stiffness, fitted.damping))
-    # a unit of each unknown: of the link's angle, or of the motor's over the ratio
+    # unit vectors of the unknowns: the link's angle, or the motor's over the ratio
     unit = np.zeros((z.shape[1], len(drives)))
     unit[np.where(link, shafts, joints), np.arange(len(drives))] = np.where(link, ratio, 1.0)
     by = [part @ unit for part in _tangents(fitted, absent, own, z, zd, zdd)]
@@ -229,21 +230,21 @@ def elastic_rows(
     for _ in range(SWEEPS):
         rows = stacked_torque_regressor(model, z, zd, zdd, rest)
         missed = (rows[:, joints] @ p0)[:, :, None]
-        moved = _response(terms, missed, link, step_s, steps, at_rest)
-        z, zd, zdd = (state + part[:, :, 0] @ unit.T for state, part in zip((z, zd, zdd), moved, strict=True))
-        largest = np.abs(moved[0]).max()
+        responses = _response(terms, missed, link, step_s, steps, at_rest)
+        z, zd, zdd = (state + part[:, :, 0] @ unit.T for state, part in zip((z, zd, zdd), responses, strict=True))
+        largest = np.abs(responses[0]).max()
         if not largest <= LARGEST:
             raise ValueError(
-                f"gears deflect by {largest:.2g} rad or m, expected at most {LARGEST:g}: are stiffnesses of gears,"
-                " ratios, masses and units right?"
+                f"gears deflect by {largest:.2g} rad or m, expected at most {LARGEST:g}: check stiffnesses of gears,"
+                " ratios, masses and units"
             )
     rows = stacked_torque_regressor(model, z, zd, zdd, rest)
     found = drive_rows(model, rows)
     constant = found @ p0
     acting = np.flatnonzero(np.abs(rows[:, joints]).max(axis=(0, 1)) > 0.0)
     for some in np.array_split(acting, -(-acting.size // 32)):
-        moved = _response(terms, rows[:, joints][:, :, some], link, step_s, steps, at_rest)
-        change = by[0] @ moved[0] + by[1] @ moved[1] + by[2] @ moved[2]
+        responses = _response(terms, rows[:, joints][:, :, some], link, step_s, steps, at_rest)
+        change = by[0] @ responses[0] + by[1] @ responses[1] + by[2] @ responses[2]
         change[:, joints] += ratio[:, None] * change[:, shafts]
         found[:, :, some] += change
     return found, constant - found @ p0, z
@@ -257,16 +258,16 @@ def _response(
     steps: Steps | None,
     at_rest: bool,
 ) -> list[Float[np.ndarray, "k n c"]]:
-    """u, u', u'' with K u + C u' + M u'' = -load, K, C, M those of `terms`, or K u = -load.
+    """u, u', u'' from K u + C u' + M u'' = -load, or from K u = -load.
 
-    Of links by matrix exponentials, the load linear between samples, from a start without free vibration; of motors,
-    whose inertia is not in these equations, from u and its differences.
+    For links by matrix exponentials, with the load linear between samples and initially without free vibration; for
+    motors, whose inertia is not in these equations, from u and its finite differences.
 
     Args:
         terms: K, C, M.
-        load: columns of it.
-        link: whose link was recorded, so that u is the motor's.
-        step_s: between samples.
+        load: in columns.
+        link: mask of drives whose link was recorded, so that u is the motor's.
+        step_s: time between samples.
         steps: from `_steps`; None for K u = -load.
         at_rest: whether the motion begins in equilibrium.
     """
@@ -308,7 +309,7 @@ def _response(
 def _steps(
     K: Float[np.ndarray, "k n n"], C: Float[np.ndarray, "k n n"], M: Float[np.ndarray, "k n n"], step_s: float
 ) -> Steps:
-    """By which u and u' after each step follow, from the means of K, C and M over the step.
+    """Transition matrices of u and u' over each step, from the means of K, C and M over the step.
 
     Raises:
         ValueError: M is not positive definite.
@@ -321,7 +322,7 @@ def _steps(
     if not np.all(np.linalg.eigvalsh(0.5 * (M + np.swapaxes(M, 1, 2)))[:, 0] > 0.0):
         raise ValueError(
             "the mass matrix of the links is not positive definite along the motion, so that their vibration on the"
-            " gears cannot be computed; bounds of masses and inertias or other tests keep it so"
+            " gears cannot be computed: add bounds of masses and inertias, or other tests"
         )
     k, c, m = (0.5 * (part[1:] + part[:-1]) for part in (K, C, M))
     rate = np.zeros((len(k), 4 * n, 4 * n))
@@ -336,12 +337,12 @@ def _steps(
 def _tangents(
     model: Model, absent: Sequence[int], names: Sequence[str], z: np.ndarray, zd: np.ndarray, zdd: np.ndarray
 ) -> list[Float[np.ndarray, "k m m"]]:
-    """Derivatives of the efforts of links and shafts by coordinates, rates and accelerations, gears left out."""
-    gone = {names[i].split(".")[1] for i in absent}
-    carried = jnp.array([name not in gone for name in model.masses], dtype=float)
+    """Derivatives of the efforts of links and shafts by coordinates, rates and accelerations, without gears."""
+    absent_bodies = {names[i].split(".")[1] for i in absent}
+    carried = jnp.array([name not in absent_bodies for name in model.masses], dtype=float)
     behind = {i for pair in model.motors for i in pair}
     gears = jnp.array([i in behind for i in range(len(model.coordinates))])
-    loose = dataclasses.replace(
+    gearless = dataclasses.replace(
         frictionless(model),
         stiffness=jnp.where(gears, 0.0, model.stiffness),
         mass=carried * model.mass,
@@ -353,7 +354,7 @@ def _tangents(
         block = [part[first : first + BLOCK] for part in (z, zd, zdd)]
         count = len(block[0])
         filled = [jax.device_put(np.concatenate([b, np.repeat(b[-1:], BLOCK - count, axis=0)])) for b in block]
-        parts.append([np.asarray(part)[:count] for part in _tangent_block(loose, *filled)])
+        parts.append([np.asarray(part)[:count] for part in _tangent_block(gearless, *filled)])
     found = [np.concatenate(column) for column in zip(*parts, strict=True)]
     damping = np.asarray(model.damping)
     for _, shaft in model.motors:

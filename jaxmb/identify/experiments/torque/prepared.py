@@ -1,4 +1,4 @@
-"""From a recorded motion to linear equations: filter, rates, closed loops, regressor, fewer samples."""
+"""Linear equations of a recorded motion: filter, rates, loop closure, regressor, decimation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -21,8 +21,8 @@ from jaxmb.mechanics.postures import closed_along
 
 
 def column_names(model: Model, measured: Sequence[str]) -> tuple[str, ...]:
-    """Names of the columns of a torque test: those of `regressor_names`, then the Stribeck speeds of the coordinates
-    whose effort was measured."""
+    """Names of the columns of a torque test: `regressor_names`, then the Stribeck speeds of the measured
+    coordinates."""
     return (*regressor_names(model), *(f"stribeck_speed.{name}" for name in _stribeck(model, measured)))
 
 
@@ -32,7 +32,7 @@ def stribeck(velocity: Float[np.ndarray, "..."], speed: float) -> Float[np.ndarr
 
 
 def stribeck_slope(velocity: Float[np.ndarray, "..."], speed: float) -> Float[np.ndarray, "..."]:
-    """Its derivative by v_s."""
+    """Derivative of `stribeck` by v_s."""
     return stribeck(velocity, speed) * 2.0 * velocity**2 / speed**3
 
 
@@ -44,19 +44,19 @@ def further_columns(
     temperature: Float[np.ndarray, "k"] | None,
     carrying: Mapping[str, float] | None = None,
 ) -> tuple[Float[np.ndarray, "k c q"], Float[np.ndarray, "k c"]]:
-    """The regressor with all columns of `column_names`, and the constant beside them.
+    """The regressor with all columns of `column_names`, and the constant term.
 
-    Temperatures are known here. Friction c |tau| sign v by the load tau = Y p, and Stribeck friction by its speed v_s,
-    are not linear: they are taken about known values, c_0 and v_s0 of the machine and p_0, as
-    (1 + c_0 sign(tau_0 v)) Y p + (c - c_0) |tau_0| sign v and ... + c_s0 (v_s - v_s0) d/dv_s exp(-(v / v_s)^2) sign v.
+    Temperatures are given. Load-dependent friction c |tau| sign v, tau = Y p, and Stribeck friction in its speed v_s
+    are nonlinear. They are linearized about c_0 and v_s0 of the machine and p_0, as (1 + c_0 sign(tau_0 v)) Y p + (c -
+    c_0) |tau_0| sign v and ... + c_s0 (v_s - v_s0) d/dv_s exp(-(v / v_s)^2) sign v.
 
     Args:
         model: the machine.
         measured: coordinates whose effort was measured.
         regressor: Y at these.
         velocity: of these, rad/s or m/s.
-        temperature: of the drives, where it was recorded.
-        carrying: p_0 by name; the machine's own where not given.
+        temperature: of the drives; None where not recorded.
+        carrying: p_0 by name; None for the machine's own values.
     """
     constant = np.zeros(velocity.shape)
     if not any(model.further_friction):
@@ -90,16 +90,16 @@ def _stribeck(model: Model, measured: Sequence[str]) -> list[str]:
     return [name for name in measured if "stribeck" in model.further_friction[model.coordinates.index(name)]]
 
 
-WAY = 256
-"""Steps by which the way to the first sample is lengthened."""
+PATH_STEPS = 256
+"""Number of steps to the first sample, and its increment."""
 LONGEST_STEP = 0.05
-"""rad or m, of a coordinate on the way to the first sample."""
+"""rad or m, of a coordinate in one step to the first sample."""
 RANK = 1e-10
-"""Singular value over the largest, of columns of length 1, below which parameters act together."""
+"""Relative singular value, for columns of length 1, below which parameters are identifiable only in combination."""
 
 
 class Samples(NamedTuple):
-    """All samples that are used, before efforts are filtered and rows left out: of this friction is made."""
+    """All used samples before filtering of efforts and selection of rows, from which friction columns are computed."""
 
     regressor: Float[np.ndarray, "k c p"]
     velocity: Float[np.ndarray, "k c"]
@@ -107,29 +107,29 @@ class Samples(NamedTuple):
     columns: Float[np.ndarray, "k c q"]
     """The regressor with further columns of friction."""
     constant: Float[np.ndarray, "k c"]
-    """Beside them."""
+    """Constant term beside the columns."""
     kept: Callable[[Float[np.ndarray, "k c ..."]], Float[np.ndarray, "r ..."]]
-    """What becomes of something that adds to the efforts of all samples, in the rows of the equations."""
+    """Maps contributions to the efforts of all samples to rows of the equations."""
 
 
 class Prepared(NamedTuple):
-    """Rows of efforts at the measured coordinates, sample after sample: effort = regressor @ values + constant."""
+    """Equations of the efforts at the measured coordinates, by sample: effort = regressor @ values + constant."""
 
     regressor: Float[np.ndarray, "r p"]
     effort: Float[np.ndarray, "r"]
     coordinate: Int[np.ndarray, "r"]
-    """Number of each row's coordinate among the measured ones."""
+    """Index of each row's coordinate among the measured ones."""
     time_s: Float[np.ndarray, "r"]
     velocity: Float[np.ndarray, "r"]
     """Of each row's coordinate, rad/s or m/s."""
     measured: tuple[str, ...]
     """Coordinates whose effort was measured."""
     temperature: Float[np.ndarray, "r"] | None = None
-    """Where it was recorded."""
+    """Temperature of each row; None where not recorded."""
     constant: Float[np.ndarray, "r"] | float = 0.0
-    """Of columns that are not linear in their number, and taken as such about one value of it."""
+    """Constant term of columns that are linearized."""
     samples: Samples | None = None
-    """None where nobody asks for them."""
+    """None unless `keep_samples`."""
 
 
 def prepared(
@@ -148,26 +148,26 @@ def prepared(
 ) -> Prepared:
     """Equations of a recorded motion.
 
-    Where asked for, both sides of the equations are filtered, as Y p = effort stays true under any linear filter, and
-    so many samples are kept as tell all that passed.
+    With `effort_cutoff_hz`, both sides of the equations are filtered (Y p = effort is invariant under linear filters)
+    and decimated accordingly.
 
     Args:
         model: the machine.
         record: of its motion.
-        motion: what the record tells of positions, rates and accelerations.
+        motion: estimated positions, rates and accelerations.
         path: from `recorded_path`.
-        effort_cutoff_hz: of the filter of the equations, which are taken as they are where not given.
-        least_speed: rad/s or m/s: rows of an independent coordinate are left out where it, or a transmission that it
-            turns, is slower, and where it reverses within what resampling has blurred.
-        from_s: first moment that is used, from the first sample.
-        to_s: last one.
-        carrying: numbers of the machine by which friction depends on the load that is carried.
-        keep_samples: whether `Prepared.samples` are asked for.
-        gears: between motors and joints, which are rigid where not given.
+        effort_cutoff_hz: of the filter of the equations; None for no filter.
+        least_speed: rad/s or m/s: rows of an independent coordinate are excluded where it, or a transmission that it
+            drives, is slower, and next to reversals blurred by resampling.
+        from_s: start of the used interval, after the first sample.
+        to_s: end of the used interval.
+        carrying: parameters that determine the load of load-dependent friction.
+        keep_samples: whether `Prepared.samples` is needed.
+        gears: between motors and joints; None for rigid gears.
         absent: columns of the regressor without effect in this record.
 
     Raises:
-        ValueError: the record is too short, or a loop opens.
+        ValueError: the record is too short, or a loop does not close.
 
     Source: Pyrhonen et al. 2024, section 2.2; Gautier 1997, "Dynamic identification of robots with power model".
     """
@@ -183,8 +183,8 @@ def prepared(
         given, beside, _ = (part[motion.first - first :] for part in found)
     regressor, effort, measured = equations_at(model, record, q, zd, zdd, used, given)
     regressor[:, :, list(absent)] = 0.0
-    places = [independent_coordinates(model).index(name) for name in measured]
-    speed = zd[:, places]
+    columns_of_measured = [independent_coordinates(model).index(name) for name in measured]
+    speed = zd[:, columns_of_measured]
     temperature = None if record.temperature is None else record.temperature[used]
 
     def filtered(part: np.ndarray) -> np.ndarray:
@@ -195,7 +195,7 @@ def prepared(
 
     columns, constant = further_columns(model, measured, regressor, speed, temperature, carrying)
     if given is not None:
-        constant = constant + beside[:, places]
+        constant = constant + beside[:, columns_of_measured]
     both = filtered(np.concatenate([columns, constant[:, :, None], effort[:, :, None]], axis=2))
     inside = np.arange(len(used))
     if effort_cutoff_hz is not None:
@@ -204,18 +204,18 @@ def prepared(
     time = record.time_s[used[inside]] - record.time_s[0]
     within = (time >= from_s) & (time <= to_s)
     if not within.any():
-        wanted = f"after {from_s:g} s" if to_s == np.inf else f"between {from_s:g} and {to_s:g} s"
+        interval = f"after {from_s:g} s" if to_s == np.inf else f"between {from_s:g} and {to_s:g} s"
         raise ValueError(
-            f"nothing is left {wanted}: without the filters' ends the record has {time[0]:.3g} to {time[-1]:.3g} s"
+            f"no samples {interval}: without the filters' ends the record covers {time[0]:.3g} to {time[-1]:.3g} s"
         )
     inside = inside[within]
-    fast = moving(model, zd, least_speed, record.blurred)[inside][:, places]
+    fast = moving(model, zd, least_speed, record.blurred)[inside][:, columns_of_measured]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
             raise ValueError(f"{name} is never faster than its least_speed, expected a lower one")
 
-    def kept(part: np.ndarray) -> np.ndarray:
+    def to_rows(part: np.ndarray) -> np.ndarray:
         return filtered(part)[inside[sample], coordinate]
 
     rows = both[inside[sample], coordinate]
@@ -228,13 +228,14 @@ def prepared(
         measured=measured,
         temperature=None if temperature is None else temperature[inside[sample]],
         constant=rows[:, -2],
-        samples=Samples(regressor, speed, temperature, columns, constant, kept) if keep_samples else None,
+        samples=Samples(regressor, speed, temperature, columns, constant, to_rows) if keep_samples else None,
     )
 
 
 def moving(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, beside: int) -> np.ndarray:
-    """Whether each independent coordinate, and each transmission that it turns, is faster than its least speed, and
-    so many samples from where its speed reverses; one that reverses all the time, at rest, keeps its samples."""
+    """Mask of the samples at which each independent coordinate, and each transmission that it drives, exceeds its least
+    speed and is more than `beside` samples from a reversal. A coordinate that reverses at all its samples, at rest,
+    keeps them."""
     speed = np.broadcast_to(least_speed, zd.shape[1:])
     fast = np.abs(zd) >= speed
     turning = fast & ~_reversal(zd, beside)
@@ -251,16 +252,16 @@ def moving(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray |
 
 
 def _reversal(rate: Float[np.ndarray, "s ..."], beside: int) -> np.ndarray:
-    """Which samples are at most so many from where a rate changes its sign."""
-    turned, found = np.diff(np.sign(rate), axis=0) != 0.0, np.zeros(rate.shape, dtype=bool)
+    """Mask of the samples at most `beside` samples from a sign change of a rate."""
+    reverses, found = np.diff(np.sign(rate), axis=0) != 0.0, np.zeros(rate.shape, dtype=bool)
     for lag in range(beside):
-        found[lag + 1 :] |= turned[: len(turned) - lag]
-        found[: len(turned) - lag] |= turned[lag:]
+        found[lag + 1 :] |= reverses[: len(reverses) - lag]
+        found[: len(reverses) - lag] |= reverses[lag:]
     return found
 
 
 def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> tuple[np.ndarray, int]:
-    """Parameters of smallest norm, columns scaled to length 1, that leave least, and the rank."""
+    """Least squares solution of smallest norm, with columns scaled to length 1, and the rank."""
     scale = np.linalg.norm(matrix, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
     found, _, rank, _ = np.linalg.lstsq(matrix / scale, right, rcond=RANK)
@@ -273,32 +274,34 @@ def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "
     Args:
         model: the machine.
         record: of its motion.
-        start: posture near the first sample; it has the coordinates that were not recorded.
+        start: posture near the first sample, with values of unrecorded coordinates.
 
     Raises:
-        ValueError: a loop opens on the way; the sample is named.
+        ValueError: a loop does not close at a sample, which is named.
     """
-    z = _placed(model, record, record.position, start)
-    # from the posture to the first sample in short steps; few different numbers of them, as each is compiled
+    z = _with_recorded(model, record, record.position, start)
+    # from the posture to the first sample in short steps; few different step counts, as each is compiled
     before = _independent(model, start)
-    count = WAY * (1 + int(np.max(np.abs(z[0] - before)) / LONGEST_STEP) // WAY)
-    way = before + np.linspace(0.0, 1.0, count, endpoint=False)[:, None] * (z[0] - before)
-    return closed_along(model, np.concatenate([way, z]), start)[count:]
+    count = PATH_STEPS * (1 + int(np.max(np.abs(z[0] - before)) / LONGEST_STEP) // PATH_STEPS)
+    path = before + np.linspace(0.0, 1.0, count, endpoint=False)[:, None] * (z[0] - before)
+    return closed_along(model, np.concatenate([path, z]), start)[count:]
 
 
 def states_at(
     model: Model, record: MotionRecord, motion: MotionEstimate, path: np.ndarray, samples: Int[np.ndarray, "s"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All coordinates, rates and accelerations of the independent ones, at some samples."""
+    """All coordinates, and rates and accelerations of the independent ones, at some samples."""
     still = np.zeros(len(model.coordinates))
-    z = _placed(model, record, motion.position[samples], path[0])
-    zd, zdd = (_placed(model, record, part[samples], still) for part in (motion.velocity, motion.acceleration))
+    z = _with_recorded(model, record, motion.position[samples], path[0])
+    zd, zdd = (_with_recorded(model, record, part[samples], still) for part in (motion.velocity, motion.acceleration))
     z, zd, zdd = (rigid_gears(model, record.names, part) for part in (z, zd, zdd))
     return closed_along(model, z, path[samples]), zd, zdd
 
 
-def _placed(model: Model, record: MotionRecord, part: Float[np.ndarray, "k c"], others: np.ndarray) -> np.ndarray:
-    """Columns of the record at their places among the independent coordinates [k, m], the others constant."""
+def _with_recorded(
+    model: Model, record: MotionRecord, part: Float[np.ndarray, "k c"], others: np.ndarray
+) -> np.ndarray:
+    """Values of the independent coordinates [k, m]: columns of the record, the others constant."""
     found = np.tile(_independent(model, others), (len(part), 1))
     names = independent_coordinates(model)
     found[:, [names.index(name) for name in record.names]] = part
@@ -318,10 +321,10 @@ def equations_at(
     samples: np.ndarray,
     rows: Float[np.ndarray, "k m p"] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Regressor [k, c, p] and measured efforts [k, c] of those coordinates whose effort was measured, by `rows` of all
-    independent coordinates where these are given.
+    """Regressor [k, c, p] and measured efforts [k, c] of the measured coordinates, and their names; the regressor from
+    `rows` of all independent coordinates where given.
 
-    Columns of numbers without effect are zeros: scaled to length 1, their rounding would be parameters of its own.
+    Columns without effect are set to zero: scaled to length 1, their rounding would appear as parameters.
     """
     names = independent_coordinates(model)
     there = np.flatnonzero(~np.isnan(record.effort).all(axis=0))
@@ -335,17 +338,17 @@ def equations_at(
 
 
 CUTOFFS = 12
-"""That are tried."""
+"""Number of candidate cut-offs."""
 LOWEST = 20.0
-"""Lowest cut-off that is tried, in periods of the whole record."""
+"""Lowest candidate cut-off, in periods of the whole record."""
 HIGHEST = 0.2
-"""Highest one, of the sampling rate."""
+"""Highest candidate cut-off, over the sampling rate."""
 SEARCH_SAMPLES = 3000
-"""On which cut-offs are compared."""
+"""Number of samples on which cut-offs are compared."""
 BLOCKS = 20
-"""Parts of the record by which a difference of errors is compared with chance."""
+"""Parts of the record for the standard error of a difference of errors."""
 STATED = 1e-12
-"""Of the efforts' size: so small a deviation that robust weights take theirs from the median residual."""
+"""Standard deviation over the efforts' size, so small that robust weights use the median residual instead."""
 
 
 def best_cutoff(
@@ -358,18 +361,18 @@ def best_cutoff(
     robust: bool = False,
     absent: Sequence[int] = (),
 ) -> float:
-    """The highest cut-off with which the efforts, as they were recorded, are predicted no worse than with the best.
+    """The highest cut-off whose prediction of the recorded efforts is not significantly worse than with the best one,
+    Hz.
 
-    Angles are filtered, efforts are not. With too low a cut-off accelerations lack what moved the machine fast, with
-    too high a one they are full of noise, which makes inertias seem smaller than they are. All cut-offs are compared on
-    the same samples, those that a fit would use. One is no worse where its sum of squares is larger by less than the
-    standard error of the difference, from the scatter of the difference between `BLOCKS` parts of the record, which
-    holds for noise of any colour.
+    Angles are filtered, efforts are not. Too low a cut-off removes fast motion from the accelerations; too high a one
+    leaves noise, which biases inertias towards zero. All cut-offs are compared on the same samples, those that a fit
+    would use. A cut-off is not worse if its sum of squares is larger by less than the standard error of the difference,
+    from the scatter between `BLOCKS` parts of the record, which is valid for coloured noise.
 
-    Between such cut-offs the highest is right. What a low one takes of the motion depends on the motion, and another
-    one may lose more of it; the noise of a high one is the same in all. And a growth of chi^2 by L from lost motion is
-    an error of parameters of up to sqrt(L) standard deviations, the same growth from noise one of about L over the
-    ratio of a parameter to its deviation.
+    Of these the highest is chosen. Motion lost by a low cut-off depends on the motion, and another motion may lose
+    more; noise passed by a high one does not. An increase of chi^2 by L from lost motion is an error of parameters of
+    up to sqrt(L) standard deviations; the same increase from noise is one of about L over the ratio of a parameter to
+    its deviation.
 
     Args:
         model: the machine.
@@ -378,7 +381,7 @@ def best_cutoff(
         least_speed: as of `prepared`.
         from_s: as of `prepared`.
         to_s: as of `prepared`.
-        robust: outliers of the efforts do not count.
+        robust: outliers of the efforts are excluded.
         absent: columns of the regressor without effect in this record.
 
     Raises:
@@ -401,18 +404,18 @@ def best_cutoff(
     tries = {cutoff: _equations(model, record, cutoff, path, chosen, least_speed) for cutoff in tried}
     found = {cutoff: each for cutoff, each in tries.items() if each is not None}
     if not found:
-        raise ValueError("loops do not close along the motion behind any cut-off, expected cutoff_hz")
-    # behind the lowest cut-offs hardly anything moves, behind the highest all does
+        raise ValueError("loops do not close along the motion for any cut-off, expected cutoff_hz")
+    # with the lowest cut-offs hardly anything moves, with the highest everything does
     used = np.mean([fast for _, _, fast in found.values()], axis=0) > 0.5
     used = used if used.any() else np.ones_like(used)
     block = np.broadcast_to((np.arange(chosen.size) * BLOCKS // chosen.size)[:, None], used.shape)[used]
     rows = [_over_size(regressor, effort, used, absent) for regressor, effort, _ in found.values()]
-    left = np.stack([_residual(*each) for each in rows])
+    residuals = np.stack([_residual(*each) for each in rows])
     if robust:
-        best = rows[int(np.argmin(np.median(left**2, axis=1)))]
+        best = rows[int(np.argmin(np.median(residuals**2, axis=1)))]
         root = np.sqrt(linear_fit(*best, np.full(block.size, STATED), robust=True).weights)
-        left = np.stack([_residual(matrix * root[:, None], right * root) for matrix, right in rows])
-    squares = np.stack([np.bincount(block, part**2, minlength=BLOCKS) for part in left])
+        residuals = np.stack([_residual(matrix * root[:, None], right * root) for matrix, right in rows])
+    squares = np.stack([np.bincount(block, part**2, minlength=BLOCKS) for part in residuals])
     best = int(np.argmin(squares.sum(axis=1)))
     more = squares - squares[best]
     worse = more.sum(axis=1) > np.sqrt(BLOCKS) * np.std(more, axis=1, ddof=1)
@@ -430,9 +433,9 @@ def _equations(
     chosen: np.ndarray,
     least_speed: np.ndarray | float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Regressor [s, c, p], efforts [s, c] and which are of coordinates that move [s, c], at some samples.
+    """Regressor [s, c, p], efforts [s, c] and mask of moving coordinates [s, c], at some samples.
 
-    None where so little of the motion is left that loops do not close along it.
+    None where the filtered motion is so small that loops do not close along it.
     """
     try:
         states = states_at(model, record, low_passed_motion(record, cutoff_hz), path, chosen)
@@ -447,7 +450,7 @@ def _equations(
 def _over_size(
     regressor: np.ndarray, effort: np.ndarray, used: np.ndarray, absent: Sequence[int]
 ) -> tuple[Float[np.ndarray, "r p"], Float[np.ndarray, "r"]]:
-    """Rows that are used, each over the size of its coordinate's efforts."""
+    """Used rows, each divided by the standard deviation of its coordinate's efforts."""
     size = np.std(effort, axis=0)
     size = np.where(size > 0.0, size, size.max() or 1.0)
     matrix = (regressor / size[:, None])[used]
@@ -456,5 +459,5 @@ def _over_size(
 
 
 def _residual(matrix: np.ndarray, right: np.ndarray) -> Float[np.ndarray, "r"]:
-    """What least squares over all parameters leaves."""
+    """Residual of least squares over all parameters."""
     return right - matrix @ least_squares(matrix, right)[0]

@@ -1,4 +1,4 @@
-"""What a torque test was made of."""
+"""Source of a torque test: samples of its record, and diagnosis of gross errors."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -17,52 +17,53 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 
 EXPLAINS = 0.9
-"""Part of the variance of a residual, from which on the opposite sign of a gear ratio explains it."""
+"""Part of the variance of a residual above which the opposite sign of a gear ratio explains it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TorqueSource(Source):
-    """The samples that a torque test keeps of its record."""
+    """Samples and metadata of the record of a torque test."""
 
     time_s: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
-    """Of each row."""
+    """Time of each row."""
     cutoff_hz: float | None = None
-    """Of the filter of its angles, where it was searched."""
+    """Cut-off of the filter of its angles, if searched automatically."""
     velocity: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
-    """Of the coordinate of each row, rad/s or m/s."""
+    """Velocity of the coordinate of each row, rad/s or m/s."""
     coordinates: tuple[str, ...] = ()
-    """Whose effort was measured, in the order of the test's numbers."""
+    """Coordinates with measured effort, in the order of the test's indices."""
     revolute: tuple[bool, ...] = ()
-    """Which of them are angles."""
+    """Whether each of them is an angle."""
     doubts: tuple[str, ...] = ()
-    """Sentences on what may be wrong with the motion."""
+    """Sentences on possible errors of the motion."""
     impossible: str = ""
-    """A sentence on a motion that cannot be the machine's."""
+    """A sentence on a motion that is impossible for the machine; empty where there is none."""
     tried: Prepared | None = None
-    """Its equations, where further terms of friction are to be tried on them."""
+    """Its equations, for the selection of friction terms; None where none are requested."""
     kinds: tuple[str, ...] = ()
-    """Which."""
+    """Candidate kinds of friction terms."""
     drives: tuple[str, ...] = ()
-    """Names of those whose recordings it is."""
+    """Names of the recorded drives."""
     noise_bound: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
-    """Upper bound of the noise of each effort, Nm or N, from what was recorded above the band of the motion."""
+    """Upper bound of the noise of each effort, Nm or N, from the recorded spectrum above the band of the motion."""
     noise_estimated: bool = False
-    """From the residual of a fit, which then says nothing of its size."""
+    """Whether the noise is estimated from the residual of a fit, so that chi-square is uninformative."""
     at_rest: tuple[str, ...] = ()
-    """Joints without a column, which are taken at rest at the posture."""
+    """Joints without a column, assumed at rest at the posture."""
     std_unknown: bool = False
-    """Errors of a motion from a Kalman smoother are a large part of the noise: standard deviations are not known."""
+    """Whether errors of a motion from a Kalman smoother are a large part of the noise, so that standard deviations are
+    unknown."""
     reversed_gears: Mapping[tuple[str, ...], Callable[[], TorqueTest]] = dataclasses.field(default_factory=dict)
-    """The test with gear ratios of the opposite sign, by the joints whose record is of their shafts."""
+    """Builders of the test with gear ratios of the opposite sign, by joints recorded at their shafts."""
     recorded: Recorded | None = None
-    """Its equations with the recordings of its drives, where gains of these are to be found first."""
+    """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
 
     def gross_errors(
         self, test: Any, model: Model, jacobian: np.ndarray | None = None, free: FreeParameters | None = None
     ) -> str:
-        """A sentence on joints whose torque is not explained; see `Source.gross_errors`."""
+        """A sentence on joints whose torque is not reproduced; see `Source.gross_errors`."""
         if self.impossible or not self.noise_bound.size:
-            return self.impossible  # states without a record in time
+            return self.impossible  # without a time record
         predicted = np.asarray(test.predict(test.view(model)))
         found = unexplained(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
         if found is None:
@@ -71,14 +72,14 @@ class TorqueSource(Source):
             f"{name} (residual {p:.0f} % of its standard deviation)"
             for name, p in zip(found.joints, found.percent, strict=True)
         ]
-        moved = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
+        rest_text = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
         named = "" if free is None else self.cause(test, model, free)
         cause = (
             named
             or found.cause
             or (
-                f"usual causes: {moved}order, sign or unit of columns, sign or zero of an angle, torque and angle at"
-                " different times, the direction of gravity, the stiffness of a gear on a joint without motor"
+                f"usual causes: {rest_text}order, sign or unit of columns, sign or zero of an angle, torque and angle"
+                " at different times, the direction of gravity, the stiffness of a gear on a joint without motor"
             )
         )
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"
@@ -87,10 +88,10 @@ class TorqueSource(Source):
         """A clause on the gear ratios whose opposite sign explains the residual; see `Source.cause`."""
         best, text, effort = EXPLAINS, "", np.asarray(test.effort)
         own = [np.asarray(test.coordinate) == i for i in range(len(self.coordinates))]
-        spread = [float(np.std(effort[rows])) or np.inf for rows in own]
+        stds = [float(np.std(effort[rows])) or np.inf for rows in own]
 
         def size(residual: np.ndarray) -> float:
-            return sum(float(np.mean((residual[rows] / s) ** 2)) for rows, s in zip(own, spread, strict=True))
+            return sum(float(np.mean((residual[rows] / s) ** 2)) for rows, s in zip(own, stds, strict=True))
 
         before = size(effort - np.asarray(test.predict(test.view(model))))
         for joints, read in self.reversed_gears.items():

@@ -30,34 +30,34 @@ from jaxmb.machine.build import Model
 class TorqueTest(Test[Float[Array, "p"]]):
     """Efforts at coordinates along a motion: effort = Y p + c, p the inertial and friction parameters of the machine.
 
-    The motion is given and geometry is not free, so that Y is a matrix of numbers.
+    The motion is given and geometry is fixed, so that Y is constant.
     """
 
     name: str = eqx.field(static=True)
     parameters: tuple[str, ...] = eqx.field(static=True)
     """Names of p (`regressor_names`, and Stribeck speeds)."""
     targets: tuple[ParameterSpec, ...] = eqx.field(static=True)
-    """Where each stands in the model."""
+    """Entry of each in the model."""
     regressor: Float[Array, "r p"]
     """Y, filtered as the efforts are."""
     effort: Float[Array, "r"]
-    """Measured, Nm or N."""
+    """Measured efforts, Nm or N."""
     std: Float[Array, "r"]
     coordinate: Int[Array, "r"]
-    """Number, among those measured, of the coordinate of each row."""
+    """Index of the coordinate of each row among those measured."""
     is_robust: bool = eqx.field(static=True, default=False)
-    """Whether outliers are given less weight."""
+    """Whether outliers are down-weighted."""
     alike: Float[Array, "r"] | None = None
-    """By what the square of the deviation of each row is larger than that of its noise, so that neighbouring samples
-    that are alike count as if they were independent; 1 for all where there is none."""
+    """Correlation length of each row in samples, by which the variance `std`^2 is inflated so that correlated samples
+    enter as if independent; None for 1."""
     constant: Float[Array, "r"] | float = 0.0
-    """Beside the columns of what is not linear, taken so about a value that is known."""
+    """Constant term c, from linearized columns."""
     own_names: tuple[str, ...] = eqx.field(static=True, default=())
-    """Of numbers of its own that may be free: gains of drives, and the delay of the torques."""
+    """Names of the test's own parameters: gains of drives, and the delay of the torques."""
     own_values: Float[Array, "g"] | None = None
-    """Values of these."""
+    """Values of the own parameters."""
     of_own: Float[Array, "r g"] | None = None
-    """Columns of these."""
+    """Columns of the own parameters."""
 
     def view(self, model: Model) -> Float[Array, "p"]:
         """The inertial and friction parameters of a machine."""
@@ -84,7 +84,7 @@ class TorqueTest(Test[Float[Array, "p"]]):
         return np.ones(self.effort.shape)
 
     def score(self, view: Any, reference_hz: np.ndarray | None) -> Score:
-        """How much of the measured efforts is explained, each coordinate's over its own size."""
+        """Explained part of the measured efforts, each coordinate relative to its own size."""
         measured, missed = self.sizes(view)
         loaded = measured > 0.0
         if not loaded.any():
@@ -93,7 +93,7 @@ class TorqueTest(Test[Float[Array, "p"]]):
         return Score(explained_percent=100.0 * (1.0 - float(np.sqrt(np.mean(errors**2)))))
 
     def sizes(self, view: Any) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
-        """Root mean square of the effort at each measured coordinate, and of what the prediction misses, Nm or N."""
+        """Root mean square of the effort and of the residual at each measured coordinate, Nm or N."""
         number, measured = np.asarray(self.coordinate), np.asarray(self.effort)
         squares = np.stack([measured, measured - np.asarray(self.predict(view))]) ** 2
         sums = [np.bincount(number, weights=part) / np.bincount(number) for part in squares]
@@ -102,11 +102,11 @@ class TorqueTest(Test[Float[Array, "p"]]):
     def with_own(
         self, names: Sequence[str], values: Float[np.ndarray, "k"], columns: Float[np.ndarray, "r k"]
     ) -> "TorqueTest":
-        """The test with further numbers of its own.
+        """The test with further own parameters.
 
         Args:
             names: of these.
-            values: about which their columns are taken: there the prediction is as before.
+            values: of linearization, at which the prediction is unchanged.
             columns: derivatives of the prediction.
         """
         before = np.zeros((self.rows, 0)) if self.of_own is None else np.asarray(self.of_own)
@@ -120,7 +120,7 @@ class TorqueTest(Test[Float[Array, "p"]]):
 
     @property
     def noise(self) -> "TorqueNoise":
-        """Of efforts."""
+        """Noise of efforts."""
         return TorqueNoise(self)
 
     @property
@@ -130,16 +130,16 @@ class TorqueTest(Test[Float[Array, "p"]]):
 
     @property
     def own(self) -> "TorqueGains | None":
-        """Gains of its drives, and its delay."""
+        """Gains of its drives and its delay, as parameters of the test; None where none are free."""
         return TorqueGains(self) if self.own_names else None
 
 
 class TorqueCorrelation(Correlation[TorqueTest]):
-    """Neighbouring samples that are alike."""
+    """Autocorrelation of the efforts."""
 
     @property
     def lengths(self) -> Float[np.ndarray, "r"]:
-        """How many neighbouring rows tell as much as one; their deviations are so much larger."""
+        """Correlation length of each row, by which its variance is inflated."""
         return np.ones(self.test.rows) if self.test.alike is None else np.asarray(self.test.alike)
 
 
@@ -148,7 +148,7 @@ class TorqueNoise(Noise[TorqueTest]):
 
     @property
     def correlation(self) -> TorqueCorrelation:
-        """Between samples."""
+        """Correlation between samples."""
         return TorqueCorrelation(self.test)
 
 
@@ -157,19 +157,20 @@ class TorqueEquations(LinearForm[TorqueTest]):
 
     @property
     def robust(self) -> bool:
-        """Whether outliers are given less weight."""
+        """Whether outliers are down-weighted."""
         return self.test.is_robust
 
     @property
     def accepts_prior(self) -> bool:
-        """A prior is some more equations."""
+        """True: a prior is appended as further equations."""
         return True
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
-        """Efforts are linear in each value that acts on them.
+        """Zeros: efforts are linear in each value; NaN for values without effect on them.
 
         Raises:
-            NotImplementedError: the length of a spring is free, which its stiffness multiplies.
+            NotImplementedError: the free length of a spring is to be identified; its product with the stiffness is not
+                linear.
         """
         lengths = [name for names in free.tied for name in names if name.startswith("free_length.")]
         if lengths:
@@ -212,14 +213,14 @@ class TorqueGains(OwnParameters[TorqueTest]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Gains of its drives, and its delay."""
+        """Names of the gains of its drives, and of its delay."""
         return self.test.own_names
 
     @property
     def values(self) -> Float[Array, "g"] | Float[np.ndarray, "g"]:
-        """Values of these."""
+        """Their values, in the order of `names`."""
         return np.zeros(0) if self.test.own_values is None else self.test.own_values
 
     def with_values(self, values: Float[Array, "g"] | Float[np.ndarray, "g"]) -> "TorqueTest":
-        """The test with other such numbers."""
+        """The test with other values of its own parameters."""
         return dataclasses.replace(self.test, own_values=values)

@@ -1,8 +1,8 @@
-"""Torques that the identified machine does not explain, whatever their noise: gross errors of a record or its machine.
+"""Gross errors of a torque record or its machine: torques that the fit does not reproduce, independent of their noise.
 
-The noise of torques is usually estimated from the residual, so that a chi-square of about 1 says nothing. Here the
+The noise of torques is usually estimated from the residual, so that chi-square is about 1 in any case. Here the
 residual at each joint is compared with the torque itself, with the recorded torque above the band of the motion, which
-bounds the noise, and with what other parts of the record predict of it.
+bounds the noise, and with its prediction from other parts of the record.
 """
 
 from collections.abc import Sequence
@@ -14,56 +14,59 @@ from jaxtyping import Float
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 
 MOTION = 0.99
-"""Part of the variance of each velocity within the band of the motion."""
+"""Part of the variance of velocities within the band of the motion."""
 HARMONICS = 4.0
-"""Above so many times the band torques hold little of the motion: rigid bodies double frequencies, friction is odd."""
+"""Multiple of the band above which torques contain little of the motion: rigid bodies double frequencies, friction is
+odd."""
 OF_TORQUE, OF_VARIATION, LEAST = 0.2, 1.0 / 3.0, 0.05
-"""Residual over the root mean square, over the standard deviation of a torque, from which on it is a large part; below
-the last it is a small part of any torque. Recorded robots with friction that is not modelled have 0.03 to 0.11."""
+"""Residual over the root mean square and over the standard deviation of a torque above which it is large; below the
+last it is small for any torque. Recorded robots with unmodelled friction have 0.03 to 0.11."""
 OF_CHECK = 0.5, 1.0
-"""The first two for a torque that is predicted and was not fitted."""
+"""The first two for a predicted torque that was not fitted."""
 RISE = 6.0
-"""Widths of the band below that from which noise is taken, by which there may be more of it: a spectrum that rises as
-1 / f^2 over two octaves, as that of first order with a correlation of 0.95 between neighbours."""
+"""Allowance for more noise below the band in which it is estimated, in widths of that band: a spectrum of 1 / f^2 over
+two octaves, as of a first order process with a correlation of 0.95 between neighbours."""
 OF_NOISE, FAR = 1.5, 4.0
-"""Residual over the bound of the noise, beyond which a large one, and one of `LEAST`, is no noise; the second over the
-noise as stated or as a fit of all parameters leaves it, beyond which a large one is none."""
+"""Residual over the noise bound above which a large residual, or one above `LEAST`, is not noise; the second also over
+the noise stated or estimated."""
 PREDICTED = 0.25
-"""Part of the residual's variance that the rest of the record predicts, from which on it is no noise."""
+"""Part of the residual's variance predicted by the rest of the record above which it is not noise."""
 BLOCKS = 6
 RIDGE = 0.3
-"""Of standardised columns."""
+"""Ridge parameter for standardised columns."""
 DELAYS = (1, 2, 5, 10, 20)
-"""Delays that are tried, in steps of the rows: torques jump with the sign of a velocity, so one slope is not enough."""
+"""Candidate delays, in steps of the rows: torques jump with the sign of a velocity, so a linearization is
+insufficient."""
 EXPLAINS, CHANCE = 0.5, 20.0
-"""Part of a residual, and the square of Student's t, from which on a single number explains it."""
+"""Part of a residual, and square of Student's t, above which a single number explains it."""
 SMALL_FACTOR, SMALL_CHANGE = 0.15, 0.03
-"""Logarithm of a factor on a torque, and change of a torque over its standard deviation, that is no gross error."""
+"""Largest logarithm of a factor on a torque, and largest change of a torque over its standard deviation, that are not
+gross errors."""
 
 
 class Unexplained(NamedTuple):
     """A gross error of a torque test."""
 
     joints: tuple[str, ...]
-    """Whose torque is not explained; those with the largest residual first."""
+    """Joints whose torque is not reproduced, by decreasing residual."""
     percent: tuple[float, ...]
-    """Residual of each over the standard deviation of its torque."""
+    """Residual of each over the standard deviation of its torque, percent."""
     cause: str
-    """The single number that explains the residual, in words; empty where there is none."""
+    """Text on the single number that explains the residual; empty where there is none."""
 
 
 def noise_bound(
     effort: Float[np.ndarray, "k c"], velocity: Float[np.ndarray, "k m"], rate_hz: float, bandwidth_hz: float
 ) -> Float[np.ndarray, "c"]:
-    """Upper bound of the standard deviation of the noise of efforts behind a filter, Nm or N [c].
+    """Upper bound of the standard deviation of the noise of filtered efforts, Nm or N [c].
 
-    The largest mean power spectral density of any octave of the recorded efforts above the band of the motion, over the
-    whole bandwidth, and as much more below as `RISE` says. A record that was filtered before it was written is judged
-    by the octave next to the motion.
+    The largest mean power spectral density of any octave of the recorded efforts above the band of the motion is
+    assumed over the whole bandwidth, with the allowance `RISE` below. For a record filtered before it was written, the
+    octave next to the motion decides.
 
     Args:
-        effort: as recorded, at the samples that are used.
-        velocity: of all recorded coordinates, there.
+        effort: as recorded, at the used samples.
+        velocity: of all recorded coordinates, at the same samples.
         rate_hz: samples per second.
         bandwidth_hz: of the filter of the efforts.
     """
@@ -93,7 +96,7 @@ def unexplained(
     names: Sequence[str],
     jacobian: Float[np.ndarray, "r d"] | None,
 ) -> Unexplained | None:
-    """What of a torque test the prediction does not explain and no noise does; None where there is nothing.
+    """The gross error of a torque test: residuals too large or too predictable for noise; None where there is none.
 
     Args:
         test: measured efforts.
@@ -101,51 +104,51 @@ def unexplained(
         time_s: of each row.
         bound: from `noise_bound`.
         names: of the coordinates whose effort was measured.
-        jacobian: of the residual by the free parameters; None of a test that was not fitted.
+        jacobian: of the residual by the free parameters; None for a test that was not fitted.
     """
     effort, coordinate = np.asarray(test.effort), np.asarray(test.coordinate)
-    left = effort - predicted
+    residual = effort - predicted
     found = dict[int, float]()
     for i in range(len(names)):
         own = coordinate == i
-        part, spread, size = left[own], float(np.std(effort[own])), float(np.sqrt(np.mean(effort[own] ** 2)))
+        part, std, size = residual[own], float(np.std(effort[own])), float(np.sqrt(np.mean(effort[own] ** 2)))
         if test.is_robust:
             usual = 3.0 * 1.4826 * float(np.median(np.abs(part)))
             part = np.clip(part, -usual, usual)
         missed = float(np.sqrt(np.mean(part**2)))
-        if not (spread > 0.0 and missed > LEAST * spread):
+        if not (std > 0.0 and missed > LEAST * std):
             continue
         of_size, of_spread = (OF_TORQUE, OF_VARIATION) if jacobian is not None else OF_CHECK
-        large = missed > of_size * size or (missed > of_spread * spread and missed > LEAST * size)
+        large = missed > of_size * size or (missed > of_spread * std and missed > LEAST * size)
         own_std = float(np.sqrt(np.mean(np.asarray(test.std)[own] ** 2)))
         noise = missed <= OF_NOISE * bound[i] and missed <= FAR * own_std
         if (jacobian is not None and missed > FAR * bound[i]) or (
             large and not (noise and _predicted_share(part, np.asarray(test.regressor)[own], time_s[own]) < PREDICTED)
         ):
-            found[i] = missed / spread
+            found[i] = missed / std
     cause, joint = _single_number(test, predicted, time_s, names, jacobian)
     if cause and joint is not None and joint not in found:
         own = coordinate == joint
-        found[joint] = float(np.sqrt(np.mean(left[own] ** 2))) / float(np.std(effort[own]))
+        found[joint] = float(np.sqrt(np.mean(residual[own] ** 2))) / float(np.std(effort[own]))
     if not (found or cause):
         return None
     order = sorted(found, key=lambda i: -found[i])
     return Unexplained(tuple(names[i] for i in order), tuple(100.0 * found[i] for i in order), cause)
 
 
-def _predicted_share(left: np.ndarray, columns: np.ndarray, time_s: np.ndarray) -> float:
-    """Part of the variance of a residual that a ridge regression on the torque's own columns predicts of each block of
-    the record from the others. Noise has no part in it, however neighbouring samples are correlated."""
+def _predicted_share(residual: np.ndarray, columns: np.ndarray, time_s: np.ndarray) -> float:
+    """Part of the variance of a residual that ridge regression on the torque's columns predicts for each block of the
+    record from the others. It is 0 for noise, even for autocorrelated noise."""
     columns = columns[:, np.ptp(columns, axis=0) > 0.0]
     columns = (columns - columns.mean(axis=0)) / columns.std(axis=0)
     block = np.minimum(BLOCKS * (time_s - time_s[0]) / max(np.ptp(time_s), 1e-300), BLOCKS - 1).astype(int)
-    predicted = np.zeros(left.size)
+    predicted = np.zeros(residual.size)
     for k in range(BLOCKS):
         rest, mine = block != k, block == k
-        a, mean = columns[rest], float(left[rest].mean())
+        a, mean = columns[rest], float(residual[rest].mean())
         normal = a.T @ a + RIDGE * rest.sum() * np.eye(a.shape[1])
-        predicted[mine] = mean + columns[mine] @ np.linalg.solve(normal, a.T @ (left[rest] - mean))
-    return 1.0 - float(np.sum((left - predicted) ** 2) / np.sum(left**2))
+        predicted[mine] = mean + columns[mine] @ np.linalg.solve(normal, a.T @ (residual[rest] - mean))
+    return 1.0 - float(np.sum((residual - predicted) ** 2) / np.sum(residual**2))
 
 
 def _single_number(
@@ -155,19 +158,19 @@ def _single_number(
     names: Sequence[str],
     jacobian: np.ndarray | None,
 ) -> tuple[str, int | None]:
-    """The delay of all efforts, or the factor on the effort of one joint, that explains most of the residual, with the
-    joint; empty where none explains `EXPLAINS` of it beside the free parameters."""
+    """Text on the delay of all efforts, or the factor on the effort of one joint, that explains most of the residual,
+    and the joint; empty where none explains `EXPLAINS` of it beside the free parameters."""
     effort, coordinate, std = (np.asarray(x) for x in (test.effort, test.coordinate, test.std))
-    alike, left = test.noise.correlation.lengths, (effort - predicted) / std
+    lengths, residual = test.noise.correlation.lengths, (effort - predicted) / std
     if test.is_robust:
-        return "", None  # outliers may be anything
-    basis = np.zeros((left.size, 0))
+        return "", None  # outliers could mimic any of these
+    basis = np.zeros((residual.size, 0))
     if jacobian is not None:
         scale = np.linalg.norm(jacobian, axis=0)
         u, s, _ = np.linalg.svd(jacobian / np.where(scale > 0.0, scale, 1.0), full_matrices=False)
         basis = u[:, s > 1e-10 * max(float(s[0]), np.finfo(float).tiny)]
-    left = left - basis @ (basis.T @ left)
-    free = (1.0 - np.sum(basis**2, axis=1)) / alike
+    residual = residual - basis @ (basis.T @ residual)
+    free = (1.0 - np.sum(basis**2, axis=1)) / lengths
     best, text, joint = EXPLAINS, "", None
     variation = np.ones(effort.size)
     joints = [np.flatnonzero(coordinate == i) for i in range(len(names))]
@@ -187,10 +190,10 @@ def _single_number(
         size = float(beside @ beside)
         if not size > 1e-12 * float(np.sum((column / std) ** 2)):
             continue
-        value = float(beside @ left) / size
-        after = left - value * beside
+        value = float(beside @ residual) / size
+        after = residual - value * beside
         for i, own in enumerate(joints):
-            before = float(left[own] @ left[own])
+            before = float(residual[own] @ residual[own])
             share = 1.0 - float(after[own] @ after[own]) / before if before > 0.0 and of in (None, i) else 0.0
             if share <= best or share * float(np.sum(free[own])) < CHANCE * (1.0 - share):
                 continue
@@ -198,8 +201,8 @@ def _single_number(
             if any(np.sqrt(np.mean((after * std / variation)[each] ** 2)) > OF_VARIATION for each in joints):
                 continue
             if of is None and change > SMALL_CHANGE:
-                best, joint, late = share, i, value * delay
-                text = f"torques that are {1e3 * abs(late):.2g} ms {'late' if late > 0.0 else 'early'}"
+                best, joint, delay_s = share, i, value * delay
+                text = f"torques that are {1e3 * abs(delay_s):.2g} ms {'late' if delay_s > 0.0 else 'early'}"
                 text += f' ("delay.{test.name}" in [free])'
             if of is not None and abs(np.log(max(1.0 + value, 1e-9))) > SMALL_FACTOR and change > SMALL_CHANGE:
                 best, joint, text = share, i, f"a factor of {1.0 + value:.3g} on the torque of {names[i]}"

@@ -83,7 +83,7 @@ def test_what_is_written_is_read_back(tmp_path):
         ([HEAD.replace("dx mm", "dx inch")], "column 'dx inch' has the unit 'inch'"),
         ([HEAD.replace("q2 deg", "q2 mm")], "column 'q2 mm' has the unit 'mm', expected 'q2 rad'"),
         ([HEAD.replace("q2 deg", "q9 deg")], "column 'q9 deg'"),
-        ([HEAD.replace("dz mm", "dx mm")], "column 'dx' stands there twice"),
+        ([HEAD.replace("dz mm", "dx mm")], "column 'dx' appears twice"),
         (["test,fx N", "a,1"], "no column of dx dy dz rx ry rz"),
         (["test,dx mm", "a,1"], "no column of fx fy fz mx my mz"),
         (["fx N,dx mm", "1,1"], "no column of test"),
@@ -113,7 +113,7 @@ def test_what_is_written_is_read_back(tmp_path):
             [HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,", "a,,,,,,,tool,500,,,"],
             "line 3, deflection test 'a': a displacement of 0.5 m or rad is too large for a deflection",
         ),
-        ([HEAD, "a" * 200_000], "line 2 is no line of a table: field larger than field limit"),
+        ([HEAD, "a" * 200_000], "line 2 is not a valid CSV line: field larger than field limit"),
         (
             [HEAD.replace("dx mm", "dx m"), "a,45,-90,tool,10,-1.5,3,q6,0.5,,,"],
             "deflection test 'a': a displacement of 0.5 m or rad is too large for a deflection, is it in mm or deg?",
@@ -124,7 +124,7 @@ def test_what_is_written_is_read_back(tmp_path):
         ),
         (
             [HEAD, "a,45,-90,tool,10,-1.5,3,q6,0.5,,,", "a,45,-90,tool,10,-1.5,3,q6,0.5,,,"],
-            "line 2, deflection test 'a': a point stands there twice",
+            "line 2, deflection test 'a': a point appears twice",
         ),
     ],
 )

@@ -112,7 +112,7 @@ def test_deviations_hold(tmp_path):
 
 def test_gains_that_nothing_tells(tmp_path):
     for runs in ([True], [False]):
-        with pytest.raises(ValueError, match=r"nothing tells drive_gain\.shoulder, drive_gain\.wrist"):
+        with pytest.raises(ValueError, match=r"drive_gain\.shoulder, drive_gain\.wrist not identifiable"):
             study(tmp_path, records(tmp_path, runs=runs))
 
 

@@ -55,9 +55,9 @@ FOUR_BAR = jaxmb.Machine.model_validate({
         (TEST | {"least_speed": 99.0}, "a is never faster than its least_speed, expected a lower one"),
         (
             TEST | {"from_s": 30.0, "to_s": 40.0},
-            "nothing is left between 30 and 40 s: without the filters' ends the record has 0.075 to 4.92 s",
+            "no samples between 30 and 40 s: without the filters' ends the record covers 0.075 to 4.92 s",
         ),
-        (TEST | {"from_s": 20.0, "to_s": None}, "nothing is left after 20 s: without the filters' ends the record has"),
+        (TEST | {"from_s": 20.0, "to_s": None}, "no samples after 20 s: without the filters' ends the record covers"),
         (TEST | {"from_s": 3.0, "to_s": 2.0}, "from_s is 3 and to_s 2, expected the first before the last"),
         (TEST | {"file": "motion.csv"}, "expected either file or simulate"),
         ({"kind": "torque"}, "expected either file or simulate"),
