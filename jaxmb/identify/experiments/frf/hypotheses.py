@@ -1,4 +1,4 @@
-"""Errors that the description of an FRF test may contain, each a direction in the space of all."""
+"""Model-error hypotheses on the description of an FRF test: directions in the space of its description errors."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 
 class DescriptionErrors(NamedTuple):
-    """Errors in the description of an FRF test; all 0 where it is right."""
+    """Errors in the description of an FRF test, 0 for a correct description."""
 
     log_frequency: Float[np.ndarray, ""] | Array
     """Logarithm of true over stated frequencies."""
     log_gain: Float[np.ndarray, "o"] | Array
     """Logarithm of true over stated gain of each output."""
     log_force_gain: Float[np.ndarray, "i"] | Array
-    """The same of each input."""
+    """Logarithm of true over stated gain of each input."""
     delay: Float[np.ndarray, ""] | Array
-    """By which responses are read later than stated, s."""
+    """Delay of the responses beyond the stated one, s."""
     posture: Float[np.ndarray, "n"] | Array
-    """True less stated coordinates of the joints, rad or m."""
+    """True minus stated joint coordinates, rad or m."""
 
 
 def no_errors(outputs: int, inputs: int, joints: int) -> DescriptionErrors:
-    """A description that is right, for numbers of outputs, inputs and joints."""
+    """Zero errors, for numbers of outputs, inputs and joints."""
     return DescriptionErrors(np.zeros(()), np.zeros(outputs), np.zeros(inputs), np.zeros(()), np.zeros(joints))
 
 
 class Direction(NamedTuple):
-    """One hypothesis: its error as a direction, and what `Hypothesis` holds of it."""
+    """One hypothesis: its direction of errors, and the fields of its `Hypothesis`."""
 
     errors: DescriptionErrors
     key: str
@@ -52,12 +52,12 @@ class Direction(NamedTuple):
 
 def directions(test: "FrfTest", model: Model, latest: float) -> Iterator[Direction]:
     """All single errors: factors on frequencies, on FRFs of the test, on an output or input of all tests or of this
-    one; delays of all tests and of this one; joint coordinates of the posture.
+    one; delays of all tests and of this one; offsets of joint coordinates.
 
     Args:
         test: the test.
         model: the machine.
-        latest: delay of usual size, s.
+        latest: typical size of a delay, s.
     """
     name, where = test.name, display_name(test.name)
     right = no_errors(len(test.outputs), len(test.inputs), len(model.joints))
@@ -67,23 +67,23 @@ def directions(test: "FrfTest", model: Model, latest: float) -> Iterator[Directi
     )
     every = right._replace(log_gain=np.ones(len(test.outputs)))
     yield Direction(every, f"gain {name}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {where}")
-    late = right._replace(delay=one)
-    yield Direction(late, f"delay {name}", latest, lambda x: f"responses of {where} that are {1e3 * x:.3g} ms late")
-    yield Direction(late, "delay", latest, lambda x: f"responses of all FRF tests that are {1e3 * x:.3g} ms late")
+    delayed = right._replace(delay=one)
+    yield Direction(delayed, f"delay {name}", latest, lambda x: f"responses of {where} that are {1e3 * x:.3g} ms late")
+    yield Direction(delayed, "delay", latest, lambda x: f"responses of all FRF tests that are {1e3 * x:.3g} ms late")
     for suffix, which in (("", ""), (f" {name}", f" of {where}")):
         for k, point in enumerate(dof_names(test.outputs)):
             errors = right._replace(log_gain=np.eye(len(test.outputs))[k])
             text = functools.partial(_factor_text, "output", f"{point}{which}")
             yield Direction(errors, f"output {point}{suffix}", 0.1, text)
         for k, point in enumerate(dof_names(test.inputs)):
-            # positive where the force is larger than read, as an output's is where the response is
+            # sign as for an output: positive where the true value is larger than measured
             errors = right._replace(log_force_gain=-np.eye(len(test.inputs))[k])
             text = functools.partial(_factor_text, "input", f"{point}{which}")
             yield Direction(errors, f"input {point}{suffix}", 0.1, text)
-    for k, (coordinate, turns) in enumerate(zip(model.joints, model.revolute, strict=False)):
+    for k, (coordinate, revolute) in enumerate(zip(model.joints, model.revolute, strict=False)):
         errors = right._replace(posture=np.eye(len(model.joints))[k])
-        text = functools.partial(_posture_text, coordinate, where, turns)
-        yield Direction(errors, f"posture {name} {coordinate}", 0.05 if turns else 0.01, text)
+        text = functools.partial(_posture_text, coordinate, where, revolute)
+        yield Direction(errors, f"posture {name} {coordinate}", 0.05 if revolute else 0.01, text)
 
 
 class FrfHypotheses(Hypotheses["FrfTest"]):
@@ -95,13 +95,13 @@ class FrfHypotheses(Hypotheses["FrfTest"]):
         return tuple(Hypothesis(*found[1:]) for found in directions(self.test, model, latest))
 
     def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
-        """The residual with errors of the description, by multiples of `directions`."""
+        """The residual with the description corrected by multiples of `directions`."""
         each = [found.errors for found in directions(self.test, model, 1.0)]
         return residual_with(self.test, model, jax.tree.map(lambda *e: jnp.tensordot(numbers, np.stack(e), 1), *each))
 
 
 def residual_with(test: "FrfTest", model: Model, errors: DescriptionErrors) -> Float[Array, "m"]:
-    """Residual of an FRF test with its description corrected by some errors."""
+    """Residual of an FRF test with its description corrected by description errors."""
     there = jnp.asarray(test.q).at[: errors.posture.size].add(errors.posture)
     view = motion_view(model, there, test.at, test.outputs, test.inputs, test.sensor.gravity)
     omega = test.omega * jnp.exp(errors.log_frequency)
@@ -114,6 +114,6 @@ def _factor_text(what: str, point: str, value: float) -> str:
     return f"a factor of {np.exp(-value):.3g} on {what} {point}"
 
 
-def _posture_text(coordinate: str, test: str, turns: bool, value: float) -> str:
-    amount = f"{np.degrees(value):+.3g} deg" if turns else f"{1e3 * value:+.3g} mm"
+def _posture_text(coordinate: str, test: str, revolute: bool, value: float) -> str:
+    amount = f"{np.degrees(value):+.3g} deg" if revolute else f"{1e3 * value:+.3g} mm"
     return f"{amount} of {coordinate} in the posture of {test}"
