@@ -1,6 +1,6 @@
 """Machines derived from another: with more coordinates locked, or with the numbers of a model written back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ from jaxtyping import Array
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Rayleigh
+from jaxmb.machine.families import Owner, keys_of
 from jaxmb.machine.schema import LOCKED_BOTH, Coordinate, Machine
 
 
@@ -38,13 +39,6 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
     return machine.model_copy(update={"body": body})
 
 
-COORDINATE = {key: key for key in ("stiffness", "damping", "rotor_inertia", "friction", "offset", "loss_factor")}
-SPRING = {key: f"spring_{key}" for key in ("stiffness", "damping", "loss_factor")}
-BEAM = {key: key for key in ("young_modulus", "shear_modulus", "density")} | {"loss_factor": "beam_loss_factor"}
-TRANSMISSION = {key: f"transmission_{key}" for key in ("inertia", "damping", "friction")}
-"""Leaves of a model by the keys of a machine file."""
-
-
 def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it.
 
@@ -56,7 +50,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, Any]] = {
         name: {
-            **_numbers(model, i, COORDINATE),
+            **_numbers(model, i, "coordinate"),
             "stiffness_slope": float(model.stiffness_slope[i]) if model.load_dependent[i] else None,
             "further_friction": _further_friction(model, i),
         }
@@ -89,12 +83,12 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     payload = tuple(p.model_copy(update=rigid.get(p.name, {})) for p in machine.payload)
     spring = tuple(
         s.model_copy(
-            update=_numbers(model, i, SPRING)
+            update=_numbers(model, i, "spring")
             | ({"free_length": float(model.spring_free_length[i])} if s.type == "length" else {})
         )
         for i, s in enumerate(machine.spring)
     )
-    beam = tuple(b.model_copy(update=_numbers(model, i, BEAM)) for i, b in enumerate(machine.beam))
+    beam = tuple(b.model_copy(update=_numbers(model, i, "beam")) for i, b in enumerate(machine.beam))
     virtual = tuple(
         s
         if np.array_equal(start.compliance[i], model.compliance[i])
@@ -102,7 +96,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         for i, s in enumerate(machine.virtual_spring)
     )
     transmission = tuple(
-        t.model_copy(update=_numbers(model, i, TRANSMISSION)) for i, t in enumerate(machine.transmission)
+        t.model_copy(update=_numbers(model, i, "transmission")) for i, t in enumerate(machine.transmission)
     )
     rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
     changed = {"body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual}
@@ -118,9 +112,9 @@ def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) 
     return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
 
 
-def _numbers(model: Model, i: int, leaves: Mapping[str, str]) -> dict[str, Any]:
-    """One row of some leaves, by key."""
-    return {key: float(getattr(model, leaf)[i]) for key, leaf in leaves.items()}
+def _numbers(model: Model, i: int, owner: Owner) -> dict[str, Any]:
+    """Values of the i-th owner by key of the machine file."""
+    return {key: float(getattr(model, leaf)[i]) for key, leaf in keys_of(owner).items()}
 
 
 def _further_friction(model: Model, i: int) -> FurtherFriction | None:

@@ -14,9 +14,10 @@ from jaxtyping import Array, Float
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.saved import read_saved
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching
-from jaxmb.identify.parameters.model_parameters import OF_CHANNELS, parameters
+from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.io.validation import InputError, known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import OF_CHANNELS
 from jaxmb.machine.file import load_machine
 from jaxmb.maps.modal_properties import BY_MODE, MODAL_QUANTITIES, ComplianceOptions, modal_quantities, number_of_modes
 from jaxmb.maps.workspace_grid import Axis, PostureOptions, Postures, postures_along, postures_over

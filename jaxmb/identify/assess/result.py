@@ -16,11 +16,12 @@ from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.fit.state import Fit
-from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE, unit
+from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import strict, versions
 from jaxmb.io.validation import Named, known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import NOT_NEGATIVE
 from jaxmb.machine.file import machine_toml
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import LinearizeAt

@@ -19,19 +19,15 @@ from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import FAMILIES, leaves_of
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
 from jaxmb.response.frf_kind import Point
 
 SeenAt = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
 """Posture, point of linearization, outputs, inputs, whether sensors feel gravity, whether energy shares are needed."""
-LINEAR_LEAVES = frozenset({
-    "stiffness", "damping", "spring_stiffness", "spring_damping", "rotor_inertia", "mass", "first_moment", "inertia",
-    "young_modulus", "shear_modulus", "density", "rayleigh_mass", "rayleigh_stiffness", "stiffness_slope",
-    "friction", "offset", "friction_terms", "stribeck_speed",
-    "transmission_inertia", "transmission_damping", "transmission_friction",
-})  # fmt: skip
+LINEAR_LEAVES = frozenset(leaf for family in FAMILIES if family.affine for leaf in leaves_of(family))
 """Leaves of the model in each of which the tangent at a fixed posture is affine, with the others fixed."""
-LOSS_FACTORS = frozenset({"loss_factor", "spring_loss_factor", "beam_loss_factor"})
+LOSS_FACTORS = frozenset(family.leaf for family in FAMILIES if family.loss)
 """Leaves that multiply a stiffness: structural damping is bilinear in them and that stiffness."""
 PRODUCTS = {
     "rayleigh_mass": frozenset({"mass", "first_moment", "inertia", "rotor_inertia", "density", "transmission_inertia"}),

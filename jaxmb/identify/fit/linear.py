@@ -14,8 +14,8 @@ from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.fit.possible import Bodies, Possible, numbers_of, possible_values, touched_bodies
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
-from jaxmb.identify.parameters.model_parameters import NOT_NEGATIVE
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import NOT_NEGATIVE
 
 NO_EFFECT = 1e-12
 """A column of the equations below this share of the largest one is rounding: the parameter has no effect."""

@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.parameters.model_parameters import (
-    NOT_NEGATIVE,
     ORDER,
     ParameterSpec,
     assigned,
@@ -20,6 +19,7 @@ from jaxmb.identify.parameters.model_parameters import (
 )
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import NOT_NEGATIVE
 
 Vector = TypeVar("Vector", np.ndarray, Array)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -15,26 +15,13 @@ from jaxtyping import Array, Float
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
+from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, Family
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 
 Vector = TypeVar("Vector", np.ndarray, Array)
 
-NOT_NEGATIVE = (
-    "stiffness", "damping", "loss_factor", "rotor_inertia", "free_length", "mass", "gain", "force_gain",
-    "young_modulus", "shear_modulus", "density", "rayleigh", "fractional",
-    "stiffness_slope", "friction", "stribeck_speed",
-)  # fmt: skip
-"""Families of non-negative parameters."""
-OF_CHANNELS = ("gain", "force_gain", "delay")
-"""Families of parameters of test channels, not of the machine."""
 ORDER = "fractional.order"
 """Order of fractional damping, at most 1."""
-_AXES = "xyz"
-_FURTHER = {
-    "stribeck": ("N", "N m"), "stribeck_speed": ("m/s", "rad/s"), "cubic_damping": ("N s^3/m^3", "N m s^3/rad^3"),
-    "load_friction": ("1", "1"), "damping_slope": ("N s/(m K)", "N m s/(rad K)"),
-}  # fmt: skip
-"""Units for prismatic and for revolute coordinates."""
 _TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
 
 
@@ -62,58 +49,73 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
     driven, shafts = ({pair[k] for pair in model.motors} for k in (0, 1))
     joint_of = {shaft: joint for joint, shaft in model.motors if model.brakes_release}
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[joint_of.get(i, i)]]
-    for family, without in (("stiffness", ()), ("damping", ()), ("loss_factor", shafts)):
-        for i, name in moving:
-            if i not in without:
-                found[f"{family}.{name}"] = ParameterSpec(family, ((i,),))
-        for i, name in enumerate(model.springs):
-            found[f"{family}.{name}"] = ParameterSpec(f"spring_{family}", ((i,),))
-    for i, name in moving:
-        if model.load_dependent[i]:
-            found[f"stiffness_slope.{name}"] = ParameterSpec("stiffness_slope", ((i,),))
-    for i, name in moving:
-        if i not in driven:
-            found[f"rotor_inertia.{name}"] = ParameterSpec("rotor_inertia", ((i,),))
-    for family in ("friction", "offset"):
-        for i, name in moving:
-            found[f"{family}.{name}"] = ParameterSpec(family, ((i,),))
-    for i, name in moving:
-        for term in model.further_friction[i]:
-            found[f"{term}.{name}"] = ParameterSpec("friction_terms", ((i, TERMS.index(term)),))
-        if "stribeck" in model.further_friction[i]:
-            found[f"stribeck_speed.{name}"] = ParameterSpec("stribeck_speed", ((i,),))
-    for family, of in (("rotor_inertia", "inertia"), ("damping", "damping"), ("friction", "friction")):
-        for i, name in enumerate(model.transmissions):
-            found[f"{family}.{name}"] = ParameterSpec(f"transmission_{of}", ((i,),))
-    for i, name in enumerate(model.springs):
-        if model.spring_type[i] == "length":
-            found[f"free_length.{name}"] = ParameterSpec("spring_free_length", ((i,),))
-    for i, name in enumerate(model.beams):
-        for family in ("young_modulus", "shear_modulus", "density"):
-            found[f"{family}.{name}"] = ParameterSpec(family, ((i,),))
-        found[f"loss_factor.{name}"] = ParameterSpec("beam_loss_factor", ((i,),))
-    for i, name in enumerate(model.masses):
-        found[f"mass.{name}"] = ParameterSpec("mass", ((i,),))
-    for i, name in enumerate(model.masses):
-        for k, axis in enumerate(_AXES):
-            found[f"first_moment.{name}.{axis}"] = ParameterSpec("first_moment", ((i, k),))
-        for axes, (a, b) in _TENSOR.items():
-            found[f"inertia.{name}.{axes}"] = ParameterSpec(
-                "inertia", ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
-            )
-    for i, name in enumerate(model.virtual_springs):
-        for a, b in itertools.combinations_with_replacement(range(6), 2):
-            entries = ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
-            found[f"compliance.{name}.{ELASTIC_AXES[a]}.{ELASTIC_AXES[b]}"] = ParameterSpec("compliance", entries)
-    for of in ("mass", "stiffness"):
-        found[f"rayleigh.{of}"] = ParameterSpec(f"rayleigh_{of}", ((),))
-    for of in ("order", "time") if model.fractional else ():
-        found[f"fractional.{of}"] = ParameterSpec(f"fractional_{of}", ((),))
+    without = {"loss_factor": shafts, "rotor_inertia": driven}
+
+    def add(family: Family, i: int, name: str) -> None:
+        for axes, entries in _entries(family, i):
+            found[".".join((family.name, name, *axes))] = ParameterSpec(family.leaf, entries)
+
+    groups = [list(rows) for _, rows in itertools.groupby(FAMILIES, _written_together)]
+    for group in groups:
+        owner, name = group[0].owner, group[0].name
+        if owner == "coordinate" and group[0].leaf in ("friction_terms", "stribeck_speed"):
+            for i, item in moving:
+                terms = model.further_friction[i]
+                for family in group:
+                    if family.name in terms or (family.name == "stribeck_speed" and "stribeck" in terms):
+                        add(family, i, item)
+        elif owner == "coordinate":
+            for i, item in moving:
+                slope = name != "stiffness_slope" or model.load_dependent[i]
+                if i not in without.get(name, ()) and slope:
+                    add(group[0], i, item)
+        elif owner == "machine":
+            for of in {"rayleigh": ("mass", "stiffness"), "fractional": ("order", "time")}[name]:
+                if name == "rayleigh" or model.fractional:
+                    found[f"{name}.{of}"] = ParameterSpec(f"{name}_{of}", ((),))
+        elif owner in _ITEMS:
+            for i, item in enumerate(getattr(model, _ITEMS[owner])):
+                for family in group:
+                    if family.name != "free_length" or model.spring_type[i] == "length":
+                        add(family, i, item)
     return found
 
 
+_ITEMS = {"spring": "springs", "transmission": "transmissions", "beam": "beams", "body": "masses",
+          "virtual spring": "virtual_springs"}  # fmt: skip
+"""Names of the owners of parameters in a model."""
+
+
+def _written_together(family: Family) -> tuple[str, ...]:
+    """Families of equal value are listed owner by owner, others family by family."""
+    if family.owner == "beam" or family.name in ("first_moment", "inertia"):
+        return (family.owner,)
+    if family.leaf in ("friction_terms", "stribeck_speed"):
+        return ("further friction",)
+    return (family.owner, family.name)
+
+
+def _entries(family: Family, i: int) -> Iterator[tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]]:
+    """Axes in the names of an owner's parameters, and the entries that hold each."""
+    if family.leaf == "friction_terms":
+        yield (), ((i, TERMS.index(family.name)),)
+    elif family.leaf == "first_moment":
+        yield from (((axis,), ((i, k),)) for k, axis in enumerate("xyz"))
+    elif family.leaf == "inertia":
+        yield from (((axes,), _symmetric(i, a, b)) for axes, (a, b) in _TENSOR.items())
+    elif family.leaf == "compliance":
+        for a, b in itertools.combinations_with_replacement(range(6), 2):
+            yield (ELASTIC_AXES[a], ELASTIC_AXES[b]), _symmetric(i, a, b)
+    else:
+        yield (), ((i,),)
+
+
+def _symmetric(i: int, a: int, b: int) -> tuple[tuple[int, ...], ...]:
+    return ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
+
+
 def parameters(model: Model) -> dict[str, float]:
-    """Value of every parameter of the model by name, in SI units (see `places` for the names)."""
+    """Value of every parameter of the model by name, in SI units (see `parameter_table` for the names)."""
     leaves = {spec.leaf: np.asarray(getattr(model, spec.leaf)) for spec in parameter_table(model).values()}
     return {name: float(leaves[spec.leaf][spec.entries[0]]) for name, spec in parameter_table(model).items()}
 
@@ -158,35 +160,22 @@ def with_numbers(model: Model, values: Mapping[str, float]) -> Model:
 def unit(model: Model, name: str) -> str:
     """SI unit of a parameter of the model or of a test, "N m/rad" for example."""
     family, item, *axes = name.split(".")
+    units = next(row.units for row in FAMILIES if row.name == family)
     if family == "compliance":
-        return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in axes)]
+        return units[sum(axis.startswith("r") for axis in axes)]
     if family in ("rayleigh", "fractional"):
-        return {"mass": "1/s", "stiffness": "s", "order": "1", "time": "s"}[item]
-    if family == "stiffness_slope":
-        return "1/(N m)" if model.revolute[model.coordinates.index(item)] else "1/N"
-    if family in (*TERMS, "stribeck_speed"):
-        return _FURTHER[family][model.revolute[model.coordinates.index(item)]]
-    if family in ("stiffness", "damping", "rotor_inertia", "friction", "offset"):
-        if item in model.coordinates:
-            rotation = model.revolute[model.coordinates.index(item)]
-        elif item in model.transmissions:  # referred to its first coordinate
-            rates = np.asarray(model.transmission_rate[model.transmissions.index(item)])
-            rotation = model.revolute[int(np.flatnonzero(rates)[0])]
-        else:
-            rotation = model.spring_type[model.springs.index(item)] == "rotation"
-        units = {
-            "stiffness": ("N/m", "N m/rad"),
-            "damping": ("N s/m", "N m s/rad"),
-            "rotor_inertia": ("kg", "kg m^2"),
-            "friction": ("N", "N m"),
-            "offset": ("N", "N m"),
-        }
-        return units[family][rotation]
-    return {
-        "loss_factor": "1", "free_length": "m", "mass": "kg", "first_moment": "kg m", "inertia": "kg m^2",
-        "gain": "1", "force_gain": "1", "drive_gain": "N m", "delay": "s",
-        "young_modulus": "Pa", "shear_modulus": "Pa", "density": "kg/m^3",
-    }[family]  # fmt: skip
+        return units[item in ("stiffness", "time")]
+    return units[0] if len(units) == 1 else units[_rotates(model, item)]
+
+
+def _rotates(model: Model, item: str) -> bool:
+    """Whether a coordinate, transmission or spring acts on a rotation."""
+    if item in model.coordinates:
+        return model.revolute[model.coordinates.index(item)]
+    if item in model.transmissions:  # referred to its first coordinate
+        rates = np.asarray(model.transmission_rate[model.transmissions.index(item)])
+        return model.revolute[int(np.flatnonzero(rates)[0])]
+    return model.spring_type[model.springs.index(item)] == "rotation"
 
 
 def assigned(model: Model, targets: Sequence[ParameterSpec], values: Sequence[float | Array]) -> Model:

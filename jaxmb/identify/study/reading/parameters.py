@@ -15,14 +15,10 @@ from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import LOGARITHMIC
 from jaxmb.machine.schema import Machine
 
 INERTIAL = ("mass", "first_moment", "inertia")
-LOGARITHMIC = (
-    "stiffness", "damping", "loss_factor", "gain", "force_gain", "young_modulus", "shear_modulus", "rayleigh",
-    "fractional",
-)  # fmt: skip
-"""Families whose logarithm is fitted where a study does not say."""
 
 
 def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:

@@ -1,0 +1,100 @@
+"""Families of parameters: a row for each, with its place in a `Model`, in a machine file, and its properties."""
+
+from typing import Literal, NamedTuple
+
+Owner = Literal["coordinate", "spring", "transmission", "beam", "body", "virtual spring", "machine", "channel", "drive"]
+
+
+class Family(NamedTuple):
+    """Parameters NAME.OWNER (and axes) of one kind."""
+
+    name: str
+    owner: Owner
+    """What has such a parameter; channels and drives are no part of the machine."""
+    leaf: str = ""
+    """Array of `Model` that holds them."""
+    units: tuple[str, ...] = ("1",)
+    """SI unit; of translation and of rotation where there are two."""
+    not_negative: bool = False
+    logarithmic: bool = False
+    """Whether the logarithm is fitted where a study does not say."""
+    affine: bool = False
+    """Whether the tangent at a fixed posture is affine in it, all others as they are."""
+    loss: bool = False
+    """Whether it multiplies the stiffness of its owner to structural damping."""
+    key: str = ""
+    """Of its owner in a machine file, where it is written back as it is."""
+
+
+_STIFFNESS, _DAMPING = ("N/m", "N m/rad"), ("N s/m", "N m s/rad")
+_INERTIA, _FORCE = ("kg", "kg m^2"), ("N", "N m")
+
+
+def _coefficient(name: str, owner: Owner, leaf: str, units: tuple[str, ...], key: str = "") -> Family:
+    return Family(name, owner, leaf, units, not_negative=True, logarithmic=True, affine=True, key=key)
+
+
+def _size(name: str, owner: Owner, leaf: str, units: tuple[str, ...], key: str = "") -> Family:
+    return Family(name, owner, leaf, units, not_negative=True, affine=True, key=key)
+
+
+def _loss_factor(owner: Owner, leaf: str) -> Family:
+    return Family("loss_factor", owner, leaf, not_negative=True, logarithmic=True, loss=True, key="loss_factor")
+
+
+FAMILIES = (
+    _coefficient("stiffness", "coordinate", "stiffness", _STIFFNESS, key="stiffness"),
+    _coefficient("stiffness", "spring", "spring_stiffness", _STIFFNESS, key="stiffness"),
+    _coefficient("damping", "coordinate", "damping", _DAMPING, key="damping"),
+    _coefficient("damping", "spring", "spring_damping", _DAMPING, key="damping"),
+    _loss_factor("coordinate", "loss_factor"),
+    _loss_factor("spring", "spring_loss_factor"),
+    _size("stiffness_slope", "coordinate", "stiffness_slope", ("1/N", "1/(N m)")),
+    _size("rotor_inertia", "coordinate", "rotor_inertia", _INERTIA, key="rotor_inertia"),
+    _size("friction", "coordinate", "friction", _FORCE, key="friction"),
+    Family("offset", "coordinate", "offset", _FORCE, affine=True, key="offset"),
+    Family("stribeck", "coordinate", "friction_terms", _FORCE, affine=True),
+    Family("cubic_damping", "coordinate", "friction_terms", ("N s^3/m^3", "N m s^3/rad^3"), affine=True),
+    Family("load_friction", "coordinate", "friction_terms", affine=True),
+    Family("damping_slope", "coordinate", "friction_terms", ("N s/(m K)", "N m s/(rad K)"), affine=True),
+    _size("stribeck_speed", "coordinate", "stribeck_speed", ("m/s", "rad/s")),
+    _size("rotor_inertia", "transmission", "transmission_inertia", _INERTIA, key="inertia"),
+    _coefficient("damping", "transmission", "transmission_damping", _DAMPING, key="damping"),
+    _size("friction", "transmission", "transmission_friction", _FORCE, key="friction"),
+    Family("free_length", "spring", "spring_free_length", ("m",), not_negative=True),
+    _coefficient("young_modulus", "beam", "young_modulus", ("Pa",), key="young_modulus"),
+    _coefficient("shear_modulus", "beam", "shear_modulus", ("Pa",), key="shear_modulus"),
+    _size("density", "beam", "density", ("kg/m^3",), key="density"),
+    _loss_factor("beam", "beam_loss_factor"),
+    _size("mass", "body", "mass", ("kg",)),
+    Family("first_moment", "body", "first_moment", ("kg m",), affine=True),
+    Family("inertia", "body", "inertia", ("kg m^2",), affine=True),
+    Family("compliance", "virtual spring", "compliance", ("m/N", "rad/N", "rad/(N m)")),
+    _coefficient("rayleigh", "machine", "rayleigh", ("1/s", "s")),
+    Family("fractional", "machine", "fractional", ("1", "s"), not_negative=True, logarithmic=True),
+    Family("gain", "channel", not_negative=True, logarithmic=True),
+    Family("force_gain", "channel", not_negative=True, logarithmic=True),
+    Family("delay", "channel", units=("s",)),
+    Family("drive_gain", "drive", units=("N m",)),
+)
+"""All families; a parameter of a machine has the first row of its name and owner."""
+
+NOT_NEGATIVE = frozenset(family.name for family in FAMILIES if family.not_negative)
+LOGARITHMIC = frozenset(family.name for family in FAMILIES if family.logarithmic)
+OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")
+
+
+def of_owner(owner: Owner) -> tuple[Family, ...]:
+    """Families of one kind of owner, in the order of the table."""
+    return tuple(family for family in FAMILIES if family.owner == owner)
+
+
+def keys_of(owner: Owner) -> dict[str, str]:
+    """Leaf of the model by key of the machine file, of what is written back as it is."""
+    return {family.key: family.leaf for family in of_owner(owner) if family.key}
+
+
+def leaves_of(family: Family) -> tuple[str, ...]:
+    """Arrays of `Model` that hold a family; Rayleigh and fractional damping have one for each of their numbers."""
+    numbers = {"rayleigh": ("mass", "stiffness"), "fractional": ("order", "time")}.get(family.name, ())
+    return tuple(f"{family.name}_{number}" for number in numbers) or (family.leaf,)
