@@ -1,4 +1,4 @@
-"""FRF sets as CSV tables: one line per frequency, what the set is in comment lines above; numbers come back exactly."""
+"""FRF sets as CSV tables: comment lines with the metadata, then one line per frequency; numbers are stored exactly."""
 
 import csv
 import re
@@ -15,16 +15,16 @@ from jaxmb.measurement.frf_set import FrfSet
 
 LONGEST_LINE = 10_000_000
 KEYS = ("kind", "unit", "averages", "decay_1_s", "lines", "source")
-"""What `# key: value` lines may say, each at most once; `posture` and `node` stand once for each name."""
+"""Keys of `# key: value` lines, each at most once; `posture NAME` and `node NAME` once for each name."""
 _COMMENT = re.compile(r"#\s*(?:(posture|node) (.*)|(\w+)\s*):\s*(.*)")
 _RESPONSE = re.compile(r"H\((.*)\) (real|imag)")
 _COHERENCE = re.compile(r"coherence\((.*)\)")
-Place = tuple[str, ...]
-"""What a column holds: ("real" or "imag", output, input) or ("coherence", output[, input])."""
+Column = tuple[str, ...]
+"""Content of a column: ("real" or "imag", output, input) or ("coherence", output[, input])."""
 
 
 def read_csv(path: Path) -> FrfSet:
-    """FRF set from a CSV table as `write_csv` writes it; an empty cell is a value that is missing.
+    """FRF set from a CSV table in the format of `write_csv`; an empty cell is a missing value.
 
     Raises:
         InputError: the table cannot be read or is no FRF set; the message names line and column.
@@ -34,9 +34,9 @@ def read_csv(path: Path) -> FrfSet:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = _lines(file)
             about, number, header = _comments(lines)
-            places = _places(header, number)
+            columns = _columns(header, number)
             values = _rows(lines, header)
-        return _set(path, about, places, values)
+        return _set(path, about, columns, values)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a table of text") from None
     except ValueError as error:
@@ -44,10 +44,10 @@ def read_csv(path: Path) -> FrfSet:
 
 
 def write_csv(path: Path, frf_set: FrfSet) -> None:
-    """Write an FRF set as a CSV table; `read_csv` reads the same set back.
+    """Write an FRF set as a CSV table that `read_csv` reads back unchanged.
 
     Raises:
-        ValueError: a name or the source holds what has a meaning in the table.
+        ValueError: a name or the source holds a character reserved in the table.
         OSError: the file cannot be written.
     """
     for name in (*frf_set.outputs, *frf_set.inputs, *frf_set.posture, *frf_set.nodes):
@@ -62,7 +62,7 @@ def write_csv(path: Path, frf_set: FrfSet) -> None:
         about["averages"] = str(frf_set.averages)
     about |= {"decay_1_s": repr(float(frf_set.decay_1_s)), "lines": str(frf_set.frequency_hz.size)}
     about |= {f"posture {name}": repr(value) for name, value in frf_set.posture.items()}
-    about |= {f"node {name}": ", ".join(map(repr, place)) for name, place in frf_set.nodes.items()}
+    about |= {f"node {name}": ", ".join(map(repr, position)) for name, position in frf_set.nodes.items()}
     about["source"] = frf_set.source
     pairs = [f"{o}; {i}" for o in frf_set.outputs for i in frf_set.inputs]
     header = ["frequency_hz"] + [f"H({pair}) {part}" for pair in pairs for part in ("real", "imag")]
@@ -80,21 +80,21 @@ def write_csv(path: Path, frf_set: FrfSet) -> None:
 
 
 def _lines(file: TextIO) -> Iterator[tuple[int, str]]:
-    """Numbered lines, each of them whole."""
+    """Numbered lines; ValueError for one that is too long or not terminated."""
     number = 0
     while line := file.readline(LONGEST_LINE):
         number += 1
         if not line.endswith(("\n", "\r")):
-            what = "is longer than any table" if len(line) == LONGEST_LINE else "does not end: the file may be cut off"
+            what = "is too long" if len(line) == LONGEST_LINE else "does not end: the file may be truncated"
             raise ValueError(f"line {number} {what}, expected a line end after every line")
         yield number, line.rstrip("\r\n")
 
 
 def _comments(lines: Iterator[tuple[int, str]]) -> tuple[dict[str, str], int, list[str]]:
-    """What the comment lines say, and the header line with its number."""
+    """Keys and values of the comment lines, and the number and cells of the header line."""
     about: dict[str, str] = {}
     for number, line in lines:
-        # A spreadsheet that had the file open fills every line up to the same number of cells
+        # spreadsheets pad every line to the same number of cells
         text = line.strip().rstrip(",").rstrip()
         if not text:
             continue
@@ -112,7 +112,7 @@ def _comments(lines: Iterator[tuple[int, str]]) -> tuple[dict[str, str], int, li
                 f"line {number}: unknown '{key}', expected one of {', '.join(KEYS)}, posture NAME, node NAME"
             )
         if key in about:
-            raise ValueError(f"line {number}: '{key}' stands there for the second time")
+            raise ValueError(f"line {number}: '{key}' occurs twice")
         about[key] = value.strip()
     raise ValueError("holds no table, expected a line that begins with frequency_hz")
 
@@ -127,34 +127,34 @@ def _header(line: str, number: int) -> list[str]:
         raise ValueError(f"line {number}: {error}") from None
 
 
-def _places(header: list[str], number: int) -> list[Place]:
-    """What each column after the first holds."""
+def _columns(header: list[str], number: int) -> list[Column]:
+    """Content of each column after the first."""
     if header[0] != "frequency_hz":
         raise ValueError(f"line {number}, column 1: found '{header[0][:80]}', expected frequency_hz")
-    places: dict[Place, int] = {}
-    for column, name in enumerate(header[1:], start=2):
+    columns: dict[Column, int] = {}
+    for index, name in enumerate(header[1:], start=2):
         response, coherence = _RESPONSE.fullmatch(name), _COHERENCE.fullmatch(name)
         what, of = (response[2], response[1]) if response else ("coherence", coherence[1]) if coherence else ("", "")
-        place = (what, *(x.strip() for x in of.split(";")))
-        if not what or not (len(place) == 3 or (what == "coherence" and len(place) == 2)) or "" in place:
+        column = (what, *(x.strip() for x in of.split(";")))
+        if not what or not (len(column) == 3 or (what == "coherence" and len(column) == 2)) or "" in column:
             raise ValueError(
-                f"line {number}, column {column}: found '{name[:80]}',"
+                f"line {number}, column {index}: found '{name[:80]}',"
                 f" expected H(output; input) real, the same with imag, or coherence(output; input)"
             )
-        if place in places:
-            raise ValueError(f"line {number}, column {column}: '{name[:80]}' stands there for the second time")
-        places[place] = column
+        if column in columns:
+            raise ValueError(f"line {number}, column {index}: '{name[:80]}' occurs twice")
+        columns[column] = index
     for what, other in (("real", "imag"), ("imag", "real")):
-        alone = [p for p in places if p[0] == what and (other, *p[1:]) not in places]
+        alone = [c for c in columns if c[0] == what and (other, *c[1:]) not in columns]
         if alone:
             raise ValueError(f"line {number}: H({'; '.join(alone[0][1:])}) has a column {what} but none {other}")
-    if not any(p[0] == "real" for p in places):
+    if not any(c[0] == "real" for c in columns):
         raise ValueError(f"line {number}: no column holds a response, expected H(output; input) real")
-    if len({len(p) for p in places if p[0] == "coherence"}) > 1:
+    if len({len(c) for c in columns if c[0] == "coherence"}) > 1:
         raise ValueError(
-            f"line {number}: coherence stands there by output and by output and input, expected one of them"
+            f"line {number}: coherence is given both by output and by output and input, expected one of them"
         )
-    return list(places)
+    return list(columns)
 
 
 def _rows(lines: Iterator[tuple[int, str]], header: list[str]) -> np.ndarray:
@@ -170,7 +170,7 @@ def _rows(lines: Iterator[tuple[int, str]], header: list[str]) -> np.ndarray:
                 f"line {number} has {len(cells)} cells, expected {len(header)} (a comma in a number would be one more)"
             )
         try:
-            if "_" in line:  # Python takes 1_000 for a number
+            if "_" in line:  # Python accepts 1_000 as a number
                 raise ValueError
             values.extend(map(float, cells))
         except ValueError:
@@ -200,26 +200,26 @@ def _number(cell: str, number: int, column: int, header: list[str]) -> float:
         ) from None
 
 
-def _set(path: Path, about: dict[str, str], places: list[Place], values: np.ndarray) -> FrfSet:
+def _set(path: Path, about: dict[str, str], columns: list[Column], values: np.ndarray) -> FrfSet:
     if "kind" not in about:
         raise ValueError("a line '# kind: ...' is missing, expected receptance, mobility or accelerance")
     if "lines" in about and about["lines"] != str(len(values)):
-        raise ValueError(f"has {len(values)} lines, but says '# lines: {about['lines']}': it may be cut off")
-    outputs = list(dict.fromkeys(p[1] for p in places if p[0] == "real"))
-    inputs = list(dict.fromkeys(p[2] for p in places if p[0] == "real"))
+        raise ValueError(f"has {len(values)} lines, but '# lines' is {about['lines']}: the file may be truncated")
+    outputs = list(dict.fromkeys(c[1] for c in columns if c[0] == "real"))
+    inputs = list(dict.fromkeys(c[2] for c in columns if c[0] == "real"))
     if len(values) * len(outputs) * len(inputs) > LARGEST_SET:
         raise ValueError(f"{len(outputs)} outputs, {len(inputs)} inputs: more than {LARGEST_SET} numbers")
     frf = np.full((len(values), len(outputs), len(inputs)), complex(np.nan, np.nan))
     parts = frf.view(float).reshape(*frf.shape, 2)
-    by_pair = {len(p) == 3 for p in places if p[0] == "coherence"}
+    by_pair = {len(c) == 3 for c in columns if c[0] == "coherence"}
     coherence = np.full(frf.shape if True in by_pair else frf.shape[:2], np.nan) if by_pair else None
-    for column, (what, *point) in enumerate(places, start=1):
+    for column, (what, *point) in enumerate(columns, start=1):
         for name, known in zip(point, (outputs, inputs), strict=False):
             if name not in known:
-                raise ValueError(f"column {column + 1}: coherence of '{name}', of which there is no response")
+                raise ValueError(f"column {column + 1}: coherence of '{name}', which has no response")
         index = (slice(None), *(known.index(x) for x, known in zip(point, (outputs, inputs), strict=False)))
         target = {"real": parts[..., 0], "imag": parts[..., 1], "coherence": coherence}[what]
-        target[index] = values[:, column]  # pyright: ignore[reportOptionalSubscript]  (there where a column is)
+        target[index] = values[:, column]  # pyright: ignore[reportOptionalSubscript]  (not None where a column of it exists)
     return FrfSet(
         frequency_hz=values[:, 0],
         frf=frf,

@@ -1,4 +1,4 @@
-"""FRF sets in files: the format follows the ending, and what is written has been read back before it gets its name."""
+"""FRF sets in files: the format follows the file extension; a file written is read back and verified."""
 
 import dataclasses
 import os
@@ -50,7 +50,7 @@ def read_npz(path: Path) -> FrfSet:
 
 
 def write_npz(path: Path, frf_set: FrfSet) -> None:
-    """Write an FRF set as NPZ; `read_npz` reads the same set back.
+    """Write an FRF set as NPZ that `read_npz` reads back unchanged.
 
     Raises:
         OSError: the file cannot be written.
@@ -61,13 +61,13 @@ def write_npz(path: Path, frf_set: FrfSet) -> None:
 
 HDF5_MARK = b"\x89HDF\r\n\x1a\n"
 MATLAB_TEXT = 512
-"""Bytes that MATLAB puts before what is HDF5."""
+"""Bytes of MATLAB's header before the HDF5 content."""
 
 
 def read_mat(path: Path) -> FrfSet:
     """FRF set from a MATLAB file: variables frequency_hz, frf, kind and the optional ones, or one struct of them.
 
-    Other variables in the file are left alone.
+    Other variables in the file are ignored.
 
     Raises:
         InputError: the file cannot be read or does not hold a set; the message names the file and the variable.
@@ -80,20 +80,20 @@ def read_mat(path: Path) -> FrfSet:
 
 
 def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
-    """The chosen variables of a file by name: arrays, texts and lists of texts.
+    """Selected variables of a file by name: arrays, strings and lists of strings.
 
     Args:
         path: the file.
-        choice: picks the variables by the shapes and classes of all, before any is read.
+        choice: selects the variables by the shapes and classes of all, before any is read.
 
     Raises:
-        ValueError: the file is damaged or no MATLAB file, or a chosen variable is not plain data.
+        ValueError: the file is damaged or no MATLAB file, or a selected variable is not plain data.
         OSError: the file cannot be opened.
     """
     with path.open("rb") as file:
         start = file.read(MATLAB_TEXT + len(HDF5_MARK))
-    room = matlab_hdf5 if start.startswith(HDF5_MARK) or start.endswith(HDF5_MARK) else matlab_v5
-    return room.read_variables(path, choice)
+    module = matlab_hdf5 if start.startswith(HDF5_MARK) or start.endswith(HDF5_MARK) else matlab_v5
+    return module.read_variables(path, choice)
 
 
 Reader = Callable[[Path], tuple[FrfSet, tuple[str, ...]]]
@@ -116,12 +116,12 @@ WRITERS: dict[str, Callable[[Path, FrfSet], None]] = {
 
 
 def read_frf(path: str | os.PathLike[str]) -> FrfSet:
-    """FRF set from a file: NPZ, universal file (UFF, UNV), MATLAB (v5 to v7.3) or CSV, by its ending.
+    """FRF set from a file: NPZ, universal file (UFF, UNV), MATLAB (v5 to v7.3) or CSV, by its extension.
 
-    docs/frf-files.md describes what each format holds. What a file holds beside FRFs is passed over with a warning.
+    docs/frf-files.md describes the formats. Other content of a file is skipped with a warning.
 
     Raises:
-        InputError: the file cannot be read or does not hold a set; the message names the file and the place in it.
+        InputError: the file cannot be read or does not hold a set; the message names the file and the location.
     """
     frf_set, remarks = read_frf_and_remarks(path)
     for remark in remarks:
@@ -130,7 +130,7 @@ def read_frf(path: str | os.PathLike[str]) -> FrfSet:
 
 
 def read_frf_and_remarks(path: str | os.PathLike[str]) -> tuple[FrfSet, tuple[str, ...]]:
-    """FRF set from a file as `read_frf` gives it, and what was passed over in the file."""
+    """FRF set from a file, see `read_frf`, and remarks on skipped content."""
     path = Path(path)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -151,13 +151,13 @@ def read_frf_and_remarks(path: str | os.PathLike[str]) -> tuple[FrfSet, tuple[st
 
 
 def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:
-    """Write an FRF set as NPZ, universal file (58b) or CSV, by the ending; `read_frf` reads the same set back.
+    """Write an FRF set as NPZ, universal file (58b) or CSV, by the extension; `read_frf` reads it back unchanged.
 
-    A new file is written beside the old one, read back and compared, and only then takes its place: whatever goes
-    wrong, what stood there before stands there still.
+    A temporary file is written, read back and compared before it replaces an existing one; an error leaves the existing
+    file unchanged.
 
     Raises:
-        ValueError: the ending is none of these, or the format cannot hold the set; the message says what it cannot.
+        ValueError: the extension is none of these, or the format cannot represent the set; the message names the field.
         OSError: the file cannot be written.
     """
     path = Path(path)
@@ -167,9 +167,9 @@ def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:
     temporary = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
     try:
         writer(temporary, frf_set)
-        wrong = difference(frf_set, read_frf(temporary))
-        if wrong:
-            raise ValueError(wrong)
+        mismatch = difference(frf_set, read_frf(temporary))
+        if mismatch:
+            raise ValueError(mismatch)
         os.replace(temporary, path)
     except ValueError as error:
         reason = str(error).removeprefix(f"{temporary}: ")
@@ -179,14 +179,14 @@ def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:
 
 
 def difference(expected: FrfSet, found: FrfSet) -> str:
-    """Where two sets differ, in words; empty where they are the same. NaN equals NaN, and -0 equals 0."""
+    """Description of the first difference of two sets; empty where they are equal. NaN equals NaN, and -0 equals 0."""
     for field in dataclasses.fields(FrfSet):
         a, b = getattr(expected, field.name), getattr(found, field.name)
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
             text = _array_difference(a, b)
         elif field.name in ("outputs", "inputs"):
-            unlike = [(i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=True), start=1) if x != y]
-            text = "number {} is '{}', found '{}'".format(*unlike[0]) if unlike else ""
+            differing = [(i, x, y) for i, (x, y) in enumerate(zip(a, b, strict=True), start=1) if x != y]
+            text = "number {} is '{}', found '{}'".format(*differing[0]) if differing else ""
         elif isinstance(a, np.ndarray) or isinstance(b, np.ndarray) or a != b:
             text = f"is {_shown(a)}, found {_shown(b)}"
         else:
@@ -200,7 +200,7 @@ def _array_difference(a: np.ndarray, b: np.ndarray) -> str:
     if a.shape != b.shape:
         return f"has shape {a.shape}, found {b.shape}"
     for i, (x, y) in enumerate(zip(a, b, strict=True)):  # line by line: a set may fill half of the memory
-        # Real and imaginary part apart: a number with one of them NaN is not any number with a NaN
+        # real and imaginary parts are compared separately: one of them may be NaN
         x, y = np.ascontiguousarray(x).reshape(-1).view(float), np.ascontiguousarray(y).reshape(-1).view(float)
         if not np.array_equal(x, y, equal_nan=True):
             k = int(np.argmin((x == y) | (np.isnan(x) & np.isnan(y))))

@@ -8,16 +8,16 @@ import numpy as np
 from jaxmb.measurement.files.named_arrays import LARGEST_SET, Choice, Shapes
 
 BROKEN = (TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, EOFError, OSError)
-"""What h5py raises on a file that is not whole or is none, beside ValueError."""
+"""Exceptions that h5py raises, besides ValueError, on a damaged file."""
 MOST_VARIABLES = 10_000
 MOST_TEXTS = 100_000
 
 
 def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
-    """Chosen variables by name: arrays, texts and lists of texts.
+    """Selected variables by name: arrays, strings and lists of strings.
 
     Raises:
-        ValueError: the file cannot be read, or a variable is not plain data that stands in the file itself.
+        ValueError: the file cannot be read, or a variable is not plain data stored in the file itself.
     """
     import h5py
 
@@ -32,14 +32,14 @@ def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
 
 
 def _shapes(group: Any) -> Shapes:
-    """Shapes, axes as in MATLAB, and classes of what stands in a group."""
+    """Shapes, axes in MATLAB's order, and classes of the variables of a group."""
     import h5py
 
     if len(group) > MOST_VARIABLES:
         raise ValueError(f"holds {len(group)} variables, expected at most {MOST_VARIABLES}")
     shapes: dict[str, tuple[tuple[int, ...], str]] = {}
     for name in group:
-        if name.startswith("#"):  # what cells refer to
+        if name.startswith("#"):  # contents of cells
             continue
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             continue  # a link may lead out of the file
@@ -97,11 +97,11 @@ def _rows(item: Any, name: str) -> list[str]:
 
 
 def _check_stored(item: Any, name: str) -> None:
-    """Raise ValueError where numbers do not all stand in this file: HDF5 would fill in zeros."""
+    """Raise ValueError unless all numbers are stored in this file: HDF5 would substitute zeros."""
     if item.size is None or item.size > LARGEST_SET:
         raise ValueError(f"variable '{name}' claims {item.size} entries, expected at most {LARGEST_SET}")
     if item.is_virtual or item.external:
-        raise ValueError(f"variable '{name}' stands in another file")
+        raise ValueError(f"variable '{name}' is stored in another file")
     if not (_is_plain(item.dtype) or _is_cell(item.dtype)) or item.id.get_type().get_size() != item.dtype.itemsize:
         raise ValueError(f"variable '{name}' is of type {item.dtype}, expected numbers, text or a column cell of texts")
     if item.size == 0:
@@ -112,11 +112,11 @@ def _check_stored(item: Any, name: str) -> None:
         expected = int(np.prod([-(-n // c) for n, c in zip(item.shape, item.chunks, strict=True)]))
         whole = item.id.get_num_chunks() == expected
     if not whole:
-        raise ValueError(f"variable '{name}' of {item.size} entries is not stored whole")
+        raise ValueError(f"variable '{name}' of {item.size} entries is not stored completely")
 
 
 def _is_plain(dtype: np.dtype) -> bool:
-    """Whether numbers are of a usual type, or pairs of such: HDF5 knows more, and trusts a damaged file's offsets."""
+    """Whether the type is a common number type or a complex pair; other HDF5 types trust offsets of a damaged file."""
     if dtype.names is None:
         return dtype.itemsize in {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8), "c": (8, 16)}.get(
             dtype.kind, ()

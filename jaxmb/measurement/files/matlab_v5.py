@@ -1,9 +1,9 @@
-"""Variables of MATLAB files of version 5 to 7: numbers, texts, cells of texts and structs of these.
+"""Variables of MATLAB files of version 5 to 7: numbers, strings, cells of strings and structs of these.
 
-Read here and not by SciPy, whose reader ends the whole process on a file with one wrong byte in a tag.
+SciPy is not used because its reader crashes the process on a file with one wrong byte in a tag.
 
-Source: MathWorks, "MAT-File Format", level 5: a file is a row of elements, each a type, a size and that many bytes; a
-matrix is an element of elements: flags, dimensions, name, then its contents.
+Source: MathWorks, "MAT-File Format", level 5: a file is a sequence of elements, each a type, a size and that many
+bytes; a matrix is an element that holds elements: flags, dimensions, name, then its contents.
 """
 
 import struct
@@ -18,9 +18,9 @@ from jaxmb.measurement.files.named_arrays import LARGEST_SET, Choice, Shapes
 HEADER, TAG = 128, 8
 MATRIX, COMPRESSED = 14, 15
 NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-"""NumPy's names of the types of numbers."""
+"""NumPy type by type code of numbers."""
 TEXTS = {1: "ascii", 2: "ascii", 16: "utf-8", 4: "utf-16", 17: "utf-16", 18: "utf-32"}
-"""Encodings of characters by type."""
+"""Encoding by type code of characters."""
 CELL, STRUCT, CHAR, OPAQUE = 1, 2, 4, 17
 CLASSES = {
     1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 6: "double", 7: "single", 8: "int8", 9: "uint8",
@@ -32,11 +32,11 @@ COMPLEX_FLAG = 0x800
 MOST_BYTES = 16 * LARGEST_SET
 ENOUGH_FOR_HEADER = 4096
 DEEPEST = 3
-"""A struct of a cell of texts."""
+"""Nesting depth of a struct of a cell of strings."""
 
 
 def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
-    """Chosen variables by name: arrays, texts and lists of texts.
+    """Selected variables by name: arrays, strings and lists of strings.
 
     Raises:
         ValueError: the file is not of this format, is damaged, or a variable is not plain data.
@@ -50,22 +50,24 @@ def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
         end = path.stat().st_size
         elements: dict[str, tuple[int, int, int]] = {}
         shapes: dict[str, tuple[tuple[int, ...], str]] = {}
-        while (place := file.tell()) < end:
+        while (position := file.tell()) < end:
             kind, size = struct.unpack(f"{order}II", _exactly(file, TAG, "the tag of a variable"))
-            if kind not in (MATRIX, COMPRESSED) or place + TAG + size > end:
-                raise ValueError(f"byte {place}: found an element of type {kind} and {size} bytes, expected a variable"
-                                 f" within the {end} bytes of the file")  # fmt: skip
+            if kind not in (MATRIX, COMPRESSED) or position + TAG + size > end:
+                raise ValueError(
+                    f"byte {position}: found an element of type {kind} and {size} bytes, expected a variable"
+                    f" within the {end} bytes of the file"
+                )
             start = _contents(file, kind, min(size, ENOUGH_FOR_HEADER), ENOUGH_FOR_HEADER, whole=False)
-            file.seek(place + TAG + size)
+            file.seek(position + TAG + size)
             _, shape, name, _ = _about(start, order, kind)
             if name in shapes:
-                raise ValueError(f"variable '{name}' stands there twice")
-            elements[name] = (kind, place + TAG, size)
+                raise ValueError(f"variable '{name}' occurs twice")
+            elements[name] = (kind, position + TAG, size)
             shapes[name] = (shape, CLASSES.get(_about(start, order, kind)[0], "unknown"))
 
         def load(name: str) -> Any:
-            kind, place, size = elements[name]
-            file.seek(place)
+            kind, position, size = elements[name]
+            file.seek(position)
             return _value(_contents(file, kind, size, MOST_BYTES, whole=True), order, name, kind, 0)
 
         loaded: dict[str, Any] = {}
@@ -79,7 +81,7 @@ def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
 
 
 def _contents(file: BinaryIO, kind: int, size: int, most: int, whole: bool) -> memoryview:
-    """Contents of a variable's element, unpacked, at most so many bytes of them."""
+    """Contents of a variable's element, decompressed, at most `most` bytes unless `whole`."""
     if size > MOST_BYTES:
         raise ValueError(f"a variable has {size} bytes, expected at most {MOST_BYTES}")
     data = _exactly(file, size, "a variable")
@@ -93,14 +95,14 @@ def _contents(file: BinaryIO, kind: int, size: int, most: int, whole: bool) -> m
     if whole and len(unpacked) > most:
         raise ValueError(f"a variable unpacks to more than {most} bytes, expected no more")
     if whole and not decompressor.eof:
-        raise ValueError("a compressed variable is damaged: it is not whole")
+        raise ValueError("a compressed variable is damaged: it is incomplete")
     return memoryview(unpacked)
 
 
 def _about(data: memoryview, order: str, kind: int) -> tuple[int, tuple[int, ...], str, int]:
-    """Class, shape and name of a matrix, and where its contents begin; flags go with the class, above 8 bits.
+    """Class, shape and name of a matrix, and the offset of its contents.
 
-    A compressed one has the tag of the matrix within.
+    A compressed matrix includes its own tag.
     """
     at = 0
     if kind == COMPRESSED:
@@ -129,7 +131,7 @@ def _about(data: memoryview, order: str, kind: int) -> tuple[int, tuple[int, ...
 
 
 def _value(data: memoryview, order: str, name: str, kind: int, depth: int) -> Any:
-    """Array, text, list of texts, or dictionary of a struct; the class's name in brackets for anything else."""
+    """Array, string, list of strings, or dictionary of a struct; the class name in brackets for anything else."""
     cls, shape, _, at = _about(data, order, kind)
     flags = _word(data, 2 * TAG if kind == COMPRESSED else TAG, order)
     size = int(np.prod([float(n) for n in shape]))
@@ -183,7 +185,7 @@ def _numbers(data: memoryview, at: int, order: str, name: str, size: int) -> tup
 
 
 def _text(data: memoryview, at: int, order: str, name: str, shape: tuple[int, ...]) -> str | list[str]:
-    """A row of characters, or the rows of a matrix of them."""
+    """A string, or the rows of a character matrix."""
     kind, found, _ = _element(data, at, order, name)
     if kind not in TEXTS:
         raise ValueError(f"variable '{name}' holds an element of type {kind}, expected text")
@@ -196,9 +198,9 @@ def _text(data: memoryview, at: int, order: str, name: str, shape: tuple[int, ..
 
 
 def _element(data: memoryview, at: int, order: str, name: str) -> tuple[int, memoryview, int]:
-    """Type and bytes of the element that begins there, and where the next one begins."""
+    """Type and bytes of the element at an offset, and the offset of the next one."""
     word = _word(data, at, order)
-    if word >> 16:  # up to four bytes stand in the tag itself
+    if word >> 16:  # up to four bytes are stored in the tag itself
         kind, size, start, step = word & 0xFFFF, word >> 16, at + 4, TAG
         whole = size <= 4 and at + TAG <= len(data)
     else:
@@ -219,7 +221,7 @@ def _word(data: memoryview, at: int, order: str) -> int:
 def _exactly(file: BinaryIO, size: int, what: str) -> bytes:
     data = file.read(size)
     if len(data) != size:
-        raise ValueError(f"the file ends within {what}: it is cut off")
+        raise ValueError(f"the file ends within {what}: it is truncated")
     return data
 
 

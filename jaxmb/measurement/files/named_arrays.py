@@ -1,4 +1,4 @@
-"""An FRF set as arrays by name, which NPZ and MATLAB files have alike."""
+"""An FRF set as named arrays, the common content of NPZ and MATLAB files."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,18 +14,18 @@ OPTIONAL = (
 )  # fmt: skip
 ARRAY_NAMES = NEEDED + OPTIONAL
 LARGEST_SET = 50_000_000
-"""Complex numbers in one set (800 MB): a file that claims more is refused before it is read."""
+"""Largest number of complex values in one set (800 MB); a larger file is rejected before it is read."""
 
 
 def set_from_arrays(arrays: Mapping[str, np.ndarray], source: str) -> FrfSet:
     """FRF set from arrays by name, `frequency_hz` [f], `frf` [f, output, input], `kind`, and the optional ones.
 
     Args:
-        arrays: by name; texts are arrays of texts.
-        source: where they come from, unless they say so themselves.
+        arrays: by name; strings are string arrays.
+        source: origin of the arrays, unless they specify it.
 
     Raises:
-        ValueError: an array has another shape or type than it must have, or they are not those of one set.
+        ValueError: an array has a wrong shape or type, or the arrays are inconsistent.
     """
     posture_names = _texts(arrays, "posture_names")
     posture_values = _vector(arrays, "posture_values", len(posture_names))
@@ -54,7 +54,7 @@ def set_from_arrays(arrays: Mapping[str, np.ndarray], source: str) -> FrfSet:
 
 
 def arrays_of_set(frf_set: FrfSet) -> dict[str, np.ndarray]:
-    """The arrays of a set by name; `set_from_arrays` makes the same set of them."""
+    """The arrays of a set by name, inverse of `set_from_arrays`."""
     arrays = {
         "frequency_hz": frf_set.frequency_hz,
         "frf": frf_set.frf,
@@ -127,16 +127,16 @@ LISTED = 12
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
 """Shape and class of variables by name."""
 Choice = Callable[[Shapes, Callable[[str], Shapes]], tuple[str, list[str]]]
-"""From the shapes of all variables, and those within a struct by its name: the struct that holds the chosen ones (""
-where the file itself does), and their names."""
+"""Function of the shapes of all variables and of the fields of a struct; returns the struct that holds the selected
+variables ("" for the file itself) and their names."""
 
 
 def those_of_a_set(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str, list[str]]:
-    """The struct that holds the set ("" where variables of the file do), and the names of its arrays.
+    """The struct that holds the set ("" for the file itself), and the names of its arrays.
 
     Args:
-        shapes: the variables of the file.
-        fields: those of a struct, by its name.
+        shapes: of the variables of the file.
+        fields: shapes of the fields of a struct, by its name.
 
     Raises:
         ValueError: there is no such struct or more than one, or an array is too large.
@@ -160,12 +160,12 @@ def those_of_a_set(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str
 
 
 def as_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Variables with the shapes that they have in an FRF set.
+    """Variables with the shapes of an FRF set.
 
-    Vectors may lie or stand; a 2-D `frf` is [f, output] of one input, as MATLAB has no axes of one entry at the end.
+    Vectors may be rows or columns; a 2-D `frf` is [f, output] of one input, as MATLAB drops trailing axes of size 1.
 
     Raises:
-        ValueError: text stands for numbers or the reverse, or the axes of `frf` are in another order.
+        ValueError: text is found instead of numbers or the reverse, or the axes of `frf` are in another order.
     """
     arrays = {name: _as_array(name, value) for name, value in variables.items()}
     h, size = arrays["frf"], arrays["frequency_hz"].size

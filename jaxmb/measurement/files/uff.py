@@ -1,7 +1,7 @@
 """FRF sets from universal files: functions (dataset 58, 58b), positions of nodes (15, 2411) and units (164).
 
-A file is gone through once for what its headers say, and again for the values, which go straight to their places in the
-set: a file of any size needs little more memory than the set itself.
+A file is scanned once for the headers and again for the values, which are stored directly in the set: little more
+memory is needed than for the set itself.
 """
 
 import dataclasses
@@ -41,16 +41,16 @@ class Positions:
     """Positions of nodes, collected from the datasets of one file."""
 
     by_node: dict[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
-    """In the file's unit of length."""
+    """Positions by node, in the file's unit of length."""
     local: bool = False
-    """Whether some are stated in another coordinate system than the first, as dataset 15 may."""
+    """Whether some positions refer to another coordinate system than the first (dataset 15)."""
     has_systems: bool = False
     """Whether the file defines coordinate systems (datasets 18, 2420)."""
 
     def in_metres(self, system: Units | None) -> dict[str, tuple[float, float, float]]:
-        """Positions in m; as they stand where the file states no units.
+        """Positions in m; unconverted where the file specifies no units.
 
-        Those in coordinate systems that the file defines are left out.
+        Positions in coordinate systems defined by the file are omitted.
         """
         if self.local and self.has_systems:
             return {}
@@ -62,14 +62,14 @@ def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> No
     """Add the nodes of a dataset 15 or 2411.
 
     Raises:
-        ValueError: a record is not what it must be, or a node stands there twice.
+        ValueError: a record is invalid, or a node occurs twice.
     """
     place = at(dataset.line, dataset.number)
     size = dataset.end - dataset.start
     if size > MOST_BYTES:
         raise ValueError(f"{place}: has {size} bytes, expected at most {MOST_BYTES}")
     file.seek(dataset.start)
-    # pyuff joins the lines of dataset 15 without a blank between them, and reads no exponents with a D
+    # pyuff concatenates the lines of dataset 15 without a blank, and does not read exponents with a D
     lines = [re.sub(rb"(?<=[\d.])[Dd](?=[+-]?\d)", b"E", line.rstrip()) for line in file.read(size).splitlines()]
     numbers = b" ".join(lines).split()
     for number, line in enumerate(lines, start=dataset.line + 1):
@@ -93,28 +93,28 @@ def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> No
         if not all(abs(c) < 1e30 for c in position):
             raise ValueError(f"{place}: node {name} is at {position}, expected finite coordinates")
         if positions.by_node.setdefault(name, position) != position:
-            raise ValueError(f"{place}: node {name} stands in the file at two positions")
+            raise ValueError(f"{place}: node {name} has two positions in the file")
         positions.local |= dataset.number == 15 and int(definition) > 1
 
 
 FRF, COHERENCE, MULTIPLE_COHERENCE = 4, 6, 26
 SAME_FREQUENCY = 1e-6
-"""Relative difference below which two frequencies are one: the format states six digits."""
+"""Relative tolerance of equal frequencies: the format has six digits."""
 ROUNDING = 1e-6
-"""A coherence of 1 may be stated as this much more, in single precision or six digits."""
+"""Excess over 1 tolerated in a coherence of single precision or six digits."""
 SILENT = (151,)
-"""Datasets of which nothing is needed: the header, which names the program that wrote the file."""
+"""Datasets skipped without a remark: the header, which names the writing program."""
 
 
 def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
-    """FRF set from a universal file, and remarks on what else the file holds and is passed over.
+    """FRF set from a universal file, and remarks on other content that is skipped.
 
-    All frequency response functions of the file make one set: they share one frequency axis, kind and unit. Pairs of
-    output and input of which the file has no function are NaN. Coherence functions join in.
+    All frequency response functions of the file form one set: they share frequency axis, kind and unit. Pairs of output
+    and input without a function are NaN. Coherence functions are included.
 
     Raises:
-        InputError: the file is no universal file, is damaged, holds no frequency response function, or functions that
-            cannot be of one set; the message names the function and the line.
+        InputError: the file is no universal file, is damaged, holds no frequency response function, or holds functions
+            that do not form one set; the message names the function and the line.
         OSError: the file cannot be opened.
     """
     try:
@@ -166,13 +166,13 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     record = own_record(responses[0])
     for function in responses[1:]:
         if function.own != responses[0].own:
-            raise ValueError(f"{function.place}: posture or averages are others than of {responses[0].place}")
+            raise ValueError(f"{function.place}: posture or averages differ from those of {responses[0].place}")
     coherences = _coherences(functions, responses, others)
     frequency_hz, frf, coherence = _values(file, responses, coherences)
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
     if positions.local and positions.has_systems:
         others["positions in local coordinate systems"] += 1
-    remarks = (f"{path}: passed over {_counted(others)}",) if others else ()
+    remarks = (f"{path}: skipped {_counted(others)}",) if others else ()
     frf_set = FrfSet(
         frequency_hz=frequency_hz,
         frf=frf,
@@ -200,22 +200,22 @@ def _units(file: BinaryIO, dataset: Dataset, before: Units | None) -> Units:
         raise ValueError(f"{place}: cannot be read, expected a units code and four factors")
     units = units_of_dataset(fields, place)
     if before is not None and units != before:
-        raise ValueError(f"{place}: other units than those stated before, expected one system of units in a file")
+        raise ValueError(f"{place}: units differ from those specified before, expected one system of units in a file")
     return units
 
 
 def _coherences(functions: Sequence[Function], responses: Sequence[Function], others: Counter[str]) -> list[Function]:
-    """The coherence functions that belong to responses: of output and input, or of outputs alone."""
+    """The coherence functions of the responses: ordinary ones if any, else multiple ones."""
     ordinary = [f for f in functions if f.type == COHERENCE]
     multiple = [f for f in functions if f.type == MULTIPLE_COHERENCE]
-    taken, left = (ordinary, multiple) if ordinary else (multiple, [])
+    used, skipped = (ordinary, multiple) if ordinary else (multiple, [])
     pairs = {(f.response, f.reference) for f in responses}
     outputs = {f.response for f in responses}
-    known = [f for f in taken if (f.response in outputs if f.type != COHERENCE else (f.response, f.reference) in pairs)]
-    if left:
-        others["multiple coherence beside ordinary"] += len(left)
-    if len(known) < len(taken):
-        others["coherence of what has no response"] += len(taken) - len(known)
+    known = [f for f in used if (f.response in outputs if f.type != COHERENCE else (f.response, f.reference) in pairs)]
+    if skipped:
+        others["multiple coherence besides ordinary"] += len(skipped)
+    if len(known) < len(used):
+        others["coherence without a response"] += len(used) - len(known)
     return known
 
 
@@ -237,8 +237,8 @@ def _values(
     for function in (*responses, *coherences):
         of = (function.name, function.response, *([] if function.type == MULTIPLE_COHERENCE else [function.reference]))
         if of in seen:
-            raise ValueError(f"{function.place}: the {' '.join(of[:2])} from {function.reference} stands in "
-                             f"{seen[of].place} already")  # fmt: skip
+            raise ValueError(f"{function.place}: the {' '.join(of[:2])} from {function.reference} duplicates "
+                             f"{seen[of].place}")  # fmt: skip
         seen[of] = function
         if function.points != first.points:
             raise ValueError(f"{function.place}: has {function.points} points, but {first.place} has {first.points}")
@@ -262,7 +262,7 @@ def _values(
 
 
 def _fill(file: BinaryIO, function: Function, target: np.ndarray, frequency_hz: np.ndarray, first: Function) -> None:
-    """Put the values of a function in their place and check its frequency axis, which the first function sets."""
+    """Store the values of a function and check its frequency axis, which the first function defines."""
     kind, label = function.abscissa
     if kind not in (0, 1, 18) or label.lower() not in ("", "hz", "cps", "1/s"):
         raise ValueError(
@@ -295,8 +295,8 @@ def _fill(file: BinaryIO, function: Function, target: np.ndarray, frequency_hz: 
 
 
 def _source(path: Path, function: Function) -> str:
-    said = [x for x in function.ids if x]
-    return f"{path} ({'; '.join(said)})" if said else str(path)
+    ids = [x for x in function.ids if x]
+    return f"{path} ({'; '.join(ids)})" if ids else str(path)
 
 
 def _counted(found: Counter[str]) -> str:

@@ -1,7 +1,7 @@
-"""Where the datasets of a universal file begin and end, found line by line without holding the file.
+"""Datasets of a universal file with their positions, found line by line without loading the file.
 
-A universal file is a row of datasets, each between two lines that hold -1 in columns 1 to 6, after the first of which
-stands the dataset's number. Only a binary dataset 58b has bytes that are no lines: their count follows from its header.
+A universal file is a sequence of datasets, each between two lines with -1 in columns 1 to 6; the line after the first
+mark holds the dataset's number. Only a binary dataset 58b holds data that are no lines; its header gives their size.
 
 Source: SDRC I-DEAS universal file formats (University of Cincinnati, SDRL), datasets 58 and 58b.
 """
@@ -18,18 +18,18 @@ PIECE = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """One dataset: what it is, and where its contents stand in the file."""
+    """One dataset and the position of its contents in the file."""
 
     number: int
     binary: bool
     first: str
-    """The line with the number, which has more fields where the dataset is binary."""
+    """The line with the number; it has further fields if the dataset is binary."""
     line: int
     """Number of that line in the file."""
     header: tuple[str, ...]
     """The records before the values of a dataset 58; empty for others."""
     start: int
-    """Place of the first byte after the header (after the number's line where there is none), and of the end."""
+    """Offset of the first byte after the header (after the line of the number where there is none), and of the end."""
     end: int
 
     @property
@@ -39,14 +39,14 @@ class Dataset:
 
 
 def datasets(file: BinaryIO, data_bytes: Callable[[Dataset], int]) -> Iterator[Dataset]:
-    """The datasets of a universal file, one after the other.
+    """The datasets of a universal file in sequence.
 
     Args:
         file: opened for reading bytes, at its beginning.
-        data_bytes: how many bytes of values follow the header of a binary dataset.
+        data_bytes: number of bytes of values after the header of a binary dataset.
 
     Raises:
-        ValueError: the file is no universal file, is cut off, or a binary dataset is not as long as it says.
+        ValueError: the file is no universal file, is truncated, or a binary dataset has another length than specified.
     """
     reader = _Lines(file)
     while (line := reader.next()) is not None:
@@ -61,16 +61,16 @@ def datasets(file: BinaryIO, data_bytes: Callable[[Dataset], int]) -> Iterator[D
 
 
 def text(line: bytes) -> str:
-    """A line as text without its end; what cannot be printed is blank, so that columns stay where they are."""
+    """A line as text without its end; unprintable characters become blanks, which preserves the columns."""
     try:
         characters = line.rstrip(b"\r\n").decode("utf-8")
     except UnicodeDecodeError:
-        characters = line.rstrip(b"\r\n").decode("cp1252", "replace")  # what western Windows programs write
+        characters = line.rstrip(b"\r\n").decode("cp1252", "replace")  # encoding of western Windows programs
     return "".join(c if c.isprintable() else " " for c in characters)
 
 
 class _Lines:
-    """Lines of a file, counted."""
+    """Reader that counts the lines of a file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -88,12 +88,12 @@ class _Lines:
         return line
 
     def skip(self, size: int) -> int:
-        """Go over binary data and count the line ends in it; returns how many bytes there were."""
-        left = size
-        while left and (piece := self.file.read(min(left, PIECE))):
-            left -= len(piece)
+        """Skip binary data, counting the line ends in it; returns the number of bytes present."""
+        remaining = size
+        while remaining and (piece := self.file.read(min(remaining, PIECE))):
+            remaining -= len(piece)
             self.number += piece.count(b"\n")
-        return size - left
+        return size - remaining
 
 
 def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -> Dataset:
@@ -127,33 +127,33 @@ def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -
         if found.rstrip() == MARK:
             return dataclasses.replace(dataset, end=end)
         end += len(found)
-    raise ValueError(f"{place}: the file ends at line {reader.number} before its end mark -1: it is cut off")
+    raise ValueError(f"{place}: the file ends at line {reader.number} before its end mark -1: it is truncated")
 
 
 def _over_binary(reader: _Lines, dataset: Dataset, size: int) -> int:
-    """Size of the binary data, at the end of which the mark was found."""
+    """Size of the binary data, verified by the mark after them."""
     place = at_function(reader.functions, dataset.line)
-    there = reader.skip(size)
-    if there < size:
-        raise ValueError(f"{place}: {there} bytes of data follow, expected {size}: the file is cut off")
+    found = reader.skip(size)
+    if found < size:
+        raise ValueError(f"{place}: {found} bytes of data follow, expected {size}: the file is truncated")
     closing = reader.next()
     if closing is not None and not closing.strip():  # some programs end the data with a line end
         closing = reader.next()
     if closing is None or closing.rstrip() != MARK:
         raise ValueError(
-            f"{place}: after {size} bytes of data stands '{_shown(closing or b'')}', expected the mark -1:"
-            f" the number of points or the precision is not what record 7 says"
+            f"{place}: found '{_shown(closing or b'')}' after {size} bytes of data, expected the mark -1:"
+            f" the number of points or the precision contradicts record 7"
         )
     return size
 
 
 def at(line: int, number: int) -> str:
-    """Place of a dataset, for messages."""
+    """Location of a dataset, for messages."""
     return f"line {line}, dataset {number}"
 
 
 def at_function(number: int, line: int) -> str:
-    """Place of the n-th dataset 58, for messages."""
+    """Location of the n-th dataset 58, for messages."""
     return f"function {number} ({at(line, 58)})"
 
 

@@ -1,6 +1,6 @@
-"""One function of a universal file (dataset 58): what its header says, checked column by column, then read by pyuff.
+"""One function of a universal file (dataset 58): header, checked column by column and read by pyuff, and values.
 
-pyuff takes what it cannot read in a header for zero, and counts no points; so the columns are checked before and the
+pyuff reads an invalid header field as zero and does not count points; the columns are therefore checked before and the
 points after.
 """
 
@@ -46,12 +46,12 @@ COLUMNS: Mapping[int, tuple[tuple[int, str, str], ...]] = {
 }  # fmt: skip
 """Width, contents and name of the fields of each record; labels of axes follow in 8 to 11."""
 OWN_START, OWN_END = "jaxmb ", "|"
-"""ID lines 2 to 5 that hold what dataset 58 has no place for: pieces of one JSON text between these."""
+"""Delimiters of the pieces of one JSON text in ID lines 2 to 5, for fields that dataset 58 lacks."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """What the header of one dataset 58 says."""
+    """Header of one dataset 58."""
 
     number: int
     """1 for the first dataset 58 of the file."""
@@ -75,27 +75,27 @@ class Function:
 
     @property
     def place(self) -> str:
-        """Where it stands, for messages."""
+        """Location in the file, for messages."""
         return at_function(self.number, self.dataset.line)
 
     @property
     def name(self) -> str:
-        """What type of function it is, in words."""
+        """Name of the function type."""
         return FUNCTION_TYPES.get(self.type, f"function of type {self.type}")
 
     @property
     def own(self) -> str:
-        """JSON text in its ID lines that jaxmb wrote there; empty where there is none."""
+        """JSON text that jaxmb wrote into the ID lines; empty where there is none."""
         return "".join(
             x[len(OWN_START) : -len(OWN_END)] for x in self.ids[1:] if x.startswith(OWN_START) and x.endswith(OWN_END)
         )
 
 
 def read_function(dataset: Dataset, number: int) -> Function:
-    """What the header of the n-th dataset 58 says.
+    """Header of the n-th dataset 58.
 
     Raises:
-        ValueError: a field of the header is not what it must be; the message names record and line.
+        ValueError: a field of the header is invalid; the message names record and line.
     """
     place = at_function(number, dataset.line)
     header = list(dataset.header)
@@ -142,10 +142,10 @@ def read_function(dataset: Dataset, number: int) -> Function:
 
 
 def own_record(function: Function) -> dict[str, Any]:
-    """Posture, averages, decay and source as jaxmb wrote them into the ID lines; empty where it did not.
+    """Posture, averages, decay and source that jaxmb wrote into the ID lines; empty where there are none.
 
     Raises:
-        ValueError: the ID lines begin as those of jaxmb, but what follows is not what it writes.
+        ValueError: the ID lines begin as those of jaxmb, but their content is invalid.
     """
     if not function.own:
         return {}
@@ -165,9 +165,9 @@ def own_record(function: Function) -> dict[str, Any]:
 
 
 def through_pyuff(block: bytes, header_only: bool = False) -> dict[str, Any] | None:
-    """Fields of one dataset as pyuff reads them; None where it cannot.
+    """Fields of one dataset read by pyuff; None where it fails.
 
-    It reads files only, and looks for the end of a dataset in its data; so it is given one dataset without binary data.
+    pyuff reads files only and searches the data for the end of a dataset; it gets one dataset without binary data.
     """
     import pyuff
 
@@ -176,25 +176,25 @@ def through_pyuff(block: bytes, header_only: bool = False) -> dict[str, Any] | N
         path.write_bytes(block)
         try:
             fields = pyuff.UFF(str(path)).read_sets(0, header_only=header_only)
-        except Exception:  # noqa: BLE001  (it raises this very class, whatever is wrong)
+        except Exception:  # noqa: BLE001  (pyuff raises Exception for any error)
             return None
     return fields if isinstance(fields, dict) else None
 
 
 def _block(dataset: Dataset, data: bytes) -> bytes:
-    """One dataset as a file of its own; after a blank, a -1 that ends a line is no mark to pyuff."""
+    """One dataset as a file; the blank before a line end keeps pyuff from taking a final -1 for a mark."""
     lines = "".join(f"{line.rstrip()} \n" for line in dataset.header)
     return MARK + b"\n" + f"{dataset.number:6d}{'':74}\n".encode() + lines.encode() + data + MARK + b"\n"
 
 
 def function_block(function: Function, data_lines: list[bytes]) -> bytes:
-    """A function with some of its data lines as a file for pyuff."""
+    """A file for pyuff with a function and some of its data lines."""
     data = b"".join(line + b" \n" for line in data_lines)
-    return _block(function.dataset, data.replace(b"D", b"E").replace(b"d", b"e"))  # exponents as Fortran writes them
+    return _block(function.dataset, data.replace(b"D", b"E").replace(b"d", b"e"))  # Fortran's exponents
 
 
 def _checked(dataset: Dataset, record: int, columns: tuple[tuple[int, str, str], ...], place: str) -> str:
-    """A record in which every number is one; a blank is 0, as FORTRAN reads it."""
+    """The record with its number fields checked; a blank field is 0, as in Fortran."""
     line = dataset.header[record - 1]
     start, fields = 0, []
     for width, contents, name in columns:
@@ -216,7 +216,7 @@ def _checked(dataset: Dataset, record: int, columns: tuple[tuple[int, str, str],
 
 
 def _e_for_d(number: str) -> str:
-    """A number of FORTRAN's double precision with an exponent that Python reads."""
+    """A Fortran double-precision number with the exponent letter of Python."""
     return number.replace("D", "E").replace("d", "e")
 
 
@@ -251,27 +251,27 @@ SYSTEMS: dict[int, tuple[str, str, float, float]] = {
     7: ("in", "lbf", 39.37007874, 0.2248089431),
     8: ("mm", "kgf", 1e3, 0.1019716213),
 }
-"""Units of length and force by the code of dataset 164, and how many of them one m and one N are."""
+"""Units of length and force by the code of dataset 164, with their number per m and per N."""
 SAME = 1e-4
-"""Relative difference below which two factors of units are one: files state four digits of them at least."""
+"""Relative tolerance of equal unit factors: files have at least four digits."""
 _SPELT = {"lb": "lbf", "lbs": "lbf", "g's": "g", "gn": "g", "G": "g"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Units:
-    """Units of a file that are not said function by function."""
+    """Units of a file, used where a function does not specify its own."""
 
     length: str
     force: str
     per_metre: float
-    """How many of the file's lengths one metre has."""
+    """The file's units of length per metre."""
 
 
 def units_of_dataset(fields: dict[str, Any], place: str) -> Units:
-    """Units that dataset 164 states.
+    """Units specified by dataset 164.
 
     Raises:
-        ValueError: the code is none, or the factors are not those of the code.
+        ValueError: the code is invalid, or the factors are not those of the code.
     """
     code, length, force = fields["units_code"], fields["length"], fields["force"]
     if not (0.0 < length < math.inf and 0.0 < force < math.inf):
@@ -284,14 +284,14 @@ def units_of_dataset(fields: dict[str, Any], place: str) -> Units:
         name = f"{candidates[code][0]} and {candidates[code][1]}"
         raise ValueError(f"{place}: code {code} means {name}, but the factors {length:g} and {force:g} are not theirs")
     if code in (0, 9):
-        return Units("", "", length)  # a system of the user's own: lengths are known, responses need labels
+        return Units("", "", length)  # user-defined system: lengths are known, responses need labels
     raise ValueError(f"{place}: units code is {code}, expected 1 to 9")
 
 
 def kind_and_unit(function: Function, system: Units | None) -> tuple[FrfKind, str]:
-    """Kind of a frequency response and the unit it stands in; "unknown" where the file does not tell.
+    """Kind of a frequency response and its unit; "unknown" where the file does not specify it.
 
-    Labels of the axes go before the units of the file, as the format's description has it.
+    Labels of the axes take precedence over the units of the file, as in the format's specification.
 
     Raises:
         ValueError: it is not the response of a displacement, velocity or acceleration to a force, or the unit is not
@@ -306,7 +306,7 @@ def kind_and_unit(function: Function, system: Units | None) -> tuple[FrfKind, st
         )
     above, below = _spelt(above, function.response_rotates), _spelt(below, False)
     if function.reference_rotates and re.sub(r"[ *.()]", "", below) == "Nm":
-        below = "N"  # a moment in SI; with rad for m, responses of rotations have the units of those of translations
+        below = "N"  # moment in SI: with rad counted as m, rotational responses have the units of translational ones
     if type_above in KINDS:
         return KINDS[type_above], _unit(KINDS[type_above], above, below, system, where)
     if type_above not in NOT_SAID:
@@ -318,12 +318,12 @@ def kind_and_unit(function: Function, system: Units | None) -> tuple[FrfKind, st
                 return kind, _unit(kind, above, below, system, where)
             except ValueError:
                 continue
-    raise ValueError(f"{where}: ordinate has data type {type_above} (not said) and unit '{above}',"
+    raise ValueError(f"{where}: ordinate has data type {type_above} (not specified) and unit '{above}',"
                      f" expected displacement (8), velocity (11) or acceleration (12)")  # fmt: skip
 
 
 def motion_unit(function: Function) -> str:
-    """Unit of the motion alone, as pint reads it; "" where the file does not tell."""
+    """Unit of the motion alone, in pint's spelling; "" where not specified."""
     return _spelt(function.numerator[1], function.response_rotates)
 
 
@@ -352,7 +352,7 @@ def _unit(kind: FrfKind, above: str, below: str, system: Units | None, where: st
 
 
 def _motion(unit: str) -> FrfKind | None:
-    """Kind of a unit that is one of displacement, velocity or acceleration."""
+    """Kind of response by its unit of displacement, velocity or acceleration; None for others."""
     for kind in KINDS.values():
         try:
             unit_scale(f"{unit}/N", kind)
@@ -363,7 +363,7 @@ def _motion(unit: str) -> FrfKind | None:
 
 
 def _spelt(label: str, rotates: bool) -> str:
-    """A unit's label as pint reads it: m/s2 as m/s^2, lb as lbf, and rad as m where it is a rotation."""
+    """A unit's label in pint's spelling: m/s2 as m/s^2, lb as lbf, and rad as m for a rotation."""
     label = label.strip("[] ")
     label = label.replace("²", "^2").replace("³", "^3").replace("·", "*").replace("**", "^")
     label = re.sub(r"(?<=[A-Za-z])(-?\d)", r"^\1", label)
@@ -372,10 +372,10 @@ def _spelt(label: str, rotates: bool) -> str:
 
 
 TEXT_PIECE = 4_000_000
-"""Bytes of text given to pyuff at once: it needs some ten times as many."""
+"""Bytes of text passed to pyuff at once; it needs about ten times as much memory."""
 BINARY_PIECE = 250_000
 BYTE_ORDERS = {1: "<", 2: ">"}
-"""By the field of dataset 58b: little endian (DEC, Intel), big endian (IBM, HP, Sun)."""
+"""NumPy byte order by the field of dataset 58b: little endian (DEC, Intel), big endian (IBM, HP, Sun)."""
 IEEE_754 = 2
 
 Piece = tuple[int, np.ndarray | None, np.ndarray]
@@ -383,10 +383,10 @@ Piece = tuple[int, np.ndarray | None, np.ndarray]
 
 
 def binary_size(function: Function) -> int:
-    """Bytes of data that a dataset 58b with this header has.
+    """Number of bytes of data of a dataset 58b with this header.
 
     Raises:
-        ValueError: the line of the number says that they are others, or in another form than IEEE numbers.
+        ValueError: the first line specifies another number, or a format other than IEEE.
     """
     header = function.dataset.first[7:].ljust(73)
     names = ("byte order", "floating point format", "number of header lines", "number of data bytes")
@@ -402,11 +402,11 @@ def binary_size(function: Function) -> int:
             f" expected 1 or 2, 2 (IEEE 754), 11"
         )
     size = function.points * _numbers_per_point(function) * _width(function)
-    # pyuff states the bytes of the real parts alone, and no others' programs care
+    # pyuff writes the size of the real parts alone
     if declared not in (size, function.points * _width(function)):
         raise ValueError(
             f"{function.place}, record 7, line {function.dataset.line + 7}: {function.points} points have {size} bytes,"
-            f" but line {function.dataset.line} says {declared}"
+            f" but line {function.dataset.line} specifies {declared}"
         )
     return size
 
@@ -415,7 +415,7 @@ def pieces(file: BinaryIO, function: Function) -> Iterator[Piece]:
     """The values of a function, in pieces.
 
     Raises:
-        ValueError: a value is no number, or there are not as many as the header says; the message names the line.
+        ValueError: a value is no number, or their count differs from the header; the message names the line.
     """
     return _binary_pieces(file, function) if function.dataset.binary else _text_pieces(file, function)
 
@@ -439,30 +439,30 @@ def _binary_pieces(file: BinaryIO, function: Function) -> Iterator[Piece]:
 
 def _text_pieces(file: BinaryIO, function: Function) -> Iterator[Piece]:
     widths = _widths(function)
-    line, done, left = function.dataset.data_line, 0, function.dataset.end - function.dataset.start
+    line, done, remaining = function.dataset.data_line, 0, function.dataset.end - function.dataset.start
     file.seek(function.dataset.start)
-    while left > 0:
-        raw = file.readlines(min(left, TEXT_PIECE))
+    while remaining > 0:
+        raw = file.readlines(min(remaining, TEXT_PIECE))
         size = sum(map(len, raw))
-        while size > left:  # readlines goes on to the end of a line, and takes more than one
+        while size > remaining:  # readlines returns whole lines, beyond the size requested
             size -= len(raw.pop())
-        file.seek(function.dataset.end - left + size)
-        left -= size
+        file.seek(function.dataset.end - remaining + size)
+        remaining -= size
         lines = [x.rstrip() for x in raw]
         if any(len(x) not in widths for x in lines):
             _name_wrong_line(function, lines, line, widths)
-        lines_there = [x for x in lines if x]
-        if not lines_there:
+        filled = [x for x in lines if x]
+        if not filled:
             continue
-        fields = through_pyuff(function_block(function, lines_there))
+        fields = through_pyuff(function_block(function, filled))
         if fields is None:
             _name_wrong_line(function, lines, line, widths)
             raise ValueError(f"{function.place}: the values from line {line} on cannot be read")
         values = np.asarray(fields["data"])
         if done + len(values) > function.points:
             raise ValueError(_miscount(function, "more follow"))
-        if sum(widths[len(x)] for x in lines_there) != len(values) * _numbers_per_point(function):
-            raise ValueError(f"{function.place}: a value is not whole before line {line + len(raw)}")
+        if sum(widths[len(x)] for x in filled) != len(values) * _numbers_per_point(function):
+            raise ValueError(f"{function.place}: a value is incomplete before line {line + len(raw)}")
         yield done, None if function.even else np.asarray(fields["x"]), values
         done += len(values)
         line += len(raw)
@@ -472,14 +472,14 @@ def _text_pieces(file: BinaryIO, function: Function) -> Iterator[Piece]:
 
 def _miscount(function: Function, found: str) -> str:
     where = f"{function.place}, record 7, line {function.dataset.line + 7}"
-    return f"{where}: says {function.points} points, but {found}"
+    return f"{where}: specifies {function.points} points, but {found}"
 
 
 def _values(function: Function, numbers: np.ndarray) -> np.ndarray:
     """Values [point] from their real numbers [point, part]."""
     if VALUES[function.data_type] == 1:
         return numbers[:, 0]
-    values = np.empty(len(numbers), complex)  # not real + 1j * imaginary, which makes NaN of one infinite part
+    values = np.empty(len(numbers), complex)  # real + 1j * imaginary would turn an infinite part into NaN
     values.real, values.imag = numbers[:, 0], numbers[:, 1]
     return values
 
@@ -493,7 +493,7 @@ def _width(function: Function) -> int:
 
 
 def _widths(function: Function) -> dict[int, int]:
-    """Lengths that a line of values may have, and how many numbers it holds then."""
+    """Count of numbers in a line of values by its length, for the valid lengths."""
     if function.data_type not in DOUBLE:
         columns = [13] * 6
     elif function.even:

@@ -1,7 +1,7 @@
 """FRF sets as universal files: binary functions (dataset 58b) in double precision, nodes (2411) and units (164).
 
-Written here and not by pyuff: it states half of the bytes that complex values have, which other programs trust, turns
-NaN into 0, and six digits of a frequency are not enough for a fine axis.
+pyuff is not used for writing: it specifies half the size of complex values, on which other programs rely, turns NaN
+into 0, and writes six digits of a frequency, too few for a fine axis.
 """
 
 import json
@@ -24,13 +24,13 @@ Dof = tuple[str, int, int]
 
 
 def write_uff(path: Path, frf_set: FrfSet) -> None:
-    """Write an FRF set as a universal file; `read_uff` reads the same set back.
+    """Write an FRF set as a universal file that `read_uff` reads back unchanged.
 
-    Posture, averages, decay and source go as JSON into ID lines 2 to 5. Frequencies stand in the file one by one where
-    six digits of the first and of the step do not give them exactly.
+    Posture, averages, decay and source are written as JSON into ID lines 2 to 5. Frequencies are written individually
+    where six digits of the first one and of the step do not reproduce them exactly.
 
     Raises:
-        ValueError: a name, the unit or what goes into the ID lines is too long, or a position has no node number.
+        ValueError: a name, the unit or the content of the ID lines is too long, or a position has no node number.
         OSError: the file cannot be written.
     """
     rows = [_dof("output", name) for name in frf_set.outputs]
@@ -96,7 +96,7 @@ def _write_function(
 
 
 def _even(frequency_hz: np.ndarray) -> tuple[bool, str, str]:
-    """Whether first frequency and step, as the format states them, give the axis exactly, and they."""
+    """Whether first frequency and step in the format's digits reproduce the axis exactly, and both as strings."""
     step = frequency_hz[1] - frequency_hz[0] if len(frequency_hz) > 1 else 0.0
     first, step = f"{frequency_hz[0]:13.5e}", f"{step:13.5e}"
     even = np.array_equal(float(first) + np.arange(len(frequency_hz)) * float(step), frequency_hz)
@@ -122,7 +122,7 @@ def _dof(what: str, name: str) -> Dof:
 
 
 def _own_lines(frf_set: FrfSet) -> list[str]:
-    """ID lines 2 to 5, as many as needed."""
+    """ID lines from 2 on, at most four."""
     record: dict[str, object] = {"source": frf_set.source}
     if frf_set.averages is not None:
         record["averages"] = frf_set.averages
@@ -158,7 +158,7 @@ def _nodes(frf_set: FrfSet) -> str:
     for name, position in frf_set.nodes.items():
         if not (name.isascii() and name.isdigit() and str(int(name)) == name and int(name) <= LARGEST_NODE):
             raise ValueError(
-                f"node '{name}' has a position, expected a node number: positions go by number in the format"
+                f"node '{name}' has a position, expected a node number: the format identifies positions by number"
             )
         text += f"{int(name):10d}{1:10d}{1:10d}{11:10d}\n" + "".join(f"{x:25.16e}" for x in position) + "\n"
     return text + MARK

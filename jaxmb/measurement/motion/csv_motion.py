@@ -1,4 +1,4 @@
-"""Motions and torques in CSV files, a column for each signal."""
+"""Recorded motions and torques from CSV files, or from recordings at the motors described by a TOML file."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from jaxmb.measurement.records.file import public_path, read_columns
 from jaxmb.measurement.records.schema import PublicData
 
 TEMPERATURE = "temperature"
-"""A column for the whole machine."""
+"""Column name of the temperature, common to the machine."""
 PARTS = ("velocity", "acceleration", "torque")
 CURRENTS = ("current", "currents", "i")
 
@@ -28,11 +28,11 @@ def read_motion(path: str | Path, coordinates: Sequence[str], even: bool = True)
 
     Args:
         path: of a CSV file.
-        coordinates: names that its columns may have.
-        even: whether its steps of time have to be even.
+        coordinates: names of the machine's coordinates.
+        even: whether the time steps have to be even.
 
     Raises:
-        InputError: the file cannot be read, a column or a number is wrong; the line is named.
+        InputError: the file cannot be read, or a column or a number is invalid; the message names the line.
     """
     lines = list(csv.reader(io.StringIO(read_text(Path(path)))))
     rows = [(number, row) for number, row in enumerate(lines, 1) if any(cell.strip() for cell in row)]
@@ -75,11 +75,11 @@ def read_motion(path: str | Path, coordinates: Sequence[str], even: bool = True)
 
 
 def write_motion(path: str | Path, record: MotionRecord) -> None:
-    """Write a record as a file that `read_motion` and torque tests read; columns of NaN are left out.
+    """Write a record as a CSV file for `read_motion` and torque tests; columns of NaN are omitted.
 
     Args:
-        path: of a CSV file, which is replaced where there is one.
-        record: the motion.
+        path: of the CSV file; an existing one is replaced.
+        record: motion to write.
     """
     columns = {"time_s": record.time_s} | dict(zip(record.names, record.position.T, strict=True))
     parts = zip(PARTS, (record.velocity, record.acceleration, record.effort), strict=True)
@@ -95,29 +95,29 @@ def write_motion(path: str | Path, record: MotionRecord) -> None:
 
 def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
     if all(map(_is_number, heads)):
-        wanted = ["time_s", *coordinates, *(f"{name}.torque" for name in coordinates)]
+        expected = ["time_s", *coordinates, *(f"{name}.torque" for name in coordinates)]
         raise ValueError(
-            f"line 1 holds the numbers {', '.join(heads[:3])}, ... and no names of columns, expected a heading such as"
-            f" {','.join(wanted)}"
+            f"line 1 holds the numbers {', '.join(heads[:3])}, ... and no column names, expected a heading such as"
+            f" {','.join(expected)}"
         )
     if "time_s" not in heads:
         raise ValueError(f"columns are {', '.join(heads)}, expected time_s among them")
     for head in heads:
         if heads.count(head) > 1:
-            raise ValueError(f"column '{head}' is there twice")
+            raise ValueError(f"column '{head}' occurs twice")
         name, _, what = head.partition(".")
         if head not in ("time_s", TEMPERATURE) and name not in coordinates:
             raise ValueError(known_name("column: coordinate", name, coordinates))
         if what.lower() in CURRENTS:
             raise ValueError(
                 f"column '{head}' is a current, expected '{name}.torque' in Nm or N; currents belong in a TOML"
-                " description of recordings at the motors, whose [[drive]] states gain (Nm for one unit) and ratio;"
+                " description of recordings at the motors, whose [[drive]] has gain (Nm per unit) and ratio;"
                 " an unknown gain is free as drive_gain.<drive>"
             )
         if what and what not in PARTS:
             raise ValueError(known_name(f"column '{head}': signal", what, PARTS))
         if what and name not in heads:
-            raise ValueError(f"column '{head}' stands without one for '{name}'")
+            raise ValueError(f"column '{head}' has no column '{name}' of positions")
 
 
 def _is_number(cell: str) -> bool:
@@ -132,44 +132,44 @@ MOST_DRIVES = 100
 
 
 class Signals(Part):
-    """One file with a column for each drive."""
+    """Signals of one file, one column per drive."""
 
     file: str | None = None
     """Path relative to the description."""
     public: str | None = None
-    """Path below the folder that the environment variable JAXMB_DATA names: data that others publish."""
+    """Path of published data below the folder named by the environment variable JAXMB_DATA."""
     variable: str | None = None
-    """Of a .mat or .npz file; the only one where not given."""
+    """Name in a .mat or .npz file; the only one where not given."""
     columns: tuple[Annotated[int, Field(ge=1, strict=True)], ...] = Field(min_length=1, max_length=MOST_DRIVES)
-    """Of the drives in their order, from 1."""
+    """Column numbers of the drives in their order, from 1."""
     unit: Literal["rad", "deg"] = "rad"
-    """Of angles and their rates."""
+    """Unit of angles."""
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _one_source(self) -> Self:
         if (self.file is None) == (self.public is None):
             raise ValueError("expected either file or public")
         return self
 
 
 class Drive(Part):
-    """A motor behind its gear: it turns by sum_i ratio_i q_i."""
+    """A motor with its gear; its angle is sum_i ratio_i q_i."""
 
     name: Name
     ratio: dict[Name, Number] = Field(min_length=1)
-    """Turns of what was recorded for one of each coordinate; of coupled axes several."""
+    """Rotation of the recorded angle per unit of each coordinate; several for coupled axes."""
     gain: Number = 1.0
-    """Torque of the motor, Nm, for one unit of what was recorded, such as its torque constant for a current."""
+    """Motor torque per unit of the recorded signal, Nm, such as the torque constant for a current."""
 
     @model_validator(mode="after")
     def _turns(self) -> Self:
         if any(value == 0.0 for value in self.ratio.values()):
-            raise ValueError("ratio holds 0, expected the turns of the drive for one of the coordinate")
+            raise ValueError("ratio holds 0, expected the rotation of the drive per unit of the coordinate")
         return self
 
 
 class MotionFile(Part):
-    """A motion that was recorded at the motors, and what joins these to the coordinates."""
+    """A motion recorded at the motors, with the transmission from the drives to the coordinates."""
 
     description: str = ""
     source: str = ""
@@ -180,7 +180,7 @@ class MotionFile(Part):
     effort: Signals
     drive: tuple[Drive, ...] = Field(min_length=1, max_length=MOST_DRIVES)
     zero: dict[Name, Angle] = {}
-    """Of coordinates where the drives read 0, rad or m."""
+    """Coordinates at zero reading of the drives, rad or m."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -188,26 +188,26 @@ class MotionFile(Part):
             if len(signals.columns) != len(self.drive):
                 raise ValueError(f"{what} has {len(signals.columns)} columns for {len(self.drive)} drives")
             if signals.public is not None and self.public is None:
-                raise ValueError("names public data, expected a table [public] that says where they can be had")
+                raise ValueError("names public data, expected a table [public] with their repository")
         names = [drive.name for drive in self.drive]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"drive '{name}' is there twice")
+                raise ValueError(f"drive '{name}' occurs twice")
         return self
 
 
 def read_described(name_or_path: str, folder: Path, coordinates: Sequence[str]) -> MotionRecord:
-    """The motion of the coordinates that a description of recordings at the motors stands for.
+    """Motion of the coordinates from a description of recordings at the motors.
 
-    With N the ratios [drive, coordinate] it is q = N^-1 theta + zero and tau = N^T (gain x), as power is the same.
+    With N the ratios [drive, coordinate]: q = N^-1 theta + zero and, by power balance, tau = N^T (gain x).
 
     Args:
         name_or_path: a built-in name, or a TOML file.
-        folder: what its path is relative to.
-        coordinates: of the machine.
+        folder: base of a relative path.
+        coordinates: names of the machine's coordinates.
 
     Raises:
-        InputError: the description, or a file that it names, is wrong.
+        InputError: the description, or a file that it names, is invalid.
     """
     path = Path(name_or_path)
     if path.suffix.lower() == ".toml":
@@ -227,7 +227,9 @@ def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -
     names = tuple(name for name in coordinates if name in used)
     ratio = np.array([[drive.ratio.get(name, 0.0) for name in names] for drive in about.drive])
     if ratio.shape[0] != ratio.shape[1] or np.linalg.matrix_rank(ratio) < len(names):
-        raise ValueError(f"{len(about.drive)} drives do not decide where {', '.join(names)} are, expected one for each")
+        raise ValueError(
+            f"{len(about.drive)} drives do not determine {', '.join(names)}, expected one drive per coordinate"
+        )
     angles, efforts = (_columns(signals, about, folder) for signals in (about.position, about.effort))
     if len(angles) != len(efforts):
         raise ValueError(f"position has {len(angles)} samples and effort {len(efforts)}, expected the same number")

@@ -1,4 +1,4 @@
-"""Positions, rates and accelerations from a record, without delay: by a low-pass filter, or a Kalman smoother."""
+"""Positions, velocities and accelerations of a record without delay, by a low-pass filter or a Kalman smoother."""
 
 from typing import Any, NamedTuple
 
@@ -17,16 +17,16 @@ class MotionEstimate(NamedTuple):
     velocity: Float[np.ndarray, "k c"]
     acceleration: Float[np.ndarray, "k c"]
     first: int
-    """Samples at the start in which a filter settles."""
+    """Number of samples at the start within the filter's transient."""
     last: int
-    """Samples at the end, as well."""
+    """Number of such samples at the end."""
 
 
 def low_passed_motion(record: MotionRecord, cutoff_hz: Cutoff) -> MotionEstimate:
-    """Positions behind a zero-phase low-pass filter and their differences; rates that were measured behind the filter.
+    """Motion by a zero-phase low-pass filter: filtered positions, and their differences or filtered measured rates.
 
     Raises:
-        ValueError: the record is too short for the cut-off, or that is not below half the sampling rate.
+        ValueError: the record is too short for the cut-off, or the cut-off is not below half the sampling rate.
     """
     rate = record.rate_hz
     with place("cutoff_hz"):
@@ -42,8 +42,7 @@ def low_passed_motion(record: MotionRecord, cutoff_hz: Cutoff) -> MotionEstimate
 
 
 def delayed(motion: MotionEstimate, rate_hz: float, delay_s: float) -> MotionEstimate:
-    """The motion as it was so much before each sample, by cubic splines; samples of which it is not known are left out
-    at the ends."""
+    """The motion at `delay_s` before each sample, by cubic splines; samples at the ends without it are excluded."""
     if delay_s == 0.0:
         return motion
     from scipy.interpolate import CubicSpline
@@ -65,11 +64,12 @@ def smoothed_motions(
     jerk_density: Float[np.ndarray, "c"] | float | None,
     draws: int,
 ) -> list[MotionEstimate]:
-    """Motion by `kalman_motion` of all that was measured, and then of the same with errors of the sensors drawn once
-    more on top, each draw with both signs: they show how far errors of the motion move what is found from it.
+    """Motion by `kalman_motion` from all measurements, followed by motions with simulated sensor errors added.
+
+    Each draw is used with both signs; the draws propagate errors of the motion to parameters identified from it.
 
     Raises:
-        ValueError: a deviation is missing.
+        ValueError: a standard deviation is missing.
     """
     random = np.random.default_rng(0)
     measured = (record.position, record.velocity, record.acceleration)

@@ -1,4 +1,4 @@
-"""Motion from encoders, gyroscopes and accelerometers: a Kalman filter whose jerk is white noise, and its smoother."""
+"""Motion from encoders, gyroscopes and accelerometers: Kalman filter with white-noise jerk, and its smoother."""
 
 from typing import Any, NamedTuple
 
@@ -8,44 +8,44 @@ from scipy.linalg import solve_banded
 from scipy.optimize import minimize_scalar
 
 START_STD = (10.0, 1000.0)
-"""Of velocity and acceleration at the first sample, rad/s or m/s and per second, about 0."""
+"""Prior standard deviations of velocity and acceleration at the first sample, rad/s or m/s, and per second."""
 STEADY = 1e-12
-"""Relative change of a covariance from sample to sample below which it stays as it is."""
+"""Relative change of a covariance between samples below which it is constant."""
 SETTLED = 1.1
-"""Of the standard deviations at the end, below which those at a sample are settled."""
+"""Ratio to the standard deviations at the end below which those at a sample have converged."""
 LEAST, MOST = -15.0, 3.0
-"""Decimal logarithms of the jerk's density that are tried, times the fifth power of the time step over the variance of
-a position: a filter that follows in some hundred steps, and one that believes each position."""
+"""Range of the decimal logarithm of the jerk density, times the fifth power of the time step over the variance of a
+position: from a filter with a response time of some hundred steps to one that follows every position."""
 GRID = 13
 SEARCHED = 20_000
-"""Samples from which the density is found."""
+"""Largest number of samples used to estimate the density."""
 CLOSE = 0.01
-"""Of the decimal logarithm of the density."""
+"""Tolerance of the decimal logarithm of the density."""
 
 TRANSITION = np.array([[1.0, 1.0, 0.5], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]])
-"""Of position, velocity and acceleration, in units of one time step."""
+"""Transition matrix of position, velocity and acceleration, in units of the time step."""
 NOISE = np.array([[1 / 20, 1 / 8, 1 / 6], [1 / 8, 1 / 3, 1 / 2], [1 / 6, 1 / 2, 1.0]])
-"""What white jerk of density 1 adds to their covariance within one step."""
+"""Process noise covariance of white jerk of density 1 within one step."""
 
 
 class KalmanMotion(NamedTuple):
-    """Motion of c coordinates at k samples, from all measurements, or causal: from those up to each sample."""
+    """Motion of c coordinates at k samples: smoothed, or causal from the measurements up to each sample."""
 
     position: Float[np.ndarray, "k c"]
     velocity: Float[np.ndarray, "k c"]
     acceleration: Float[np.ndarray, "k c"]
     covariance: Float[np.ndarray, "c 3 3"]
-    """Of position, velocity and acceleration at the last sample."""
+    """Covariance of position, velocity and acceleration at the last sample."""
     jerk_density: Float[np.ndarray, "c"]
-    """q, (rad/s^3)^2 s or (m/s^3)^2 s."""
+    """Spectral density q of the jerk, (rad/s^3)^2 s or (m/s^3)^2 s."""
     log_likelihood: Float[np.ndarray, "c"]
-    """Of all that was measured, given the first position."""
+    """Log-likelihood of all measurements given the first position."""
     innovations: Float[np.ndarray, "k c 3"]
-    """What the prediction misses of position, velocity and acceleration, made white with variance 1; NaN where not
-    measured, and at the first position."""
+    """Whitened innovations of position, velocity and acceleration, variance 1; NaN where not measured, and at the first
+    position."""
     settled: Int[np.ndarray, "c"]
-    """Sample from which on standard deviations of the causal motion are at most a tenth above those at the end; a
-    smoother needs about as many at either end."""
+    """Sample from which standard deviations of the causal motion exceed those at the end by at most a tenth; a smoother
+    has a transient of about this length at either end."""
 
 
 def kalman_motion(
@@ -60,26 +60,26 @@ def kalman_motion(
     jerk_density: float | Float[np.ndarray, "c"] | None = None,
     causal: bool = False,
 ) -> KalmanMotion:
-    """Position, velocity and acceleration of coordinates, from all sensors together.
+    """Position, velocity and acceleration of coordinates from all sensors.
 
     Accelerations are Wiener processes, E x'''(t) x'''(s) = q delta(t - s), for which x_{k+1} = F x_k + w_k is exact.
-    Each coordinate has a filter of its own. At the first sample the position is as measured, velocity and acceleration
-    are 0 with the wide deviations of `START_STD`.
+    Each coordinate has its own filter. The initial state is the measured position, and velocity and acceleration of 0
+    with the large standard deviations of `START_STD`.
 
     Args:
         position: measured [k, c], rad or m, at even steps of time.
         rate_hz: samples per second.
-        position_std: standard deviation of each sample, of all or each coordinate.
+        position_std: standard deviation of each sample, common or by coordinate.
         velocity: measured [k, c], by gyroscopes or tachometers; NaN in columns of coordinates without.
-        velocity_std: of each sample, where velocities were measured.
-        acceleration: measured [k, c], less gravity.
-        acceleration_std: of each sample, where accelerations were measured.
-        jerk_density: q of all or each coordinate; of the largest likelihood of the innovations where not given.
-        causal: each sample from the measurements up to it, as they come in real time: accelerations lag. Otherwise from
-            all measurements, by the smoother of Rauch, Tung and Striebel behind the filter.
+        velocity_std: standard deviation of each sample, where velocities were measured.
+        acceleration: measured [k, c], with gravity removed.
+        acceleration_std: standard deviation of each sample, where accelerations were measured.
+        jerk_density: q, common or by coordinate; the maximum-likelihood estimate where not given.
+        causal: whether to use only the measurements up to each sample, as in real time: accelerations lag. Otherwise
+            all measurements are used, by the Rauch-Tung-Striebel smoother.
 
     Raises:
-        ValueError: sizes differ, a number is not finite, or a deviation is missing or not positive.
+        ValueError: sizes differ, a number is not finite, or a standard deviation is missing or not positive.
 
     Source: Bar-Shalom, Li and Kirubarajan 2001, "Estimation with applications to tracking and navigation", sections
     5.2, 6.2.3 and 8.6; Schweppe 1965, "Evaluation of likelihood functions for Gaussian signals"; Rauch, Tung and
@@ -119,18 +119,18 @@ def kalman_motion(
 
 
 class _Run(NamedTuple):
-    """One filter over one record, in units of the time step."""
+    """Result of the filter for one coordinate, in units of the time step."""
 
     state: np.ndarray
     covariances: list[np.ndarray]
-    """Of the first samples; the last of these is that of all further ones."""
+    """Covariances of the first samples; the last one applies to all further samples."""
     log_likelihood: float
     innovations: np.ndarray
     settled: int
 
 
 def _of_coordinate(measured: np.ndarray, std: np.ndarray, density: float | None, step: float) -> tuple[_Run, float]:
-    """The filter of one coordinate, and its density."""
+    """Filter result of one coordinate, and its jerk density."""
     if density is not None:
         return _filtered(measured, std, density, step), density
     part, unit = measured[:SEARCHED], std[0] ** 2
@@ -147,7 +147,7 @@ def _of_coordinate(measured: np.ndarray, std: np.ndarray, density: float | None,
 
 
 def _filtered(measured: np.ndarray, std: np.ndarray, density: float, step: float) -> _Run:
-    """Kalman filter of measured [k, 3], columns of NaN absent; constant gain once its covariance is steady."""
+    """Kalman filter of measured [k, 3], columns of NaN ignored; constant gain once the covariance has converged."""
     sensors = np.flatnonzero(~np.isnan(measured[0]))
     z, H, noise = measured[:, sensors], np.eye(3)[sensors], np.diag(std[sensors] ** 2)
     ahead = np.diag([std[0] ** 2, (START_STD[0] * step) ** 2, (START_STD[1] * step**2) ** 2])
@@ -155,18 +155,18 @@ def _filtered(measured: np.ndarray, std: np.ndarray, density: float, step: float
     states, white, covariances = np.empty((len(z), 3)), np.full(z.shape, np.nan), []
     likelihood, k = 0.0, 0
     while True:
-        used = slice(int(k == 0), None)  # the first position stands in the start already
+        used = slice(int(k == 0), None)  # the initial state contains the first position
         h, r = H[used], noise[used, used]
-        spread = h @ ahead @ h.T + r
-        gain, root = np.linalg.solve(spread, h @ ahead).T, np.linalg.cholesky(spread)
+        innovation = h @ ahead @ h.T + r
+        gain, root = np.linalg.solve(innovation, h @ ahead).T, np.linalg.cholesky(innovation)
         keep = np.eye(3) - gain @ h
         covariance = keep @ ahead @ keep.T + gain @ r @ gain.T
         following = TRANSITION @ covariance @ TRANSITION.T + density * NOISE
         if k > 0 and np.all(np.abs(following - ahead) <= STEADY * np.abs(ahead)):
             break
-        missed = z[k, used] - h @ predicted
-        states[k] = predicted + gain @ missed
-        white[k, used], score = _scores(missed[None], root)
+        error = z[k, used] - h @ predicted
+        states[k] = predicted + gain @ error
+        white[k, used], score = _scores(error[None], root)
         likelihood += score
         covariances.append(covariance)
         ahead, predicted, k = following, TRANSITION @ states[k], k + 1
@@ -184,7 +184,7 @@ def _filtered(measured: np.ndarray, std: np.ndarray, density: float, step: float
 
 
 def _smoothed(run: _Run, density: float) -> np.ndarray:
-    """States from all measurements: x_k + G_k (x_{k+1} - F x_k), with the x_{k+1} of the step before, from the end."""
+    """Smoothed states x_k + G_k (x_{k+1} - F x_k), computed backwards from the last sample."""
     states, first = run.state.copy(), len(run.covariances) - 1
     predicted = states @ TRANSITION.T
     gains = []
@@ -199,15 +199,15 @@ def _smoothed(run: _Run, density: float) -> np.ndarray:
     return states
 
 
-def _scores(missed: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, float]:
-    """Innovations made white by the Cholesky factor of their covariance, and their log-likelihood."""
-    white = np.linalg.solve(root, missed.T).T
-    constant = len(missed) * (np.sum(np.log(np.diag(root))) + 0.5 * len(root) * np.log(2.0 * np.pi))
+def _scores(errors: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, float]:
+    """Innovations whitened by the Cholesky factor of their covariance, and their log-likelihood."""
+    white = np.linalg.solve(root, errors.T).T
+    constant = len(errors) * (np.sum(np.log(np.diag(root))) + 0.5 * len(root) * np.log(2.0 * np.pi))
     return white, float(-0.5 * np.sum(white**2) - constant)
 
 
 def _constant(driven: np.ndarray, A: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """States x_k = A x_{k-1} + driven_k as one banded system, from the state before the first."""
+    """States x_k = A x_{k-1} + driven_k from an initial state, solved as one banded system."""
     right = driven.copy()
     right[0] += A @ before
     bands = np.zeros((6, right.size))
@@ -221,7 +221,7 @@ def _constant(driven: np.ndarray, A: np.ndarray, before: np.ndarray) -> np.ndarr
 def _checked(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     found = np.asarray(values, dtype=float)
     if found.shape != shape:
-        raise ValueError(f"{name} has shape {found.shape}, expected {shape} as position has")
+        raise ValueError(f"{name} has shape {found.shape}, expected {shape} as position")
     bad = ~np.isfinite(found) & ~np.isnan(found).all(axis=0)
     if bad.any():
         raise ValueError(f"{name} holds {found[bad][0]}, expected finite numbers")
@@ -230,7 +230,7 @@ def _checked(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarra
 
 def _positive(name: str, value: float | np.ndarray | None, count: int) -> np.ndarray:
     if value is None:
-        raise ValueError(f"{name} is not given, expected the standard deviation of what was measured")
+        raise ValueError(f"{name} is not given, expected the standard deviation of the measurement")
     found = np.asarray(value, dtype=float)
     if found.shape not in ((), (count,)):
         raise ValueError(f"{name} has shape {found.shape}, expected one number or one for each of {count} coordinates")

@@ -1,4 +1,4 @@
-"""A motion of a machine with the torques of its drives, as it was recorded."""
+"""Recorded motion of a machine with the torques of its drives; filtering, differentiation and resampling."""
 
 import dataclasses
 from typing import Literal, NamedTuple
@@ -7,28 +7,27 @@ import numpy as np
 from jaxtyping import Float
 
 Cutoff = float | tuple[float, float]
-"""Of a low-pass filter, Hz: where its gain is a half, or the ends of its pass band and the start of its stop band."""
+"""Cut-off of a low-pass filter, Hz: frequency of gain 1/2, or end of the pass band and start of the stop band."""
 ORDER = 4
-"""Of the Butterworth filter, which runs forwards and backwards, where bands do not give it."""
+"""Default order of the Butterworth filter, applied forwards and backwards."""
 PASS_DB, STOP_DB = 1.0, 60.0
-"""Attenuation of both runs together: at most up to the end of the pass band, at least from the stop band on."""
+"""Attenuation of both passes: largest in the pass band, least in the stop band."""
 MOST_ORDER = 60
-"""Of bands close to each other."""
+"""Largest order of the filter."""
 EDGE = 3.0
-"""Periods of the cut-off at either end of a record that are left out behind a filter of `ORDER`: after them a
-thousandth of what the filter does not know of the signal before is left. Higher orders settle later, as their slowest
-pole does."""
+"""Periods of the cut-off excluded at either end of a record filtered with `ORDER`: the transient has decayed to a
+thousandth there. It is scaled with the slowest pole for higher orders."""
 SPACING = 1.1
-"""Of samples that are kept, in half periods of the cut-off: filtered noise then correlates by a few per cent."""
+"""Spacing of decimated samples in half periods of the cut-off: filtered noise then correlates by a few per cent."""
 
 
 def low_pass(signal: Float[np.ndarray, "k ..."], rate_hz: float, cutoff_hz: Cutoff) -> Float[np.ndarray, "k ..."]:
-    """The signal without what is faster than a cut-off, without delay: a Butterworth filter forwards and backwards.
+    """The signal after a zero-phase low-pass filter: a Butterworth filter applied forwards and backwards.
 
     Args:
         signal: samples along the first axis.
         rate_hz: samples per second.
-        cutoff_hz: where the gain is a half; or pass and stop band, from which the order follows.
+        cutoff_hz: frequency of gain 1/2; or pass and stop band, which determine the order.
 
     Raises:
         ValueError: the cut-off is not below half the sampling rate, or the record is too short for it.
@@ -36,7 +35,7 @@ def low_pass(signal: Float[np.ndarray, "k ..."], rate_hz: float, cutoff_hz: Cuto
     Source: Gustafsson 1996, "Determining the initial states in forward-backward filtering".
     """
     check_cutoff(cutoff_hz, rate_hz, len(signal))
-    from scipy.signal import butter, sosfiltfilt  # takes half a second to import, in every command
+    from scipy.signal import butter, sosfiltfilt  # imported here: it takes half a second
 
     order, corner_hz = butterworth(cutoff_hz, rate_hz)
     sections = butter(order, corner_hz, fs=rate_hz, output="sos")
@@ -44,9 +43,9 @@ def low_pass(signal: Float[np.ndarray, "k ..."], rate_hz: float, cutoff_hz: Cuto
 
 
 def butterworth(cutoff_hz: Cutoff, rate_hz: float) -> tuple[int, float]:
-    """Order of a Butterworth filter and the frequency at which its gain is 1 / sqrt(2), one half after both runs.
+    """Order of a Butterworth filter and its corner frequency, of gain 1 / sqrt(2) and one half after both passes.
 
-    The least order whose both runs lose `PASS_DB` at most in the pass band and `STOP_DB` at least in the stop band.
+    It is the least order with at most `PASS_DB` in the pass band and at least `STOP_DB` in the stop band, both passes.
 
     Raises:
         ValueError: the frequencies are not positive, ascending and below half the sampling rate, or too close together.
@@ -69,13 +68,13 @@ def butterworth(cutoff_hz: Cutoff, rate_hz: float) -> tuple[int, float]:
     if order > MOST_ORDER:
         raise ValueError(
             f"pass and stop band of {passed:g} and {stopped:g} Hz need a filter of order {order}, expected bands"
-            f" further apart, for which {MOST_ORDER} is enough"
+            f" further apart, for an order of at most {MOST_ORDER}"
         )
     return int(order), float(corner_hz)
 
 
 def check_cutoff(cutoff_hz: Cutoff, rate_hz: float, count: int) -> None:
-    """Raise ValueError where a record of so many samples cannot be filtered with a cut-off."""
+    """Raise ValueError where a record is too short for a cut-off."""
     least = 2 * edge(rate_hz, cutoff_hz) + 10
     if count < least:
         raise ValueError(
@@ -85,23 +84,22 @@ def check_cutoff(cutoff_hz: Cutoff, rate_hz: float, count: int) -> None:
 
 
 def edge(rate_hz: float, cutoff_hz: Cutoff) -> int:
-    """Samples at either end that are left out behind the filter."""
+    """Number of samples at either end excluded for the filter's transient."""
     order, corner_hz = butterworth(cutoff_hz, rate_hz)
     slower = np.sin(0.5 * np.pi / ORDER) / np.sin(0.5 * np.pi / order)
     return int(np.ceil(EDGE * slower * rate_hz / corner_hz))
 
 
 def decimation(rate_hz: float, cutoff_hz: Cutoff) -> int:
-    """Every how manieth sample of a filtered signal tells all that passed."""
+    """Decimation factor at which a filtered signal retains its information."""
     return max(1, int(SPACING * rate_hz / (2.0 * butterworth(cutoff_hz, rate_hz)[1])))
 
 
 def rates(position: Float[np.ndarray, "k ..."], rate_hz: float) -> tuple[np.ndarray, np.ndarray]:
-    """Velocity and acceleration of a position by central differences of five samples; the first two samples and the
-    last two repeat their neighbours'.
+    """Velocity and acceleration of a position by five-point central differences, constant over the two end samples.
 
-    Those of three samples make a rate of 1 Hz at 100 samples a second too small by 7e-4, and an acceleration by 3e-4,
-    which a gain or an inertia takes for its own; of five samples it is 5e-7 and 2e-7.
+    Three-point differences underestimate velocity at 1 Hz and 100 samples per second by 7e-4 and acceleration by 3e-4,
+    which biases gains and inertias; the errors of five points are 5e-7 and 2e-7.
     """
     velocity, acceleration = np.empty_like(position), np.empty_like(position)
     far, near, here = (position[4:], position[:-4]), (position[3:-1], position[1:-3]), position[2:-2]
@@ -113,19 +111,19 @@ def rates(position: Float[np.ndarray, "k ..."], rate_hz: float) -> tuple[np.ndar
 
 
 Side = Literal["motor", "link"]
-"""Side of a gear on which an angle was recorded."""
+"""Side of a gear at which an angle was recorded."""
 LEAST_SAMPLES = 20
 LARGEST_ANGLE = 1e3
-"""rad: more turns than any recording has."""
+"""Largest plausible angle, rad."""
 MOST_SAMPLES = 2_000_000
 ALIAS = 0.4
-"""Cut-off of the filter against aliasing, of the new sampling rate."""
+"""Cut-off of the anti-aliasing filter relative to the new sampling rate."""
 BLURRED = 3
-"""Samples beside a jump behind that filter, farther from which less than 3 % of the jump is missing."""
+"""Samples on either side of a step affected by that filter: beyond them the error is less than 3 % of the step."""
 NEARLY = 0.1
-"""By how much less a new sampling rate may be, of itself, for no samples to be left out."""
+"""Relative reduction of the sampling rate up to which no decimation takes place."""
 UNEVEN = 0.01
-"""Of the time step, by which samples may lie beside an even grid."""
+"""Largest deviation of samples from an even grid, relative to the time step."""
 
 
 class Drives(NamedTuple):
@@ -133,38 +131,38 @@ class Drives(NamedTuple):
 
     names: tuple[str, ...]
     ratio: Float[np.ndarray, "d c"]
-    """N: turns of each drive for one of each coordinate."""
+    """N: rotation of each drive per unit of each coordinate."""
     gain: Float[np.ndarray, "d"]
-    """Nm for one unit of what was recorded."""
+    """Nm per unit of the recorded signal."""
     signal: Float[np.ndarray, "k d"]
     """x."""
 
     @property
     def effort(self) -> Float[np.ndarray, "k c"]:
-        """At the coordinates, Nm or N."""
+        """Joint torques or forces, Nm or N."""
         return (self.gain * self.signal) @ self.ratio
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MotionRecord:
-    """Coordinates and efforts at even steps of time."""
+    """Coordinates and joint torques over time."""
 
     time_s: Float[np.ndarray, "k"]
     names: tuple[str, ...]
-    """Of the coordinates."""
+    """Names of the coordinates."""
     position: Float[np.ndarray, "k c"]
     """rad or m."""
     effort: Float[np.ndarray, "k c"]
-    """Nm or N at the coordinates; NaN in the column of one whose effort was not measured."""
+    """Joint torques or forces, Nm or N; NaN in columns that were not measured."""
     velocity: Float[np.ndarray, "k c"] | None = None
-    """rad/s or m/s, where they were measured; NaN in columns that were not."""
+    """rad/s or m/s, where measured; NaN in other columns."""
     acceleration: Float[np.ndarray, "k c"] | None = None
     temperature: Float[np.ndarray, "k"] | None = None
-    """Of the drives, where it was measured."""
+    """Temperature of the drives, where measured."""
     drives: Drives | None = None
-    """Whose efforts these are, where they were recorded at motors."""
+    """Drives from whose signals the torques were computed, where recorded at motors."""
     blurred: int = 0
-    """Samples beside a jump of an effort that resampling has smoothed."""
+    """Samples on either side of a torque step smoothed by resampling."""
 
     @property
     def rate_hz(self) -> float:
@@ -173,17 +171,17 @@ class MotionRecord:
 
 
 def resampled(record: MotionRecord, rate_hz: float) -> MotionRecord:
-    """The record at even steps of time: angles by a cubic spline through their samples, all else by monotone cubics
-    (PCHIP), which do not overshoot where friction changes its sign.
+    """The record at even time steps: angles by cubic splines, other signals by monotone cubics (PCHIP).
 
-    Where that leaves out samples, all signals pass a zero-phase low-pass filter at `ALIAS` of the new rate before.
+    Monotone cubics do not overshoot at sign changes of friction. For decimation, all signals first pass a zero-phase
+    low-pass filter at `ALIAS` of the new rate.
 
     Args:
-        record: its time ascends, evenly or not.
+        record: with ascending time, evenly sampled or not.
         rate_hz: samples per second of the new record.
 
     Raises:
-        ValueError: the record is too short for the new rate, or that makes too many samples.
+        ValueError: the new rate gives too few or too many samples.
 
     Source: Fritsch and Carlson 1980, "Monotone piecewise cubic interpolation".
     """
@@ -191,17 +189,17 @@ def resampled(record: MotionRecord, rate_hz: float) -> MotionRecord:
     span = float(record.time_s[-1] - record.time_s[0])
     count = int(np.floor(span * rate_hz * (1.0 + 1e-9))) + 1
     if not LEAST_SAMPLES <= count <= MOST_SAMPLES:
-        raise ValueError(f"{rate_hz:g} Hz makes {count} samples, expected {LEAST_SAMPLES} to {MOST_SAMPLES}")
+        raise ValueError(f"{rate_hz:g} Hz gives {count} samples, expected {LEAST_SAMPLES} to {MOST_SAMPLES}")
     from scipy.interpolate import CubicSpline, PchipInterpolator
 
     grid = np.minimum(np.arange((count - 1) * finer + 1) / (finer * rate_hz), span)
 
     def even(part: np.ndarray, spline: type = PchipInterpolator) -> np.ndarray:
         found = np.full((grid.size, *part.shape[1:]), np.nan)
-        there = ~np.isnan(part).any(axis=0)
-        found[..., there] = spline(record.time_s - record.time_s[0], part[..., there], axis=0)(grid)
+        given = ~np.isnan(part).any(axis=0)
+        found[..., given] = spline(record.time_s - record.time_s[0], part[..., given], axis=0)(grid)
         if finer > 1:
-            found[..., there] = low_pass(found[..., there], finer * rate_hz, ALIAS * rate_hz)
+            found[..., given] = low_pass(found[..., given], finer * rate_hz, ALIAS * rate_hz)
         return found[::finer]
 
     drives = None if record.drives is None else record.drives._replace(signal=even(record.drives.signal))
@@ -219,11 +217,11 @@ def resampled(record: MotionRecord, rate_hz: float) -> MotionRecord:
 
 
 def check_record(record: MotionRecord, even: bool = True) -> None:
-    """Raise ValueError where a record cannot be one: time that does not ascend, NaN, angles in degrees.
+    """Raise ValueError where a record is invalid: time that does not ascend, NaN, angles in degrees.
 
     Args:
-        record: a motion.
-        even: whether its steps of time have to be even.
+        record: motion to check.
+        even: whether the time steps have to be even.
     """
     time, count = record.time_s, len(record.time_s)
     if count < LEAST_SAMPLES:
@@ -234,11 +232,11 @@ def check_record(record: MotionRecord, even: bool = True) -> None:
         first = int(np.argmax(steps <= 0.0))
         raise ValueError(f"time_s goes from {time[first]:g} to {time[first + 1]:g} s at sample {first + 2}")
     step = 1.0 / record.rate_hz
-    beside = np.abs(time - time[0] - step * np.arange(count))
-    if even and beside.max() > UNEVEN * step * max(1.0, 1e-3 * count):
-        worst = int(np.argmax(beside))
+    deviation = np.abs(time - time[0] - step * np.arange(count))
+    if even and deviation.max() > UNEVEN * step * max(1.0, 1e-3 * count):
+        worst = int(np.argmax(deviation))
         raise ValueError(
-            f"time_s is not even: sample {worst + 1} lies {beside[worst]:.3g} s beside steps of {step:.6g} s, expected"
+            f"time_s is not even: sample {worst + 1} is {deviation[worst]:.3g} s off steps of {step:.6g} s, expected"
             f" even steps, or resample_hz = {record.rate_hz:.3g} of the test"
         )
     for name, column in zip(record.names, record.position.T, strict=True):

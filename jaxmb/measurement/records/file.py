@@ -1,4 +1,4 @@
-"""Time records described by a TOML file, built-in or the user's, and the frequency responses that it asks for."""
+"""Time records described by a TOML file, built-in or the user's, and frequency responses estimated from them."""
 
 import dataclasses
 import os
@@ -22,21 +22,21 @@ from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over
 
 ENDINGS = (".mat", ".npz", ".csv")
 DATA_FOLDER = "JAXMB_DATA"
-"""Environment variable that names the folder with data that others publish."""
+"""Environment variable with the folder of published data."""
 LARGEST_RECORD = 200_000_000
-"""Numbers in one record (1.6 GB): a file that claims more is refused before it is read."""
+"""Largest number of values in one record (1.6 GB); a larger file is rejected before it is read."""
 
 
 def read_columns(path: Path, variable: str | None, columns: Sequence[int]) -> np.ndarray:
     """Columns [n, column] of a matrix in a file, counted from 1.
 
     Args:
-        path: a file ending in one of `ENDINGS`; a .csv file may have one line of names first.
-        variable: of a .mat or .npz file; where not given, the only array of numbers in it that has more than one.
-        columns: which ones, from 1.
+        path: a file with an extension of `ENDINGS`; a .csv file may begin with one line of names.
+        variable: of a .mat or .npz file; where not given, its only array of more than one number.
+        columns: column numbers, from 1.
 
     Raises:
-        InputError: the file cannot be read, has no such variable or column, or holds no numbers there.
+        InputError: the file cannot be read, or has no such variable or column of numbers.
     """
     ending = path.suffix.lower()
     if ending not in ENDINGS:
@@ -46,7 +46,7 @@ def read_columns(path: Path, variable: str | None, columns: Sequence[int]) -> np
         raise InputError(f"{path}: there is no such file")
     if ending == ".csv":
         if variable is not None:
-            raise InputError(f"{path}: variable '{variable}' is asked for, expected none of a .csv file")
+            raise InputError(f"{path}: variable is '{variable}', expected none for a .csv file")
         name, matrix = "the table", _read_csv(path)
     else:
         name, matrix = (_read_npz if ending == ".npz" else _read_mat)(path, variable)
@@ -58,19 +58,19 @@ def read_columns(path: Path, variable: str | None, columns: Sequence[int]) -> np
             " [sample, column]"
         )
     if max(columns) > matrix.shape[1]:
-        raise InputError(f"{path}: column {max(columns)} of {name} is asked for, expected at most {matrix.shape[1]}")
+        raise InputError(f"{path}: column is {max(columns)}, expected at most the {matrix.shape[1]} of {name}")
     return matrix[:, np.asarray(columns) - 1].astype(float)
 
 
 def public_path(below: str, where: str) -> Path:
-    """Path of a public data file below the folder that `JAXMB_DATA` names.
+    """Path of a published data file below the folder named by `JAXMB_DATA`.
 
     Args:
         below: its path below that folder.
-        where: where it can be had, for messages.
+        where: its source, for messages.
 
     Raises:
-        InputError: the variable is not set, or there is no such file; the message says where to get it.
+        InputError: the variable is not set, or there is no such file; the message names the source.
     """
     folder = os.environ.get(DATA_FOLDER)
     path = Path(folder or "") / below
@@ -104,13 +104,13 @@ def _read_mat(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _NUMBERS = ("double", "single", "float64", "float32", *_INTEGERS)
-"""Names of classes in MATLAB's words, and in HDF5's where another program wrote the file."""
+"""Class names of numbers, as written by MATLAB and, for other programs, as HDF5 types."""
 
 
 def _chosen(path: Path, variable: str | None, found: Mapping[str, tuple[int, ...]]) -> str:
     listed = ", ".join(f"{name} {shape}" for name, shape in list(found.items())[:12]) or "none"
     if variable is None:
-        # a sample rate beside the records is none
+        # a single number, such as the sample rate, is no record
         records = [name for name, shape in found.items() if np.prod(np.array(shape, dtype=float)) != 1.0]
         records = records or list(found)
         variable = records[0] if len(records) == 1 else None
@@ -153,7 +153,7 @@ def _are_numbers(line: str, separator: str | None) -> bool:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TimeRecord:
-    """Forces and responses that were recorded together."""
+    """Forces and responses recorded simultaneously."""
 
     force: np.ndarray
     """[n, input], in `force_unit`."""
@@ -163,22 +163,22 @@ class TimeRecord:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     unit: str
-    """Of the responses over that of the forces; SI where empty, or "unknown"."""
+    """Unit of the responses over that of the forces; SI where empty, or "unknown"."""
     source: str
     """The file."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Estimate:
-    """Frequency responses from time records, and what is to be said about how they came about."""
+    """Frequency responses estimated from time records, with remarks."""
 
     frf_set: FrfSet
     remarks: tuple[str, ...]
-    """Sentences: hits that were left out and why, segments too short for a peak."""
+    """Rejected hits with the reason, segments too short for a peak."""
     summary: tuple[str, ...] = ()
-    """What the responses are made of, a line for each input of hits or one for all."""
+    """Averages used, one line per input of hits or one for all."""
     hits: tuple[FrfSet, ...] = ()
-    """Responses to single hits, one input each, where several are averaged."""
+    """Responses to single hits, one input each, where several were averaged."""
 
 
 def measurement_names() -> tuple[str, ...]:
@@ -199,28 +199,28 @@ def load_records_file(name_or_path: str | os.PathLike[str]) -> tuple[RecordsFile
 
 
 def read_records(name_or_path: str | os.PathLike[str]) -> tuple[TimeRecord, ...]:
-    """The time records that a description names, calibrated.
+    """The calibrated time records of a description.
 
     Args:
         name_or_path: "daisy-subframe", "hammer/records.toml"; paths in the file are relative to it.
 
     Raises:
-        InputError: the description or a file it names is wrong, or public data are not there; the message says which,
-            and where to get them.
+        InputError: the description or a file it names is invalid, or public data are missing; the message names the
+            file and the source of the data.
     """
     return _records(*load_records_file(name_or_path))
 
 
 def frf_of_records(name_or_path: str | os.PathLike[str]) -> FrfSet:
-    """The frequency responses that a description of time records asks for, see `estimate_of_records`."""
+    """Frequency responses estimated from described time records, see `estimate_of_records`."""
     return estimate_of_records(name_or_path).frf_set
 
 
 def estimate_of_records(name_or_path: str | os.PathLike[str]) -> Estimate:
-    """The frequency responses that a description of time records asks for, with remarks.
+    """Frequency responses estimated from described time records, with remarks.
 
     Raises:
-        InputError: see `read_records`; or the records do not yield what is asked for.
+        InputError: see `read_records`; or the estimate fails.
     """
     description, path = load_records_file(name_or_path)
     records = _records(description, path)
@@ -247,7 +247,7 @@ def _from_noise(record: TimeRecord, method: Noise, labels: FrfLabels) -> Estimat
         record.force, record.response, record.sample_rate_hz,
         segment=method.segment, overlap=method.overlap, window=method.window, estimator=method.estimator, **labels,
     )  # fmt: skip
-    # A boxcar is what burst noise is given, that dies within the segment: the rule is for noise that goes on.
+    # a boxcar is used for burst noise that decays within the segment; the rule applies to continuous noise
     remark = None if method.window == "boxcar" else leakage_remark(frf_set, method.window)
     return Estimate(frf_set, () if remark is None else (remark,), _averaged(frf_set, "independent averages"))
 
@@ -275,18 +275,18 @@ def _from_hits(records: Sequence[TimeRecord], method: Hits, description: Records
         hits = []
         for record in records:
             if record.inputs == inputs:
-                found, left_out = _single_hits(record, method)
+                found, rejected = _single_hits(record, method)
                 hits += found
-                remarks += [f"{record.source}: {text}" for text in left_out]
+                remarks += [f"{record.source}: {text}" for text in rejected]
         if method.block is None and all(double_hit(f[:, 0], method.double_hit_level) is not None for f, _ in hits):
             where = next(record.source for record in records if record.inputs == inputs)
             raise ValueError(
-                f"{where} holds more than one hit: expected method.block, the samples of each, to cut them apart"
+                f"{where} holds more than one hit: expected method.block, the samples of each, to separate them"
             )
         test = _hit_test(hits, method, description, {**labels, "inputs": inputs})
         several = len({record.inputs for record in records}) > 1
         where = f"input '{inputs[0]}': " if several else ""
-        remarks += [f"{where}hit {number} is left out: {reason}" for number, reason in test.rejected.items()]
+        remarks += [f"{where}hit {number} is rejected: {reason}" for number, reason in test.rejected.items()]
         remarks += [where + remark for remark in test.remarks]
         sets.append(test.frf_set)
         single += test.hits or [test.frf_set]
@@ -309,11 +309,11 @@ def _single_hits(record: TimeRecord, method: Hits) -> tuple[list[tuple[np.ndarra
     if method.block is None:
         return [(record.force, record.response)], ()
     with place(record.source):
-        starts, left_out = find_hits(
+        starts, rejected = find_hits(
             record.force, record.sample_rate_hz, block=method.block, pre_trigger_s=method.pre_trigger_s,
             trigger=method.trigger,
         )  # fmt: skip
-    return list(cut_hits(record.force, record.response, starts, method.block)), left_out
+    return list(cut_hits(record.force, record.response, starts, method.block)), rejected
 
 
 def _hit_test(
@@ -342,7 +342,7 @@ def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
             response = _channels(file, record, description.responses)
             if force.shape[0] != response.shape[0]:
                 raise ValueError(
-                    f"force has {force.shape[0]} samples and response {response.shape[0]}, expected as many"
+                    f"force has {force.shape[0]} samples and response {response.shape[0]}, expected the same number"
                 )
         here = inputs if record.input is None else (record.input,)
         records.append(TimeRecord(force, response, description.sample_rate_hz, here, outputs, unit, str(file)))
@@ -366,7 +366,7 @@ def _names(channels: Channels) -> tuple[str, ...]:
 
 
 def _unit(description: RecordsFile) -> str:
-    """Unit of a response over a force, "" for SI; ValueError where it is not one of the kind."""
+    """Unit of a response over a force, "" for SI; ValueError where it is not that of the kind."""
     force, response = description.forces.unit, description.responses.unit
     if force is None and response is None:
         return ""

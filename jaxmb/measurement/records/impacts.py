@@ -1,4 +1,4 @@
-"""From the records of hammer hits to frequency responses."""
+"""Frequency responses from records of hammer hits."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -24,32 +24,32 @@ from jaxmb.measurement.records.time_records import inner_lines, line_frequencies
 from jaxmb.measurement.records.windows import exponential_window, force_window
 
 DOUBLE = "a double hit"
-"""How that reason begins."""
+"""Beginning of the reason of rejection of a double hit."""
 LEAST_BEFORE = 8
-"""Samples of quiet before a hit from which offsets are taken, at least."""
+"""Least number of samples before a hit from which offsets are estimated."""
 PULSE_FLOOR = 0.1
-"""Share of its peak at which a pulse is taken to begin and end."""
+"""Share of its peak at which a pulse begins and ends."""
 PRECURSOR = 4
-"""Samples before and behind a pulse that a converter's filter may ring; closer second peaks are such ringing."""
+"""Samples before and after a pulse within which the converter's filter may ring; closer peaks are no second hits."""
 AT_REST = 0.1
-"""Share of a channel's largest value below which it is not clipped, but quiet: a force without noise is exactly 0."""
+"""Share of a channel's largest value below which a flat signal is rest rather than clipping."""
 FLAT_TOP = 3
-"""Samples in a row at a channel's extreme that make it look clipped."""
+"""Consecutive samples at a channel's extreme that indicate clipping."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pulse:
-    """Where the force of a hit stands in its record, in samples."""
+    """Position of the force pulse of a hit in its record, in samples."""
 
     start: int
-    """What lies before is quiet, the filter's precursor left out."""
+    """The record is at rest before it, the filter's precursor excluded."""
     peak: int
     stop: int
-    """First sample behind the pulse, its ringing not counted."""
+    """First sample after the pulse, ringing excluded."""
 
 
 def pulse_of(force: np.ndarray) -> Pulse | str:
-    """The first pulse of a force record [n] that exceeds a tenth of the largest, or why none can be used."""
+    """The first pulse of a force record [n] above a tenth of its largest value, or the reason of rejection."""
     above = _above(force, PULSE_FLOOR)
     crossed = int(np.argmax(above))
     stop = crossed + int(np.argmin(np.append(above[crossed:], False)))
@@ -63,20 +63,19 @@ def pulse_of(force: np.ndarray) -> Pulse | str:
 
 
 def double_hit(force: np.ndarray, level: float) -> int | None:
-    """Sample at which a force record rises above a share of its peak for the second time; None where it does not."""
+    """Sample at which a force record rises above a share of its peak again; None where it does not."""
     above = _above(force, level)
-    places = np.flatnonzero(above)
-    again = places[1:][np.diff(places) > PRECURSOR]
+    samples = np.flatnonzero(above)
+    again = samples[1:][np.diff(samples) > PRECURSOR]
     return int(again[0]) if again.size else None
 
 
 def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
     """Whether a channel [n] was clipped.
 
-    With the full scale given: a value that reaches it. Without: at least `FLAT_TOP` samples in a row exactly at the
-    record's largest or smallest value, and a steeper fall beside them than a smooth curve has that is flat only by the
-    converter's resolution. The value at rest is none of them, whatever its record. What was clipped before a filter has
-    no flat top and is not seen.
+    With a given full scale, a value reaches it. Otherwise at least `FLAT_TOP` consecutive samples equal the record's
+    largest or smallest value, with a steeper slope beside them than that of a smooth curve that is flat by the
+    converter's resolution. The rest value is excluded. Clipping before a filter leaves no flat top and is not detected.
     """
     if full_scale is not None:
         return bool(np.max(np.abs(signal)) >= full_scale * (1.0 - 1e-6))
@@ -91,13 +90,13 @@ def is_overloaded(signal: np.ndarray, full_scale: float | None = None) -> bool:
 
 
 def no_usable_hit(rejected: Mapping[int, str]) -> str:
-    """A sentence where no hit can be used, from the reasons by number of hit."""
+    """Error message where no hit can be used, from the reasons by number of hit."""
     number, reason = next(iter(rejected.items()))
     if len(rejected) == 1:
         return f"the only hit cannot be used: hit {number}: {reason}"
     text = f"none of the {len(rejected)} hits can be used: hit {number}: {reason}"
     if all(other.startswith(DOUBLE) for other in rejected.values()):
-        text += "; each of them seems a double one, as a response does: is the force in another channel?"
+        text += "; all look like double hits, as responses do: is the force in another channel?"
     return text
 
 
@@ -107,7 +106,7 @@ def _flat_top(signal: np.ndarray, resolution: float) -> bool:
     for begin, end in edges.reshape(-1, 2):
         length = end - begin
         falls = [signal[begin] - signal[i] for i in (begin - 2, end + 1) if 0 <= i < signal.size]
-        # A parabola that falls by one step of resolution over half the top has fallen by this two samples beside it.
+        # drop two samples beside the top of a parabola that drops by one step of resolution over half the top
         smooth = ((1.0 + 4.0 / length) ** 2 + 1.0) * resolution
         if length >= FLAT_TOP and falls and max(falls) > smooth:
             return True
@@ -121,24 +120,24 @@ def _above(force: np.ndarray, level: float) -> np.ndarray:
 
 
 STILL_MOVING = 0.05
-"""Motion before a hit, as a share of the peak behind it, above which the machine is said not to have been at rest."""
+"""Motion before a hit, relative to the following peak, above which a remark says that the machine was not at rest."""
 NOT_DIED = 0.02
-"""The same at the end of the record, behind the exponential window."""
+"""Motion at the end of the record after the exponential window, relative to the peak, above which there is a remark."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HitTest:
-    """Frequency responses from hits, and which hits are in them."""
+    """Frequency responses from hits, with the hits used and rejected."""
 
     frf_set: FrfSet
     accepted: tuple[int, ...]
-    """Numbers of the hits that were averaged, from 1."""
+    """Numbers of the averaged hits, from 1."""
     peak_force: tuple[float, ...]
     """Largest force of each of them, in the unit of the records."""
     rejected: Mapping[int, str]
-    """Reason by number for those that were not."""
+    """Reason of rejection by number of hit."""
     remarks: tuple[str, ...]
-    """Sentences on what may have gone wrong and did not stop the estimate."""
+    """Warnings that do not prevent the estimate."""
     hits: tuple[FrfSet, ...]
     """Responses to each accepted hit alone, where there are two or more."""
 
@@ -151,18 +150,18 @@ def find_hits(
     pre_trigger_s: float = 0.05,
     trigger: float | None = None,
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """First samples of the blocks around the hits of a long record, and sentences on hits that have no whole block.
+    """First samples of the blocks around the hits of a long record, and remarks on hits without a complete block.
 
-    A hit is where the force's distance from its median first exceeds the trigger; the block begins the pre-trigger time
-    before it, and the next hit is looked for behind the block. A second hit inside a block is left for
-    `estimate_frf_from_hits` to reject.
+    A hit begins where the deviation of the force from its median first exceeds the trigger. The block begins the
+    pre-trigger time earlier, and the next hit is searched after the block. A second hit within a block is rejected by
+    `estimate_frf_from_hits`.
 
     Args:
         force: record of the hammer [n] or [n, 1].
         sample_rate_hz: samples per second.
         block: samples of a block.
-        pre_trigger_s: time before the trigger that belongs to the block, s.
-        trigger: in the unit of the force; a tenth of the largest where not given.
+        pre_trigger_s: time before the trigger included in the block, s.
+        trigger: level in the unit of the force; a tenth of the largest where not given.
 
     Raises:
         ValueError: a record or settings that cannot be, or no hit.
@@ -177,20 +176,20 @@ def find_hits(
     if not 0.0 < level < size.max():
         raise ValueError(f"trigger is {level:g}, expected above 0 and below the force's largest, {size.max():g}")
     above = np.flatnonzero(size > level)
-    starts, left_out = [], []
+    starts, rejected = [], []
     at = 0
     while at < above.size:
         begin = int(above[at]) - before
         if begin < 0:
-            left_out.append(f"the hit at {above[at] / rate:g} s has less than {pre_trigger_s:g} s before it")
+            rejected.append(f"the hit at {above[at] / rate:g} s has less than {pre_trigger_s:g} s before it")
         elif begin + block > f.size:
-            left_out.append(f"the hit at {above[at] / rate:g} s has less than a block behind it")
+            rejected.append(f"the hit at {above[at] / rate:g} s has less than a block after it")
         else:
             starts.append(begin)
         at = int(np.searchsorted(above, begin + block))
     if not starts:
-        raise ValueError(f"no hit has a whole block of {block} samples: {left_out[0]}")
-    return tuple(starts), tuple(left_out)
+        raise ValueError(f"no hit has a complete block of {block} samples: {rejected[0]}")
+    return tuple(starts), tuple(rejected)
 
 
 def cut_hits(
@@ -213,33 +212,33 @@ def estimate_frf_from_hits(
     estimator: Estimator = "H1",
     **labels: Unpack[FrfLabels],
 ) -> HitTest:
-    """Frequency responses to the hits of a hammer at one place, averaged over the hits that can be used.
+    """Frequency responses to hammer hits at one point, averaged over the valid hits.
 
-    Of each channel the mean before the hit is taken off and what stands before the hit is set to zero. The force
-    window keeps the pulse and removes the noise behind it; the exponential window exp(-sigma t), t from the start of
-    the hit, lies over force and response alike. What is estimated is then exactly H(j omega + sigma): the set carries
-    sigma as `decay_1_s`, and `without_window_damping` takes it out of poles.
+    The mean before the hit is subtracted from each channel and the samples before the hit are set to zero. The force
+    window keeps the pulse and removes the noise after it; the exponential window exp(-sigma t), t from the start of the
+    hit, is applied to force and response. The estimate is then exactly H(j omega + sigma): the set carries sigma as
+    `decay_1_s`, and `without_window_damping` removes it from poles.
 
-    A hit is rejected where a channel was overloaded, where the force rises again above a share of its peak, or where
-    less than a pulse's rise and a few samples of quiet stand before it.
+    A hit is rejected if a channel was overloaded, if the force rises again above a share of its peak, or if it is
+    preceded by less than the rise time of the pulse and a few samples at rest.
 
     Args:
         records: force [n] or [n, 1] and response [n] or [n, output] of each hit, all of one length.
         sample_rate_hz: samples per second.
-        decay_1_s: sigma, 1/s; `decay_of_end_level` gives it from the level at the end of the record.
-        force_window_s: time from the start of the hit that the force window keeps; by default, behind the pulse, twice
-            its length and 16 samples for the ringing of the converter's filter.
-        double_hit_level: share of the peak that a second pulse must not exceed.
-        force_full_scale: value at which the force channel clips; guessed from flat tops where not given.
+        decay_1_s: sigma, 1/s; see `decay_of_end_level`.
+        force_window_s: length of the force window from the start of the hit; by default it ends twice the length of the
+            pulse and 16 samples, for the ringing of the converter's filter, after the pulse.
+        double_hit_level: largest share of the peak of a second pulse.
+        force_full_scale: value at which the force channel clips; detected by flat tops where not given.
         response_full_scale: the same of the response channels.
         estimator: "H1", "H2" or "Hv".
         labels: kind, degrees of freedom, unit and others, see `FrfLabels`.
 
     Returns:
-        The set, with coherence over the accepted hits where there are two or more, and what was rejected and why.
+        The set, with coherence over the accepted hits where there are two or more, and the rejected hits.
 
     Raises:
-        ValueError: records or settings that cannot be, or no hit is left.
+        ValueError: records or settings are invalid, or no hit is valid.
 
     Source: Halvorsen, Brown, Sound and Vibration 11(11), 1977, 8-21; Fladung, Rost, Mech. Systems and Signal
     Processing 11(1), 1997, 23-36.
@@ -279,7 +278,7 @@ def estimate_frf_from_hits(
 
 def _checked_hits(records: Sequence[tuple[object, object]]) -> list[tuple[np.ndarray, np.ndarray]]:
     if len(records) == 0:
-        raise ValueError("there are no records, expected one of each hit")
+        raise ValueError("there are no records, expected one per hit")
     hits = []
     for number, record in enumerate(records, 1):
         try:
@@ -304,7 +303,7 @@ def _checked_hits(records: Sequence[tuple[object, object]]) -> list[tuple[np.nda
 def _pulse_or_reason(
     force: np.ndarray, response: np.ndarray, level: float, scales: tuple[float | None, float | None]
 ) -> Pulse | str:
-    """Where the hit is, or why it cannot be used."""
+    """Pulse of the hit, or the reason of rejection."""
     if is_overloaded(force, scales[0]):
         return "the force was overloaded"
     for o in range(response.shape[1]):
@@ -319,14 +318,14 @@ def _pulse_or_reason(
 def _windowed(
     force: np.ndarray, response: np.ndarray, pulse: Pulse, rate: float, decay_1_s: float, keep_s: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Force [n] and response [n, output] of a hit, offsets taken off, behind the windows."""
+    """Force [n] and response [n, output] of a hit with offsets removed and windows applied."""
     n = force.size
     length = pulse.stop - pulse.start
-    behind = 2 * length + 4 * PRECURSOR
-    stop = pulse.stop + behind if keep_s is None else pulse.start + round(keep_s * rate)
+    margin = 2 * length + 4 * PRECURSOR
+    stop = pulse.stop + margin if keep_s is None else pulse.start + round(keep_s * rate)
     if stop <= pulse.peak:
         raise ValueError(
-            f"force_window_s is {keep_s} s, expected to reach behind the peak {(pulse.peak - pulse.start) / rate:g} s"
+            f"force_window_s is {keep_s} s, expected to extend past the peak {(pulse.peak - pulse.start) / rate:g} s"
             " from the start of the hit"
         )
     decay = exponential_window((np.arange(n) - pulse.start) / rate, decay_1_s)

@@ -1,4 +1,4 @@
-"""What a description of time records may hold: plain validated data, in the terms of the user."""
+"""Schema of a description of time records: validated data without computation."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -31,16 +31,16 @@ class Columns(Part):
 
 
 class Channels(Part):
-    """Which columns of the files are forces, or responses, and what they measure."""
+    """Columns of the files with forces, or responses, and their calibration."""
 
     columns: Columns | Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHANNELS)]
     """Counted from 1."""
     variable: Text | None = None
-    """Of a .mat or .npz file, where forces and responses stand in different ones."""
+    """Variable of a .mat or .npz file, where forces and responses are in different ones."""
     dofs: tuple[Text, ...] = ()
     """Degree of freedom of each, "12 x"; numbered where not known."""
     factors: Annotated[tuple[Number, ...], BeforeValidator(_listed)] = (1.0,)
-    """What the numbers in the file are multiplied with to be in `unit`: one for all, or one of each."""
+    """Factors from the numbers in the file to `unit`: one for all, or one of each."""
     unit: Text | None = None
     """"N", "m/s^2", "g"; SI where not given, or "unknown"."""
     full_scale: Positive | None = None
@@ -59,7 +59,7 @@ class Channels(Part):
         if len(self.factors) not in (1, count):
             raise ValueError(f"has {len(self.factors)} factors for {count} columns")
         if any(factor == 0.0 for factor in self.factors):
-            raise ValueError("has a factor of 0, expected what turns the numbers of the file into the unit")
+            raise ValueError("has a factor of 0, expected the factor from the numbers of the file to the unit")
         return self
 
     @property
@@ -76,21 +76,21 @@ class Record(Part):
     file: Text | None = None
     """Path relative to the description."""
     public: Text | None = None
-    """Path below the folder that the environment variable JAXMB_DATA names: data that others publish."""
+    """Path of published data below the folder named by the environment variable JAXMB_DATA."""
     variable: Text | None = None
     """Of a .mat or .npz file; the only one where not given."""
     input: Text | None = None
-    """Where the hammer hit in this record, "3 z", where it moved from record to record."""
+    """Degree of freedom of the hits in this record, "3 z", for a roving hammer."""
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _one_source(self) -> Self:
         if (self.file is None) == (self.public is None):
             raise ValueError("expected either file or public")
         return self
 
 
 class PublicData(Part):
-    """Where public data can be had."""
+    """Source of published data."""
 
     repository: Text
     commit: Text
@@ -109,18 +109,18 @@ class Noise(Part):
 
 
 class Hits(Part):
-    """Hits of a hammer: one a record, or many that are cut out of each record."""
+    """Hammer hits: one per record, or several to be extracted from each record."""
 
     kind: Literal["hits"]
     block: Annotated[int, Field(ge=16, le=1_000_000_000, strict=True)] | None = None
-    """Samples of each hit where they are to be cut out of longer records."""
+    """Samples of each hit to be extracted from longer records."""
     pre_trigger_s: NonNegative = 0.05
     trigger: Positive | None = None
-    """In the unit of the force; a tenth of the largest where not given."""
+    """Trigger level in the unit of the force; a tenth of the largest where not given."""
     decay_1_s: NonNegative | None = None
-    """Rate of the exponential window."""
+    """Decay rate of the exponential window."""
     end_level: Annotated[Positive, Field(le=1.0)] | None = None
-    """Level to which the exponential window has fallen a record's length after the hit, instead."""
+    """Alternatively, the level of the exponential window one record length after the hit."""
     force_window_s: Positive | None = None
     double_hit_level: Annotated[Positive, Field(lt=1.0)] = 0.1
     estimator: Literal["H1", "H2", "Hv"] = "H1"
@@ -141,7 +141,7 @@ class Periodic(Part):
     first_harmonic: Count = 1
     last_harmonic: Count
     step: Count = 1
-    """2 where only odd lines were excited."""
+    """Step of the excited harmonics: 2 where only odd ones were excited."""
 
     @model_validator(mode="after")
     def _below_half(self) -> Self:
@@ -157,7 +157,7 @@ class Periodic(Part):
 
 
 class RecordsFile(Part):
-    """Time records, what stands in them, and how frequency responses are made of them."""
+    """Time records, their channels, and the method of estimating frequency responses."""
 
     description: str = ""
     source: str = ""
@@ -180,11 +180,11 @@ class RecordsFile(Part):
                 f"has {len(self.forces.numbers)} forces, expected one for a method of kind '{self.method.kind}'"
             )
         if any(record.public for record in self.record) and self.public is None:
-            raise ValueError("names public data, expected a table [public] that says where they can be had")
+            raise ValueError("names public data, expected a table [public] with their repository")
         given = [record.input is not None for record in self.record]
         if any(given) and (self.method.kind != "hits" or not all(given) or self.forces.dofs):
             raise ValueError("gives input, expected it for all records of hits, and then no dofs of the force")
         shared = set(self.forces.numbers) & set(self.responses.numbers)
         if shared and self.forces.variable == self.responses.variable:
-            raise ValueError(f"takes column {min(shared)} for a force and for a response, expected one of them")
+            raise ValueError(f"uses column {min(shared)} as a force and as a response, expected one of them")
         return self

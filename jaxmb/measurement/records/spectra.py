@@ -1,4 +1,4 @@
-"""Spectra of forces and responses summed over segments, and the three classical estimates of H from them."""
+"""Spectra of forces and responses summed over segments, and the estimators H1, H2 and Hv; checks of records."""
 
 import dataclasses
 import math
@@ -8,14 +8,14 @@ import numpy as np
 
 
 def signal_columns(what: str, values: object) -> np.ndarray:
-    """Recorded values as floats [n, channel]; one axis is one channel, whole numbers are counts.
+    """Recorded values as floats [n, channel]; a 1-D record is one channel, integers are converted.
 
     Args:
         what: "force" or "response", for messages.
         values: the record [n] or [n, channel].
 
     Raises:
-        ValueError: not real numbers, empty, of another shape, not finite, or a channel that never changes.
+        ValueError: values are not real or finite, empty or of another shape, or a channel is constant.
     """
     try:
         array = np.asarray(values)
@@ -54,7 +54,7 @@ def checked_record(force: object, response: object) -> tuple[np.ndarray, np.ndar
 
 
 def checked_rate(sample_rate_hz: float) -> float:
-    """The sample rate; ValueError where no record can have it."""
+    """The sample rate; ValueError where it is not a positive number."""
     rate = real_number("sample_rate_hz", sample_rate_hz)
     if rate <= 0.0:
         raise ValueError(f"sample_rate_hz is {sample_rate_hz!r}, expected a number above 0")
@@ -62,7 +62,7 @@ def checked_rate(sample_rate_hz: float) -> float:
 
 
 def real_number(what: str, value: object) -> float:
-    """A finite real number; ValueError where it is none."""
+    """The value as a finite real number; ValueError for others."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ValueError(f"{what} is {value!r}, expected a number")
     if not math.isfinite(value):
@@ -71,14 +71,14 @@ def real_number(what: str, value: object) -> float:
 
 
 def whole_number(what: str, value: object, least: int) -> int:
-    """A whole number of at least `least`; ValueError where it is none."""
+    """The value as a whole number of at least `least`; ValueError for others."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{what} is {value!r}, expected a whole number of at least {least}")
     return int(value)
 
 
 def fraction(what: str, value: object) -> float:
-    """A number of at least 0 and below 1; ValueError where it is none."""
+    """The value as a number of at least 0 and below 1; ValueError for others."""
     number = real_number(what, value)
     if not 0.0 <= number < 1.0:
         raise ValueError(f"{what} is {value!r}, expected at least 0 and below 1")
@@ -88,10 +88,10 @@ def fraction(what: str, value: object) -> float:
 Estimator = Literal["H1", "H2", "Hv"]
 ESTIMATORS = ("H1", "H2", "Hv")
 SILENT = 1e-24
-"""Share of a force's greatest power below which a line is taken as not excited: rounding, squared."""
+"""Share of a force's largest power below which a line is not excited: the square of rounding errors."""
 DEPENDENT = 1e-8
-"""Smallest eigenvalue, of the force matrix with ones on its diagonal, below which forces count as dependent. Two copies
-of one signal behind 16-bit converters leave about 1e-9."""
+"""Smallest eigenvalue of the normalized force matrix below which forces are linearly dependent. Two 16-bit recordings
+of one signal give about 1e-9."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,11 +104,11 @@ class Spectra:
     cross: np.ndarray
     """G_yf = sum Y F^H [freq, output, input]."""
     response: np.ndarray
-    """Powers of the responses, diagonal of G_yy [freq, output]."""
+    """Power spectra of the responses, diagonal of G_yy [freq, output]."""
     response_matrix: np.ndarray | None
-    """G_yy = sum Y Y^H [freq, output, output], where asked for."""
+    """G_yy = sum Y Y^H [freq, output, output], where requested."""
     segments: int
-    """How many were summed."""
+    """Number of segments summed."""
 
 
 def products(frequency_hz: np.ndarray, f: np.ndarray, y: np.ndarray, whole: bool = False) -> Spectra:
@@ -118,7 +118,7 @@ def products(frequency_hz: np.ndarray, f: np.ndarray, y: np.ndarray, whole: bool
         frequency_hz: lines [freq].
         f: transforms of the forces [segment, freq, input].
         y: transforms of the responses [segment, freq, output].
-        whole: whether all of G_yy is wanted, not its diagonal only.
+        whole: whether to compute all of G_yy rather than its diagonal.
     """
     f, y = np.moveaxis(f, 0, -1), np.moveaxis(y, 0, -1)
     f_h = np.conj(np.swapaxes(f, 1, 2))
@@ -135,17 +135,17 @@ def summed(a: Spectra, b: Spectra) -> Spectra:
 
 
 def check_estimator(estimator: str, outputs: int, inputs: int) -> None:
-    """ValueError where there is no such estimator, or not for so many outputs and inputs."""
+    """Raise ValueError for an unknown estimator, or one not applicable to these numbers of outputs and inputs."""
     if estimator not in ESTIMATORS:
         raise ValueError(f"estimator is {estimator!r}, expected one of {', '.join(ESTIMATORS)}")
     if estimator == "H2" and inputs > 1 and outputs != inputs:
         raise ValueError(
-            f"H2 of {inputs} forces needs as many responses, found {outputs}: expected H1 or Hv, or {inputs} responses"
+            f"H2 of {inputs} forces requires as many responses, found {outputs}: expected H1 or Hv, or more responses"
         )
 
 
 def needs_response_matrix(estimator: str, inputs: int) -> bool:
-    """Whether an estimate asks for all of G_yy."""
+    """Whether the estimator requires all of G_yy."""
     return estimator == "H2" and inputs > 1
 
 
@@ -154,15 +154,15 @@ def estimate(spectra: Spectra, estimator: Estimator = "H1") -> tuple[np.ndarray,
 
     H1 = G_yf G_ff^-1       noise on the responses only;
     H2 = G_yy G_fy^-1       noise on the forces only; one force, or as many responses as forces;
-    Hv                      noise on all channels: for each response y the row (H, -1) that is orthogonal to the
-                            forces and y with the least power, the eigenvector of the smallest eigenvalue of their
-                            matrix of spectra.
+    Hv                      noise on all channels: for each response y the row (H, -1) with the least power of its
+                            product with forces and y, the eigenvector of the smallest eigenvalue of their spectral
+                            matrix.
     gamma^2 = G_yf G_ff^-1 G_fy / G_yy for each response, the ordinary coherence where there is one force.
 
-    Hv depends on how channels are scaled. Here each is scaled to power 1 at each line, that is the noise is taken to be
-    the same share of every channel's own signal; with one force, Hv is then the geometric mean of H1 and H2.
+    Hv depends on the scaling of the channels. Each is scaled to power 1 at each line, which assumes the same
+    signal-to-noise ratio of all channels; with one force, Hv is then the geometric mean of H1 and H2.
 
-    Lines at which a force has no power come back as nan.
+    Lines at which a force has no power are nan.
 
     Raises:
         ValueError: forces are linearly dependent at a line.
@@ -206,16 +206,16 @@ def _check_independent(frequency_hz: np.ndarray, force: np.ndarray) -> None:
 def _h2(spectra: Spectra, cross: np.ndarray, excited: np.ndarray) -> np.ndarray:
     """G_yy G_fy^-1 at the excited lines, each response scaled to power 1 while solving."""
     if spectra.response_matrix is None:
-        raise ValueError("H2 of several forces needs the whole matrix of response spectra")
+        raise ValueError("H2 of several forces requires the whole matrix of response spectra")
     size = np.sqrt(spectra.response[excited])
     unit = cross[excited] / np.where(size > 0.0, size, 1.0)[:, :, None]
     smallest = np.linalg.svd(unit, compute_uv=False)[:, -1]
     worst = int(np.argmin(smallest))
-    # Singular values are the square roots of what `DEPENDENT` bounds.
+    # `DEPENDENT` bounds eigenvalues, the squares of singular values
     if smallest[worst] < np.sqrt(DEPENDENT):
         raise ValueError(
             f"the {cross.shape[1]} responses are linearly dependent at {spectra.frequency_hz[excited][worst]:g} Hz,"
-            " which H2 of several forces cannot have: expected H1 or Hv"
+            " for which H2 of several forces is not defined: expected H1 or Hv"
         )
     h = np.full(cross.shape, np.nan, dtype=complex)
     inverse = np.linalg.inv(np.conj(np.swapaxes(unit, 1, 2)))

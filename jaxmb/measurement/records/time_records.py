@@ -1,4 +1,4 @@
-"""From records of forces and responses to frequency responses: shaker noise and periodic excitation."""
+"""Frequency responses from time records of shaker tests: noise and periodic excitation."""
 
 import functools
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from jaxmb.measurement.records.spectra import (
 from jaxmb.measurement.records.windows import effective_averages, segment_window
 
 KIND, SOURCE = "accelerance", "time records"
-"""Default kind of a set, and its name in messages."""
+"""Default kind of a set, and its source in messages."""
 CHUNK = 4_000_000
-"""Numbers of a record that are transformed at once, so that memory does not grow with its length."""
+"""Largest number of values transformed at once, which limits memory."""
 
 
 def estimate_frf(
@@ -40,30 +40,29 @@ def estimate_frf(
     estimator: Estimator = "H1",
     **labels: Unpack[FrfLabels],
 ) -> FrfSet:
-    """Frequency responses of a record of noise, all forces at once, by averaging over segments.
+    """Frequency responses from a record of noise with all forces acting simultaneously, averaged over segments.
 
-    The mean of each segment is taken off, the window laid over it, and the products of transforms averaged (Welch);
-    see `estimate` for the estimators and the coherence. The lines are k sample_rate / segment, those at 0 Hz and at
-    half the sample rate left out. The window smears lightly damped peaks: `leakage_remark` says whether a segment is
-    too short for them.
+    Each segment is detrended by its mean and windowed, and the spectral products are averaged (Welch); see `estimate`
+    for the estimators and the coherence. The lines are k sample_rate / segment, without 0 Hz and half the sample rate.
+    The window broadens lightly damped peaks: `leakage_remark` reports segments too short for them.
 
     Args:
-        force: record of the forces [n] or [n, input]; whole numbers are counts.
+        force: record of the forces [n] or [n, input]; integers are converted.
         response: record of the responses [n] or [n, output].
         sample_rate_hz: samples per second of both.
         segment: samples of a segment; a power of two, about an eighth of the record, where not given.
-        overlap: share of a segment that the next one repeats, 0 to below 1.
-        window: over a segment, one of `WINDOWS`.
+        overlap: overlap of consecutive segments relative to their length, 0 to below 1.
+        window: of a segment, one of `WINDOWS`.
         estimator: "H1", "H2" or "Hv".
         labels: kind, degrees of freedom, unit and others, see `FrfLabels`.
 
     Returns:
         The set with multiple coherence [freq, output] and the number of independent averages (see
-        `effective_averages`, rounded down). Where there are no more averages than forces the coherence would be 1
-        whatever was measured, and is left out. Lines at which a force has no power are nan.
+        `effective_averages`, rounded down). With no more averages than forces the coherence would always be 1 and is
+        omitted. Lines at which a force has no power are nan.
 
     Raises:
-        ValueError: records or settings that cannot be; forces that are linearly dependent, naming the frequency.
+        ValueError: records or settings are invalid, or forces are linearly dependent; the message names the frequency.
 
     Source: Welch, IEEE Trans. Audio Electroacoustics 15, 1967; Bendat, Piersol, Random Data, 4th ed., 11.5-11.6.
     """
@@ -81,7 +80,7 @@ def estimate_frf(
     count = spectra.segments
     if count < f.shape[1]:
         raise ValueError(
-            f"{f.shape[1]} forces need as many segments at least, found {count}: expected a longer record or shorter"
+            f"{f.shape[1]} forces require at least as many segments, found {count}: expected a longer record or shorter"
             " segments"
         )
     h, coherence = estimate(spectra, estimator)
@@ -108,9 +107,9 @@ def welch_spectra(
         response: responses [n, output].
         sample_rate_hz: samples per second.
         segment: samples of a segment.
-        step: samples from one segment's start to the next one's.
-        window: over a segment.
-        whole: whether all of G_yy is wanted.
+        step: samples between the starts of consecutive segments.
+        window: of a segment.
+        whole: whether to compute all of G_yy.
     """
     from scipy.fft import rfft
     from scipy.signal import detrend
@@ -142,13 +141,13 @@ def estimate_periodic_frf(
     harmonics: Sequence[int],
     **labels: Unpack[FrfLabels],
 ) -> FrfSet:
-    """Frequency responses to one periodic force: the ratio of the transforms over whole periods; no window, no leakage.
+    """Frequency responses to one periodic force: ratio of the transforms over whole periods, without window or leakage.
 
-    H(f_k) = mean Y(f_k) / mean F(f_k) over the periods, f_k = k sample_rate / period for the harmonics k that were
-    excited. With two periods or more, the coherence is that of the periods.
+    H(f_k) = mean Y(f_k) / mean F(f_k) over the periods, f_k = k sample_rate / period for the excited harmonics k. The
+    coherence is estimated over the periods if there are at least two.
 
     Args:
-        force: record of the force [n] or [n, 1], the machine having settled; samples beyond whole periods are not used.
+        force: record of the force [n] or [n, 1] in steady state; samples beyond whole periods are not used.
         response: record of the responses [n] or [n, output].
         sample_rate_hz: samples per second of both.
         period: samples of a period.
@@ -156,7 +155,7 @@ def estimate_periodic_frf(
         labels: kind, degrees of freedom, unit and others, see `FrfLabels`.
 
     Raises:
-        ValueError: records or settings that cannot be; a harmonic at which there is no force.
+        ValueError: records or settings are invalid, or a harmonic has no force.
 
     Source: Pintelon, Schoukens, System Identification: A Frequency Domain Approach, 2nd ed., 2.4-2.5.
     """
@@ -187,12 +186,12 @@ def estimate_periodic_frf(
 
 
 def line_frequencies(samples: int, sample_rate_hz: float) -> np.ndarray:
-    """Frequencies of the lines of a segment between 0 Hz and half the sample rate, both left out, Hz."""
+    """Frequencies of the lines of a segment between 0 Hz and half the sample rate, both excluded, Hz."""
     return np.arange(1, (samples + 1) // 2) * (sample_rate_hz / samples)
 
 
 def inner_lines(samples: int) -> slice:
-    """Which entries of a real transform those lines are."""
+    """Slice of a real transform with the lines of `line_frequencies`."""
     return slice(1, (samples + 1) // 2)
 
 

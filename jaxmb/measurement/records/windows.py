@@ -1,4 +1,4 @@
-"""Windows over time records, how many independent averages they leave, and the damping that one of them adds."""
+"""Windows of time records, their effective number of averages, added damping and leakage."""
 
 import math
 from typing import TypeVar
@@ -9,13 +9,13 @@ from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.records.spectra import real_number
 
 WINDOWS = ("hann", "boxcar", "hamming", "blackman", "blackmanharris", "nuttall", "flattop", "cosine", "bartlett")
-"""Names of the windows over a segment, as scipy.signal.get_window knows them."""
+"""Names of the windows of a segment, as in scipy.signal.get_window."""
 
 Number = TypeVar("Number", complex, np.ndarray)
 
 
 def segment_window(name: str, samples: int) -> np.ndarray:
-    """Window [samples] over a segment, in its periodic form.
+    """Window [samples] of a segment, in its periodic form.
 
     Raises:
         ValueError: no window of that name.
@@ -28,15 +28,15 @@ def segment_window(name: str, samples: int) -> np.ndarray:
 
 
 def effective_averages(window: np.ndarray, step: int, segments: int) -> float:
-    """Number of independent segments whose mean varies as much as that of overlapping ones.
+    """Number of independent segments whose mean has the same variance as that of overlapping ones.
 
     n = K / (1 + 2 sum_m (1 - m / K) rho_m^2), rho_m = sum_k w_k w_(k + m step) / sum_k w_k^2, for noise that is white
     over the width of the window.
 
     Args:
-        window: over a segment [samples].
-        step: samples from the start of one segment to that of the next.
-        segments: K, how many were averaged.
+        window: of a segment [samples].
+        step: samples between the starts of consecutive segments.
+        segments: K, number of segments averaged.
 
     Source: Welch, IEEE Trans. Audio Electroacoustics 15, 1967, p. 71; Harris, Proc. IEEE 66, 1978, eq. 17-18.
     """
@@ -48,7 +48,7 @@ def effective_averages(window: np.ndarray, step: int, segments: int) -> float:
 
 
 def exponential_window(time_s: np.ndarray, decay_1_s: float) -> np.ndarray:
-    """exp(-sigma t) at times [n] from the start of a hit, s; it has to be over force and response alike.
+    """exp(-sigma t) at times [n] from the start of a hit, s; to be applied to force and response.
 
     Source: Fladung, Rost, Mech. Systems and Signal Processing 11(1), 1997, 23-36.
     """
@@ -56,13 +56,13 @@ def exponential_window(time_s: np.ndarray, decay_1_s: float) -> np.ndarray:
 
 
 def decay_of_end_level(end_level: float, length_s: float) -> float:
-    """Rate sigma of the exponential window that has fallen to a level, 0.01 say, a time after the hit, 1/s.
+    """Decay rate sigma of the exponential window that reaches a level, such as 0.01, `length_s` after the hit, 1/s.
 
-    The window begins at the hit. With the length of a record for the time, the level is that a record after the hit;
-    where the record ends, the pre-trigger time earlier, the window still is a little above it.
+    The window begins at the hit. With the length of a record, the level is reached one record length after the hit; at
+    the end of the record, earlier by the pre-trigger time, the window is slightly above it.
 
     Raises:
-        ValueError: the level is not between 0 and 1, or the time not above 0.
+        ValueError: the level is not between 0 and 1, or the length is not above 0.
     """
     if not 0.0 < real_number("end_level", end_level) <= 1.0:
         raise ValueError(f"end_level is {end_level!r}, expected above 0 and at most 1")
@@ -72,15 +72,15 @@ def decay_of_end_level(end_level: float, length_s: float) -> float:
 
 
 def without_window_damping(eigenvalue: Number, decay_1_s: float) -> Number:
-    """Eigenvalues of the machine from those found in responses behind an exponential window; exact.
+    """Eigenvalues of the machine from those of responses with an exponential window; exact.
 
     The transforms of f exp(-sigma t) and y exp(-sigma t) are those of f and y at s = j omega + sigma, so the estimate
-    is H(j omega + sigma), and a pole lambda of H stands in it at lambda - sigma: lambda = found + sigma. In terms of
-    modes: the damped frequency stays, the decay rate zeta omega_n loses sigma.
+    is H(j omega + sigma), and a pole lambda of H appears at lambda - sigma. The correction keeps the damped frequency
+    and reduces the decay rate zeta omega_n by sigma.
 
     Args:
-        eigenvalue: found on the axis j omega, rad/s.
-        decay_1_s: the window's sigma, `FrfSet.decay_1_s`.
+        eigenvalue: identified on the axis j omega, rad/s.
+        decay_1_s: sigma of the window, `FrfSet.decay_1_s`.
 
     Source: Fladung, Rost, Mech. Systems and Signal Processing 11(1), 1997, 23-36.
     """
@@ -88,32 +88,32 @@ def without_window_damping(eigenvalue: Number, decay_1_s: float) -> Number:
 
 
 def force_window(samples: int, start: int, stop: int, taper: int) -> np.ndarray:
-    """1 from start to stop, a half cosine down to 0 over the taper behind it, 0 elsewhere [samples]."""
+    """Window [samples] of 1 from start to stop, followed by a half-cosine taper to 0, and 0 elsewhere."""
     window = np.zeros(samples)
     window[start:stop] = 1.0
     fall = 0.5 * (1.0 + np.cos(np.pi * np.arange(1, taper + 1) / (taper + 1)))
-    behind = min(taper, samples - stop)
-    window[stop : stop + behind] = fall[:behind]
+    length = min(taper, samples - stop)
+    window[stop : stop + length] = fall[:length]
     return window
 
 
 TOLERABLE = 0.01
-"""Share by which a peak may be lowered before a remark is due."""
+"""Relative loss of a peak by leakage above which there is a remark."""
 STANDS_OUT = 0.5
-"""Decades of summed power that a peak has to stand out to be judged."""
+"""Least prominence of a peak to be assessed, in decades of amplitude."""
 LEAST_COHERENCE = 0.5
 
 
 def peak_loss(window: str, decays: np.ndarray, samples: int = 1024) -> np.ndarray:
-    """Share by which H1 of white noise is too low at the peak of a mode, by its decay over a segment.
+    """Relative bias of H1 of white noise at the peak of a mode, as a function of its decay over a segment.
 
     The averaged products of windowed segments have the expectation E H1(f) = sum_k h_k rho_k exp(-j 2 pi f t_k) / ...,
-    the impulse response h weighted with the window's own correlation rho. At the peak of a mode that decays as
-    exp(-sigma t) that leaves 1 - sigma int rho(t) exp(-sigma t) dt. For a Hann window and a long segment it is
+    the impulse response h weighted with the autocorrelation rho of the window. At the peak of a mode that decays as
+    exp(-sigma t) the loss is 1 - sigma int rho(t) exp(-sigma t) dt. For a Hann window and a long segment it is
     (2 pi / (sigma T))^2 / 3 = (line spacing / (zeta f_n))^2 / 3.
 
     Args:
-        window: over the segment.
+        window: of the segment.
         decays: sigma T [n], T the length of the segment; sigma = zeta omega_n.
         samples: of the segment, for the quadrature.
 
@@ -128,30 +128,30 @@ def peak_loss(window: str, decays: np.ndarray, samples: int = 1024) -> np.ndarra
 
 
 def segment_for(window: str, decay_1_s: float, sample_rate_hz: float, loss: float = TOLERABLE) -> int:
-    """Samples of a segment that lowers the peak of a mode by no more than a share.
+    """Samples of a segment for which the relative loss of a mode's peak does not exceed `loss`.
 
     Args:
-        window: over the segment.
+        window: of the segment.
         decay_1_s: sigma = zeta omega_n of the mode, 1/s.
         sample_rate_hz: samples per second.
-        loss: the share.
+        loss: largest relative loss.
     """
     decays = np.geomspace(1.0, 1000.0, 200)
     enough = peak_loss(window, decays) <= loss
-    wanted = decays[np.argmax(enough)] if enough.any() else decays[-1] * peak_loss(window, decays[-1:])[0] / loss
-    return int(np.ceil(wanted / decay_1_s * sample_rate_hz))
+    needed = decays[np.argmax(enough)] if enough.any() else decays[-1] * peak_loss(window, decays[-1:])[0] / loss
+    return int(np.ceil(needed / decay_1_s * sample_rate_hz))
 
 
 def leakage_remark(frf_set: FrfSet, window: str = "hann") -> str | None:
-    """A sentence where the segments behind an estimate from noise were too short for its sharpest peak, or None.
+    """Remark where the segments of an estimate from noise were too short for its sharpest peak, or None.
 
-    The decay of the mode at a peak is read from the curvature of H there: for H ~ 1 / (j (f - f0) + b), b = zeta f0, it
-    is H'' / H = -2 / b^2. Three lines and a segment that is too short both make the peak wider than it is, so that the
-    loss named is a lower bound. Only peaks that stand out of the summed power and are coherent are judged.
+    The decay of the mode at a peak follows from the curvature of H: for H ~ 1 / (j (f - f0) + b), b = zeta f0, it is
+    H'' / H = -2 / b^2. The finite line spacing and a short segment both broaden the peak, so that the reported loss is
+    a lower bound. Only prominent, coherent peaks of the summed power are assessed.
 
     Args:
         frf_set: from `estimate_frf`, all its lines.
-        window: over its segments.
+        window: of its segments.
     """
     from scipy.signal import find_peaks
 
@@ -175,7 +175,7 @@ def leakage_remark(frf_set: FrfSet, window: str = "hann") -> str | None:
     loss = float(peak_loss(window, np.array([decay / step_hz]))[0])
     if loss <= TOLERABLE:
         return None
-    rate = step_hz  # a segment is one over the line spacing long: samples at that rate count segments
+    rate = step_hz  # a segment has the length 1 / line spacing: samples at that rate count segments
     factor = segment_for(window, decay, rate)
     return (
         f"the peak at {frf_set.frequency_hz[peaks[worst]]:g} Hz is {2 * half_width_hz[worst] / step_hz:.1f} lines wide:"
@@ -187,7 +187,7 @@ def _integral(rho: np.ndarray, time: np.ndarray, decay: float) -> float:
     """decay * int_0^1 rho exp(-decay t) dt, rho linear between its samples, exactly."""
     step = time[1] - time[0]
     x = decay * step
-    # Weights of int_0^step ((1 - s) a + s b) exp(-x s) ds over a and b.
+    # weights of a and b in int_0^step ((1 - s) a + s b) exp(-x s) ds
     e = np.exp(-x)
     weight_b = (1.0 - e * (1.0 + x)) / x**2 if x > 1e-4 else 0.5 - x / 3
     weight_a = (1.0 - e) / x - weight_b if x > 1e-9 else 0.5

@@ -63,7 +63,7 @@ def damaged(whole, chance):
     return bytes(data)
 
 
-@pytest.mark.filterwarnings("ignore:.*passed over:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*skipped:UserWarning")
 @pytest.mark.parametrize("form", ["npz", "uff", "ascii", "csv", "mat", "packed", "struct"])
 def test_damage_is_refused_with_one_sentence(tmp_path, form):
     ending = {"ascii": "uff", "packed": "mat", "struct": "mat"}.get(form, form)

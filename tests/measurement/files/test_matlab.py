@@ -175,7 +175,7 @@ def test_cells_of_other_things(tmp_path):
 def test_objects_beside_the_set_are_left_alone(tmp_path):
     """A string or a table, which MATLAB writes in a form of its own, may stand in the file beside the set."""
     scipy.io.savemat(tmp_path / "set.mat", VARIABLES)
-    for name, message in ((b"x", None), (b"kind", "stands there twice")):
+    for name, message in ((b"x", None), (b"kind", "occurs twice")):
         inner = struct.pack("<IIII", 6, 8, 17, 0) + struct.pack("<HH4s", 1, len(name), name)
         inner += struct.pack("<HH4s", 1, 4, b"MCOS")
         opaque = struct.pack("<II", 14, len(inner)) + inner
@@ -196,7 +196,7 @@ def test_damaged_files(tmp_path):
         (b"", "not a MATLAB file of version 5, 7 or 7.3, expected one saved with -v7 or -v7.3"),
         (b"frequency_hz;frf" * 20, "not a MATLAB file"),
         (whole[:-3], "expected a variable within the"),
-        (whole[:132], "the file ends within the tag of a variable: it is cut off"),
+        (whole[:132], "the file ends within the tag of a variable: it is truncated"),
         (whole[:128] + struct.pack("<II", 77, 8) + whole[136:], "byte 128: found an element of type 77"),
         (whole[: frf + 8] + struct.pack("<I", 250) + whole[frf + 12 :], "variable 'frf'"),
         (whole[: frf + 4] + struct.pack("<I", 77) + whole[frf + 8 :], "variable 'frf' holds an element of type 77"),
@@ -234,11 +234,11 @@ def test_hdf5_whose_numbers_stand_elsewhere(tmp_path):
         ),
         (
             lambda file: file.create_dataset("frf", shape=(3, 2, 4), dtype="<f8", chunks=(1, 1, 1)),
-            "is not stored whole",
+            "is not stored completely",
         ),
         (
             lambda file: file.create_dataset("frf", (3, 2, 4), "<f8", external=[(str(tmp_path / "x.raw"), 0, 192)]),
-            "variable 'frf' stands in another file",
+            "variable 'frf' is stored in another file",
         ),
         (lambda file: file.__setitem__("frf", h5py.ExternalLink("other.mat", "/frf")), "variable 'frf' is missing"),
         (lambda file: file.__setitem__("frf", h5py.SoftLink("/coherence")), "variable 'frf' is missing"),

@@ -167,7 +167,7 @@ def test_what_real_files_hold(tmp_path):
     record = function(H[:, 0, 0].real, type=1, data=4, x=FREQUENCY, above=(12, "NONE", "m/s^2"), below=(0, "", ""))
     header = (MARK + "   151\nmodel\ntext\n" + MARK).encode()
     shape = (MARK + "    55\nNONE\n     1\n" + MARK).encode()
-    with pytest.warns(UserWarning, match=r"set\.uff: passed over 1 dataset 55, 2 time response$"):
+    with pytest.warns(UserWarning, match=r"set\.uff: skipped 1 dataset 55, 2 time response$"):
         made = read(tmp_path, header, shape, record, frf, b"\n", coherence, record)
     np.testing.assert_allclose(made.frf[:, 0, 0], H[:, 0, 0], rtol=1e-12)
     np.testing.assert_allclose(made.coherence[:, 0, 0], [1.0, 0.5, 0.25, 0.0, 1.0], rtol=0.0)
@@ -259,7 +259,7 @@ def test_positions(tmp_path):
     for wrong, message in (
         (sets[0].replace(b"2.5 3.5", b"2.5 abc"), "line 2, dataset 15, line 4: found 'abc', expected a number"),
         (sets[0].replace(b"2.5 3.5", b"2.5"), "line 2, dataset 15: holds 20 numbers, expected 7 for each node"),
-        (sets[0].replace(b"7 0 0 1 1.5", b"12 0 0 1 1.5"), "node 12 stands in the file at two positions"),
+        (sets[0].replace(b"7 0 0 1 1.5", b"12 0 0 1 1.5"), "node 12 has two positions in the file"),
         (sets[0].replace(b"7 0 0 1 1.5", b"7 0 0 1 nan"), "node 7 is at (nan, 2.5, 3.5), expected finite coordinates"),
         (sets[0].replace(b"7 0 0", b"7.5 0 0"), "the label of a node is 7.5, expected a whole number"),
     ):
@@ -287,12 +287,12 @@ LIES = [
     ((MARK.encode(),), "line 1: the file ends after the mark -1, expected a dataset"),
     ((MARK.encode() + b"  text\n",), "line 2: found 'text', expected the number of a dataset"),
     ((GOOD[: GOOD.index(b"Acceler")],), "line 2, dataset 58.: the file ends before the end of record 9 of 11"),
-    ((GOOD[:-7],), "line 2, dataset 58.: the file ends at line 16 before its end mark -1: it is cut off"),
+    ((GOOD[:-7],), "line 2, dataset 58.: the file ends at line 16 before its end mark -1: it is truncated"),
     ((GOOD[:-100] + b"\n" + MARK.encode(),), "line 15: the values end in column"),
     ((GOOD, GOOD[:300]), "function 2 .line 19, dataset 58.: the file ends before the end of record 4 of 11"),
     ((MARK.encode() + b"    58\nNONE\n" + MARK.encode(),), "the dataset ends before the end of record 2 of 11"),
-    ((good(points=6),), r"function 1 \(line 2, dataset 58\), record 7, line 9: says 6 points, but 5 follow"),
-    ((good(points=4),), "record 7, line 9: says 4 points, but more follow"),
+    ((good(points=6),), r"function 1 \(line 2, dataset 58\), record 7, line 9: specifies 6 points, but 5 follow"),
+    ((good(points=4),), "record 7, line 9: specifies 4 points, but more follow"),
     ((good(points=0),), "record 7, line 9: number of points is 0, expected at least 1"),
     ((good(points=-5),), "number of points is -5, expected at least 1"),
     ((good(points=999999999),), "999999999 points of 1 outputs and 1 inputs, expected at most"),
@@ -326,12 +326,12 @@ LIES = [
     ),
     ((good(above=(13, "NONE", "N"), below=(8, "NONE", "m")),), "record 10, line 12: denominator has data type 8"),
     ((good(above=(2, "NONE", "Pa")),), "record 9, line 11: ordinate has data type 2, expected displacement"),
-    ((good(above=(0, "NONE", "NONE")),), r"ordinate has data type 0 \(not said\) and unit ''"),
+    ((good(above=(0, "NONE", "NONE")),), r"ordinate has data type 0 \(not specified\) and unit ''"),
     ((good(above=(11, "NONE", "m/s^2")),), r"line 11: unit 'm/s\^2/N' is not one of mobility such as 'm/s/N'"),
     ((good(type=1), good(type=2)), "found 1 auto spectrum, 1 time response"),
     (
         (GOOD, GOOD),
-        r"function 2 \(line 19, dataset 58\): the frequency response function 12 -x from 3 y stands in function 1",
+        r"function 2 \(line 19, dataset 58\): the frequency response function 12 -x from 3 y duplicates function 1",
     ),
     ((GOOD, good(above=(12, "NONE", "g"), **OTHER)), r"function 2 .*: accelerance in g/N, but function 1"),
     (
@@ -343,11 +343,11 @@ LIES = [
     ((GOOD, good(x=FREQUENCY + 0.1, **OTHER)), r"function 2 .*: point 1 is at 0.6 Hz, but that of function 1"),
     ((GOOD, function(np.full(5, 1.5), type=6, data=4)), r"function 2 .*: coherence holds values outside 0 to 1"),
     ((GOOD, function(np.full(5, 0.5 + 0.1j), type=6)), r"function 2 .*: coherence has imaginary parts"),
-    ((good(binary="<")[:-40],), "bytes of data follow, expected 80: the file is cut off"),
-    ((good(binary="<", points=4),), "4 points have 64 bytes, but line 2 says 80"),
-    ((good(binary="<", points=4, declared=64),), "after 64 bytes of data stands .*, expected the mark -1"),
-    ((good(binary="<", declared=81),), "5 points have 80 bytes, but line 2 says 81"),
-    ((good(binary="<", end=""),), "after 80 bytes of data stands '', expected the mark -1"),
+    ((good(binary="<")[:-40],), "bytes of data follow, expected 80: the file is truncated"),
+    ((good(binary="<", points=4),), "4 points have 64 bytes, but line 2 specifies 80"),
+    ((good(binary="<", points=4, declared=64),), "after 64 bytes of data, expected the mark -1"),
+    ((good(binary="<", declared=81),), "5 points have 80 bytes, but line 2 specifies 81"),
+    ((good(binary="<", end=""),), "after 80 bytes of data, expected the mark -1"),
     (
         (changed(2, b"    58b     3     2          11          80", binary="<"),),
         "byte order 3, format 2, 11 header lines",
@@ -363,7 +363,7 @@ LIES = [
         "line 2, dataset 164: code 1 means m and N, but the factors 3.28 and 1 are not theirs",
     ),
     ((units(12, 1.0, 1.0), GOOD), "units code is 12, expected 1 to 9"),
-    ((units(1, 1.0, 1.0), units(5, 1e3, 1e3), GOOD), "line 8, dataset 164: other units than those stated before"),
+    ((units(1, 1.0, 1.0), units(5, 1e3, 1e3), GOOD), "line 8, dataset 164: units differ from those specified before"),
     ((MARK.encode() + b"   164\nSI\n" + MARK.encode(), GOOD), "line 2, dataset 164: cannot be read"),
     ((changed(4, b"jaxmb {|"),), "records 2 to 5: the ID lines of jaxmb are damaged"),
     (
@@ -375,7 +375,7 @@ LIES = [
         (changed(4, b'jaxmb {"mass":0}|'),),
         "the ID lines of jaxmb are damaged, expected averages, decay_1_s, posture, source",
     ),
-    ((changed(4, b'jaxmb {"averages":4}|'), good(**OTHER)), "posture or averages are others than of function 1"),
+    ((changed(4, b'jaxmb {"averages":4}|'), good(**OTHER)), "posture or averages differ from those of function 1"),
 ]
 
 

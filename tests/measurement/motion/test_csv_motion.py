@@ -58,7 +58,7 @@ def lines(heads="time_s,a,a.torque", rows=None):
     [
         (lines("t,a,a.torque"), "columns are t, a, a.torque, expected time_s among them"),
         (lines("time_s,x,a.torque"), "column: coordinate 'x' does not exist"),
-        (lines("time_s,a,b.torque"), "column 'b.torque' stands without one for 'b'"),
+        (lines("time_s,a,b.torque"), "column 'b.torque' has no column 'b'"),
         (lines("time_s,a,a.force"), "column 'a.force': signal 'force' does not exist"),
         (lines(rows=[f"{t},{t}" for t in TIME]), "line 2 has 2 cells, expected 3 as in the heading"),
         (lines(rows=["0,x,1"]), "line 2: a is 'x', expected a number"),
@@ -66,17 +66,17 @@ def lines(heads="time_s,a,a.torque", rows=None):
         (lines(rows=[f"{-t},1,1" for t in TIME]), r"time_s goes from -?0 to -0.01 s at sample 2"),
         (
             lines(rows=[f"{t**1.1},1,1" for t in TIME]),
-            r"time_s is not even: sample \d+ lies .*, expected even steps, or resample_hz = 113 of the test",
+            r"time_s is not even: sample \d+ is .* s off steps of .*, or resample_hz = 113 of the test",
         ),
         (
             lines("0.0,0.1,0.2"),
-            "line 1 holds the numbers 0.0, 0.1, 0.2, ... and no names of columns, expected a heading such as"
+            "line 1 holds the numbers 0.0, 0.1, 0.2, ... and no column names, expected a heading such as"
             " time_s,a,b,a.torque,b.torque",
         ),
         (
             lines("time_s,a,a.current"),
             r"column 'a.current' is a current, expected 'a.torque' in Nm or N; currents belong .* TOML description .*"
-            r"\[\[drive\]\] states gain .* free as drive_gain",
+            r"\[\[drive\]\] has gain .* free as drive_gain",
         ),
         (lines(rows=[f"{t},{9000 * t},1" for t in TIME]), "is it in degrees, or counts"),
         (lines(rows=["0,1,1", "1,1,1"]), "there are 2 samples, expected at least 20"),

@@ -40,9 +40,9 @@ def test_joint_motion_behind_coupled_gears(tmp_path):
     ("old", "new", "message"),
     [
         ("b = -40", "x = -40", "coordinate 'x' does not exist"),
-        (", b = -40", "", "2 drives do not decide where a are"),
+        (", b = -40", "", "2 drives do not determine a"),
         ("[2, 3]", "[2]", "effort has 1 columns for 2 drives"),
-        ("[2, 3]", "[2, 4]", "column 4 of array 'current' is asked for"),
+        ("[2, 3]", "[2, 4]", "column is 4, expected at most the 3 of array 'current'"),
         ("a = 50", "a = 0", "ratio holds 0"),
         ("motors.npz", "absent.npz", "absent.npz: there is no such file"),
     ],

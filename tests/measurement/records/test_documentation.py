@@ -38,7 +38,7 @@ def test_descriptions(tmp_path):
     assert struck.frf_set.inputs == ("tool -z",)
     # the tops of twelve samples lie 0.7 % above the largest of them
     assert struck.summary == ("hits: 7 of 8 used, peak force 248 to 316 N, df 0.5 Hz",)
-    assert struck.remarks == ("hit 3 is left out: the force was overloaded",)
+    assert struck.remarks == ("hit 3 is rejected: the force was overloaded",)
     np.testing.assert_allclose(struck.frf_set.decay_1_s, np.log(100.0) / 2.0)
 
 

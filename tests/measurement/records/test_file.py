@@ -165,7 +165,7 @@ def test_hits_one_a_file(folder):
     same(made.frf_set.frf, expected.frf_set.frf)
     assert (made.frf_set.inputs, made.frf_set.averages) == (("3 -z",), 2)
     assert made.frf_set.decay_1_s == pytest.approx(-np.log(0.01) / 2.0)
-    assert made.remarks == ("hit 3 is left out: it begins 5 samples into the record, expected at least 19",)
+    assert made.remarks == ("hit 3 is rejected: it begins 5 samples into the record, expected at least 19",)
     assert made.summary == ("hits: 2 of 3 used, peak force 60 to 100 N, df 0.5 Hz",)
     # the window begins at the hit, and has fallen to the level as long behind it as a record is
     assert exponential_window(np.array([2.0]), made.frf_set.decay_1_s)[0] == pytest.approx(0.01)
@@ -187,8 +187,8 @@ def test_hits_cut_out_of_records_of_a_roving_hammer(folder):
     np.testing.assert_allclose(made.frf_set.frf[:40, :, 0], made.frf_set.frf[:40, :, 1], rtol=1e-6)
     assert [hit.inputs[0] for hit in made.hits] == ["1 x", "1 x", "2 z", "2 z"]
     assert made.summary == tuple(f"hits at '{x}': 2 of 2 used, peak force 100 N, df 0.625 Hz" for x in ("1 x", "2 z"))
-    assert [r for r in made.remarks if "less than a block behind it" in r] == [
-        f"{folder / name}.npz: the hit at 5.802 s has less than a block behind it" for name in "ab"
+    assert [r for r in made.remarks if "less than a block after it" in r] == [
+        f"{folder / name}.npz: the hit at 5.802 s has less than a block after it" for name in "ab"
     ]
     with pytest.raises(InputError, match="none of the 2 hits can be used: hit 1: the force was overloaded"):
         estimate_of_records(described(
@@ -225,8 +225,8 @@ CHANGES = [
     ({"nodes": {"": [0.0, 0.0, 0.0]}}, 'nodes, "": found "", expected a text of at least 1 character$'),
     ({"forces": {"columns": [2, 2]}}, "forces: names a column twice"),
     ({"forces": {"columns": {"first": 3, "last": 2}}}, r"columns: columns go from 3 to 2, .* first$"),
-    ({"forces": {"columns": [2, 9]}}, "column 9 of array 'data' is asked for, expected at most 5"),
-    ({"forces": {"columns": [2, 4]}}, "takes column 4 for a force and for a response"),
+    ({"forces": {"columns": [2, 9]}}, "column is 9, expected at most the 5 of array 'data'"),
+    ({"forces": {"columns": [2, 4]}}, "uses column 4 as a force and as a response"),
     ({"forces": {"columns": [2, 3], "dofs": ["1 x"]}}, "forces: has 1 dofs for 2 columns"),
     ({"forces": {"columns": [2, 3], "dofs": ["1 x", "1 x"]}}, "forces: names the degree of freedom '1 x' twice"),
     ({"forces": {"columns": [2, 3], "factors": [1.0, 2.0, 3.0]}}, "forces: has 3 factors for 2 columns"),

@@ -78,7 +78,7 @@ def test_the_force_window_keeps_noise_out():
     # Some 60 samples of noise instead of those of a decay of 100 ms, 50 in effect; what counts is that both are small
     # and that a window as long as the record is none.
     assert errors[0] < 0.02
-    with pytest.raises(ValueError, match=r"force_window_s is 0\.001 s, expected to reach behind the peak"):
+    with pytest.raises(ValueError, match=r"force_window_s is 0\.001 s, expected to extend past the peak"):
         estimate_frf_from_hits(records, RATE, force_window_s=0.001)
 
 
@@ -99,7 +99,7 @@ def test_find_and_cut():
     starts, left_out = find_hits(force[:, None], RATE, block=800, pre_trigger_s=0.05)
     # The first sample above a tenth of 50 N is the first of the pulse (12 N); the third hit is followed by 500 samples.
     assert starts == (250, 1050)
-    assert left_out == ("the hit at 2.5 s has less than a block behind it",)
+    assert left_out == ("the hit at 2.5 s has less than a block after it",)
     records = cut_hits(force, np.arange(3000.0), starts, 800)
     np.testing.assert_array_equal(records[1][0][:, 0], force[1050:1850])
     assert records[1][1][0, 0] == 1050.0
@@ -119,7 +119,7 @@ def test_find_and_cut():
         ({"block": 500, "pre_trigger_s": -1.0}, r"pre_trigger_s is -1\.0, expected 0 or more"),
         ({"block": 500, "trigger": 60.0}, "trigger is 60, expected above 0 and below the force's largest, 4"),
         ({"block": 500, "trigger": 0.0}, "trigger is 0, expected above 0"),
-        ({"block": 960}, "no hit has a whole block of 960 samples: the hit at 0.1 s has less than a block behind it"),
+        ({"block": 960}, "no hit has a complete block of 960 samples: the hit at 0.1 s has less than a block after it"),
     ],
 )
 def test_what_cannot_be_cut(settings, message):
@@ -214,7 +214,7 @@ GOOD = (hit(), answer(hit()))
 @pytest.mark.parametrize(
     ("records", "settings", "message"),
     [
-        ([], {}, "there are no records, expected one of each hit"),
+        ([], {}, "there are no records, expected one per hit"),
         ([GOOD[0]], {}, r"hit 1 is no pair, expected \(force, response\)"),
         ([5], {}, "hit 1 is no pair"),
         ([GOOD, (hit(), answer(hit())[:-1])], {}, "hit 2: force has 1000 samples and response 999"),

@@ -198,9 +198,9 @@ def test_dependent_forces_are_named_with_the_frequency():
 
 def test_h2_needs_responses_that_differ():
     force, response = record(2, 1, noise=0.0)
-    with pytest.raises(ValueError, match=r"the 2 responses are linearly dependent at [\d.]+ Hz, which H2"):
+    with pytest.raises(ValueError, match=r"the 2 responses are linearly dependent at [\d.]+ Hz, for which H2"):
         estimate_frf(force, np.hstack([response, 2 * response]), RATE, segment=256, estimator="H2")
-    with pytest.raises(ValueError, match="H2 of several forces needs the whole matrix"):
+    with pytest.raises(ValueError, match="H2 of several forces requires the whole matrix"):
         estimate(
             products(np.ones(1), np.ones((3, 1, 2)) * [[1, 1j]] ** np.arange(3)[:, None, None], np.ones((3, 1, 2))),
             "H2",
@@ -243,8 +243,8 @@ WITH_NAN = np.where(np.arange(100) == 16, np.nan, X)
         (X, X, 1.0, {"estimator": "H3"}, "estimator is 'H3', expected one of H1, H2, Hv"),
         (X, X, 1.0, {"kind": "velocity"}, "kind is 'velocity', expected one of"),
         (X, X, 1.0, {"outputs": ("a x", "b x")}, "1 outputs and 1 inputs, but 2 and 1 names"),
-        (np.column_stack([X, X**2]), X, 1.0, {"estimator": "H2"}, "H2 of 2 forces needs as many responses, found 1"),
-        (np.column_stack([X, X**2]), X, 1.0, {"segment": 100}, "2 forces need as many segments at least, found 1"),
+        (np.column_stack([X, X**2]), X, 1.0, {"estimator": "H2"}, "H2 of 2 forces requires as many responses, found 1"),
+        (np.column_stack([X, X**2]), X, 1.0, {"segment": 100}, "2 forces require at least as many segments, found 1"),
     ],
 )  # fmt: skip
 def test_what_is_refused(force, response, rate, settings, message):
