@@ -7,9 +7,8 @@ import tempfile
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
-from jaxmb.io.validation import InputError, known_name
+from jaxmb.io.validation import InputError, Table, known_name
 
 LARGEST_FILE = 4_000_000
 """Largest size of a description, bytes; larger files are probably measured data, and slow to validate."""
@@ -43,7 +42,7 @@ def find_description(name_or_path: str | os.PathLike[str], kind: str, label: str
     return path
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> Table:
     """Contents of a TOML file.
 
     Raises:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxmb.io.files import check_regular
-from jaxmb.io.validation import InputError
+from jaxmb.io.validation import InputError, Table
 
 
 def versions() -> dict[str, str]:
@@ -69,8 +69,8 @@ def _refused(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> Table:
+    values: Table = {}
     for key, value in pairs:
         if key in values:
             raise KeyError(key)
@@ -101,7 +101,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def restored(kind: type[R], data: Mapping[str, Any]) -> R:
+def restored(kind: type[R], data: Mapping[str, object]) -> R:
     """Record of a class from `data`, which was written by `plain` as strict JSON.
 
     A null is None where the field may be None, and NaN where it is a number.
@@ -133,7 +133,7 @@ def _value(kind: Any, data: Any) -> Any:
     return data
 
 
-def _record(kind: Any, data: Mapping[str, Any]) -> Any:
+def _record(kind: Any, data: Table) -> Any:
     types_of = typing.get_type_hints(kind)
     return kind(
         **{

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -31,6 +31,8 @@ LIMITS = {
 }
 """The same for errors with a limit: pydantic's name of the limit, and a template."""
 
+Table = dict[str, Any]
+"""A table of a TOML file or object of a JSON file, before validation or for writing."""
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -40,9 +42,9 @@ class InputError(ValueError):
 
 def validated(
     cls: type[T],
-    data: dict[str, Any],
+    data: Table,
     source: str,
-    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    prepare: Callable[[Table], Table] | None = None,
 ) -> T:
     """Description of class `cls` from the contents of a file.
 
@@ -70,72 +72,84 @@ CLOSE = 0.7
 """Similarity of two keys or headings, by `difflib`, from which on one may be meant by the other."""
 
 
-def sentence(error: ValidationError, data: dict[str, Any], cls: type[BaseModel]) -> str:
+class _Error(NamedTuple):
+    """An error of pydantic."""
+
+    type: str
+    loc: tuple[int | str, ...]
+    siblings: tuple[str, ...]
+    """Valid keys at the last step of the location."""
+    msg: str
+    input: Any
+    context: Table
+
+
+def sentence(error: ValidationError, data: Table, cls: type[BaseModel]) -> str:
     """One sentence on the most informative error: the location, the value found and the expectation."""
-    errors_found: list[dict[str, Any]] = [dict(e) for e in error.errors(include_url=False)]
-    for each in errors_found:
-        each["loc"], each["siblings"] = _without_tags(cls, each["loc"])
-    errors = _of_intended_type(errors_found, data)
+    errors = [
+        _Error(e["type"], *_without_tags(cls, e["loc"]), e["msg"], e["input"], e.get("ctx", {}))
+        for e in error.errors(include_url=False)
+    ]
+    errors = _of_intended_type(errors, data)
     # A list whose items are invalid is reported as too short as well.
-    errors = [e for e in errors if e["type"] != "too_short"] or errors
+    errors = [e for e in errors if e.type != "too_short"] or errors
     # A misspelt key is reported as unknown and as missing: the former is more informative.
-    first = min(errors, key=lambda e: e["type"] != "extra_forbidden")
-    location = _location_text(first["loc"], data)
-    key = first["loc"][-1] if first["loc"] else ""
-    if first["type"] == "extra_forbidden":
-        allowed = list(first["siblings"])
+    first = min(errors, key=lambda e: e.type != "extra_forbidden")
+    location, context = _location_text(first.loc, data), first.context
+    key = first.loc[-1] if first.loc else ""
+    if first.type == "extra_forbidden":
+        allowed = list(first.siblings)
         closest = difflib.get_close_matches(str(key), allowed, n=1, cutoff=CLOSE)
         hint = f", did you mean '{closest[0]}'?" if closest else ";"
         text = f"{location}: unknown key{hint} expected one of: {', '.join(allowed)}"
-    elif first["type"] == "missing" and isinstance(key, int):
-        location = _location_text(first["loc"][:-1], data)
-        text = f"{location}: found {shown(first['input'])}, expected at least {key + 1} items"
-    elif first["type"] == "missing":
+    elif first.type == "missing" and isinstance(key, int):
+        location = _location_text(first.loc[:-1], data)
+        text = f"{location}: found {shown(first.input)}, expected at least {key + 1} items"
+    elif first.type == "missing":
         text = f"{location}: missing, expected a value"
-    elif first["type"] == "too_long":
-        text = f"{location}: found {shown(first['input'])}, expected {first.get('ctx', {}).get('max_length')} items"
-    elif first["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        context = first.get("ctx", {})
+    elif first.type == "too_long":
+        text = f"{location}: found {shown(first.input)}, expected {context.get('max_length')} items"
+    elif first.type in ("union_tag_invalid", "union_tag_not_found"):
         key = str(context.get("discriminator", "kind")).strip("'")
         found_text = f"found {shown(context['tag'])}" if "tag" in context else "missing"
         text = f"{location}, {key}: {found_text}, expected one of {context.get('expected_tags', 'the known kinds')}"
-    elif first["type"] == "value_error":
-        message = str(first.get("ctx", {}).get("error"))
-        found_text = "" if isinstance(first["input"], dict | BaseModel) else f"found {shown(first['input'])}, "
+    elif first.type == "value_error":
+        message = str(context.get("error"))
+        found_text = "" if isinstance(first.input, dict | BaseModel) else f"found {shown(first.input)}, "
         text = f"{location}: {found_text}{message}" if location else message
     else:
-        text = f"{location}: found {shown(first['input'])}, expected {_expected(first)}"
+        text = f"{location}: found {shown(first.input)}, expected {_expected(first)}"
     more = len(errors) - 1
     return text + (f" (and {more} more {'error' if more == 1 else 'errors'})" if more else "")
 
 
-def _expected(error: dict[str, Any]) -> str:
+def _expected(error: _Error) -> str:
     """The expectation of an error on the type of a value or on a limit."""
-    if error["type"] in LIMITS:
-        name, segments = LIMITS[error["type"]]
-        limit = error.get("ctx", {}).get(name)
-        if error["type"] == "greater_than_equal" and limit == 0:
+    if error.type in LIMITS:
+        name, segments = LIMITS[error.type]
+        limit = error.context.get(name)
+        if error.type == "greater_than_equal" and limit == 0:
             return "a number not below 0"
         return re.sub(r"^(.*\b1 \w+)s$", r"\1", segments.format(f"{limit:g}" if isinstance(limit, float) else limit))
-    return EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
+    return EXPECTED.get(error.type) or error.msg.removeprefix("Input should be ")
 
 
-def _of_intended_type(errors: list[dict[str, Any]], data: Any) -> list[dict[str, Any]]:
+def _of_intended_type(errors: list[_Error], data: Any) -> list[_Error]:
     """Errors of values of union type reduced to those of the member that matches the value's type.
 
     Where no member matches, one error that names them all. Names of members, which pydantic inserts among the keys, are
     removed.
     """
-    by_value: dict[tuple[int | str, ...], list[dict[str, Any]]] = {}
+    by_value: dict[tuple[int | str, ...], list[_Error]] = {}
     for error in errors:
-        value, error["loc"] = _without_union_members(error["loc"], data)
-        by_value.setdefault(value if value is not None else error["loc"], []).append(error)
+        value, loc = _without_union_members(error.loc, data)
+        by_value.setdefault(loc if value is None else value, []).append(error._replace(loc=loc))
     intended = []
     for group in by_value.values():
-        wrong_type = [e for e in group if e["type"] in EXPECTED or e["type"] == "literal_error"]
-        wrong_type = [e for e in wrong_type if e["loc"] == min((g["loc"] for g in group), key=len)]
+        wrong_type = [e for e in group if e.type in EXPECTED or e.type == "literal_error"]
+        wrong_type = [e for e in wrong_type if e.loc == min((g.loc for g in group), key=len)]
         if len(group) > 1 and len(wrong_type) == len(group):
-            intended.append(group[0] | {"type": "none", "msg": " or ".join(dict.fromkeys(map(_expected, group)))})
+            intended.append(group[0]._replace(type="none", msg=" or ".join(dict.fromkeys(map(_expected, group)))))
         elif len(group) > 1:
             intended += [e for e in group if e not in wrong_type]
         else:

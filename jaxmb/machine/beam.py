@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import Table, known_name
 from jaxmb.machine.elements import origin_matrix, roll_pitch_yaw, rotation_about
 from jaxmb.machine.values import GROUND, Name, NonNegative, Origin, Part, Positive, Row6, angle, rows_of_six
 
@@ -297,7 +297,7 @@ BETWEEN = {"from", "to", "roll"}
 """Keys of a beam between two frames."""
 
 
-def expand_beams(data: dict[str, Any]) -> dict[str, Any]:
+def expand_beams(data: Table) -> Table:
     """Contents of a machine file with `from` and `to` of beams replaced by body, origin and length.
 
     A beam begins at the frame `from` and ends at the frame `to` in the reference posture, clamped to both, or at the
@@ -319,11 +319,11 @@ def expand_beams(data: dict[str, Any]) -> dict[str, Any]:
         ) from None
 
 
-def _without_keys(beam: dict[str, Any]) -> dict[str, Any]:
+def _without_keys(beam: Table) -> Table:
     return {key: value for key, value in beam.items() if key not in BETWEEN}
 
 
-def _expanded(data: dict[str, Any], beams: Sequence[Any]) -> dict[str, Any]:
+def _expanded(data: Table, beams: Sequence[Any]) -> Table:
     reference = _ReferencePoses(data)
     written, frames, loops = [], [], []
     for beam in beams:
@@ -348,7 +348,7 @@ def _expanded(data: dict[str, Any], beams: Sequence[Any]) -> dict[str, Any]:
 class _ReferencePoses:
     """Poses of the frames of a machine file in its reference posture; loops are not closed."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: Table) -> None:
         self.parts: dict[str, tuple[str, Any]] = {GROUND: (GROUND, None)}
         for kind in ("body", "beam", "frame"):
             for part in data.get(kind, ()):
@@ -401,7 +401,7 @@ class _ReferencePoses:
         kind, part = self.parts[name]
         return (part["body"], _matrix(part.get("origin", {}))) if kind == "frame" else (name, np.eye(4))
 
-    def beam(self, beam: dict[str, Any]) -> tuple[str, np.ndarray, float]:
+    def beam(self, beam: Table) -> tuple[str, np.ndarray, float]:
         """Carrier of a beam, the pose of the beam's start relative to it [4, 4], and the beam's length [m]."""
         if not BETWEEN & beam.keys():
             return beam.get("body", GROUND), _matrix(beam.get("origin", {})), beam["length"]

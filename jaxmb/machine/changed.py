@@ -1,7 +1,6 @@
 """Machines derived from another: with more coordinates locked, or with the numbers of a model written back."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -25,7 +24,7 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
             raise ValueError(known_name("locked coordinate", name, machine.coordinates))
 
     def lock(coordinate: Coordinate) -> Coordinate:
-        shaft, change = coordinate.shaft, dict[str, Any]()
+        shaft, change = coordinate.shaft, dict[str, object]()
         if coordinate.motor is not None and shaft is not None:
             braked = shaft.locked or shaft.name in names
             if coordinate.name in names and not braked:
@@ -48,7 +47,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     unchanged values keep the form in which they were written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
-    elastic: dict[str, dict[str, Any]] = {
+    elastic: dict[str, dict[str, object]] = {
         name: {
             **_numbers(model, i, "coordinate"),
             "stiffness_slope": float(model.stiffness_slope[i]) if model.load_dependent[i] else None,
@@ -61,7 +60,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         of_motor = {key: values[key] for key in ("stiffness", "damping", "friction", "offset")}
         of_motor["inertia"] = values["rotor_inertia"]
         elastic[joint.name]["motor"] = motor.model_copy(update=of_motor)
-    rigid: dict[str, dict[str, Any]] = {}
+    rigid: dict[str, dict[str, object]] = {}
     for i, name in enumerate(model.masses):
         pairs = [(getattr(start, leaf)[i], getattr(model, leaf)[i]) for leaf in ("mass", "first_moment", "inertia")]
         if any(bool(np.any(np.asarray(a) != np.asarray(b))) for a, b in pairs):
@@ -112,7 +111,7 @@ def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) 
     return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
 
 
-def _numbers(model: Model, i: int, owner: Owner) -> dict[str, Any]:
+def _numbers(model: Model, i: int, owner: Owner) -> dict[str, float]:
     """Values of the i-th owner by key of the machine file."""
     return {key: float(getattr(model, leaf)[i]) for key, leaf in keys_of(owner).items()}
 

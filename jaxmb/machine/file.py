@@ -3,13 +3,12 @@
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
 from jaxmb.io.files import find_description, library_names, read_text, read_toml, write_atomically
 from jaxmb.io.records import read_strict
-from jaxmb.io.validation import InputError, validated
+from jaxmb.io.validation import InputError, Table, validated
 from jaxmb.machine.khalil import expand_khalil
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.tables import expand_tables
@@ -46,7 +45,7 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
         except ValueError as error:
             raise InputError(f"{path}: {error}") from None
 
-    def expand(data: dict[str, Any]) -> dict[str, Any]:
+    def expand(data: Table) -> Table:
         return expand_tables(expand_khalil(data, path.parent))
 
     return validated(Machine, read_toml(path), str(path), prepare=expand)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.files import check_regular
-from jaxmb.io.validation import place, validated
+from jaxmb.io.validation import Table, place, validated
 from jaxmb.machine.elements import roll_pitch_yaw, rotation_matrix
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import GROUND
@@ -139,17 +139,17 @@ NESTED = ("sections", "chains", "stiffness", "damping")
 COINCIDENT = 1e-9
 """Distance up to which nodes coincide, m."""
 
-Segment = tuple[np.ndarray, np.ndarray, Mapping[str, Any]]
+Segment = tuple[np.ndarray, np.ndarray, Table]
 """Pose of a beam's start and end in its body's frame, and its row."""
-Table = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
+TableSource = str | os.PathLike[str] | Iterable[Table]
 
 
 def machine_from_tables(
     name: str,
-    geometry: Table,
-    beams: Table = (),
+    geometry: TableSource,
+    beams: TableSource = (),
     symbols: Mapping[str, float | str] | None = None,
-    sections: Mapping[str, Mapping[str, Any]] | None = None,
+    sections: Mapping[str, Table] | None = None,
     chains: Mapping[str, Mapping[str, float | str]] | None = None,
     loops: Sequence[tuple[str, str]] = (),
     stiffness: Mapping[str, Mapping[str, float]] | None = None,
@@ -191,7 +191,7 @@ def machine_from_tables(
     return validated(Machine, {"name": name, "khalil": tables} | machine, f"machine '{name}'", prepare=expand_khalil)
 
 
-def expand_khalil(data: dict[str, Any], folder: str | os.PathLike[str] = "") -> dict[str, Any]:
+def expand_khalil(data: Table, folder: str | os.PathLike[str] = "") -> Table:
     """Contents of a machine file with its `[khalil]` tables, if any, expanded to bodies, beams, frames and loops.
 
     Args:
@@ -236,7 +236,7 @@ def expand_khalil(data: dict[str, Any], folder: str | os.PathLike[str] = "") -> 
     return rest
 
 
-def _loop(pair: Any) -> dict[str, Any]:
+def _loop(pair: Any) -> Table:
     if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(name, str) for name in pair)):
         raise ValueError(f"khalil: loops: found {pair!r}, expected two frames, as ['R7', 'R8']")
     return {"name": f"{pair[0]}_{pair[1]}", "frame_a": pair[0], "frame_b": pair[1], "type": "fixed"}
@@ -247,10 +247,10 @@ class _Chain:
 
     def __init__(
         self,
-        rows: list[Mapping[str, Any]],
-        beam_rows: list[Mapping[str, Any]],
+        rows: list[Table],
+        beam_rows: list[Table],
         symbols: Mapping[str, float],
-        sections: Mapping[str, Mapping[str, Any]],
+        sections: Mapping[str, Table],
         springs: Mapping[str, Mapping[str, Mapping[str, float]]],
         loss_factor: float,
         suffix: str,
@@ -290,7 +290,7 @@ class _Chain:
                 self._add_body(row)
             remaining = [row for row in remaining if str(row["joint"]) not in self.nodes]
 
-    def _add_body(self, row: Mapping[str, Any]) -> None:
+    def _add_body(self, row: Table) -> None:
         joint = str(row["joint"])
         kind = self._number(row, "sigma")
         if kind not in (0.0, 1.0, 2.0):
@@ -394,7 +394,7 @@ class _Chain:
                 on, carrier = end, name
                 self.nodes[joint].append((on, carrier))
 
-    def _elements(self, row: Mapping[str, Any]) -> int:
+    def _elements(self, row: Table) -> int:
         text = row.get("elements")
         number = 1.0 if text in (None, "") else self._number(row, "elements", f"beams: body {row['body']}")
         if not (number >= 1.0 and number.is_integer()):
@@ -404,7 +404,7 @@ class _Chain:
     def _frame(self, name: str, body: str, pose: np.ndarray) -> None:
         self.parts["frame"].append({"name": f"{name}{self.suffix}", "body": body, "origin": _origin(pose)})
 
-    def _number(self, row: Mapping[str, Any], key: str, where: str = "geometry") -> float:
+    def _number(self, row: Table, key: str, where: str = "geometry") -> float:
         value = row.get(key, 0.0)
         try:
             has_coordinate = {"theta", "r"} & {key} and where == "geometry"
@@ -417,7 +417,7 @@ class _Chain:
 
 def _rows(
     table: Any, label: str, keys: Sequence[str], optional: Sequence[str], folder: str | os.PathLike[str]
-) -> list[Mapping[str, Any]]:
+) -> list[Table]:
     """Rows of a table with all its keys; a row may be a list of values in the order of the keys."""
     where = ""
     if isinstance(table, str | os.PathLike):

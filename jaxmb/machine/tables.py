@@ -1,12 +1,12 @@
 """Machines from tables of Denavit-Hartenberg parameters."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import ValidationError
 
-from jaxmb.io.validation import sentence, validated
+from jaxmb.io.validation import Table, sentence, validated
 from jaxmb.machine.elements import FurtherFriction, origin_matrix, roll_pitch_yaw, rotation_matrix
 from jaxmb.machine.schema import Machine, Motor, RigidMass
 from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part, Positive
@@ -59,11 +59,11 @@ def frame_of_row(name: str) -> str:
 
 def machine_from_dh(
     name: str,
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Table],
     convention: Convention = "standard",
     *,
     parent: str = GROUND,
-    origin: Mapping[str, Any] | None = None,
+    origin: Table | None = None,
     **machine: Any,
 ) -> Machine:
     """Machine of a DH table.
@@ -92,7 +92,7 @@ def machine_from_dh(
     return validated(Machine, {"name": name, "dh": table} | machine, f"machine '{name}'", prepare=expand_tables)
 
 
-def expand_tables(data: dict[str, Any]) -> dict[str, Any]:
+def expand_tables(data: Table) -> Table:
     """Contents of a machine file with its DH table, if any, expanded to bodies and frames.
 
     Bodies, frames, payloads and springs may refer to the rows' DH frames.
@@ -115,7 +115,7 @@ def expand_tables(data: dict[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _chain(table: DhTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _chain(table: DhTable) -> tuple[list[Table], list[Table]]:
     """Bodies and DH frames of a table.
 
     The motion of a row is along or about z and so commutes with Rz(theta) Tz(d), which belong to the origin of its
@@ -136,7 +136,7 @@ def _chain(table: DhTable) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return bodies, frames
 
 
-def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> dict[str, Any]:
+def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> Table:
     given_keys = row.model_fields_set
     keys = ("name", "type", "stiffness", "damping", "rotor_inertia", "friction", "offset", "motor")
     coordinate = {key: getattr(row, key) for key in keys}

@@ -10,7 +10,7 @@ from xml.parsers import expat
 import numpy as np
 from pydantic import ValidationError
 
-from jaxmb.io.validation import sentence, shown
+from jaxmb.io.validation import Table, sentence, shown
 from jaxmb.machine.elements import rotation_matrix
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import GROUND, MOST_PARTS, valid_name
@@ -72,8 +72,8 @@ def machine_from_urdf(text: str, name: str) -> Machine:
         raise ValueError(sentence(error, data, Machine)) from None
 
 
-def _body(name: str, link: _Element, joint: _Element | None) -> dict[str, Any]:
-    body: dict[str, Any] = {"name": name} | _inertial(name, link)
+def _body(name: str, link: _Element, joint: _Element | None) -> Table:
+    body: Table = {"name": name} | _inertial(name, link)
     if joint is None:
         return body
     label = _joint_label(joint)
@@ -97,9 +97,9 @@ def _body(name: str, link: _Element, joint: _Element | None) -> dict[str, Any]:
     return body
 
 
-def _limits(limit: _Element, kind: str, location: str) -> dict[str, Any]:
+def _limits(limit: _Element, kind: str, location: str) -> Table:
     """Limits of range, speed and effort of a joint; 0 and `OUT_OF_REACH` mean no limit."""
-    result: dict[str, Any] = {}
+    result: Table = {}
     low, high = (_numbers(limit, key, 1, location, "0")[0] for key in ("lower", "upper"))
     if kind != "continuous" and low < high and max(-low, high) < OUT_OF_REACH:
         result["range"] = [low, high]
@@ -110,7 +110,7 @@ def _limits(limit: _Element, kind: str, location: str) -> dict[str, Any]:
     return result
 
 
-def _inertial(name: str, link: _Element) -> dict[str, Any]:
+def _inertial(name: str, link: _Element) -> Table:
     """Mass, centre of mass and inertia about it in the link's axes; empty where the link has no mass."""
     label = f"link '{name}', inertial"
     inertial = _optional(link, "inertial", f"link '{name}'")
@@ -118,7 +118,7 @@ def _inertial(name: str, link: _Element) -> dict[str, Any]:
         return {}
     mass = _not_negative(_only(inertial, "mass", label), "value", f"{label}, mass")
     origin = _origin(inertial, label)
-    data: dict[str, Any] = {"mass": mass, "center_of_mass": origin["xyz"]}
+    data: Table = {"mass": mass, "center_of_mass": origin["xyz"]}
     inertia = _optional(inertial, "inertia", label)
     if inertia is None:
         return data
@@ -147,7 +147,7 @@ def _axis(joint: _Element, label: str) -> list[float]:
     return [a / length for a in scaled]
 
 
-def _origin(element: _Element, label: str) -> dict[str, Any]:
+def _origin(element: _Element, label: str) -> Table:
     origin = _optional(element, "origin", label)
     if origin is None:
         return {"xyz": [0.0, 0.0, 0.0], "rpy": [0.0, 0.0, 0.0]}

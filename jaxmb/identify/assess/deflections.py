@@ -1,8 +1,8 @@
 """How predicted deflections compare with measured ones."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry, DeflectionTest, deflection_test
 from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness
 from jaxmb.identify.fit.problem import Problem
+from jaxmb.io.validation import Table
 from jaxmb.machine.build import Model
 
 
@@ -157,13 +158,13 @@ class SetGaps:
         """Of translations, or of rotations."""
         return self.translation if unit == "mm" else self.rotation
 
-    def as_plain(self) -> dict[str, Any]:
+    def as_plain(self) -> dict[str, object]:
         """As result.json has it."""
         translation, rotation = self.translation.with_unit("mm"), self.rotation.with_unit("deg")
-        return dataclasses.asdict(self) | {"translation": translation, "rotation": rotation}
+        return {**dataclasses.asdict(self), "translation": translation, "rotation": rotation}
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "SetGaps":
+    def from_plain(cls, data: Table) -> "SetGaps":
         """From result.json."""
         translation = {name.removesuffix("_mm"): value for name, value in data["translation"].items()}
         rotation = {name.removesuffix("_deg"): value for name, value in data["rotation"].items()}

@@ -19,7 +19,7 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import strict, versions
-from jaxmb.io.validation import Named, known_name
+from jaxmb.io.validation import Named, Table, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 from jaxmb.machine.file import machine_toml
@@ -214,7 +214,7 @@ class Result:
                 return entry
         raise ValueError(known_name("test", name, [entry.name for entry in entries]))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Table:
         """The result in the layout of `result.json`: strict JSON, null where a number is not known."""
         return strict(
             {
@@ -264,7 +264,7 @@ class Result:
         return json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n"
 
 
-def _covariance(result: Result) -> dict[str, Any]:
+def _covariance(result: Result) -> Table:
     """Covariance by name, of natural logarithms ("log") or of values in SI units ("linear")."""
     free, matrix = result.study.free, result.covariance
     if matrix is None:  # a stiffness model: what was fitted has names of its own

@@ -24,7 +24,7 @@ from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin, Study, make_study
 from jaxmb.io.files import read_toml, write_atomically
 from jaxmb.io.records import read_strict
-from jaxmb.io.validation import InputError, validated
+from jaxmb.io.validation import InputError, Table, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import MACHINE_FILE as MACHINE, RESULT_FILE as RESULT, check_machine, write_machine
 from jaxmb.machine.schema import Machine
@@ -99,7 +99,7 @@ class SavedResult(Strictly):
     cost: Finite | None
     initial_cost: Finite | None
     parameters: dict[str, SavedParameter]
-    covariance: dict[str, Any] | None = None
+    covariance: Table | None = None
     correlation: Annotated[tuple[tuple[Finite | None, ...], ...], AfterValidator(_correlation)]
     singular_values: tuple[NotNegative | None, ...]
     estimated_noise: dict[str, NotNegative]
@@ -107,7 +107,7 @@ class SavedResult(Strictly):
     machine_digest: str | None = None
     linearize_at: str = "posture"
     modes: tuple[SavedMode, ...]
-    metrics: dict[str, Any]
+    metrics: Table
     remarks: tuple[str, ...]
     doubts: tuple[str, ...]
     evaluations: dict[str, Whole]
@@ -126,9 +126,8 @@ class SavedResult(Strictly):
 
 def _is_consistent(name: str, saved: SavedParameter) -> bool:
     """Whether deviations and interval belong to the value, on one of the two scales."""
-    data: dict[str, Any] = saved.model_dump() | {
-        key: math.inf for key in ("std", "std_log") if getattr(saved, key) is None
-    }
+    unknown = {key: math.inf for key in ("std", "std_log") if getattr(saved, key) is None}
+    data: Table = saved.model_dump() | unknown
     found = Parameter(**data)
     if math.isfinite(found.std_log) and not math.isclose(found.std, found.std_log * abs(found.value), rel_tol=ROUNDING):
         return False
@@ -236,7 +235,7 @@ def _sentence(error: Exception) -> str:
     return str(error) if isinstance(error, ValueError) else repr(error)
 
 
-def _result(saved: Mapping[str, Any], study: Study) -> Result:
+def _result(saved: Table, study: Study) -> Result:
     metrics = read_metrics(saved["metrics"], study)
     parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
     model, machine = _machine(study, metrics, parameters)
@@ -264,12 +263,12 @@ def _result(saved: Mapping[str, Any], study: Study) -> Result:
     )
 
 
-def _mode(line: Mapping[str, Any]) -> Mode:
-    unknown: dict[str, Any] = {name: math.inf for name, x in line.items() if x is None}
-    return Mode(**(dict(line) | unknown))
+def _mode(line: Table) -> Mode:
+    known: Table = {name: math.inf if x is None else x for name, x in line.items()}
+    return Mode(**known)
 
 
-def _check_parameters(parameters: Mapping[str, Any], study: Study) -> None:
+def _check_parameters(parameters: Table, study: Study) -> None:
     """Raise ValueError where the parameters are not those that were free, or not within their bounds."""
     if study.complete is not None:
         return  # what was fitted has other names, and no bounds
@@ -299,7 +298,7 @@ def _check_covariance(saved: Any, result: Result) -> None:
         raise ValueError("covariance: does not have the standard deviations and the correlation of the parameters")
 
 
-def _parameter(data: Mapping[str, Any]) -> Parameter:
+def _parameter(data: Table) -> Parameter:
     low, high = data["interval_95"]
     numbers = {
         "std": _number(data["std"], math.inf),

@@ -187,7 +187,7 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
     from evosax.algorithms import algorithms, population_based_algorithms
 
     name = algorithm_named(name)
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     if name == "RandomSearch":
         options["sampling_fn"] = lambda key: jax.random.uniform(key, (size,))
     if name == "SimpleGA":

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import test_names
 from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import Table
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import reference_posture
@@ -34,7 +35,7 @@ from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
 
 
-def proposal_toml(study: Study, like: str, proposed: Sequence[Mapping[str, Any]]) -> str:
+def proposal_toml(study: Study, like: str, proposed: Sequence[Table]) -> str:
     """`[[test]]` tables of proposed tests, measured or simulated as an existing test.
 
     Args:
@@ -68,7 +69,7 @@ def proposal_toml(study: Study, like: str, proposed: Sequence[Mapping[str, Any]]
     return text
 
 
-def posture_keys(model: Model, q: Float[np.ndarray, "n"]) -> dict[str, Any]:
+def posture_keys(model: Model, q: Float[np.ndarray, "n"]) -> dict[str, str | float]:
     """`posture` of a test: the independent coordinates that differ from the reference posture."""
     given = independent_coordinates(model)
     return {

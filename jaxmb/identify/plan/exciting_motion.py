@@ -36,7 +36,7 @@ from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.format.torque_format import Motion
 from jaxmb.identify.study.reading.torque import payload_columns
 from jaxmb.identify.study.simulation.torques import states_along
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import Table, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.loops import independent_coordinates
@@ -148,7 +148,7 @@ class ExcitingMotion:
         z, zd, zdd = states_along(self.motion, self.base_hz, np.asarray(time_s, dtype=float), names)
         return z + np.array([self.posture[name] for name in names]), zd, zdd
 
-    def as_test(self) -> dict[str, Any]:
+    def as_test(self) -> Table:
         """Its keys for a torque test of a study as plain data: `posture`, and `base_hz`, `duration_s` and `motion` of
         `simulate`."""
         motion = {name: {"sine": list(m.sine), "cosine": list(m.cosine)} for name, m in self.motion.items()}

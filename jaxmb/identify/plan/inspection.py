@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +32,7 @@ from jaxmb.identify.plan.next_tests import NextTests, plan_tests
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import strict, versions
-from jaxmb.io.validation import Named
+from jaxmb.io.validation import Named, Table
 
 SCHEMA = 1
 PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion}
@@ -90,7 +90,7 @@ class Inspection:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", Named(self.parameters))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Table:
         """The inspection in the layout of `inspect.json`: strict JSON, null for unknown numbers."""
         names = self.study.free.names
         return strict(

@@ -15,6 +15,7 @@ from jaxmb.identify.plan.exciting_motion import ExcitingMotion, MotionProblem, f
 from jaxmb.identify.plan.motion_information import Limits, limits_of
 from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import Table
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import independent_coordinates
 
@@ -37,7 +38,7 @@ class NextMotion:
     known: Knowledge
     """Identifiability after the planned tests and this one."""
 
-    def as_json(self, model: Model) -> dict[str, Any]:
+    def as_json(self, model: Model) -> Table:
         """The motion in the layout of `inspect.json`."""
         test = self.motion.as_test()
         return {

@@ -32,6 +32,7 @@ from jaxmb.identify.plan.candidates import (
 from jaxmb.identify.plan.why import posture_text
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import Table
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point
@@ -195,7 +196,7 @@ class NextTests:
     known: Knowledge
     """Identifiability after all tests."""
 
-    def as_json(self, model: Model) -> dict[str, Any]:
+    def as_json(self, model: Model) -> Table:
         """The tests in the layout of `inspect.json`."""
         names = model.coordinates
         return {
@@ -226,8 +227,8 @@ class NextTests:
         """The tests as TOML that can be appended to the study file."""
         return proposal_toml(study, self.like, [self._keys(study.model, test) for test in self.tests])
 
-    def _keys(self, model: Model, test: Candidate) -> dict[str, Any]:
-        keys: dict[str, Any] = {"posture": posture_keys(model, test.q)}
+    def _keys(self, model: Model, test: Candidate) -> Table:
+        keys: Table = {"posture": posture_keys(model, test.q)}
         if self.part.points:
             outputs, inputs = test.probe.ends
             keys |= {"frame": None, "outputs": outputs, "inputs": None if inputs == outputs else inputs}

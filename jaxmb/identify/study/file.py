@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.files import find_description, library_names, read_toml
-from jaxmb.io.validation import place, validated
+from jaxmb.io.validation import Table, place, validated
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
 
@@ -22,7 +22,7 @@ def study_names() -> tuple[str, ...]:
     return library_names("studies")
 
 
-def study_data(name_or_path: str | os.PathLike[str]) -> dict[str, Any]:
+def study_data(name_or_path: str | os.PathLike[str]) -> Table:
     """What the file of a study says, as plain data: to be changed and given to `make_study`.
 
     Raises:
@@ -63,7 +63,7 @@ def machine_named(name: str, folder: Path) -> Machine:
     return load_machine(beside if beside.suffix in (".toml", ".urdf") else name)
 
 
-def plain_study(file: StudyFile, folder: Path, path_as: Callable[[Path], Any]) -> dict[str, Any]:
+def plain_study(file: StudyFile, folder: Path, path_as: Callable[[Path], Any]) -> Table:
     """A description as the plain data of a study file.
 
     Args:

@@ -1,7 +1,5 @@
 """Published methods as settings, so that they can be compared with ours on the same study."""
 
-from typing import Any
-
 from pydantic import BaseModel
 
 from jaxmb.identify.study.format.study_format import StudyFile
@@ -46,5 +44,5 @@ def with_preset(file: StudyFile, coordinates: int) -> StudyFile:
     return file.model_copy(update=whole | parts)
 
 
-def _where_not_given(part: BaseModel, **settings: Any) -> dict[str, Any]:
+def _where_not_given(part: BaseModel, **settings: object) -> dict[str, object]:
     return {name: value for name, value in settings.items() if name not in part.model_fields_set}

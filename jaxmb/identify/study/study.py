@@ -5,10 +5,11 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
@@ -47,7 +48,7 @@ from jaxmb.identify.study.reading.parameters import (
 )
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting, initial_values, study_model
-from jaxmb.io.validation import known_name, place, validated, warnings_as_remarks
+from jaxmb.io.validation import Table, known_name, place, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.schema import Machine
@@ -223,7 +224,7 @@ def load_study(
     return make_study(file, path.stem, path.parent, str(path), noise_seed)
 
 
-def residual(study: Study) -> Callable[[Mapping[str, Any]], Float[Array, "m"]]:
+def residual(study: Study) -> Callable[[Mapping[str, ArrayLike]], Float[Array, "m"]]:
     """The residual of a study as a pure function of its free parameters by name.
 
     f(parameters) = sqrt(weight) (predicted - measured) / std x noise unit, all fitted tests one after another; f . f is
@@ -249,7 +250,7 @@ def residual(study: Study) -> Callable[[Mapping[str, Any]], Float[Array, "m"]]:
     free, start = study.free, np.asarray(study.start.values)
     names = [name for tied in free.tied for name in tied]
 
-    def residual_at(parameters: Mapping[str, Any]) -> Float[Array, "m"]:
+    def residual_at(parameters: Mapping[str, ArrayLike]) -> Float[Array, "m"]:
         if not isinstance(parameters, Mapping):
             raise ValueError(f"parameters: found {kind_of(parameters)}, expected a dictionary of values by name")
         for name, value in parameters.items():
@@ -269,7 +270,7 @@ _data_residual = compiled(Problem.data_residual)
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # as in `identify`: the noise of torques is estimated by a fit
 def make_study(
-    file: StudyFile | dict[str, Any],
+    file: StudyFile | Table,
     name: str,
     folder: str | os.PathLike[str] = ".",
     source: str = "study",

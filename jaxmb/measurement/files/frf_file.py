@@ -6,7 +6,6 @@ import secrets
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def read_mat(path: Path) -> FrfSet:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from None
 
 
-def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
+def read_variables(path: Path, choice: Choice) -> dict[str, object]:
     """Selected variables of a file by name: arrays, strings and lists of strings.
 
     Args:

@@ -13,7 +13,7 @@ MOST_VARIABLES = 10_000
 MOST_TEXTS = 100_000
 
 
-def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
+def read_variables(path: Path, choice: Choice) -> dict[str, object]:
     """Selected variables by name: arrays, strings and lists of strings.
 
     Raises:

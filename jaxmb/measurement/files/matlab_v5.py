@@ -35,7 +35,7 @@ DEEPEST = 3
 """Nesting depth of a struct of a cell of strings."""
 
 
-def read_variables(path: Path, choice: Choice) -> dict[str, Any]:
+def read_variables(path: Path, choice: Choice) -> dict[str, object]:
     """Selected variables by name: arrays, strings and lists of strings.
 
     Raises:

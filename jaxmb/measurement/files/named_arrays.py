@@ -159,7 +159,7 @@ def those_of_a_set(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str
     return holder, names
 
 
-def as_arrays(variables: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def as_arrays(variables: Mapping[str, object]) -> dict[str, np.ndarray]:
     """Variables with the shapes of an FRF set.
 
     Vectors may be rows or columns; a 2-D `frf` is [f, output] of one input, as MATLAB drops trailing axes of size 1.

@@ -12,10 +12,11 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
+from jaxmb.io.validation import Table
 from jaxmb.measurement.files.uff_datasets import MARK, Dataset, at_function
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over, unit_scale
 from jaxmb.response.frf_kind import FrfKind
@@ -141,7 +142,7 @@ def read_function(dataset: Dataset, number: int) -> Function:
     )
 
 
-def own_record(function: Function) -> dict[str, Any]:
+def own_record(function: Function) -> Table:
     """Posture, averages, decay and source that jaxmb wrote into the ID lines; empty where there are none.
 
     Raises:
@@ -164,7 +165,7 @@ def own_record(function: Function) -> dict[str, Any]:
     return record
 
 
-def through_pyuff(block: bytes, header_only: bool = False) -> dict[str, Any] | None:
+def through_pyuff(block: bytes, header_only: bool = False) -> Table | None:
     """Fields of one dataset read by pyuff; None where it fails.
 
     pyuff reads files only and searches the data for the end of a dataset; it gets one dataset without binary data.
@@ -227,7 +228,7 @@ def _dof(entity: str, node: int, direction: int) -> str:
     return f"{name} {'-' if direction < 0 else ''}{axis}" if axis else name
 
 
-def _axis(fields: Mapping[str, Any], name: str) -> tuple[int, str]:
+def _axis(fields: Table, name: str) -> tuple[int, str]:
     return fields[f"{name}_spec_data_type"], _said(fields[f"{name}_axis_units_lab"])
 
 
@@ -267,7 +268,7 @@ class Units:
     """The file's units of length per metre."""
 
 
-def units_of_dataset(fields: dict[str, Any], place: str) -> Units:
+def units_of_dataset(fields: Table, place: str) -> Units:
     """Units specified by dataset 164.
 
     Raises:

@@ -249,7 +249,7 @@ def law_state(problem: LawProblem, fitted: Fitted) -> tuple[np.ndarray, np.ndarr
 
 
 def values_with_laws(
-    study: Study, laws: Laws | Mapping[str, Any], q: Float[np.ndarray, "n"], amplitude: float | None = None
+    study: Study, laws: Laws | Mapping[str, object], q: Float[np.ndarray, "n"], amplitude: float | None = None
 ) -> np.ndarray:
     """Values of the free parameters [d] at a posture and amplitude, by the laws of a result.
 
@@ -266,7 +266,7 @@ def values_with_laws(
 
 
 def model_with_laws(
-    study: Study, laws: Laws | Mapping[str, Any], q: Float[np.ndarray, "n"], amplitude: float | None = None
+    study: Study, laws: Laws | Mapping[str, object], q: Float[np.ndarray, "n"], amplitude: float | None = None
 ) -> Model:
     """The machine as the laws of a result have it at a posture, for `linearize`, `frf` and `modes` there.
 

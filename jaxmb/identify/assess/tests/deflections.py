@@ -1,8 +1,7 @@
 """What a result tells of deflection tests."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEnt
 from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
+from jaxmb.io.validation import Table
 from jaxmb.machine.beam import ROUNDING, least_scaled_eigenvalue
 from jaxmb.machine.schema import Machine
 
@@ -68,12 +68,12 @@ class Settling:
     values: dict[str, Band]
     """By parameter, beside the others in result.json."""
 
-    def as_plain(self) -> dict[str, Any]:
+    def as_plain(self) -> dict[str, object]:
         """As result.json has it."""
-        return {"tests": self.tests, "orders": self.orders} | self.values
+        return {"tests": self.tests, "orders": self.orders, **self.values}
 
     @classmethod
-    def from_plain(cls, data: Mapping[str, Any]) -> "Settling":
+    def from_plain(cls, data: Table) -> "Settling":
         """From result.json."""
         values = {name: restored(Band, value) for name, value in data.items() if name not in ("tests", "orders")}
         return cls(tuple(data["tests"]), data["orders"], values)
