@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -208,18 +208,16 @@ def _impossible(study: Study) -> str:
     return ": as the model has it, " + "; ".join(found) + ", so leave it out of the test" if found else ""
 
 
-def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information: np.ndarray | None = None) -> Result:
-    """What a fit found; `information` of one that is not at the minimum of the cost, else that of the Jacobian."""
-    if fit.best_u is None or fit.initial_u is None:
-        raise ValueError(f"study '{study.name}': no start has a finite cost{_impossible(study)}")
-    free, u, initial_u = study.free, fit.best_u, fit.initial_u
-    study = study.at_values(free.values(u))
-    problem = study.problem
+def _finding(
+    study: Study, u: np.ndarray, seed: int, information: np.ndarray | None, prior_std: np.ndarray | None
+) -> tuple[Finding, np.ndarray]:
+    """Finding at u, known by the information where it is given, else by the Jacobian; variances of the rows."""
+    free, problem = study.free, study.problem
     residual, jacobian, row_weights = linearized(problem, u)
     variances = row_variances(problem, residual, jacobian, row_weights)
-    prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
+    known = (jacobian, variances) if information is None else (information, np.ones(len(information)))
     # exp(log(bound)) may differ from the bound in the last digit.
-    values, initial = (np.clip(free.values(x), free.lower_value, free.upper_value) for x in (u, initial_u))
+    values = np.clip(free.values(u), free.lower_value, free.upper_value)
     model = free.apply(study.model, values)
     finding = Finding(
         study=study,
@@ -231,23 +229,30 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information
         residual=residual,
         jacobian=jacobian,
         row_weights=row_weights,
-        known=knowledge(jacobian, variances, prior_std)
-        if information is None
-        else knowledge(information, np.ones(len(information)), prior_std),
+        known=knowledge(*known, prior_std),
     )
-    plain = finding.known.verdict
+    return finding, variances
+
+
+def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information: np.ndarray | None = None) -> Result:
+    """What a fit found; `information` of one that is not at the minimum of the cost, else that of the Jacobian."""
+    if fit.best_u is None or fit.initial_u is None:
+        raise ValueError(f"study '{study.name}': no start has a finite cost{_impossible(study)}")
+    study = study.at_values(study.free.values(fit.best_u))
+    problem, free, initial_u = study.problem, study.free, fit.initial_u
+    prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
+    finding, variances = _finding(study, fit.best_u, seed, information, prior_std)
+    plain, doubts = finding.known.verdict, []
     if information is None:
         finding, doubts = ambiguity(finding, fit, variances)
         finding = with_curvature(finding)
-    else:
-        doubts = []
     finding, pushed = not_bound_limited(finding)
     found_mistakes = mistakes(finding)
     agreed = _one_model(finding)
     apart = agreed is not None and not agreed.does
     wrong = bool(finding.not_followed or finding.far_off or finding.systematic or found_mistakes or apart)
     finding = finding.cap_confidence(not wrong)
-    rows = information_rows(jacobian, variances) if information is None else information
+    rows = information_rows(finding.jacobian, variances) if information is None else information
     metrics = dataclasses.replace(
         fit_metrics(finding),
         one_model=agreed,
@@ -255,14 +260,11 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information
         known_together=groups_by_name(groups(rows, prior_std), free.names),
         laws=chosen_laws(finding),
     )
-    cost = float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2))
+    cost = float(problem.noise_unit) ** 2 * float(np.sum(finding.residual[: problem.data_rows] ** 2))
+    initial = np.clip(free.values(initial_u), free.lower_value, free.upper_value)
     machine = study.machine_with(finding.model)
     causes, others = kind_remarks(finding, metrics)
-    named = mistake_text(found_mistakes)
-    # one sentence on what is wrong; where an error is named, tests disagree and are off for that
-    likely = [named] if named else [*gross_remarks(finding), *causes, one_model_text(agreed)]
-    misfit = excess_remarks(finding.misfit, finding.systematic, [text for text in likely if text])
-    unsettled = unsettled_laws(metrics.laws)
+    misfit = _misfit_remarks(finding, mistake_text(found_mistakes), causes, agreed)
     all_doubts = (
         *misfit,
         *others,
@@ -271,7 +273,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information
         *machine_remarks(machine),
         *pushed,
         *([] if finding.not_followed else (*doubts, *unmatched_remarks(finding))),
-        *unsettled,
+        *unsettled_laws(metrics.laws),
     )
     ended = ended_text(finding.missed, wrong, plain, finding.known.verdict, all_doubts)
     return Result(
@@ -280,7 +282,7 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information
         seed=seed,
         cost=cost,
         initial_cost=objective_at(problem, initial_u) - _prior_part(study, initial_u),
-        parameters=found_parameters(study, values, initial, finding.known),
+        parameters=found_parameters(study, finding.values, initial, finding.known),
         modes=_modes(finding, rows),
         metrics=metrics,
         remarks=(
@@ -301,6 +303,12 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information
         seconds={},
         history=fit.history,
     )
+
+
+def _misfit_remarks(finding: Finding, named: str, causes: Sequence[str], agreed: OneModel | None) -> list[str]:
+    """One sentence on the misfit; where an error is named, tests disagree and are far off because of it."""
+    likely = [named] if named else [*gross_remarks(finding), *causes, one_model_text(agreed)]
+    return excess_remarks(finding.misfit, finding.systematic, [text for text in likely if text])
 
 
 def _one_model(finding: Finding) -> OneModel | None:

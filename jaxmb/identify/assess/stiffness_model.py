@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -212,83 +213,97 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
         return _identified(study, seed)
 
 
-def _identified(study: Study, seed: int) -> Result:
-    began = time.monotonic()
-    fitted = study.fitted
-    cases = [case for entry in fitted for case in entry.source.cases]
+class _Fitted(NamedTuple):
+    """Variants of a stiffness model fitted to the deflection tests of a study."""
+
+    entries: tuple[Entry, ...]
+    cases: list[LoadCase]
+    complete: CompleteModel
+    models: dict[str, StiffnessModel]
+    variants: dict[str, Variant]
+    best: Variant
+    compensated: Compensated | None
+    weight: np.ndarray
+    """Of the independent rows."""
+    unseen: list[str]
+    """Sentences on joints whose compliance no test shows."""
+
+
+def _fitted_variants(study: Study) -> _Fitted:
+    entries, model = study.fitted, study.model
+    cases = cases_of(entries, "fit")
     joint = None if study.complete is None else study.complete.compensated
-    model = study.model
     with place("[complete]"):
         compensated = None if joint is None else compensated_joint(model, joint, cases)
-    for entry in fitted:
+    for entry in entries:
         with place(display_name(entry.name)):
             entry.source.check_linear(model)
     with place("[complete]"):
         complete, models = stiffness_models(model, cases, compensated)
-    robust = any(is_robust(entry.test) for entry in fitted)
-    weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in fitted])
-    independent = functools.partial(independent_rows, fitted)
-    with place(tests_text([entry.name for entry in fitted])):
-        unseen = _unseen_joints(models["J1"], fitted, joint)
+    robust = any(is_robust(entry.test) for entry in entries)
+    weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in entries])
+    independent = functools.partial(independent_rows, entries)
+    with place(tests_text([entry.name for entry in entries])):
+        unseen = _unseen_joints(models["J1"], entries, joint)
         variants = {
             name: fitted_variant(stiffness, model, cases, robust, weight, independent)
             for name, stiffness in models.items()
         }
     best = variants["C1" if compensated is None else "C2"]
+    return _Fitted(entries, cases, complete, models, variants, best, compensated, weight, unseen)
+
+
+def _identified(study: Study, seed: int) -> Result:
+    began, model, found = time.monotonic(), study.model, _fitted_variants(study)
+    entries, variants, best, weight = found.entries, found.variants, found.best, found.weight
     plain = variants["C1"]
-    measured, std = measured_displacements(cases)
-    left = {name: _misfit(variant, weight, std) for name, variant in variants.items()}
-    covariance = left["C1"].widening ** 2 * plain.fit.covariance
-    whole = completion(complete, plain.model.reduction, plain.fit.values, covariance, _nominal(model))
+    measured, std = measured_displacements(found.cases)
+    far, of_plain = (_misfit(variant, weight, std) for variant in (best, plain))
+    covariance = of_plain.widening**2 * plain.fit.covariance
+    whole = completion(found.complete, plain.model.reduction, plain.fit.values, covariance, _nominal(model))
     finished, machine = completed_machine(study, whole)
-    wider = left[best.model.name].widening
-    metrics = _metrics(study, model, complete, variants, compensated, whole, wider)
-    scatter = None
-    draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
+    metrics = _metrics(study, model, found.complete, variants, found.compensated, whole, far.widening)
+    draws = max((i.draws for entry in entries if (i := entry.source.instruments) is not None), default=0)
     solved = time.monotonic()
+    scatter = None
     if draws > 1:
-        name = best.model.name
-        scatter = compensation_scatter(
-            model, finished, study.entries, variants, name, std / np.sqrt(weight), draws, seed
-        )
+        each = std / np.sqrt(weight)
+        scatter = compensation_scatter(model, finished, study.entries, variants, best.model.name, each, draws, seed)
     counted = weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
-    far = left[best.model.name]
     wrong = not far.explained and far.square > FAR_OFF**2
-    initial_cost = float(np.sum(counted * (independent(measured) / std) ** 2))
-    missed = [entry.name for entry in fitted] if wrong and cost > HALF**2 * initial_cost else []
-    found = _parameters(best, wider)
+    initial_cost = float(np.sum(counted * (independent_rows(entries, measured) / std) ** 2))
+    missed = [entry.name for entry in entries] if wrong and cost > HALF**2 * initial_cost else []
+    parameters = _parameters(best, far.widening)
+    causes = [*factor_remarks(entries, unexplained_by(found.models["J1"], model)), *size_remarks(entries)]
     doubts = (
-        *excess_remarks(
-            far, causes=[*factor_remarks(fitted, unexplained_by(models["J1"], model)), *size_remarks(fitted)]
-        ),
+        *excess_remarks(far, causes=causes),
         *([CAPPED] if wrong else []),
         *outlier_remarks(best.fit.weights),
         *angle_remarks(model, study.entries, variants),
-        *unseen,
+        *found.unseen,
         *_search_remarks(whole, metrics.compensator),
     )
-    plain = [p.identifiable for p in found.values()]
+    verdicts = [p.identifiable for p in parameters.values()]
     if wrong:
-        found = {name: p._replace(identifiable="weak") if p.identifiable == "yes" else p for name, p in found.items()}
-    ended = ended_text(missed, wrong, plain, [p.identifiable for p in found.values()], doubts)
+        parameters = {
+            name: p._replace(identifiable="weak") if p.identifiable == "yes" else p for name, p in parameters.items()
+        }
+    ended = ended_text(missed, wrong, verdicts, [p.identifiable for p in parameters.values()], doubts)
+    metrics = dataclasses.replace(metrics, monte_carlo=scatter, budget=deflection_budgets(study.entries, finished))
     return Result(
         study=study,
         status=status_of(*(variant.fit for variant in variants.values()), ended=ended),
         seed=seed,
         cost=cost,
         initial_cost=initial_cost,
-        parameters=found,
+        parameters=parameters,
         modes=(),
-        metrics=Metrics(
-            stiffness_model=dataclasses.replace(
-                metrics, monte_carlo=scatter, budget=deflection_budgets(study.entries, finished)
-            )
-        ),
+        metrics=Metrics(stiffness_model=metrics),
         remarks=(
             *doubts,
             *([] if scatter is None else [scatter.remark]),
-            *_remarks(study, complete, whole),
+            *_remarks(study, found.complete, whole),
             *data_remarks(study),
         ),
         doubts=doubts,

@@ -132,19 +132,34 @@ class Prepared(NamedTuple):
     """None unless `keep_samples`."""
 
 
+class RowSettings(NamedTuple):
+    """Settings of the equations of a recorded motion."""
+
+    effort_cutoff_hz: Cutoff | None = None
+    """Of the filter of the equations; None for no filter."""
+    least_speed: Float[np.ndarray, "m"] | float = 0.0
+    """rad/s or m/s: rows of an independent coordinate are excluded where it, or a transmission that it drives, is
+    slower, and next to reversals blurred by resampling."""
+    from_s: float = 0.0
+    """Start of the used interval, after the first sample."""
+    to_s: float = np.inf
+    """End of the used interval."""
+    carrying: Mapping[str, float] | None = None
+    """Parameters that determine the load of load-dependent friction."""
+    keep_samples: bool = False
+    """Whether to keep `Prepared.samples`."""
+    gears: Gears | None = None
+    """Between motors and joints; rigid where None."""
+    absent: Sequence[int] = ()
+    """Columns of the regressor without effect in this record."""
+
+
 def prepared(
     model: Model,
     record: MotionRecord,
     motion: MotionEstimate,
     path: Float[np.ndarray, "k n"],
-    effort_cutoff_hz: Cutoff | None = None,
-    least_speed: Float[np.ndarray, "m"] | float = 0.0,
-    from_s: float = 0.0,
-    to_s: float = np.inf,
-    carrying: Mapping[str, float] | None = None,
-    keep_samples: bool = False,
-    gears: Gears | None = None,
-    absent: Sequence[int] = (),
+    settings: RowSettings,
 ) -> Prepared:
     """Equations of a recorded motion.
 
@@ -156,22 +171,15 @@ def prepared(
         record: of its motion.
         motion: estimated positions, rates and accelerations.
         path: from `recorded_path`.
-        effort_cutoff_hz: of the filter of the equations; None for no filter.
-        least_speed: rad/s or m/s: rows of an independent coordinate are excluded where it, or a transmission that it
-            drives, is slower, and next to reversals blurred by resampling.
-        from_s: start of the used interval, after the first sample.
-        to_s: end of the used interval.
-        carrying: parameters that determine the load of load-dependent friction.
-        keep_samples: whether `Prepared.samples` is needed.
-        gears: between motors and joints; None for rigid gears.
-        absent: columns of the regressor without effect in this record.
+        settings: filter, selection of samples, gears and friction.
 
     Raises:
         ValueError: the record is too short, or a loop does not close.
 
     Source: Pyrhonen et al. 2024, section 2.2; Gautier 1997, "Dynamic identification of robots with power model".
     """
-    rate, count = record.rate_hz, len(record.time_s)
+    rate, count, effort_cutoff_hz = record.rate_hz, len(record.time_s), settings.effort_cutoff_hz
+    gears, absent, from_s, to_s = settings.gears, list(settings.absent), settings.from_s, settings.to_s
     used = np.arange(motion.first, count - motion.last)
     q, zd, zdd = states_at(model, record, motion, path, used)
     given, beside = None, np.zeros(1)
@@ -182,7 +190,7 @@ def prepared(
         found = elastic_rows(model, gears, absent, q_all, zd_all, zdd_all, rate)
         given, beside, _ = (part[motion.first - first :] for part in found)
     regressor, effort, measured = equations_at(model, record, q, zd, zdd, used, given)
-    regressor[:, :, list(absent)] = 0.0
+    regressor[:, :, absent] = 0.0
     columns_of_measured = [independent_coordinates(model).index(name) for name in measured]
     speed = zd[:, columns_of_measured]
     temperature = None if record.temperature is None else record.temperature[used]
@@ -193,7 +201,7 @@ def prepared(
         with place("effort_cutoff_hz"):
             return low_pass(part.reshape(len(part), -1), rate, effort_cutoff_hz).reshape(part.shape)
 
-    columns, constant = further_columns(model, measured, regressor, speed, temperature, carrying)
+    columns, constant = further_columns(model, measured, regressor, speed, temperature, settings.carrying)
     if given is not None:
         constant = constant + beside[:, columns_of_measured]
     both = filtered(np.concatenate([columns, constant[:, :, None], effort[:, :, None]], axis=2))
@@ -209,7 +217,7 @@ def prepared(
             f"no samples {interval}: without the filters' ends the record covers {time[0]:.3g} to {time[-1]:.3g} s"
         )
     inside = inside[within]
-    fast = moving(model, zd, least_speed, record.blurred)[inside][:, columns_of_measured]
+    fast = moving(model, zd, settings.least_speed, record.blurred)[inside][:, columns_of_measured]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
@@ -228,7 +236,7 @@ def prepared(
         measured=measured,
         temperature=None if temperature is None else temperature[inside[sample]],
         constant=rows[:, -2],
-        samples=Samples(regressor, speed, temperature, columns, constant, to_rows) if keep_samples else None,
+        samples=Samples(regressor, speed, temperature, columns, constant, to_rows) if settings.keep_samples else None,
     )
 
 
@@ -378,9 +386,9 @@ def best_cutoff(
         model: the machine.
         record: of its motion.
         path: from `recorded_path`.
-        least_speed: as of `prepared`.
-        from_s: as of `prepared`.
-        to_s: as of `prepared`.
+        least_speed: as in `RowSettings`.
+        from_s: as there.
+        to_s: as there.
         robust: outliers of the efforts are excluded.
         absent: columns of the regressor without effect in this record.
 

@@ -19,6 +19,7 @@ from jaxmb.identify.experiments.torque.gears import Gears, at_joints, brakes_rel
 from jaxmb.identify.experiments.torque.prepared import (
     HIGHEST,
     Prepared,
+    RowSettings,
     best_cutoff,
     column_names,
     prepared,
@@ -314,14 +315,14 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     if is_late:  # the slope of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
     elastic = None if setting.fit is None else brakes_released(setting.fit)
-    gears, carrying = Gears(sides, part.gears == "dynamic", elastic), _known_carrying(model, setting, absent)
+    settings = RowSettings(
+        part.effort_cutoff_hz, _least_speed(part, model), part.from_s, _last(part),
+        carrying=_known_carrying(model, setting, absent), keep_samples=tries or is_late or bool(freed),
+        gears=Gears(sides, part.gears == "dynamic", elastic), absent=absent,
+    )  # fmt: skip
 
     def equations(delay_s: float, motion: MotionEstimate = motion) -> Prepared:
-        at = delayed(motion, record.rate_hz, delay_s)
-        return prepared(
-            model, record, at, path, part.effort_cutoff_hz, _least_speed(part, model), part.from_s, _last(part),
-            carrying, tries or is_late or bool(freed), gears, absent,
-        )  # fmt: skip
+        return prepared(model, record, delayed(motion, record.rate_hz, delay_s), path, settings)
 
     with place("[free]"):
         delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
