@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Complex, Float
+from jaxtyping import Array, Bool, Complex, Float, Int
 from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled, numeric_arguments
@@ -313,6 +313,55 @@ def oscillating_modes(
         return _by_first_order(tangent)
     found, shapes, proportional = damped_modes(tangent.mass, tangent.damping, tangent.stiffness, tangent.structural)
     return jax.lax.cond(proportional, lambda: _in_order(found, shapes), lambda: _coupled(tangent))
+
+
+def selected_modes(
+    tangent: Tangent, eigenvalue: Complex[Array, "n"], shape: Complex[Array, "n n"], selected: Int[Array, "k"]
+) -> tuple[Complex[Array, "k"], Complex[Array, "n k"]]:
+    """Eigenvalues [k] and shapes [n, k] of selected modes, with derivatives that cost less than those of all modes.
+
+    The derivatives are valid for quantities independent of the shapes' scale; shapes of a repeated eigenvalue have
+    none.
+
+    Args:
+        tangent: the machine.
+        eigenvalue: of all modes, from `oscillating_modes`.
+        shape: of all modes.
+        selected: numbers of the modes.
+    """
+    if eigenvalue.size <= FEW:
+        return eigenvalue[selected], shape[:, selected]
+    return _selected_modes(tangent, eigenvalue, shape, selected)
+
+
+@jax.custom_jvp
+def _selected_modes(tangent: Tangent, eigenvalue: Array, shape: Array, selected: Array) -> tuple[Array, Array]:
+    return eigenvalue[selected], shape[:, selected]
+
+
+@_selected_modes.defjvp
+def _selected_modes_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Without dampers lambda = s^2 are the eigenvalues of A = -M^-1 (K + j D) with eigenvectors V, and with
+    P = V^-1 dA v_i d lambda_i = P_ii and dv_i = sum_j v_j P_ji / (lambda_i - lambda_j)."""
+    (tangent, root, shape, selected), change = primals, tangents[0]
+
+    def without_dampers() -> tuple[Array, Array]:
+        s, v, square = root[selected], shape[:, selected], root**2
+        effort = (change.mass @ v) * s**2 + (change.damping @ v) * s + change.stiffness @ v
+        if change.structural is not None:
+            effort = effort + 1j * (change.structural @ v)
+        projected = jnp.linalg.solve(tangent.mass @ shape, -effort)
+        gap = square[selected][None, :] - square[:, None]
+        same = jnp.abs(gap) <= 1e-10 * (jnp.abs(square)[:, None] + jnp.abs(square[selected])[None, :])
+        coupling = jnp.where(same, 0.0, projected / jnp.where(same, 1.0, gap))
+        return projected[selected, jnp.arange(s.size)] / (2.0 * s), shape @ coupling
+
+    def with_dampers() -> tuple[Array, Array]:
+        d_root, d_shape = jax.jvp(lambda t: oscillating_modes(t)[:2], (tangent,), (change,))[1]
+        return d_root[selected], d_shape[:, selected]
+
+    changed = jax.lax.cond(jnp.any(tangent.damping != 0.0), with_dampers, without_dampers)
+    return _selected_modes(tangent, root, shape, selected), changed
 
 
 def _coupled(tangent: Tangent) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:

@@ -10,7 +10,7 @@ from scipy.linalg import eig, eigh
 
 from jaxmb.linalg import FEW, receptance
 from jaxmb.mechanics.tangent import Tangent
-from jaxmb.response.modal import modes, oscillating_modes
+from jaxmb.response.modal import modes, oscillating_modes, selected_modes
 
 SIZE = FEW + 5
 RANDOM = np.random.default_rng(0)
@@ -119,6 +119,24 @@ def test_derivatives_of_modes(damping, structural):
     expected = (seen(step) - seen(-step)) / (2.0 * step)
     found = jax.jvp(seen, (0.0,), (1.0,))[1]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("damping", "structural"), [("none", "eta"), ("damper", "eta")])
+def test_derivatives_of_selected_modes(damping, structural):
+    """Those of all modes, up to the scale of each shape; the change couples the modes."""
+    t = tangent(damping, structural)
+    change = Tangent(*(0.5 * (p + p.T) for p in PART), jnp.asarray(TIP.T @ TIP))
+    numbers = jnp.array([4, 0, 11])
+
+    def seen(h, few):
+        moved = jax.tree.map(lambda part, change: part + h * change, t, change)
+        root, shapes, _ = oscillating_modes(moved)
+        root, shapes = selected_modes(moved, root, shapes, numbers) if few else (root[numbers], shapes[:, numbers])
+        return root, shapes / shapes[7]
+
+    expected, found = (jax.jvp(lambda h, few=few: seen(h, few), (0.0,), (1.0,)) for few in (False, True))
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * np.abs(b).max())
 
 
 def test_repeated_frequencies_have_derivatives():

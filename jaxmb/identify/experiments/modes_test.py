@@ -18,7 +18,7 @@ from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point
-from jaxmb.response.modal import energy_shares, oscillating_modes
+from jaxmb.response.modal import energy_shares, oscillating_modes, selected_modes
 
 UNPAIRABLE = 1e12
 """Squared error of an inadmissible pair: larger than that of any other, and finite."""
@@ -44,13 +44,14 @@ class PairedModes(NamedTuple):
     """Errors of all measured quantities, in units of the noise."""
 
 
-class _Found(NamedTuple):
-    """Modes of the machine at the sensors of a modal test."""
+class _Candidate(NamedTuple):
+    """The predicted mode compared with each measured one, first, and the modes with the nearest eigenvalues."""
 
-    eigenvalue: Complex[Array, "n"]
-    seen: Complex[Array, "o n"]
+    eigenvalue: Complex[Array, "m c"]
+    seen: Complex[Array, "m o c"]
     """Shapes at the sensors."""
-    shares: Float[Array, "m n"]
+    share: Float[Array, "m"]
+    """Share of the measured mode's dominant coordinates in the strain energy of the first."""
 
 
 class ModesTest(PostureTest):
@@ -88,15 +89,27 @@ class ModesTest(PostureTest):
         so that the cost is continuous where two predicted modes swap order.
         """
         eigenvalue, shape, oscillates = oscillating_modes(view.tangent)
-        found = _Found(eigenvalue, view.output_rows @ shape, self._shares(view, shape))
         # the pairing has no derivative: derivatives are those of the errors at a fixed pairing
-        fixed = jax.lax.stop_gradient(found)
-        every = jnp.arange(eigenvalue.size)
-        errors = jax.vmap(lambda mode: self._compared(fixed, jnp.broadcast_to(mode, self.frequency_hz.shape))[1])(every)
-        squares = jnp.where(oscillates, jnp.sum(errors**2, axis=-1).T, UNPAIRABLE)
+        value, fixed = jax.lax.stop_gradient((eigenvalue, shape))
+        seen, shares = view.output_rows @ fixed, self._shares(view, fixed)
+        count, measured = min(MOST_REPEATED, value.size), jnp.arange(self.frequency_hz.size)
+        # the mode itself is first, also if its eigenvalue is repeated
+        distance = jnp.abs(value[:, None] - value[None, :]).at[jnp.diag_indices(value.size)].set(-1.0)
+        nearest = jnp.argsort(distance, axis=1)[:, :count]
+
+        def of_mode(mode: Int[Array, ""]) -> Float[Array, "m r"]:
+            near = jnp.broadcast_to(nearest[mode], (measured.size, count))
+            return self._compared(_Candidate(value[near], seen.T[near].swapaxes(1, 2), shares[:, mode]))[1]
+
+        squares = jnp.sum(jax.vmap(of_mode)(jnp.arange(value.size)) ** 2, axis=-1).T
+        squares = jnp.where(oscillates, squares, UNPAIRABLE)
         rows, columns = hungarian_algorithm(jnp.minimum(squares, UNPAIRABLE))
-        pairs = jnp.zeros(self.frequency_hz.size, dtype=columns.dtype).at[rows].set(columns)
-        (frequency, damping, shares, mac), errors = self._compared(found, pairs)
+        pairs = jnp.zeros(measured.size, dtype=columns.dtype).at[rows].set(columns)
+        near = nearest[pairs]
+        value, shape = selected_modes(view.tangent, eigenvalue, shape, near.ravel())
+        seen = (view.output_rows @ shape).T.reshape(*near.shape, -1).swapaxes(1, 2)
+        share = jnp.diagonal(self._shares(view, shape[:, ::count]))
+        (frequency, damping, shares, mac), errors = self._compared(_Candidate(value.reshape(near.shape), seen, share))
         return PairedModes(frequency, damping, shares, mac, errors)
 
     def _shares(self, view: MotionView, shape: Complex[Array, "x n"]) -> Float[Array, "m n"]:
@@ -106,25 +119,22 @@ class ModesTest(PostureTest):
             return jnp.zeros((self.frequency_hz.size, shape.shape[1]))
         return self.content[:, np.array(view.is_unlocked)].astype(float) @ energy_shares(shape, view.stiffness)
 
-    def _compared(self, found: "_Found", pairs: Int[Array, "m"]) -> tuple[tuple[Array, ...], Float[Array, "m r"]]:
-        """Frequency, damping ratio, share and MAC of the predicted mode paired with each measured one, and all
+    def _compared(self, found: _Candidate) -> tuple[tuple[Array, ...], Float[Array, "m r"]]:
+        """Frequency, damping ratio, share and MAC of the predicted mode compared with each measured one, and all
         errors."""
-        value = found.eigenvalue[pairs]
+        value = found.eigenvalue[:, 0]
         frequency, damping = value.imag / (2 * jnp.pi), -value.real / jnp.abs(value)
-        shares = jnp.take_along_axis(found.shares, pairs[:, None], axis=1)[:, 0]
-        mac, orthogonal = self._compared_shapes(found, pairs)
-        missing = jnp.where(jnp.any(self.content, axis=1), jnp.maximum(self.content_share - shares, 0.0), 0.0)
+        mac, orthogonal = self._compared_shapes(found)
+        missing = jnp.where(jnp.any(self.content, axis=1), jnp.maximum(self.content_share - found.share, 0.0), 0.0)
         errors = jnp.concatenate([
             ((frequency - self.frequency_hz) / self.frequency_std)[:, None],
             ((damping - self.damping_ratio) / self.damping_std)[:, None],
             (missing / self.content_std)[:, None],
             orthogonal / self.shape_std,
         ], axis=-1)  # fmt: skip
-        return (frequency, damping, shares, mac), errors
+        return (frequency, damping, found.share, mac), errors
 
-    def _compared_shapes(
-        self, found: "_Found", pairs: Int[Array, "m"]
-    ) -> tuple[Float[Array, "m"], Float[Array, "m r"]]:
+    def _compared_shapes(self, found: _Candidate) -> tuple[Float[Array, "m"], Float[Array, "m r"]]:
         """MAC of each measured with its predicted shape, and the part of the measured shape orthogonal to the predicted
         one.
 
@@ -132,17 +142,16 @@ class ModesTest(PostureTest):
         columns of B. These are the predicted shape, and for repeated eigenvalues the shapes of all of them: only their
         span is determined.
         """
+        value = found.eigenvalue
         if not self.outputs:
-            return jnp.ones(pairs.shape), jnp.zeros((*pairs.shape, 0))
-        value, count = found.eigenvalue, min(MOST_REPEATED, found.eigenvalue.size)
-        distance = jax.lax.stop_gradient(jnp.abs(value[pairs][:, None] - value[None, :]))
-        nearest = jnp.argsort(distance, axis=1)[:, :count]
-        same = jnp.take_along_axis(distance, nearest, axis=1) <= REPEATED * jnp.abs(value[pairs])[:, None]
-        spanned = jnp.where(same[:, None, :], found.seen.T[nearest].swapaxes(1, 2), 0.0)
+            return jnp.ones(value.shape[0]), jnp.zeros((value.shape[0], 0))
+        distance = jax.lax.stop_gradient(jnp.abs(value - value[:, :1]))
+        same = distance <= REPEATED * jnp.abs(value[:, :1])
+        spanned = jnp.where(same[:, None, :], found.seen, 0.0)
         size = jnp.maximum(jnp.sum(jnp.abs(spanned) ** 2, axis=1), SMALLEST)
         spanned = spanned / jnp.sqrt(size)[:, None, :]
         gram = jnp.einsum("moa,mob->mab", jnp.conj(spanned), spanned)
-        gram = gram + jnp.eye(count) * jnp.where(same, ROUNDING, 1.0)[:, None, :]
+        gram = gram + jnp.eye(value.shape[1]) * jnp.where(same, ROUNDING, 1.0)[:, None, :]
         projections = jnp.einsum("moa,mo->ma", jnp.conj(spanned), self.shape)
         coefficients = jnp.linalg.solve(gram, projections[..., None])[..., 0]
         orthogonal = self.shape - jnp.einsum("moa,ma->mo", spanned, coefficients)

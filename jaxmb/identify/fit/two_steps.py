@@ -130,8 +130,9 @@ def _first_problem(
 
 def _responses(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray) -> list[np.ndarray]:
     """Predicted less measured responses of each test [f, o, i], 0 where a line is not used."""
-    model = problem.free.apply(problem.model, problem.free.values(u))
-    errors = [np.asarray(test.predict(test.view(model))) - np.asarray(test.measured) for test in frfs]
+    values = np.asarray(problem.free.values(u))
+    views = [problem.view(k, values) for k, test in enumerate(problem.tests) if isinstance(test, FrfTest)]
+    errors = [np.asarray(t.predict(v)) - np.asarray(t.measured) for t, v in zip(frfs, views, strict=True)]
     return [np.where(np.asarray(test.weight) > 0.0, each, 0.0) for test, each in zip(frfs, errors, strict=True)]
 
 
