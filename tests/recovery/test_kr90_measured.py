@@ -38,7 +38,7 @@ def test_synthesized_responses_are_followed_within_the_papers_own_errors():
     """
     result, modes, frequency, damping, mac = fitted(jaxmb.load_study("kr90-synthesized", noise_seed=1))
     # the small cross FRFs are made of hits that are askew, and the fit says so
-    assert result.status == "data not followed: the best fit predicts something else for test 'milling posture'"
+    assert result.status == "data not followed: the best fit does not reproduce test 'milling posture'"
     assert modes == 4
     assert mac >= 0.9
     # and calls no parameter known: softening takes up to a tenth of a stiffness away, and they more

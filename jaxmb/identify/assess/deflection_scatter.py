@@ -1,4 +1,4 @@
-"""How far identified values scatter: with the number of tests, and with the errors of the instruments."""
+"""Scatter of identified values with the number of load cases and with the errors of the instruments."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -16,29 +16,29 @@ from jaxmb.identify.study.simulation.deflections import measured_with
 from jaxmb.machine.build import Model
 
 MOST_COUNTS = 24
-"""Numbers of tests at which convergence is looked at."""
+"""Largest number of counts of load cases at which convergence is evaluated."""
 MOST_ORDERS, LEAST_ORDERS = 50, 4
 MOST_ROWS = 200_000
-"""Rows of all fits together that convergence may take before it looks at fewer orders."""
+"""Total rows of all fits above which fewer orders are evaluated."""
 AT_ONCE = 20_000
-"""Tests that are simulated together."""
+"""Batch size of simulated load cases."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Convergence:
-    """Identified values from the first tests of random orders."""
+    """Identified values from increasing numbers of load cases, in random orders."""
 
     counts: np.ndarray
-    """Numbers of tests [k]."""
+    """Numbers of load cases [k]."""
     values: Float[np.ndarray, "orders k d"]
-    """Physical values; NaN where so few tests do not determine one."""
+    """Physical values; NaN where not identifiable from so few."""
 
 
 def convergence(linear: Linear, seed: int, robust: bool = False) -> Convergence:
-    """Values from 1, 2, ... load cases out of all, in random orders without repetition.
+    """Values identified from 1, 2, ... load cases, in random orders without repetition.
 
     Args:
-        linear: how the study was solved.
+        linear: solution of the study.
         seed: of the orders.
         robust: see `linear_step`.
 
@@ -71,42 +71,40 @@ class MonteCarlo:
     std: Float[np.ndarray, "d"]
     """Standard deviation; inf where the tests do not determine a value. That of a stiffness k = 1 / c is k^2 std(c)."""
     clipped: Int[np.ndarray, "d"]
-    """Number of draws in which noise took a compliance to one of its bounds. Where they are many, the standard
-    deviation is too small."""
+    """Number of draws in which a compliance ended on a bound. Many such draws make the standard deviation too small."""
 
 
 def monte_carlo(finding: Finding, entries: Sequence[DeflectionEntry], draws: int, robust: bool = False) -> MonteCarlo:
     """Standard deviations of the identified values under the errors of the instruments.
 
-    The tests are measured again and again on the machine as it was identified, each time with other errors of tracker,
-    balance and encoders, and the values identified anew from what was read. A set without instruments is measured with
-    the standard deviations of its displacements.
+    Measurements of the identified machine are simulated with resampled errors of tracker, balance and encoders, and the
+    values identified from each. Tests without instruments have the standard deviations of their displacements.
 
-    The scatter of a stiffness is that of its compliance, in which errors are linear: std(k) / k = std(c) / c. That of
-    the drawn stiffnesses would be the upper bound's where noise takes a compliance to its least.
+    The relative scatter of a stiffness is that of its compliance, in which errors are linear: std(k) / k = std(c) / c.
+    The scatter of the stiffnesses themselves would be dominated by draws with a compliance on its lower bound.
 
     Args:
         finding: of a linear study.
         entries: its fitted tests.
-        draws: how many times.
+        draws: number of draws.
         robust: see `linear_step`.
 
     Source: Dumas et al. 2011, section V.B and Table II.
     """
     if finding.linear is None:
-        raise ValueError("the study is not linear, expected one that takes one step")
+        raise ValueError("the study is not linear, expected one with a linear step")
     found, base, _, start = finding.linear
     rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in finding.of(entries)])
     read = measured_displacements([case for entry in entries for case in entry.source.cases])[0]
     tests = [entry.test for entry, _, _ in finding.of(entries)]
     ends = np.cumsum([test.rows for test in tests])[:-1]
-    # What else was measured is drawn by its standard deviations.
+    # All other measurements are resampled from their standard deviations.
     exact, draw = base.matrix @ found.encode(finding.values), np.random.default_rng(finding.seed)
     size = found.least.size
     x, unknown, clipped = np.empty((draws, size)), np.zeros(size, bool), np.zeros(size, int)
     for k, measured in enumerate(drawn_displacements(finding.model, entries, draws, finding.seed)):
         again = exact + base.std * draw.normal(size=exact.size) if rows.size < exact.size else exact.copy()
-        # What is not free is subtracted from every draw as it was from the measurement.
+        # Contributions of fixed values are subtracted from every draw as from the measurement.
         change = np.split(measured - read, ends)
         again[rows] = base.measured[rows] + np.concatenate(
             [test.independent(part) for test, part in zip(tests, change, strict=True)]
@@ -124,35 +122,35 @@ def monte_carlo(finding: Finding, entries: Sequence[DeflectionEntry], draws: int
 def drawn_displacements(
     model: Model, entries: Sequence[DeflectionEntry], draws: int, seed: int
 ) -> Iterator[Float[np.ndarray, "m"]]:
-    """What was measured in some tests, read again so many times with other errors of the instruments.
+    """Measured displacements of some tests, resampled with errors of the instruments.
 
     Args:
-        model: the machine that is measured.
-        entries: deflection tests; one without instruments is read with the standard deviations of its displacements.
-        draws: how many times.
+        model: the measured machine.
+        entries: deflection tests; without instruments the standard deviations of displacements are used.
+        draws: number of draws.
         seed: of the errors.
     """
     draw = np.random.default_rng(seed)
     count = sum(len(entry.source.cases) for entry in entries)
     for first in range(0, draws, batch := max(1, AT_ONCE // count)):
-        seen = [_again(model, entry.source, min(batch, draws - first), draw) for entry in entries]
+        seen = [_resampled(model, entry.source, min(batch, draws - first), draw) for entry in entries]
         for again in zip(*seen, strict=True):
             yield measured_displacements([case for cases in again for case in cases])[0]
 
 
-def _again(model: Model, source: DeflectionSource, times: int, draw: np.random.Generator) -> list[list[LoadCase]]:
-    """The load cases of a test, so many times, each with errors of its own."""
+def _resampled(model: Model, source: DeflectionSource, times: int, draw: np.random.Generator) -> list[list[LoadCase]]:
+    """Resampled load cases of a test, so many times."""
     size = len(source.cases)
     if source.instruments is not None:
         seen = measured_with(model, source.cases * times, source.instruments, draw)
         return [seen[k * size : (k + 1) * size] for k in range(times)]
-    moved = predicted(model, source.cases)
+    displacements = predicted(model, source.cases)
     return [
         [
             dataclasses.replace(
                 case, displacement=np.where(case.measured, d + case.std * draw.normal(size=d.shape), np.nan)
             )
-            for case, d in zip(source.cases, moved, strict=True)
+            for case, d in zip(source.cases, displacements, strict=True)
         ]
         for _ in range(times)
     ]

@@ -1,4 +1,4 @@
-"""How predicted deflections compare with measured ones."""
+"""Predicted and measured deflections: comparison by point, and shares of elastic elements."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from jaxmb.machine.build import Model
 
 
 def deflection_budget(test: DeflectionTest, model: Model) -> dict[str, float]:
-    """Share of each elastic element in the work of the loads of all cases, which is also its share of strain energy, %.
+    """Share of each elastic element in the work of the loads of all cases, equal to its share of strain energy, %.
 
-    The work of a load is its size times the deflection along it, so these are shares of that deflection. With W the
-    work and k_i the stiffness of element i, its share is -d ln W / d ln k_i (theorem of Castigliano). Gravity, where it
-    acts, and what is rigid have none; the shares then do not sum to 100.
+    The work of a load is its magnitude times the deflection along it, so these are shares of that deflection. With W
+    the work and k_i the stiffness of element i, its share is -d ln W / d ln k_i (theorem of Castigliano). With gravity
+    stiffness the shares do not sum to 100; rigid elements have none.
 
     Args:
-        test: a `DeflectionTest`, of its postures and loads.
-        model: the identified machine's.
+        test: its postures and loads are used.
+        model: of the identified machine.
     """
     _, first = np.unique(np.asarray(test.case), return_index=True)
     with_loaded_stiffness = dataclasses.replace(test, at_point=test.effort)
@@ -38,7 +38,7 @@ def deflection_budget(test: DeflectionTest, model: Model) -> dict[str, float]:
 
 
 def deflection_budgets(entries: Sequence[DeflectionEntry], model: Model) -> dict[str, dict[str, float]]:
-    """`deflection_budget` of deflection tests by name."""
+    """`deflection_budget` of deflection tests, by name."""
     return {entry.name: deflection_budget(entry.test, model) for entry in entries}
 
 
@@ -69,36 +69,36 @@ def _logarithmic_slope(test: DeflectionTest, model: Model, first: Array, scales:
 
 DEGREES = 180.0 / np.pi
 NO_EFFECT = 1e-9
-"""Part of a slope, or of the largest singular value, that is rounding."""
+"""Part of a slope, or of the largest singular value, that counts as rounding."""
 
 Unit = Literal["mm", "deg"]
-"""Of translations, and of rotations."""
+"""Unit of translations, and of rotations."""
 
 
 class Displacement(NamedTuple):
-    """How far one point moved, along or about ground axes."""
+    """Displacement of one point, along or about ground axes."""
 
     measured: Float[np.ndarray, "3"]
-    """NaN where it was not measured."""
+    """NaN where not measured."""
     measured_std: Float[np.ndarray, "3"]
     predicted: Float[np.ndarray, "3"]
     predicted_std: Float[np.ndarray, "3"]
-    """NaN where it is not known."""
+    """NaN where unknown."""
 
     @property
     def seen(self) -> np.ndarray:
-        """Which components were measured [3]."""
+        """Mask of the measured components [3]."""
         return np.isfinite(self.measured)
 
     @property
     def missed(self) -> np.ndarray:
-        """Measured less predicted."""
+        """Measured minus predicted."""
         return self.measured - self.predicted
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DeflectionRow:
-    """One point in one load case, measured and as the identified machine predicts it; mm and deg."""
+    """Measured and predicted displacement of one point in one load case; mm and deg."""
 
     set: str
     """Name of the test."""
@@ -116,7 +116,7 @@ class DeflectionRow:
     predicted_std_deg: np.ndarray
 
     def moved(self, unit: Unit) -> Displacement:
-        """Translation, or rotation."""
+        """Translation ("mm") or rotation ("deg")."""
         if unit == "mm":
             return Displacement(self.measured_mm, self.measured_std_mm, self.predicted_mm, self.predicted_std_mm)
         return Displacement(self.measured_deg, self.measured_std_deg, self.predicted_deg, self.predicted_std_deg)
@@ -124,7 +124,7 @@ class DeflectionRow:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Gaps:
-    """How far points moved and what prediction misses, mm or deg; None where nothing of the kind was measured."""
+    """Measured displacements and prediction errors, mm or deg; None where nothing of the kind was measured."""
 
     mean_measured: float | None
     max_measured: float | None
@@ -133,10 +133,10 @@ class Gaps:
     max_gap: float | None
     rms_gap: float | None
     explained_percent: float | None
-    """100 (1 - RMS of the missed distance / RMS of the measured distance)."""
+    """100 (1 - RMS of the prediction error / RMS of the measured displacement)."""
 
     def with_unit(self, unit: Unit) -> dict[str, float | None]:
-        """The numbers by names that end on their unit."""
+        """The values by names with their unit as suffix."""
         lengths = [field.name for field in dataclasses.fields(self)][:-1]
         named = {f"{name}_{unit}": getattr(self, name) for name in lengths}
         return named | {"explained_percent": self.explained_percent}
@@ -144,22 +144,22 @@ class Gaps:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SetGaps:
-    """What the identified machine explains of one test."""
+    """Prediction errors of the identified machine in one test."""
 
     set: str
     """Name of the test."""
     role: str
     tests: int
-    """Load cases."""
+    """Number of load cases."""
     translation: Gaps
     rotation: Gaps
 
     def gaps(self, unit: Unit) -> Gaps:
-        """Of translations, or of rotations."""
+        """Gaps of translations ("mm") or rotations ("deg")."""
         return self.translation if unit == "mm" else self.rotation
 
     def as_plain(self) -> dict[str, object]:
-        """As result.json has it."""
+        """Plain data in the layout of result.json."""
         translation, rotation = self.translation.with_unit("mm"), self.rotation.with_unit("deg")
         return {**dataclasses.asdict(self), "translation": translation, "rotation": rotation}
 
@@ -172,9 +172,9 @@ class SetGaps:
 
 
 def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Knowledge) -> list[DeflectionRow]:
-    """How far each point moves in each test, as measured and as the identified machine predicts it, with deviations.
+    """Measured and predicted displacement of each point in each load case, with standard deviations.
 
-    The deviations of what is predicted are those of the identified values, to first order.
+    Standard deviations of predictions are propagated from the identified values, to first order.
 
     Args:
         entry: a deflection test.
@@ -203,10 +203,10 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Kno
 
 
 def propagated_std(slope: Float[np.ndarray, "m d"], known: Knowledge) -> Float[np.ndarray, "m"]:
-    """Standard deviation of what depends on u with some slopes, to first order; NaN where that is not known.
+    """Standard deviation of quantities with some derivatives by u, to first order; NaN where unknown.
 
-    What acts on no data leaves it open, and so does a parameter whose standard deviation was taken back afterwards;
-    where one was widened the rest is added.
+    It is unknown where a quantity depends on a direction without effect on the data, or on a parameter whose standard
+    deviation was set to infinity. Where a standard deviation was inflated, the additional variance is included.
     """
     variance = np.maximum(np.einsum("mi,ij,mj->m", slope, known.covariance, slope), 0.0)
     stated = np.maximum(np.diag(known.covariance), 0.0)
@@ -214,8 +214,8 @@ def propagated_std(slope: Float[np.ndarray, "m d"], known: Knowledge) -> Float[n
     variance += slope[:, finite] ** 2 @ np.maximum(known.std[finite] ** 2 - stated[finite], 0.0)
     open_ = known.directions[:, known.singular_values <= NO_EFFECT * known.singular_values.max(initial=0.0)]
     size = np.linalg.norm(slope, axis=1)
-    lost = np.abs(slope[:, ~finite & (stated > 0.0)]).sum(axis=1) + np.linalg.norm(slope @ open_, axis=1)
-    return np.where(lost > NO_EFFECT * size, np.nan, np.sqrt(variance))
+    undetermined = np.abs(slope[:, ~finite & (stated > 0.0)]).sum(axis=1) + np.linalg.norm(slope @ open_, axis=1)
+    return np.where(undetermined > NO_EFFECT * size, np.nan, np.sqrt(variance))
 
 
 @compiled
@@ -232,20 +232,20 @@ def _predicted(
 
 
 def gaps(rows: Sequence[DeflectionRow], unit: Unit) -> Gaps:
-    """Mean, largest and root mean square of how far points moved, and of what prediction misses of that.
+    """Mean, largest and root mean square displacement, and prediction error.
 
     Args:
         rows: from `compared`.
         unit: "mm" for translations, "deg" for rotations.
     """
-    moves = [move for move in (row.moved(unit) for row in rows) if move.seen.any()]
-    if not moves:
+    displacements = [displacement for displacement in (row.moved(unit) for row in rows) if displacement.seen.any()]
+    if not displacements:
         return Gaps(*[None] * 7)
     lengths = []
     for values in (
-        [np.linalg.norm(move.measured[move.seen]) for move in moves],
-        [np.linalg.norm(move.missed[move.seen]) for move in moves],
+        [np.linalg.norm(displacement.measured[displacement.seen]) for displacement in displacements],
+        [np.linalg.norm(displacement.missed[displacement.seen]) for displacement in displacements],
     ):
         lengths += [float(np.mean(values)), float(np.max(values)), float(np.sqrt(np.mean(np.square(values))))]
-    whole, left = lengths[2], lengths[5]
-    return Gaps(*lengths, explained_percent=100.0 * (1.0 - left / whole) if whole else None)
+    total, error = lengths[2], lengths[5]
+    return Gaps(*lengths, explained_percent=100.0 * (1.0 - error / total) if total else None)

@@ -1,4 +1,4 @@
-"""A fit with what the tests see of the machine that it found."""
+"""A finished fit with the views of the identified machine by its tests."""
 
 import dataclasses
 import functools
@@ -26,49 +26,49 @@ from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
 FAR_OFF = 2.0
-"""Root mean square residual, in units of stated noise, from which on no standard deviation covers what a wrong model
-does to its parameters."""
+"""Root mean square residual, in units of stated noise, above which no standard deviation covers the effect of model
+error on parameters."""
 SYSTEMATIC = 0.05
-"""Part of the variance of what a fit leaves that is no noise, from which on the fit does not follow its data."""
+"""Systematic fraction of the variance of the residual above which the fit does not reproduce its data."""
 LEAST_LEFT = 1e-4, 0.1
-"""What is left of log H, and of it over stated noise, below which it does not matter what it is."""
+"""Residual of log H, and residual over stated noise, below which a systematic fraction is ignored."""
 
 
 class Linear(NamedTuple):
-    """How a linear study was solved."""
+    """Linear step of a linear study, with its equations."""
 
     unknowns: Unknowns
     equations: Equations
     step: LinearStep
     start: Float[np.ndarray, "d"]
-    """Physical values that parameters keep which no measurement depends on."""
+    """Physical values kept by parameters without effect on any measurement."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Finding:
-    """A fit with what the tests see of the machine that it found."""
+    """A finished fit with the views of the identified machine by its tests."""
 
     study: Study
-    """Its noise as it was estimated, where it was to be."""
+    """The study, with its noise as estimated where it is not known."""
     seed: int
     u: Float[np.ndarray, "d"]
     values: Float[np.ndarray, "d"]
     """Physical values of the free parameters."""
     model: Model
-    """The identified machine's."""
+    """Model of the identified machine."""
     residual: Float[np.ndarray, "m"]
-    """In units of the noise, scaled by the roots of the weights; the prior's rows last."""
+    """Residual in units of the noise, scaled by the roots of the weights; rows of the prior last."""
     jacobian: Jacobian
-    """Of the residual by u."""
+    """Derivative of the residual by u."""
     row_weights: Float[np.ndarray, "m"]
     known: Knowledge
-    """Of u, from the Jacobian."""
+    """Standard deviations and verdicts of u, from the Jacobian."""
     views: tuple[Any, ...]
-    """What each fitted test sees of the identified machine; not recomputed for other standard deviations."""
+    """Views of the identified machine by each fitted test; not recomputed for other standard deviations."""
     linear: Linear | None = None
-    """Of a study that was fitted in one linear step."""
+    """Linear step; None for other studies."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
-    """Part of the covariance of u that is not that of noise."""
+    """Covariance of u due to systematic errors."""
 
     @functools.cached_property
     def compressed(self) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:
@@ -79,7 +79,7 @@ class Finding:
 
     @functools.cached_property
     def misfit(self) -> Misfit | None:
-        """What the fit leaves of all data, over what their noise leaves; None where that is to be estimated."""
+        """Reduced chi-square of all data; None where noise is estimated from the residual."""
         tests = self.study.tests
         if self.linear is not None:
             estimated = all(entry.source.noise_estimated for entry in self.study.fitted)
@@ -93,10 +93,10 @@ class Finding:
 
     @functools.cached_property
     def not_followed(self) -> tuple[str, ...]:
-        """Names of the fitted tests of which the machine predicts something else, and noise does not explain it."""
+        """Names of the fitted tests that the machine does not reproduce within their noise."""
         problem, names = self.study.problem, []
-        for test, view, left in zip(problem.tests, self.views, self.misfits, strict=True):
-            noise = left.explained
+        for test, view, misfit in zip(problem.tests, self.views, self.misfits, strict=True):
+            noise = misfit.explained
             if not test.noise.is_known:
                 noise = not (test.noise.correlation.between_responses or test.name in self.systematic)
             if test.name in self.gross_errors or (not noise and test.score(view, None).poor):
@@ -105,12 +105,12 @@ class Finding:
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """Names of all tests of which the machine predicts something else, those that are held out among them."""
+        """Names of all tests that the machine does not reproduce, held-out tests included."""
         return tuple(dict.fromkeys([*self.not_followed, *self.held_out_errors]))
 
     @functools.cached_property
     def gross_errors(self) -> dict[str, str]:
-        """Sentences on data that no noise explains, by name of a fitted test; see `Source.gross_errors`."""
+        """Sentences on gross errors, by name of a fitted test; see `Source.gross_errors`."""
         pairs = zip(self.study.fitted, self.study.tests, self.study.problem.rows, strict=True)
         free = self.study.free
         found = {e.name: e.source.gross_errors(test, self.model, self.jacobian[rows], free) for e, test, rows in pairs}
@@ -118,39 +118,39 @@ class Finding:
 
     @functools.cached_property
     def held_out_errors(self) -> dict[str, str]:
-        """The same of tests that are held out."""
+        """Sentences on gross errors, by name of a held-out test."""
         entries = [entry for entry in self.study.entries if entry.role == "check"]
         found = {entry.name: entry.source.gross_errors(entry.test, self.model) for entry in entries}
         return {name: text for name, text in found.items() if text}
 
     @functools.cached_property
     def systematic(self) -> dict[str, float]:
-        """Names of the fitted tests of which something is left that is no noise, and which part of its variance."""
+        """Systematic fraction of the residual variance, by name of the fitted tests in which it is significant."""
         problem, found = self.study.problem, {}
-        for rows, test, left in zip(problem.rows, problem.tests, self.misfits, strict=True):
+        for rows, test, misfit in zip(problem.rows, problem.tests, self.misfits, strict=True):
             if test.lines is None:
                 continue
             share = test.lines.systematic(self.residual[rows], self.row_weights[rows])
-            size = left.factor * (test.noise.nominal or 0.0)
-            some = size > LEAST_LEFT[0] and (not test.noise.is_known or left.factor > LEAST_LEFT[1])
-            if some and share >= SYSTEMATIC:
+            size = misfit.factor * (test.noise.nominal or 0.0)
+            is_significant = size > LEAST_LEFT[0] and (not test.noise.is_known or misfit.factor > LEAST_LEFT[1])
+            if is_significant and share >= SYSTEMATIC:
                 found[test.name] = share
         return found
 
     @property
     def far_off(self) -> bool:
-        """Whether a test is missed by `FAR_OFF` times its stated noise and more."""
-        if self.linear is not None:  # of robust tests the outliers do not count
+        """Whether the residual of a test is at least `FAR_OFF` times its stated noise."""
+        if self.linear is not None:  # without the outliers of robust tests
             left = self.misfit
             return left is not None and not left.explained and left.square > FAR_OFF**2
         pairs = zip(self.study.problem.tests, self.misfits, strict=True)
         return any(test.noise.is_known and not left.explained and left.square > FAR_OFF**2 for test, left in pairs)
 
     def cap_confidence(self, follows: bool) -> "Finding":
-        """The finding with no parameter better than weakly known, unless the machine follows the data.
+        """The finding with confidence capped at "weak" for all parameters, unless the machine reproduces the data.
 
-        A linear step keeps its standard deviations, which what is left has widened: a part of the bounds' width, which
-        is what the limit of "weak" is there, says nothing of a value.
+        A linear step keeps its standard deviations, already inflated by the residual: the limit of "weak" there is a
+        part of the width of the bounds, which is no statement on a value.
         """
         if follows:
             return self
@@ -161,7 +161,7 @@ class Finding:
         return self.with_std(np.maximum(std, np.broadcast_to(limits(self.known.prior_std)[0], std.shape)))
 
     def with_std(self, std: Float[np.ndarray, "d"]) -> "Finding":
-        """The finding with other standard deviations, and verdicts by these."""
+        """The finding with other standard deviations and the verdicts that follow."""
         known = self.known._replace(std=std, verdict=verdicts(std, self.known.prior_std))
         return dataclasses.replace(self, known=known)
 
@@ -173,19 +173,19 @@ class Finding:
 
     @functools.cached_property
     def misfits(self) -> list[Misfit]:
-        """What the fit leaves of each fitted test, over what its noise leaves."""
+        """Reduced chi-square of each fitted test."""
         return misfits_of_tests(self.study.problem, self.residual, self.jacobian, self.row_weights)
 
     @functools.cached_property
     def agreements(self) -> tuple[ModalAgreement | None, ...]:
-        """Modes of the identified machine beside those that modal analysis found in each fitted test; None without."""
+        """Fitted modes paired with the modes of a modal analysis, for each fitted test; None without modal analysis."""
         pairs = zip(self.study.fitted, self.views, strict=True)
         return tuple(modal_agreement(entry, view, self.model) for entry, view in pairs)
 
     def of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Any, slice]]:
-        """Those of some entries that were fitted, each with its view and its rows."""
-        numbers = {entry.name: k for k, entry in enumerate(self.study.fitted)}
+        """The fitted ones of some entries, each with its view and its rows."""
+        index = {entry.name: k for k, entry in enumerate(self.study.fitted)}
         for entry in entries:
             if entry.role == "fit":
-                k = numbers[entry.name]
+                k = index[entry.name]
                 yield entry, self.views[k], self.study.problem.rows[k]

@@ -1,4 +1,4 @@
-"""How well a machine predicts tests, those that were fitted and those that were held out."""
+"""Prediction scores of fitted and held-out tests."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -12,41 +12,41 @@ from jaxmb.identify.experiments.test import Score
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prediction:
-    """How well a machine predicts something; None what it cannot tell."""
+    """Prediction score; None for quantities that do not apply."""
 
     frac: float | None
-    """Mean over all FRFs, 1 alike."""
+    """Mean frequency response assurance criterion of all FRFs, 1 for proportional FRFs."""
     log_error: float | None
     """Root mean square error of log H."""
     frequency_error_hz: float | None
     """Mean absolute error of the natural frequencies."""
     explained_percent: float | None
-    """What is explained of data on a linear scale, mean over the tests."""
+    """Explained part of data on a linear scale, mean over the tests."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TestPrediction(Prediction):
-    """How well a machine predicts one test."""
+    """Prediction score of one test."""
 
     __test__ = False
 
     modes: int
-    """Natural frequencies that were compared."""
+    """Number of compared natural frequencies."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Verdict(Prediction):
-    """How well a machine predicts tests, together and each by name."""
+    """Prediction scores of several tests, overall and by name."""
 
     tests: dict[str, TestPrediction]
 
 
 def verdict(entries: Sequence[Entry], views: Iterable[Any]) -> Verdict:
-    """How well a machine predicts tests, together and each.
+    """Prediction scores of some tests, overall and by name.
 
     Args:
         entries: the tests.
-        views: what each of them sees of the machine.
+        views: of the machine, one for each test.
     """
     each = {e.name: e.test.score(view, e.reference_hz) for e, view in zip(entries, views, strict=True)}
     tests = {
@@ -56,7 +56,7 @@ def verdict(entries: Sequence[Entry], views: Iterable[Any]) -> Verdict:
 
 
 def _means(scores: Sequence[Score]) -> tuple[float | None, float | None, float | None, float | None]:
-    """FRAC, error of log H, of frequencies, and what is explained."""
+    """Mean FRAC, error of log H, error of frequencies (Hz) and explained part (percent) of some scores."""
     fracs = [x for score in scores for x in score.frac]
     logs = [score.log_error for score in scores if score.log_error is not None]
     errors = [e for score in scores for e in score.frequency_errors_hz]

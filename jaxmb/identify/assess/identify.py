@@ -1,4 +1,4 @@
-"""Identification of a study's parameters, from the fit to what a user wants to know of it."""
+"""Identification of a study: fit, uncertainties, diagnosis and result."""
 
 import dataclasses
 import time
@@ -59,14 +59,15 @@ from jaxmb.machine.build import Model
 from jaxmb.response.modal import modes, select_modes
 
 CONVERGED_SLOPE = 1e-6
-"""Cosine between the residual and a movable column of the Jacobian below which the fit is at a minimum."""
+"""Cosine between the residual and a column of the Jacobian, of a parameter not limited by a bound, below which the fit
+has converged."""
 CONVERGED_CHI2 = 1e-2
-"""Most decrease of chi-square, over its mean for a row, that a movable parameter still promises at a minimum of noisy
-data: a tenth of its standard deviation."""
+"""Largest predicted decrease of chi-square, over its mean for a row, at convergence with noisy data: a tenth of a
+standard deviation."""
 MOST_PASSES = 10
-"""Linearizations of tests about the fitted machine."""
+"""Largest number of linearizations of tests about the fitted machine."""
 SETTLED = 0.05
-"""Standard deviations by which the last of them may move the values."""
+"""Change of the values in the last of them, in standard deviations, at convergence."""
 UNSETTLED = (
     f"values still move after {MOST_PASSES} linearizations about the fitted machine: the deflection of gears (torque"
     " tests) or the effect of errors of loads and postures (deflection tests) is not consistent with them"
@@ -74,7 +75,7 @@ UNSETTLED = (
 RIGID = "the deflection of gears, or the effect of errors of loads and postures, is not that of the values found"
 NOT_SEARCHED = "errors in the description were not searched for: the Jacobian is too large for the memory"
 NOISY = 0.1
-"""Mean square of the residual, in units of the stated noise, from which data are noisy."""
+"""Mean square of the residual, in units of the stated noise, above which data count as noisy."""
 
 
 def identify(
@@ -89,18 +90,18 @@ def identify(
     Args:
         study: from `load_study`.
         seed: seed of search and starts; the same seed gives the same result.
-        state_file: where the state of the fit is saved every few seconds. A study that takes one linear step has none.
-        resume: take up the saved state, to the same answer as if it had never stopped.
-        report: called with the progress while it runs; once, at the end, where there is one linear step.
+        state_file: file in which the state of the fit is saved every few seconds; not used for linear studies.
+        resume: continue from the saved state, with the same result as without interruption.
+        report: called with the progress; for linear studies once, at the end.
 
     Returns:
-        Values with standard deviations, modes, history, and the identified machine. Its status says whether the fit
-        came to a minimum.
+        Values with standard deviations, modes, history, and the identified machine. Its status reports whether the fit
+        converged.
 
     Raises:
         InputError: the saved state does not belong to this study and seed.
     """
-    # The matrices are small: more threads in LAPACK only wait for each other, a hundred times longer on a busy machine.
+    # The matrices are small: on a busy machine several LAPACK threads take up to a hundred times longer than one.
     with threadpool_limits(1, user_api="blas"), warnings_as_remarks() as warned:
         if study.complete is not None or study.is_linear:
             result = _identify_linear(study, seed)
@@ -129,7 +130,7 @@ def _identify_by_search(
         problem, fit, sentences = with_estimated_noise(study.problem, fit)
         sentences = [*doubts, *sentences]
     result = _result(study.with_problem(problem), fit, seed, sentences, information)
-    # What a resumed run did before it was interrupted is in the parts, and so in the total.
+    # The parts, and so the total, include the time of a run before it was interrupted.
     parts = {
         "compile": fit.compile_seconds + COMPILATION.seconds - fitted,
         "search": fit.search_seconds,
@@ -140,7 +141,7 @@ def _identify_by_search(
 
 
 def _identify_linear(study: Study, seed: int) -> Result:
-    """One linear step; where tests depend on the machine it finds, about that until the values converge."""
+    """One linear step; repeated until convergence where tests are linearized about the identified machine."""
     doubts = list[str]()
     if study.relinearized:
         study, doubts = _about_fit(study, seed)
@@ -149,7 +150,8 @@ def _identify_linear(study: Study, seed: int) -> Result:
 
 
 def _about_fit(study: Study, seed: int) -> tuple[Study, list[str]]:
-    """A linear study with its tests as they are about the machine that it finds, and a sentence where there is none."""
+    """A linear study with its tests linearized about the identified machine, and a sentence where that did not
+    converge."""
 
     def fitted() -> tuple[Model, np.ndarray, np.ndarray]:
         if study.complete is None:
@@ -173,7 +175,7 @@ def _about_fit(study: Study, seed: int) -> tuple[Study, list[str]]:
 
 
 def _relinearized(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
-    """The fit with tests linearized about the machine that it finds, from a fit with rigid gears on."""
+    """The fit with tests linearized about the identified machine, starting from a fit with rigid gears."""
     free, u = study.free, fit.best_u
     if u is None:
         return study, fit, []
@@ -191,21 +193,21 @@ def _relinearized(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
         if change <= SETTLED:
             doubts = []
             break
-    # other minima are fitted to the same equations, so that they are compared with this one
+    # other minima are refitted to the same equations, so that they can be compared with this one
     others = [least_squares_from(study.problem, box, jax.device_put(end[1:])) for end in fit.ends]
     ends = [np.append(float(other.objective), np.asarray(other.u)) for other in others]
     return study, dataclasses.replace(fit, best=objective_at(study.problem, u), best_u=u, ends=ends), doubts
 
 
 def _impossible(study: Study) -> str:
-    """What the machine of a study, as it is before the fit, predicts that no data can be compared with."""
+    """Text on responses of the initial machine with which no data can be compared; empty where there are none."""
     found = [
         f"{display_name(test.name)}: {what}"
         for test in study.tests
         if test.lines is not None
         for what in test.lines.undefined(test.view(study.model))
     ]
-    return ": as the model has it, " + "; ".join(found) + ", so leave it out of the test" if found else ""
+    return ": in the initial model " + "; ".join(found) + ", exclude it from the test" if found else ""
 
 
 def _finding(
@@ -306,19 +308,19 @@ def _result(study: Study, fit: Fit, seed: int, sentences: list[str], information
 
 
 def _misfit_remarks(finding: Finding, named: str, causes: Sequence[str], agreed: OneModel | None) -> list[str]:
-    """One sentence on the misfit; where an error is named, tests disagree and are far off because of it."""
+    """One sentence on the misfit; a hypothesis that explains it also explains disagreement of tests."""
     likely = [named] if named else [*gross_remarks(finding), *causes, one_model_text(agreed)]
     return excess_remarks(finding.misfit, finding.systematic, [text for text in likely if text])
 
 
 def _one_model(finding: Finding) -> OneModel | None:
-    """Whether one model does for all tests; None where it does, but for tests that it does not follow."""
+    """Test of one model for all tests; None where it is consistent, but some tests are not reproduced."""
     found = one_model(finding)
     return None if found is not None and found.does and finding.not_followed else found
 
 
 def _status(finding: Finding, fit: Fit, cost: float, ended: str) -> str:
-    """Whether the fit converged; how it ended if it did."""
+    """Status of a fit: `ended` if it converged."""
     if cost <= finding.study.settings.tolerance:
         return ended
     (residual, jacobian), bound = finding.compressed, on_bound(finding.study, finding.u)
@@ -326,7 +328,7 @@ def _status(finding: Finding, fit: Fit, cost: float, ended: str) -> str:
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
     outwards = np.where(bound < 0, gradient > 0.0, np.where(bound > 0, gradient < 0.0, False))
     slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
-    # Without noise the last digits of the parameters make a slope of their own.
+    # Without noise the rounding of the parameters determines the slope.
     of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(finding.u), 1.0))
     slope = np.where(np.abs(gradient) <= of_digits, 0.0, slope)
     worst = int(np.argmax(slope))
@@ -340,7 +342,7 @@ def _status(finding: Finding, fit: Fit, cost: float, ended: str) -> str:
 
 
 def _modes(finding: Finding, rows: np.ndarray) -> tuple[Mode, ...]:
-    """Modes of the identified machine below the end of each test's band, `rows` the information about u."""
+    """Modes of the identified machine below the end of each test's band; `rows` is the information about u."""
     study, lines = finding.study, []
     for entry, view, _ in finding.of(study.fitted):
         test = entry.test
@@ -355,7 +357,7 @@ def _modes(finding: Finding, rows: np.ndarray) -> tuple[Mode, ...]:
 
 
 def _prior_part(study: Study, u: np.ndarray) -> float:
-    """The prior's share of the objective at u."""
+    """Contribution of the prior to the objective at u."""
     if study.problem.prior is None:
         return 0.0
     errors = np.asarray(study.problem.prior_residual(jax.device_put(u))) * float(study.problem.noise_unit)

@@ -1,4 +1,4 @@
-"""What a result tells of each kind of test beside what it tells of all: a row for each kind."""
+"""Table of kinds of tests: additional metrics, remarks and systematic errors of each kind."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ from jaxmb.io.records import restored
 
 
 class Kind(NamedTuple):
-    """How a kind of test is assessed; None where it has nothing to tell."""
+    """Assessment of a kind of test; None for parts that do not apply."""
 
     metrics: type[KindMetrics] | None = None
     remarks: Callable[..., tuple[list[str], list[str]]] | None = None
-    """(finding, entries of the kind, its metrics) -> likely causes of data not followed, and other doubts."""
+    """(finding, entries of the kind, its metrics) -> likely causes of a poor fit, and other doubts."""
     systematic: Callable[..., tuple[np.ndarray, Sequence[str]]] | None = None
-    """(linear finding, entries of the kind) -> covariance of u that systematic errors add, and remarks."""
+    """(linear finding, entries of the kind) -> covariance of u due to systematic errors, and remarks."""
 
 
 KINDS: dict[str, Kind] = {
@@ -42,7 +42,7 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
 
     Args:
         data: those.
-        study: what was fitted.
+        study: the identified study.
     """
     if study.complete is not None:
         return Metrics(stiffness_model=restored(StiffnessModelMetrics, data))
@@ -57,8 +57,8 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
 
 
 def fit_metrics(finding: Finding) -> Metrics:
-    """Errors against the truth, on what was fitted and on what was held out, and what each kind of test tells beside
-    that."""
+    """Metrics of a fit: errors against the truth, prediction scores of fitted and held-out tests, and metrics of each
+    kind of test."""
     study = finding.study
     kinds = {}
     for kind, entries in by_kind(study.entries, KINDS):
@@ -78,7 +78,7 @@ def fit_metrics(finding: Finding) -> Metrics:
 
 
 def kind_remarks(finding: Finding, metrics: Metrics) -> tuple[list[str], list[str]]:
-    """Sentences of each kind of test: likely causes of data that the machine does not follow, and other doubts."""
+    """Sentences of each kind of test: likely causes of a poor fit, and other doubts."""
     causes, others = list[str](), list[str]()
     for kind, entries in by_kind(finding.study.entries, KINDS):
         remarks = KINDS[kind].remarks
@@ -89,7 +89,7 @@ def kind_remarks(finding: Finding, metrics: Metrics) -> tuple[list[str], list[st
 
 
 def with_systematic_errors(finding: Finding) -> tuple[Finding, list[str]]:
-    """The fit with standard deviations that contain what its tests show of systematic errors, and remarks on these."""
+    """The fit with standard deviations that include systematic errors of its tests, and remarks on these."""
     sentences = list[str]()
     for kind, entries in by_kind(finding.study.entries, KINDS):
         systematic = KINDS[kind].systematic

@@ -1,4 +1,4 @@
-"""Identification of a linear study: one step, and what a user wants to know of it."""
+"""Identification of a linear study: one linear step, its result and remarks."""
 
 import dataclasses
 import time
@@ -53,16 +53,16 @@ from jaxmb.identify.study.study import Study, known_values, linear_in
 from jaxmb.io.validation import place
 
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
-UNSOLVED = f"{Outcome.NOT_CONVERGED}: which parameters are held on their bounds was not found"
+UNSOLVED = f"{Outcome.NOT_CONVERGED}: the active set of bounds was not identified"
 OUTLIER = 0.5
-"""Robust weight below which a measurement is called an outlier."""
+"""Robust weight below which a measurement counts as an outlier."""
 EXACT = 1e-4
-"""Residual over torque, root mean squares, below which rounding and differentiation are all there is to see."""
+"""Ratio of root mean squares of residual and torque below which the residual is rounding and differentiation error."""
 SMALL_RISE = 0.01
-"""Of chi^2, which nobody need hear of."""
+"""Increase of chi^2 that is not reported."""
 RESTRICTED = 2.0
-"""Square of a residual over that of a fit of all parameters, from which on half of it is no noise: without a cause that
-standard deviations contain, no parameter is better than weakly known."""
+"""Squared residual over that of a fit of all parameters above which half of it is systematic: confidence is capped at
+"weak" unless standard deviations include the cause."""
 PARALLEL = 1e-6
 """Sine of the angle between two wrenches below which they are parallel."""
 
@@ -72,10 +72,10 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
 
     Args:
         study: from `load_study`, its predictions linear in the free values or their reciprocals.
-        seed: of random orders and draws that tell how far the values scatter.
+        seed: of random orders and draws for the scatter of the values.
 
     Raises:
-        ValueError: the tests cannot tell what is to be found.
+        ValueError: the free parameters are not identifiable from the tests.
     """
     began = time.monotonic()
     finding = linear_finding(study, seed)
@@ -83,7 +83,7 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
     finding, systematic = (finding, []) if wrong else with_systematic_errors(finding)
     solved = time.monotonic()
     if finding.linear is None:
-        raise ValueError(f"study '{study.name}': is not linear, expected one that takes one step")
+        raise ValueError(f"study '{study.name}': is not linear, expected one with a linear step")
     found, _, step, start = finding.linear
     restricted = _restricted_remarks(finding)
     wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
@@ -92,10 +92,10 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
         finding = finding.with_std(np.full(finding.u.size, np.inf))
     together = groups(information_rows(step.jacobian, finding.row_weights), step.prior_std)
     known_together = groups_by_name(together, study.free.names)
-    moved = moved_numbers(study, finding.values, step) or None
-    metrics = dataclasses.replace(fit_metrics(finding), known_together=known_together, moved_numbers=moved)
+    changed = moved_numbers(study, finding.values, step) or None
+    metrics = dataclasses.replace(fit_metrics(finding), known_together=known_together, moved_numbers=changed)
     machine = study.machine_with(finding.model)
-    # what is grossly wrong first: nothing else is worth reading then
+    # gross errors first, as they invalidate everything else
     causes, others = kind_remarks(finding, metrics)
     doubts = (
         *excess_remarks(finding.misfit, causes=[*causes, *gross_remarks(finding)]),
@@ -136,14 +136,14 @@ def identify_linear(study: Study, seed: int = 0) -> Result:
 
 
 def linear_finding(study: Study, seed: int = 0) -> Finding:
-    """The fit of a linear study: one step, with what its tests see of the machine that it found.
+    """The fit of a linear study: one linear step, with the views of the identified machine.
 
     Args:
         study: from `load_study`, its predictions linear in the free values or their reciprocals.
-        seed: of random orders and draws that are made from it.
+        seed: of later random orders and draws.
 
     Raises:
-        ValueError: the tests cannot tell what is to be found.
+        ValueError: the free parameters are not identifiable from the tests.
     """
     with place(f"study '{study.name}'"):
         found, rows = _checked_equations(study)
@@ -151,11 +151,11 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
     prior_std = None if prior is None else np.asarray(prior.std)
     stacked = with_prior(found, rows, prior)
     start = kept_values(study)
-    held = () if study.origin is None else fixed_values(study.model, study.origin.file)
-    touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, held))
-    robust, alike = any(map(is_robust, study.tests)), [test.noise.correlation.lengths for test in study.tests]
-    step = linear_step(found, stacked, start, robust, touched, prior_std, np.concatenate(alike))
-    # 1 / (1 / k) is not always k
+    fixed = () if study.origin is None else fixed_values(study.model, study.origin.file)
+    touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, fixed))
+    robust, lengths = any(map(is_robust, study.tests)), [test.noise.correlation.lengths for test in study.tests]
+    step = linear_step(found, stacked, start, robust, touched, prior_std, np.concatenate(lengths))
+    # 1 / (1 / k) may differ from k by rounding
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
     model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), moved_numbers(study, values, step))
     study = study.at_values(values)
@@ -175,7 +175,7 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
 
 
 def moved_numbers(study: Study, values: np.ndarray, step: LinearStep) -> dict[str, float]:
-    """Numbers that are not free and were moved for bodies to be possible, by name."""
+    """Fixed inertial parameters that were changed for physical consistency, by name."""
     if step.possible is None or not step.possible.added:
         return {}
     before = parameters(study.free.apply(study.model, jnp.asarray(values)))
@@ -183,7 +183,7 @@ def moved_numbers(study: Study, values: np.ndarray, step: LinearStep) -> dict[st
 
 
 def status_of(*fits: LinearFit | LinearStep, ended: str) -> str:
-    """Whether linear fits came to an end, and what did not; how they ended if they did."""
+    """Status of linear fits: `ended` if all converged, otherwise the reason."""
     if not all(fit.solved for fit in fits):
         return UNSOLVED
     if ended.startswith(Outcome.NOT_FOLLOWED):
@@ -192,16 +192,17 @@ def status_of(*fits: LinearFit | LinearStep, ended: str) -> str:
 
 
 def _restricted_remarks(finding: Finding) -> list[str]:
-    """A sentence where a fit of all inertial and friction parameters has a smaller residual than the free ones."""
+    """A sentence where a fit of all inertial and friction parameters has a significantly smaller residual than the
+    fit."""
     if finding.missed or finding.misfit is not None or finding.linear is None or finding.linear.step.misfit.explained:
         return []
     rows = finding.linear.equations
     weights = finding.row_weights[: rows.measured.size]
-    whole = float(np.sum(weights * (rows.measured / rows.std) ** 2))
-    if finding.linear.step.cost <= EXACT**2 * whole:
+    total = float(np.sum(weights * (rows.measured / rows.std) ** 2))
+    if finding.linear.step.cost <= EXACT**2 * total:
         return []
     misfit = finding.linear.step.misfit
-    # the noise itself is estimated, from so many samples as are independent
+    # the noise is estimated from the effective number of independent samples
     tests = [entry.test for entry in finding.study.fitted if entry.source.noise_estimated]
     ranks = (scaled_svd(np.asarray(test.regressor), RANK_TOLERANCE).rank for test in tests)
     degrees = sum(
@@ -222,16 +223,16 @@ def _restricted_remarks(finding: Finding) -> list[str]:
 
 
 def seconds_of(began: float, solved: float) -> dict[str, float]:
-    """Time of one linear step, what came after it counted as search."""
+    """Time of one linear step, s; later work counts as search."""
     now = time.monotonic()
     return {"total": now - began, "compile": 0.0, "search": now - solved, "refine": solved - began}
 
 
 def kept_values(study: Study) -> np.ndarray:
-    """Physical values that parameters keep which no test determines.
+    """Physical values kept by parameters that no test determines.
 
-    The study's `initial`; where it gives none the machine's own value, if that is inside the bounds, else the middle of
-    these: what is written of a machine should not change where nothing was learnt.
+    The study's `initial`; by default the machine's own value if inside the bounds, else their middle, so that the
+    machine file does not change in parameters without information.
     """
     return known_values(study.model, study.free, study.start.values, study.start.given)
 
@@ -245,10 +246,10 @@ def _cost(finding: Finding, x: np.ndarray) -> float:
 
 
 def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
-    """What is to be found, and the equations of the tests, after a look at whether these can tell it."""
+    """Unknowns and equations of a linear study, checked for identifiability."""
     reciprocal = linear_in(study.problem)
     if reciprocal is None:
-        raise ValueError("the predictions of its tests are not linear in the same numbers")
+        raise ValueError("the predictions of its tests are not linear in the same parameters")
     found = unknowns(study.free, reciprocal)
     for entry in study.fitted:
         with place(display_name(entry.name)):
@@ -262,32 +263,35 @@ def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
 
 
 def _check_effect(study: Study) -> None:
-    """Raise ValueError where no test depends on a free parameter, whatever was measured."""
+    """Raise ValueError where no test depends on a free parameter, for any data."""
     forms = [test.linear for test in study.tests if test.linear is not None]
     known = [form.reciprocal(study.model, study.free) for form in forms]
     for i, names in enumerate(study.free.tied):
         if all(r is None or np.isnan(r[i]) for r in known):
-            raise ValueError(f"free parameter '{names[0]}' does not act on any of the tests, expected those that do")
+            raise ValueError(
+                f"free parameter '{names[0]}' has no effect on any of the tests, expected parameters with an effect"
+            )
 
 
 def check_equations(rows: Equations, names: tuple[str, ...], entries: tuple[Entry, ...]) -> None:
-    """Raise ValueError where tests are too few, or their loads all parallel and leave a parameter undetermined."""
-    count, wanted = rows.measured.size, len(names)
-    if count < wanted:
-        raise ValueError(f"{count} measured values give fewer equations than the {wanted} free parameters need")
+    """Raise ValueError where there are fewer equations than parameters, or parallel loads leave a parameter
+    undetermined."""
+    count, needed = rows.measured.size, len(names)
+    if count < needed:
+        raise ValueError(f"{count} measured values give fewer equations than there are free parameters ({needed})")
     if parallel_loads(entries):
         matrix = np.where(without_effect(rows), 0.0, rows.matrix) / rows.std[:, None]
         known = knowledge(matrix, np.ones(count))
-        lost = [name for name, std in zip(names, known.std, strict=True) if not np.isfinite(std)]
-        if lost:
+        undetermined = [name for name, std in zip(names, known.std, strict=True) if not np.isfinite(std)]
+        if undetermined:
             raise ValueError(
-                f"all loads are parallel and do not determine {', '.join(lost)}, expected loads in several directions"
-                " or these parameters not free"
+                f"all loads are parallel and do not determine {', '.join(undetermined)}, expected loads in several"
+                " directions or these parameters not free"
             )
 
 
 def parallel_loads(entries: tuple[Entry, ...]) -> bool:
-    """Whether several wrenches, force and moment together, are all multiples of one."""
+    """Whether there are several wrenches (force and moment), all multiples of one."""
     wrenches = np.concatenate([entry.source.loads for entry in entries])
     if len(wrenches) < 2:
         return False
@@ -297,15 +301,15 @@ def parallel_loads(entries: tuple[Entry, ...]) -> bool:
 
 
 def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
-    """A sentence on measurements that a robust fit leaves out."""
+    """A sentence on measurements down-weighted by a robust fit."""
     outliers = int(np.sum(robust_weight < OUTLIER))
     if not outliers:
         return []
-    return [f"{outliers} of {robust_weight.size} measured values are outliers and count little or nothing"]
+    return [f"{outliers} of {robust_weight.size} measured values are outliers, with little or no weight"]
 
 
 def body_remarks(finding: Finding, step: LinearStep) -> list[str]:
-    """A sentence on bodies that could not be possible, or are at the price of following the data less."""
+    """Sentences on bodies that could not be made physically consistent, or only with a larger residual."""
     found = step.possible
     if found is None:
         return []
@@ -317,20 +321,20 @@ def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) ->
     if found.shut_out:
         bounds = listed([names[i] for i in found.shut_out])
         return [
-            f"no possible body is within the bounds of {bounds}: masses, first moments and inertias are those of the"
-            " best fit within them, expected wider ones"
+            f"no physically consistent body is within the bounds of {bounds}: masses, first moments and inertias are"
+            " those of the best fit within them, expected wider bounds"
         ]
     if not found.exists:
         return [
-            f"no possible body has the numbers that {named} keeps: its mass, first moments and inertias are those of"
-            " the best fit, expected more of them free or other values of those that are not"
+            f"no physically consistent body has the fixed values of {named}: its mass, first moments and inertias are"
+            " those of the best fit, expected more free or other fixed parameters"
         ]
     if _noise_explains(step, found):
         return []
     rise = f"physical consistency raises chi^2 from {step.cost - found.rise:.4g} to {step.cost:.4g}"
     return [
-        f"the data ask for impossible bodies ({named}): {rise}, more than noise explains; a fixed value of these"
-        " bodies, or another part of the description, is wrong"
+        f"the data alone give physically inconsistent bodies ({named}): {rise}, more than noise explains; a fixed"
+        " value of these bodies, or another part of the description, is wrong"
     ]
 
 
@@ -340,30 +344,30 @@ def _noise_explains(step: LinearStep, found: Possible) -> bool:
 
 
 def noise_remarks(step: LinearStep) -> list[str]:
-    """A sentence on bodies that noise alone would make impossible, which is no doubt."""
+    """A sentence on bodies that are physically inconsistent due to noise only, which is not a doubt."""
     found = step.possible
     if found is None or not found.exists or found.shut_out:
         return []
     if found.rise < SMALL_RISE or not _noise_explains(step, found):
         return []
     return [
-        f"the data alone give impossible bodies ({listed(found.pressing)}): physical consistency raises chi^2 by"
-        f" {found.rise:.3g}, which noise explains"
+        f"the data alone give physically inconsistent bodies ({listed(found.pressing)}): physical consistency raises"
+        f" chi^2 by {found.rise:.3g}, which noise explains"
     ]
 
 
 def adjustment_remarks(finding: Finding) -> list[str]:
-    """A sentence on masses that are not free and were changed."""
+    """A sentence on fixed masses that were changed."""
     before, now = parameters(finding.study.model), parameters(finding.model)
     free = {name for names in finding.study.free.tied for name in names}
-    moved = [
+    changed = [
         f"{name} from {before[name]:.4g} to {now[name]:.4g} kg"
         for name in before
         if name.startswith("mass.") and name not in free and abs(now[name] - before[name]) > 1e-3 * before[name]
     ]
-    if not moved:
+    if not changed:
         return []
     return [
         "no measurement depends on some masses, which were changed to make their bodies physically consistent:"
-        f" {listed(moved)}"
+        f" {listed(changed)}"
     ]

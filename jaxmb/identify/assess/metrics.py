@@ -1,4 +1,4 @@
-"""What an identification is judged by, as records whose fields have the names of result.json."""
+"""Metrics of an identification, as records whose fields have the names of result.json."""
 
 import dataclasses
 import functools
@@ -25,22 +25,21 @@ from jaxmb.response.modal import Modes, modes
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KindMetrics:
-    """What a result tells of the tests of one kind beside what it tells of all. A kind that has something to tell has a
-    class of its own."""
+    """Additional metrics of one kind of test. Each kind with such metrics derives its own class."""
 
     @property
     def noise_text(self) -> str:
-        """The noise that was estimated from what the fit leaves, in a sentence; empty where none was."""
+        """Text on the noise estimated from the residual; empty where none was."""
         return ""
 
     @property
     def known_text(self) -> str:
-        """What is known beside the free parameters themselves, in a sentence; empty where there is nothing to tell."""
+        """Text on quantities determined in addition to the free parameters; empty where there are none."""
         return ""
 
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> Self | None:
-        """Of a fit.
+        """Metrics of a fit.
 
         Args:
             finding: the fit.
@@ -50,7 +49,7 @@ class KindMetrics:
 
     @classmethod
     def read(cls, data: Mapping[str, Any], names: set[str]) -> Self | None:
-        """From result.json; of lists that several kinds share only the lines of some tests.
+        """Metrics from result.json; of lists shared by several kinds only the lines of the given tests.
 
         Args:
             data: its `metrics`.
@@ -71,7 +70,7 @@ K = TypeVar("K", bound=KindMetrics)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrueMode:
-    """A mode of the identified machine beside that of the simulated one."""
+    """A mode of the identified machine paired with that of the simulated one."""
 
     posture: str
     true_frequency_hz: float
@@ -82,65 +81,66 @@ class TrueMode:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Profile:
-    """The least cost at each value of one parameter."""
+    """Profile of the cost: its minimum over all other parameters, at values of one parameter."""
 
     name: str
     values: np.ndarray
-    """Of the parameter, SI, ascending [p]; the fitted one is among them."""
+    """Values of the parameter, SI, ascending [p], the fitted one included."""
     rise: np.ndarray
-    """Of the cost above that of the fit [p], in units in which it is 3.84 at the ends of a 95 % interval."""
+    """Increase of the cost above that of the fit [p], scaled to 3.84 at the ends of a 95 % interval."""
     expected: np.ndarray
-    """The same by the standard deviation: (u - u_fit)^2 / std^2."""
+    """Increase expected from the standard deviation: (u - u_fit)^2 / std^2."""
     interval: tuple[float | None, float | None]
-    """95 % interval by the profile; None where the cost does not rise so far to that side."""
+    """95 % interval from the profile; None where the cost does not rise far enough on that side."""
     linear_interval: tuple[float | None, float | None]
-    """The one by the standard deviation; None where that is not known."""
+    """95 % interval from the standard deviation; None where that is unknown."""
     lowest: float
-    """Least rise found: below 0 where the fit was not at the minimum."""
+    """Smallest increase: below 0 where the fit was not at the minimum."""
     unsettled: int | None = None
-    """At how many values the fit of the others did not converge, so that the rise is too large; None for none."""
+    """Number of values at which the fit of the others did not converge, so that the increase is too large; None for
+    none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Metrics(Mapping[str, Any]):
-    """What an identification is judged by; None where a study promises no such thing.
+    """Metrics of an identification; None for metrics that do not apply to the study.
 
     It is also a mapping to plain data by name, in the layout that `metrics` has in result.json:
     `metrics.one_model.does` is `metrics["one_model"]["does"]`.
     """
 
     parameter_error: dict[str, float] | None = None
-    """Relative, where the truth is known."""
+    """Relative errors, where the truth is known."""
     largest_parameter_error: float | None = None
     true_modes: tuple[TrueMode, ...] | None = None
     largest_frequency_error_hz: float | None = None
     largest_damping_error_percent: float | None = None
     misfit: Misfit | None = None
-    """What the fit leaves of the data, over what their noise leaves; None where that is to be estimated."""
+    """Reduced chi-square of all data; None where noise is estimated from the residual."""
     mistakes: tuple[Mistake, ...] | None = None
-    """Single mistakes in the description of the machine or its tests, each of which would explain a misfit."""
+    """Model-error hypotheses on the machine or its tests, each of which explains the misfit."""
     fit: Verdict | None = None
-    """How well the fitted tests are predicted."""
+    """Prediction scores of the fitted tests."""
     holdout: Verdict | None = None
-    """How well those are that the fit did not see."""
+    """Prediction scores of the held-out tests."""
     tests: dict[str, KindMetrics] = dataclasses.field(default_factory=dict)
-    """What each kind of test tells beside that, by kind. Their fields stand among the others in result.json."""
+    """Additional metrics by kind of test. In result.json their fields are on the same level as the others."""
     prior_log_std: dict[str, float] | None = None
-    """Of the natural logarithm of parameters that a prior is about."""
+    """Standard deviation of the prior on natural logarithms of parameters."""
     prior_std: dict[str, float] | None = None
-    """Of the value of those on a linear scale, SI."""
+    """Standard deviation of the prior on values on a linear scale, SI."""
     one_model: OneModel | None = None
     known_together: tuple[KnownTogether, ...] | None = None
     laws: Laws | None = None
     moved_numbers: dict[str, float] | None = None
-    """Values of numbers of bodies that are not free, that no measurement depends on, and that were moved for the bodies
-    to be possible."""
+    """Values of fixed inertial parameters without effect on any measurement that were changed for physical
+    consistency."""
     profiles: dict[str, Profile] | None = None
     stiffness_model: StiffnessModelMetrics | None = None
-    """Of a complete stiffness model, whose fields stand at the top in result.json too; all else is None then."""
+    """Metrics of a complete stiffness model, on the top level of result.json; all others are None then."""
 
     def of(self, record: type[K]) -> K | None:
-        """What one kind of test tells, by the class of its record; None where there is no such."""
+        """Metrics of one kind of test, by their class; None where there are none."""
         return next((found for found in self.tests.values() if isinstance(found, record)), None)
 
     def __getitem__(self, name: str) -> Any:
@@ -166,7 +166,7 @@ GENERAL = tuple(f.name for f in dataclasses.fields(Metrics) if f.name not in ("t
 
 
 def prior_deviations(study: Study, of: np.ndarray, factor: np.ndarray | float) -> dict[str, float] | None:
-    """Standard deviations of the prior of some free parameters; None where it is about none of them."""
+    """Standard deviations of the prior of some free parameters; None where it applies to none of them."""
     if study.problem.prior is None:
         return None
     std = np.asarray(study.problem.prior.std) * factor
@@ -174,7 +174,7 @@ def prior_deviations(study: Study, of: np.ndarray, factor: np.ndarray | float) -
 
 
 def truth_metrics(finding: Finding) -> Metrics:
-    """Errors of parameters and modes where the machine that was measured is known."""
+    """Errors of parameters and modes against a simulated machine."""
     study, named = finding.study, finding.study.free.named(finding.values)
     lost = set() if finding.linear is None else {
         n for names, out in zip(study.free.tied, finding.linear.step.without_effect, strict=True) if out for n in names
@@ -199,7 +199,7 @@ def truth_metrics(finding: Finding) -> Metrics:
 
 
 def _against_true_modes(entry: Entry, band_end_hz: float, found: Modes, true: Modes) -> list[TrueMode]:
-    """The identified machine's modes beside those of the simulated one, paired by the smallest error in frequency."""
+    """Modes of the identified machine paired with those of the simulated one, by the smallest errors of frequency."""
     found, true = (jax.tree.map(np.asarray, m) for m in (found, true))
     below = np.flatnonzero(true.frequency_hz <= band_end_hz)
     distance = np.abs(np.log(true.frequency_hz[below, None] / found.frequency_hz))

@@ -1,4 +1,5 @@
-"""Which single mistake in the description of a machine or of its tests would explain what a fit leaves."""
+"""Search for the single model error, in the description of a machine or its tests, that explains the misfit of a
+fit."""
 
 import dataclasses
 import functools
@@ -22,51 +23,51 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 
 RIGID = 1e5
-"""Stiffness of what is locked, over the largest of all."""
+"""Stiffness of locked coordinates over the largest of all others."""
 
 
 class Stated(NamedTuple):
-    """Numbers of coordinates whose elasticity is stated, and not free."""
+    """Indices of coordinates whose stiffness or damping is stated and not free."""
 
     stiffness: tuple[int, ...]
-    """Those that are locked among them."""
+    """Locked coordinates included."""
     damping: tuple[int, ...]
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of stated stiffnesses and dampings."""
         return len(self.stiffness) + len(self.damping)
 
 
 def stated_joints(model: Model, free: FreeParameters) -> Stated:
-    """What a study states of the elasticity of coordinates."""
+    """Coordinates whose stiffness or damping a study states and does not free."""
     locked, found = np.array(model.locked), []
     for leaf, known in (("stiffness", locked), ("damping", np.zeros_like(locked))):
         of_free = [row for target in free.targets if target.leaf == leaf for (row,) in target.entries]
-        held = known | (~locked & (np.asarray(getattr(model, leaf)) > 0.0))
-        held[of_free] = False
-        found.append(tuple(np.flatnonzero(held).tolist()))
+        stated = known | (~locked & (np.asarray(getattr(model, leaf)) > 0.0))
+        stated[of_free] = False
+        found.append(tuple(np.flatnonzero(stated).tolist()))
     return Stated(*found)
 
 
 def machine_changes(model: Model, stated: Stated) -> Iterator[Hypothesis]:
-    """What may be wrong: all masses by one factor, a payload at each end frame, compliance and damping that are stated
-    of joints."""
+    """Model-error hypotheses on a machine: a factor on all masses, a payload at each end frame, stated compliances and
+    dampings of joints."""
     yield Hypothesis("masses", 0.1, lambda x: f"all masses {np.exp(x):.3g} times as large")
     total = float(np.sum(np.asarray(model.mass)))
     for frame in model.end_frames:
         yield Hypothesis(f"payload {frame}", 0.01 * total, functools.partial(_payload_text, frame))
     stiffness = np.asarray(model.stiffness)
     joints = stiffness[: len(model.joints)]
-    usual = float(np.median(joints[joints > 0.0])) if np.any(joints > 0.0) else 1.0
+    typical = float(np.median(joints[joints > 0.0])) if np.any(joints > 0.0) else 1.0
     seen = _seen_at_joints(model)
     for i in stated.stiffness:
         name, own = model.coordinates[i], 0.0 if model.locked[i] else 1.0 / float(stiffness[i])
         unit = "N m/rad" if model.revolute[i] else "N/m"
         text = functools.partial(_joint_text, name, unit, own)
-        usual_here = usual / float(seen[i])
-        starts = (0.3 / usual_here, 1.0 / usual_here, 3.0 / usual_here)
-        yield Hypothesis(f"compliance {name}", 0.1 / usual_here, text, -own, starts)
+        typical_here = typical / float(seen[i])
+        starts = (0.3 / typical_here, 1.0 / typical_here, 3.0 / typical_here)
+        yield Hypothesis(f"compliance {name}", 0.1 / typical_here, text, -own, starts)
     for i in stated.damping:
         unit = "N m s/rad" if model.revolute[i] else "N s/m"
         text = functools.partial(_damping_text, model.coordinates[i], unit, float(model.damping[i]))
@@ -74,12 +75,12 @@ def machine_changes(model: Model, stated: Stated) -> Iterator[Hypothesis]:
 
 
 def changeable(model: Model) -> Model:
-    """The model in the form in which `changed_machine` takes it."""
-    return _all_elastic(_with_places(model, model.end_frames))
+    """The model prepared for `changed_machine`: with payloads at end frames, and springs instead of locks."""
+    return _all_elastic(_with_payloads(model, model.end_frames))
 
 
 def changed_machine(model: Model, stated: Stated, numbers: Float[Array, "c"]) -> Model:
-    """A changeable model with its description changed, by numbers in the order of `machine_changes`."""
+    """A changeable model corrected by numbers in the order of `machine_changes`."""
     frames, joints = len(model.end_frames), len(stated.stiffness)
     masses, payloads, compliances, dampings = jnp.split(numbers, np.cumsum([1, frames, joints]))
     changed = _softer(_heavier(model, masses[0], payloads), stated.stiffness, compliances)
@@ -88,7 +89,7 @@ def changed_machine(model: Model, stated: Stated, numbers: Float[Array, "c"]) ->
 
 
 def _heavier(model: Model, masses: Array, payloads: Float[Array, "f"]) -> Model:
-    """The model with all masses multiplied by exp(masses), and with payloads at its last places."""
+    """The model with all masses multiplied by exp(masses), and with the payloads as its last masses."""
     factor, own = jnp.exp(masses), model.mass.size - payloads.size
     return dataclasses.replace(
         model,
@@ -99,14 +100,14 @@ def _heavier(model: Model, masses: Array, payloads: Float[Array, "f"]) -> Model:
 
 
 def _softer(model: Model, joints: tuple[int, ...], compliances: Float[Array, "k"]) -> Model:
-    """The model with more compliance in some joints, in series with their springs, of the same loss."""
+    """The model with additional compliance in some joints, in series with their springs, at the same loss factor."""
     more = jnp.zeros_like(model.stiffness).at[jnp.array(joints, dtype=int)].set(compliances)
     factor = 1.0 / (1.0 + model.stiffness * more)
     return dataclasses.replace(model, stiffness=model.stiffness * factor, damping=model.damping * factor)
 
 
 def _all_elastic(model: Model) -> Model:
-    """The model with springs in place of locks, so stiff that they are rigid, and with the usual damping."""
+    """The model with springs in place of locks, nearly rigid and with the median damping."""
     locked, stiffness, damping = np.array(model.locked), np.asarray(model.stiffness), np.asarray(model.damping)
     if not locked.any():
         return model
@@ -123,14 +124,15 @@ def _all_elastic(model: Model) -> Model:
 
 
 def _seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
-    """What a stiffness of each coordinate is at its joint: 1, and the square of the ratio at a motor's shaft."""
+    """Factor that converts a stiffness of each coordinate to its joint: 1, and the squared gear ratio for motor
+    shafts."""
     seen = np.ones(len(model.coordinates))
     seen[len(model.joints) :] = np.asarray(model.gear_ratio) ** 2
     return seen
 
 
-def _with_places(model: Model, frames: Sequence[str]) -> Model:
-    """The model with a payload of no mass at each of some frames."""
+def _with_payloads(model: Model, frames: Sequence[str]) -> Model:
+    """The model with a payload of zero mass at each of some frames."""
     places = [model.frames.index(frame) for frame in frames]
     count = len(places)
     return dataclasses.replace(
@@ -158,42 +160,41 @@ def _payload_text(frame: str, value: float) -> str:
 
 
 TRIED = 5
-"""Mistakes that are fitted: those that explain most to first order."""
+"""Number of hypotheses that are fitted: those that explain most to first order."""
 MOST_EVALUATIONS = 40
 EXPLAINS = 0.9
-"""Part of what noise does not explain, from which on a mistake is named."""
+"""Part of the misfit beyond noise above which a hypothesis is reported."""
 ALIKE = 0.02
-"""Mistakes whose parts differ by no more than this explain the same."""
+"""Difference of explained parts up to which hypotheses are equivalent."""
 MOST_NAMED = 3
 
 State = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Residual at all numbers, in units of the noise, and some columns of its Jacobian."""
+"""Returns the residual at given numbers, in units of the noise, and some columns of its Jacobian."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Mistake:
-    """A single mistake, as it would be mended."""
+    """A model-error hypothesis with its fitted number."""
 
     text: str
-    """What would explain the misfit, with its number."""
+    """The error and its number, for messages."""
     explains: float
-    """Part of what noise does not explain."""
+    """Part of the misfit beyond noise that it explains."""
 
 
 def mistakes(finding: Finding) -> tuple[Mistake, ...]:
-    """Single mistakes that explain most of what a fit leaves beside its noise, the best first.
+    """Model-error hypotheses that each explain most of the misfit beyond noise, the best first.
 
-    Each is one number more: a factor on all masses, a payload, the compliance of a joint that was taken as rigid or
-    whose stiffness was stated, or what a test's description may have wrong (`Hypotheses`). Which of them explain most
-    is judged to first order, by the Jacobian; those are fitted together with the free parameters. Where none of them
-    does, single lines that do not belong are left out. Noise that was to be estimated is what differs from line to
-    line. Nothing is looked for where noise explains all, or where what is left cannot be told from noise that was to be
-    estimated (`Finding.systematic`), nor for machines with many small motions (`Problem.one_by_one`) or large problems
-    (`is_large`).
+    Each adds one number: a factor on all masses, a payload, the compliance of a joint modelled as rigid or with a
+    stated stiffness, or an error in the description of a test (`Hypotheses`). They are ranked to first order, by the
+    Jacobian; the best are fitted jointly with the free parameters. If none explains the misfit, outlier lines are
+    excluded instead. Noise that is not stated is estimated from the line-to-line scatter. There is no search where
+    noise explains the residual, where the residual cannot be distinguished from estimated noise (`Finding.systematic`),
+    for machines with many degrees of freedom (`Problem.one_by_one`), and for large problems (`is_large`).
     """
     problem = finding.study.problem
     if problem.one_by_one or is_large(problem):
-        return ()  # each change of a machine with many small motions would take minutes
+        return ()  # each evaluation of a machine with many degrees of freedom would take minutes
     scatter = _scatter(finding)
     if scatter is None:
         return ()
@@ -238,28 +239,28 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
 
 
 def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str:
-    """A lower minimum of the cost without any change of a description, by the parameter that differs most."""
+    """Text on a lower minimum of the cost with the description unchanged, by the parameter that differs most."""
     most = int(np.argmax(np.abs(lower - u) / (free.upper - free.lower)))
     value = float(np.asarray(free.values(jax.device_put(lower)))[most])
     return f"a lower minimum of the cost that the search did not find, with {free.names[most]} near {value:.4g},"
 
 
 def _best(found: list[Mistake]) -> tuple[Mistake, ...]:
-    """The mistake that explains most, and those that explain nearly the same."""
+    """The hypothesis that explains most, and those equivalent to it."""
     found.sort(key=lambda mistake: -mistake.explains)
     return tuple(mistake for mistake in found if mistake.explains >= found[0].explains - ALIKE)[:MOST_NAMED]
 
 
 def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: float) -> tuple[Mistake, ...]:
-    """Single lines that do not belong, where what is left without them is noise."""
+    """Outlier lines, where the residual without them is noise."""
     problem, counts, texts = finding.study.problem, np.ones(finding.residual.size), []
     for rows, test in zip(problem.rows, problem.tests, strict=True):
         if test.lines is None:
             continue
-        odd = test.lines.outliers(finding.residual[rows], finding.row_weights[rows])
-        if odd.size:
-            counts[rows] = np.asarray(test.lines.without(odd).row_weights()) > 0.0
-            texts.append(f"{test.lines.text(odd)} of {display_name(test.name)}")
+        outliers = test.lines.outliers(finding.residual[rows], finding.row_weights[rows])
+        if outliers.size:
+            counts[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0
+            texts.append(f"{test.lines.text(outliers)} of {display_name(test.name)}")
     if not texts:
         return ()
 
@@ -267,14 +268,14 @@ def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: flo
         residual, jacobian = state(x, columns)
         return residual * counts, jacobian * counts[:, None]
 
-    _, left = _fitted(without, first, np.arange(finding.u.size), problem)
-    explains = min(1.0 - (left - float(np.sum(counts * finding.row_weights))) / excess, 1.0)
-    text = f"leaving out {' and '.join(texts)} (robust = true)"
+    _, chi_square = _fitted(without, first, np.arange(finding.u.size), problem)
+    explains = min(1.0 - (chi_square - float(np.sum(counts * finding.row_weights))) / excess, 1.0)
+    text = f"excluding {' and '.join(texts)} (robust = true)"
     return (Mistake(text, explains),) if explains >= EXPLAINS else ()
 
 
 def mistake_text(found: Sequence[Mistake]) -> str:
-    """The mistakes that would explain a misfit, in a sentence; empty where there are none."""
+    """A sentence on the errors that would explain a misfit; empty where there are none."""
     if not found:
         return ""
     texts = ", or ".join(mistake.text for mistake in found)
@@ -282,13 +283,13 @@ def mistake_text(found: Sequence[Mistake]) -> str:
 
 
 def _scatter(finding: Finding) -> np.ndarray | None:
-    """Variance of each row over that of the noise it has in the fit; None where noise explains what is left."""
+    """Variance of each row over that of its noise in the fit; None where noise explains the residual."""
     problem, doubtful = finding.study.problem, bool(finding.systematic)
     found = np.ones(finding.residual.size)
-    for rows, test, left in zip(problem.rows, problem.tests, finding.misfits, strict=True):
+    for rows, test, misfit in zip(problem.rows, problem.tests, finding.misfits, strict=True):
         residual, weights = finding.residual[rows], finding.row_weights[rows]
         if test.noise.is_known:
-            doubtful |= not left.explained
+            doubtful |= not misfit.explained
         elif test.lines is not None:
             found[rows] = max(test.lines.scatter(residual, weights), np.finfo(float).tiny)
             doubtful |= test.noise.correlation.between_responses or test.lines.outliers(residual, weights).size > 0
@@ -296,23 +297,23 @@ def _scatter(finding: Finding) -> np.ndarray | None:
 
 
 def _drops(residual: np.ndarray, own: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """By what the sum of squares falls to first order where each of some columns is added."""
+    """Decrease of the sum of squares, to first order, by each of some additional columns."""
     basis = np.linalg.qr(own)[0]
     r, a = residual - basis @ (basis.T @ residual), columns - basis @ (basis.T @ columns)
     size, slope = np.sum(a**2, axis=0), r @ a
-    told = size > 1e-12 * np.sum(columns**2, axis=0)
-    return np.where(told, slope**2 / np.where(told, size, 1.0), 0.0)
+    is_independent = size > 1e-12 * np.sum(columns**2, axis=0)
+    return np.where(is_independent, slope**2 / np.where(is_independent, size, 1.0), 0.0)
 
 
 def _repeated(columns: Float[np.ndarray, "m c"]) -> np.ndarray:
-    """Numbers of columns that repeat an earlier one, as those of all tests and of one test where there is only one."""
+    """Indices of columns parallel to an earlier one, such as those of all tests and of a single test."""
     unit = columns / np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
-    alike = np.triu(np.abs(unit.T @ unit), 1) > 1.0 - 1e-12
-    return np.flatnonzero(alike.any(axis=0))
+    parallel = np.triu(np.abs(unit.T @ unit), 1) > 1.0 - 1e-12
+    return np.flatnonzero(parallel.any(axis=0))
 
 
 def _fitted(state: State, first: np.ndarray, active: np.ndarray, problem: Problem) -> tuple[np.ndarray, float]:
-    """The active numbers and the sum of squares, where all of them are fitted."""
+    """Fitted values of the active numbers, and the sum of squares."""
     lower, upper = np.full(first.size, -np.inf), np.full(first.size, np.inf)
     lower[: problem.free.size], upper[: problem.free.size] = problem.free.lower, problem.free.upper
     lower, upper = lower[active], upper[active]
@@ -345,9 +346,9 @@ def _state(
     c: np.ndarray,
     columns: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Residual in units of the noise and the columns of its Jacobian by u and c that are asked for.
+    """Residual in units of the noise, and the given columns of its Jacobian by u and c.
 
-    Each test is asked for its own columns alone, as many at a time as a fit needs, so that one program does for all.
+    Each test is evaluated for its own columns only, in batches of one size, so that one program is compiled.
     """
     prior = np.asarray(problem.prior_residual(jax.device_put(u)))
     residual = np.append(np.zeros(problem.data_rows), prior)
@@ -384,7 +385,8 @@ def _along(
     x: Float[Array, "n"],
     tangents: Float[Array, "t n"],
 ) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
-    """Residual of a test at u and its changes, the machine's first, and its derivatives along some directions."""
+    """Residual of a test at u and the numbers of its hypotheses, the machine's first, and derivatives along some
+    directions."""
     numbers = 1 + len(model.end_frames) + stated.count
 
     def residual(x: Array) -> Array:
@@ -401,7 +403,7 @@ def _along(
 
 
 def _changes(problem: Problem, model: Model, stated: Stated) -> tuple[list[Hypothesis], tuple[tuple[int, ...], ...]]:
-    """Every change that is tried, and the numbers of those of each test, the machine's first."""
+    """All hypotheses, and the indices of those of each test, the machine's first."""
     changes = list(machine_changes(model, stated))
     number = {change.key: k for k, change in enumerate(changes)}
     machine, places = tuple(range(len(changes))), []

@@ -1,4 +1,4 @@
-"""The modes of an identified machine beside those that modal analysis found in the FRFs of a test."""
+"""Pairing of the modes of an identified machine with those of a modal analysis of the FRFs of a test."""
 
 import dataclasses
 from typing import NamedTuple
@@ -20,14 +20,14 @@ from jaxmb.response.frf import response_rows
 from jaxmb.response.modal import Modes, mac, modes
 
 GOVERNS = 0.5
-"""Share of a mode's stiffness or damping from which on a parameter governs it, as a coordinate "dominates" a mode that
-holds half of its strain energy."""
+"""Share of a mode's stiffness or damping above which a parameter governs the mode, as a coordinate with half of the
+strain energy dominates it."""
 STEP = 1e-4
-"""Relative change of a value, of which the change of a mode is taken."""
+"""Relative step of a value for the derivative of modes."""
 
 
 class ModeShares(NamedTuple):
-    """Modes at the posture of a test, and how much of each the free parameters hold."""
+    """Modes at the posture of a test, and the share of each free parameter in them."""
 
     frequency_hz: Float[np.ndarray, "m"]
     """Natural frequencies |eigenvalue| / 2 pi, ascending."""
@@ -35,15 +35,15 @@ class ModeShares(NamedTuple):
 
 
 def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np.ndarray, "d"]) -> ModeShares:
-    """How much of each mode each free parameter holds.
+    """Share of each free parameter in each mode.
 
-    Shares of strain energy for stiffnesses, of kinetic energy for masses, of what is dissipated for dampings: the
+    Shares of strain energy for stiffnesses, of kinetic energy for masses, of dissipated energy for dampings: the
     derivatives of log frequency (times two) and of log damping ratio by the logarithm of the value.
 
     Args:
-        model: the machine, its held parameters set.
+        model: the machine, with its fixed parameters.
         free: the free parameters.
-        test: at whose posture.
+        test: determines the posture.
         values: physical values of the free parameters.
     """
 
@@ -58,9 +58,9 @@ def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np
     for i, name in enumerate(free.names):
         if values[i] == 0.0 or not before.size:
             continue
-        moved = values.copy()
-        moved[i] *= 1.0 + STEP
-        after = eigenvalues(moved)
+        changed = values.copy()
+        changed[i] *= 1.0 + STEP
+        after = eigenvalues(changed)
         after = after[np.argmin(np.abs(after[:, None] - before), axis=0)]
         if name.startswith("damping."):
             ratio = (np.real(after) / np.abs(after)) / (np.real(before) / np.abs(before))
@@ -71,17 +71,17 @@ def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np
 
 
 FARTHEST = 1.25
-"""Ratio of two frequencies above which a fitted mode does not stand for a measured one, however alike their shapes."""
+"""Largest ratio of the frequencies of a fitted and a measured mode that may be paired, for any MAC."""
 UNPAIRABLE = 1e6
-"""Cost of a pair that must not be, beside costs of about 1."""
+"""Cost of an inadmissible pair, compared with costs of about 1."""
 
 
 _rows = compiled(response_rows)
-"""Compiled as a whole: operation by operation, dozens of sensors cost many seconds."""
+"""Compiled as one program: evaluated operation by operation, dozens of sensors take many seconds."""
 
 
 class ModalAgreement(NamedTuple):
-    """Fitted modes, measured modes, their shapes at the sensors, and which belongs to which."""
+    """Fitted modes, measured modes, their shapes at the sensors, and their pairing."""
 
     fitted: Modes
     """All modes of the machine; shapes [sensor, mode]."""
@@ -90,18 +90,18 @@ class ModalAgreement(NamedTuple):
     likeness: np.ndarray
     """MAC [fitted, measured] over all sensors."""
     partner: tuple[int | None, ...]
-    """Fitted mode of each measured one: one to one, with the largest sum of MACs; None where there is none."""
+    """Fitted mode paired with each measured one, one to one with the largest sum of MACs; None where unpaired."""
     unmeasured: tuple[int, ...]
-    """Fitted modes in the band of the modal analysis that belong to no measured one."""
+    """Unpaired fitted modes in the band of the modal analysis."""
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """(fitted, measured) modes that belong together, in the order of the measured ones."""
+        """Paired (fitted, measured) modes, in the order of the measured ones."""
         return tuple((f, m) for m, f in enumerate(self.partner) if f is not None)
 
 
 def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreement | None:
-    """Measured and fitted modes of a test; None where none were measured.
+    """Pairing of measured and fitted modes of a test; None where no modes were measured.
 
     Args:
         entry: a test with the modal analysis of its FRFs, outputs named by frame and direction.
@@ -147,20 +147,20 @@ def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreem
 
 
 def _partners(fitted: Modes, measured: Modes, likeness: np.ndarray) -> tuple[int | None, ...]:
-    """Fitted mode of each measured one, by likeness of shape among those of a frequency not too far off.
+    """Fitted mode paired with each measured one by MAC, among those within `FARTHEST` of its frequency.
 
-    One sensor tells nothing of a shape: its MAC is 1 for any two, and frequencies alone pair the modes.
+    With one sensor the MAC of any two shapes is 1: modes are then paired by frequency.
     """
-    apart = np.abs(np.log(np.asarray(fitted.frequency_hz)[:, None] / np.asarray(measured.frequency_hz)))
-    cost = apart if fitted.shape.shape[0] == 1 else 1.0 - likeness
-    cost = np.where(apart > np.log(FARTHEST), UNPAIRABLE, cost)
+    log_ratio = np.abs(np.log(np.asarray(fitted.frequency_hz)[:, None] / np.asarray(measured.frequency_hz)))
+    cost = log_ratio if fitted.shape.shape[0] == 1 else 1.0 - likeness
+    cost = np.where(log_ratio > np.log(FARTHEST), UNPAIRABLE, cost)
     of_measured = {int(m): int(f) for f, m in zip(*linear_sum_assignment(cost), strict=True) if cost[f, m] < UNPAIRABLE}
     return tuple(of_measured.get(m) for m in range(likeness.shape[1]))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class ModePair:
-    """A measured mode of a test beside the mode of the identified machine that stands for it."""
+    """A measured mode of a test and the paired mode of the identified machine."""
 
     posture: str
     """Name of the test."""
@@ -170,33 +170,33 @@ class ModePair:
     measured_damping_percent: float
     damping_percent: float
     content: tuple[str, ...] | None = None
-    """Coordinates, or springs between frames, that dominate the measured mode, where a modal test tells."""
+    """Coordinates, or springs between frames, that dominate the measured mode, where stated by a modal test."""
     energy_share: float | None = None
-    """Of these, in the strain energy of the identified mode."""
+    """Their share in the strain energy of the identified mode."""
     mac: float | None
-    """Of the two shapes at the sensors; None where nothing is known of the shape."""
+    """MAC of the two shapes at the sensors; None where no shape was measured."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UnpairedMode:
-    """A mode that stands alone: nothing like it was measured, or the identified machine has nothing like it."""
+    """A fitted mode without a measured counterpart, or a measured mode without a fitted one."""
 
     posture: str
     of: str
-    """Whose mode it is: "fitted" or "measured"."""
+    """Origin of the mode: "fitted" or "measured"."""
     frequency_hz: float
     damping_percent: float
 
     @property
     def text(self) -> str:
-        """The mode in a sentence."""
+        """Frequency and damping of the mode, for messages."""
         return f"{self.frequency_hz:.4g} Hz ({self.damping_percent:.2g} % damping)"
 
 
 def agreement_metrics(name: str, agreement: ModalAgreement) -> list[ModePair]:
-    """A line for each measured mode that has a fitted one: frequency and damping of both, and the MAC of their shapes.
+    """Paired modes of a test: frequency and damping of both, and the MAC of their shapes.
 
-    The MAC is None where one sensor only tells nothing of shapes.
+    The MAC is None for a single sensor.
     """
     fitted, measured = agreement.fitted, agreement.measured
     shapes = fitted.shape.shape[0] > 1
@@ -214,10 +214,10 @@ def agreement_metrics(name: str, agreement: ModalAgreement) -> list[ModePair]:
 
 
 def unmatched_metrics(name: str, agreement: ModalAgreement) -> list[UnpairedMode]:
-    """A line for each mode without a partner, "fitted" where nothing like it was measured, and "measured" otherwise."""
-    alone = [("measured", agreement.measured, m) for m, f in enumerate(agreement.partner) if f is None]
-    alone += [("fitted", agreement.fitted, f) for f in agreement.unmeasured]
+    """Unpaired modes of a test, measured and fitted."""
+    unpaired = [("measured", agreement.measured, m) for m, f in enumerate(agreement.partner) if f is None]
+    unpaired += [("fitted", agreement.fitted, f) for f in agreement.unmeasured]
     return [
         UnpairedMode(name, which, float(found.damped_frequency_hz[k]), 100.0 * float(found.damping_ratio[k]))
-        for which, found, k in alone
+        for which, found, k in unpaired
     ]

@@ -1,4 +1,4 @@
-"""What a user should know of an identification beside its numbers: sentences on noise, bounds and what does not act."""
+"""Remarks on an identification: sentences on noise, bounds, insensitive parameters, priors and searches."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,10 +20,10 @@ from jaxmb.machine.schema import Machine
 
 
 def data_remarks(study: Study) -> list[str]:
-    """Sentences on machine and data as they were read: warnings, lines that are not used, assumed noise."""
+    """Sentences on machine and data from reading: warnings, unused lines, assumed noise."""
     texts = [(entry.name, text) for entry in study.entries for text in entry.remarks]
     return [*study.remarks, *grouped(texts)] + [
-        f"{display_name(test.name)}: outlier lines left out: {test.lines.text(test.lines.left_out)}"
+        f"{display_name(test.name)}: outlier lines excluded: {test.lines.text(test.lines.left_out)}"
         for test in study.tests
         if test.lines is not None and test.lines.left_out.size
     ]
@@ -38,9 +38,9 @@ def excess_remarks(
     """One sentence where the residual is larger than the stated noise, or systematic, with its causes where known.
 
     Args:
-        misfit: of all data; None where the noise was not stated.
-        systematic: part of the residual's variance that is no noise, by name of the test.
-        causes: in words, the most likely first; without such a residual they are sentences of their own.
+        misfit: of all data; None where the noise is not stated.
+        systematic: systematic fraction of the residual's variance, by name of the test.
+        causes: texts, the most likely first; without such a residual they are separate sentences.
     """
     signs, advice = list[str](), "model error, or noise understated; standard deviations were inflated accordingly"
     if misfit is not None and not misfit.explained:
@@ -59,17 +59,17 @@ def excess_remarks(
 
 
 def tests_text(names: Sequence[str]) -> str:
-    """Tests in a sentence: "test 'near'", "tests 'near', 'far'"."""
+    """Text that names tests: "test 'near'", "tests 'near', 'far'"."""
     if len(names) == 1:
         return display_name(names[0])
     return f"tests {listed([repr(name) for name in names])}"
 
 
 def grouped(remarks: Iterable[tuple[str, str]]) -> list[str]:
-    """One sentence for each text, with all tests that it is about.
+    """One sentence for each text, with all tests that it applies to.
 
     Args:
-        remarks: name of a test and text, each.
+        remarks: pairs of the name of a test and a text.
     """
     tests = dict[str, list[str]]()
     for name, text in remarks:
@@ -78,28 +78,31 @@ def grouped(remarks: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def gross_remarks(finding: Finding) -> list[str]:
-    """A sentence for each cause of data that no noise explains."""
+    """A sentence for each cause of gross errors."""
     return grouped([*finding.gross_errors.items(), *finding.held_out_errors.items()])
 
 
 def machine_remarks(machine: Machine) -> list[str]:
-    """A sentence where the identified machine cannot exist."""
+    """A sentence where the identified machine is not physically consistent."""
     try:
         Machine.model_validate(machine.model_dump())
     except ValidationError as error:
-        return [f"no such machine can exist, and its file cannot be read back: {sentence(error, {}, Machine)}"]
+        return [
+            f"the identified machine is not physically consistent, its file cannot be read back:"
+            f" {sentence(error, {}, Machine)}"
+        ]
     return []
 
 
 def prior_remarks(finding: Finding) -> list[str]:
-    """What the data did to the prior, parameter by parameter."""
+    """Sentences on which parameters are determined by the data, the prior or both."""
     prior = finding.study.problem.prior
     if prior is None:
         return []
-    names, held = np.asarray(finding.study.free.names), np.isfinite(np.asarray(prior.std))
+    names, has_prior = np.asarray(finding.study.free.names), np.isfinite(np.asarray(prior.std))
     verdict = np.asarray(finding.known.verdict)
     return [
-        f"{what}: {listed(names[held & (verdict == which)].tolist()) or 'none'}"
+        f"{what}: {listed(names[has_prior & (verdict == which)].tolist()) or 'none'}"
         for which, what in (
             ("yes", "determined by the data rather than the prior"),
             ("weak", "determined by data and prior"),
@@ -109,17 +112,17 @@ def prior_remarks(finding: Finding) -> list[str]:
 
 
 def bound_remarks(finding: Finding, initial_u: np.ndarray) -> list[str]:
-    """Sentences on parameters that do not act on the data, and on those that start or end on a bound.
+    """Sentences on parameters without effect on the data, and on those that start or end on a bound.
 
     Args:
         finding: the fit.
-        initial_u: where it started.
+        initial_u: initial unknowns of the fit [d].
     """
     names = np.asarray(finding.study.free.names)
     data = row_blocks(finding.jacobian, slice(0, finding.study.problem.data_rows))
     acts = np.any([finding.jacobian[rows].any(axis=0) for rows in data], axis=0)
-    idle = names[~acts].tolist()
-    sentences = [f"no effect on the data: {listed(idle)}"] if idle else []
+    insensitive = names[~acts].tolist()
+    sentences = [f"no effect on the data: {listed(insensitive)}"] if insensitive else []
     for where, u in (("starting on their", initial_u), ("on their", finding.u)):
         sides = on_bound(finding.study, u)
         for side, which in (("lower", sides < 0), ("upper", sides > 0)):
@@ -136,15 +139,15 @@ def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
 
 
 def unmatched_remarks(finding: Finding) -> list[str]:
-    """A sentence on unpaired modes that were measured, and one on those of the identified machine."""
+    """A sentence on unpaired measured modes, and one on unpaired modes of the identified machine."""
     compared = zip(finding.study.fitted, finding.agreements, strict=True)
-    alone = [m for entry, found in compared if found is not None for m in unmatched_metrics(entry.name, found)]
-    sentences, many = [], len({mode.posture for mode in alone}) > 1
+    unpaired = [m for entry, found in compared if found is not None for m in unmatched_metrics(entry.name, found)]
+    sentences, many = [], len({mode.posture for mode in unpaired}) > 1
     for of, text in (
         ("measured", "measured, without a counterpart in the identified machine"),
         ("fitted", "of the identified machine, without a measured counterpart"),
     ):
-        modes = [mode for mode in alone if mode.of == of]
+        modes = [mode for mode in unpaired if mode.of == of]
         named = [f"{m.text} in {display_name(m.posture)}" if many else m.text for m in modes]
         if modes:
             where = "" if many else f"{display_name(modes[0].posture)}: "
@@ -159,7 +162,7 @@ def undamped(finding: Finding) -> bool:
 
 
 def search_remarks(study: Study, fit: Fit) -> list[str]:
-    """A sentence where a population search began behind drawn starts."""
+    """A sentence where a population search followed random starts."""
     if study.settings.search.algorithm != "auto" or fit.population_evaluations == 0:
         return []
     lower = fit.best < fit.before_population * (1.0 - SAME_MINIMUM)
@@ -170,7 +173,7 @@ def search_remarks(study: Study, fit: Fit) -> list[str]:
     ]
 
 
-# what is said of one parameter, and of several
+# texts for one parameter, and for several
 _NO_EFFECT_OWN = (
     " is not known: no measurement depends on it, it keeps the machine's own value",
     " are not known: no measurement depends on them, they keep the machine's own values",
@@ -183,9 +186,9 @@ _NO_EFFECT_POSSIBLE = (
     " is not known: no measurement depends on it, its value makes its body physically consistent",
     " are not known: no measurement depends on them, their values make their bodies physically consistent",
 )
-_ALIKE = (
-    " is identifiable only in combination with others: its value is one of many that fit as well",
-    " are identifiable only in combination: their values are one set of many that fit as well",
+_IN_COMBINATION = (
+    " is identifiable only in combination with others: its value is one of many with the same fit",
+    " are identifiable only in combination: their values are one set of many with the same fit",
 )
 _ON_LOWER, _ON_UPPER = (
     (
@@ -197,17 +200,17 @@ _ON_LOWER, _ON_UPPER = (
 
 
 def bound_doubts(finding: Finding) -> list[str]:
-    """A sentence on the values that end on a bound, beyond which the data would move them."""
+    """A sentence on the values limited by a bound."""
     return _value_remarks(finding, (_ON_LOWER, _ON_UPPER))
 
 
 def value_remarks(finding: Finding) -> list[str]:
-    """A sentence on the values that are not determined for each reason, and one on those that are known beside the
-    width of their bounds alone."""
+    """A sentence on undetermined values for each reason, and one on values determined only relative to the width of
+    their bounds."""
     if finding.linear is None:
         return []
     values = finding.linear.unknowns.decode(finding.linear.step.x)
-    found = _value_remarks(finding, (_NO_EFFECT_OWN, _NO_EFFECT_INITIAL, _NO_EFFECT_POSSIBLE, _ALIKE))
+    found = _value_remarks(finding, (_NO_EFFECT_OWN, _NO_EFFECT_INITIAL, _NO_EFFECT_POSSIBLE, _IN_COMBINATION))
     return found + _wide_remarks(finding.study, values, finding.known)
 
 
@@ -225,20 +228,20 @@ def _value_remarks(finding: Finding, reasons: Sequence[tuple[str, str]]) -> list
             lower = (fit.x[i] <= found.least[i]) != found.reciprocal[i]
             named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
         elif not np.isfinite(fit.known.std[i]):
-            named.setdefault(_ALIKE, []).append(name)
+            named.setdefault(_IN_COMBINATION, []).append(name)
     return [listed(names) + text[len(names) > 1] for text, names in named.items() if text in reasons]
 
 
 def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[str]:
-    """One sentence on parameters of a linear scale whose deviation is small beside the bounds and not beside the
-    value."""
+    """One sentence on parameters on a linear scale whose standard deviation is small relative to the bounds, but not to
+    the value."""
     yes = float(limits(None)[0])
     std = known.std * np.array(study.free.width)
-    alone = np.ones(std.size, bool) if known.prior_std is None else ~np.isfinite(known.prior_std)
+    without_prior = np.ones(std.size, bool) if known.prior_std is None else ~np.isfinite(known.prior_std)
     percents = {
         name: 100.0 * std[i] / abs(values[i])
         for i, name in enumerate(study.free.names)
-        if alone[i]
+        if without_prior[i]
         and not study.free.logarithmic[i]
         and known.verdict[i] == "yes"
         and 0.0 < yes * abs(values[i]) < std[i]

@@ -1,4 +1,4 @@
-"""What an identification gives back, and how it is written."""
+"""Result of an identification, and its layout in result.json."""
 
 import dataclasses
 import enum
@@ -28,41 +28,40 @@ from jaxmb.mechanics.tangent import LinearizeAt
 
 SCHEMA = 1
 INTERVAL = 1.96
-"""Standard deviations to either side that hold 95 % of a normal distribution."""
+"""Half width of the central 95 % interval of a normal distribution, in standard deviations."""
 LARGEST_LOG = 300.0
-"""A factor beyond e^300 is no number any more, and off every axis."""
+"""Largest logarithm of a factor in an interval; beyond it overflows."""
 LONGEST_STATUS = 80
 """Characters of a status in the representation of a result."""
 Role = Literal["fit", "check"]
 
 
 class Outcome(enum.StrEnum):
-    """How an identification ended. A status is one of these, or a sentence that begins with it and says why."""
+    """Outcome of an identification. A status is one of these, or a sentence that begins with it and gives the
+    reason."""
 
     CONVERGED = "converged"
     NOT_CONVERGED = "not converged"
     NOT_FOLLOWED = "data not followed"
-    """The fit came to a minimum, and what the machine predicts there is something else than was measured."""
+    """The fit converged, but the machine does not reproduce the measurement."""
     NOT_IDENTIFIED = "no parameter identified"
-    """The fit came to a minimum, and doubts cap the confidence in every parameter."""
+    """The fit converged, but doubts cap the confidence in every parameter."""
 
 
 def ended_text(
     missed: Sequence[str], wrong: bool, before: Sequence[str], now: Sequence[str], doubts: Sequence[str]
 ) -> str:
-    """The status of a fit that came to a minimum.
+    """Status of a converged fit.
 
     Args:
-        missed: tests of which the machine predicts something else.
-        wrong: the model does not reproduce the data, which caps all verdicts.
+        missed: tests that the machine does not reproduce.
+        wrong: whether the model does not reproduce the data, which caps all verdicts.
         before: verdicts without the doubts.
-        now: verdicts with them.
+        now: verdicts with the doubts.
         doubts: the most important first.
     """
     if missed:
-        return (
-            f"{Outcome.NOT_FOLLOWED}: the best fit predicts something else for {listed([*map(display_name, missed)])}"
-        )
+        return f"{Outcome.NOT_FOLLOWED}: the best fit does not reproduce {listed([*map(display_name, missed)])}"
     if doubts and "yes" not in now and (wrong or "yes" in before):
         return f"{Outcome.NOT_IDENTIFIED}: {doubts[0]}"
     return Outcome.CONVERGED.value
@@ -83,12 +82,15 @@ class Parameter(NamedTuple):
     identifiable: str
     """"yes", "weak" or "no" (see `identifiability`)."""
     interval_95: tuple[float, float] | None = None
-    """None where the standard deviation is not known."""
+    """None where the standard deviation is unknown."""
 
 
 def with_interval(name: str, p: Parameter, logarithmic: bool) -> Parameter:
-    """The parameter with its 95 % interval: value / f to value f, f = exp(1.96 std_log), where its logarithm was
-    fitted, else value - 1.96 std to value + 1.96 std; no end below 0 for what cannot be negative."""
+    """The parameter with its 95 % interval.
+
+    value / f to value f, f = exp(1.96 std_log), where its logarithm was fitted, else value - 1.96 std
+    to value + 1.96 std, limited to non-negative values for families that cannot be negative.
+    """
     if not math.isfinite(p.std_log if logarithmic else p.std):
         return p._replace(interval_95=None)
     if logarithmic:
@@ -108,47 +110,47 @@ class Mode(NamedTuple):
     damped_frequency_hz: float
     damping_ratio: float
     frequency_std_hz: float = math.nan
-    """Standard deviation, to first order; inf where a direction of the parameters without effect on the data acts."""
+    """Standard deviation, to first order; inf where the mode depends on a direction of u without effect on the data."""
     damping_ratio_std: float = math.nan
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """An identification: what was found, how sure it is, and how it was found."""
+    """Result of an identification: parameters with uncertainties, modes, metrics, remarks, identified machine."""
 
     study: Study
     status: str
-    """"converged", or a sentence that says why not; it begins with an `Outcome`."""
+    """"converged", or a sentence with the reason why not; it begins with an `Outcome`."""
     seed: int
     cost: float
-    """Eq. 22 of Huynh et al. 2020, the prior left out."""
+    """Eq. 22 of Huynh et al. 2020, without the prior."""
     initial_cost: float
     parameters: dict[str, Parameter]
     modes: tuple[Mode, ...]
     """All modes below the end of each test's band."""
     metrics: Metrics
     remarks: tuple[str, ...]
-    """What a user should know: parameters on a bound or without effect, lines that were not used."""
+    """Sentences for the user, e.g. on parameters on a bound or without effect, or on unused lines."""
     doubts: tuple[str, ...]
-    """Those of the remarks that put the fit or some of its values in doubt."""
+    """The remarks that cast doubt on the fit or some of its values."""
     correlation: np.ndarray
-    """Of the entries of u [d, d]."""
+    """Correlation of the entries of u [d, d]."""
     singular_values: np.ndarray
     model: Model
-    """The identified machine's."""
+    """Model of the identified machine."""
     machine: Machine
     evaluations: dict[str, int]
     seconds: dict[str, float]
     history: list[tuple[int, float]]
     """(evaluations, best objective so far)."""
     versions: dict[str, str] = dataclasses.field(default_factory=versions)
-    """Of what it was made with."""
+    """Versions of the software used."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", Named(self.parameters))
 
     def __repr__(self) -> str:
-        """The study, how the fit ended, how many parameters are known how well, and the least known one."""
+        """Study, status, number of parameters by verdict, and the parameter with the largest uncertainty."""
         verdicts = [p.identifiable for p in self.parameters.values()]
         counts = ", ".join(f"{verdicts.count(each)} {each}" for each in ("yes", "weak", "no") if each in verdicts)
         least = max(self.parameters, key=lambda name: self.parameters[name].std_log, default=None)
@@ -159,7 +161,7 @@ class Result:
 
     @property
     def covariance(self) -> np.ndarray | None:
-        """Covariance of the entries of u [d, d], NaN beside what is not known; None where these were not fitted.
+        """Covariance of the entries of u [d, d], NaN for unknown ones; None where u was not fitted.
 
         It has the standard deviations of `parameters` and the correlation of the fit.
         """
@@ -175,26 +177,26 @@ class Result:
 
     @property
     def linearize_at(self) -> LinearizeAt:
-        """Where the tests see small motions of the machine: at the "posture" or at the "equilibrium" under gravity."""
+        """Point of linearization of the tests: the "posture" itself, or the "equilibrium" under gravity."""
         stated: list[LinearizeAt] = [v.linearized_at for test in self.study.tests if (v := test.vibration) is not None]
         return stated[0] if stated else "posture"
 
     @property
     def outcome(self) -> Outcome:
-        """How the fit ended."""
+        """Outcome of the fit."""
         return next(each for each in Outcome if self.status.startswith(each))
 
     @property
     def converged(self) -> bool:
-        """Whether the fit ended at a minimum."""
+        """Whether the fit converged, and no doubt caps all parameters."""
         return self.outcome is Outcome.CONVERGED
 
     def predicted(self, test: str, role: Role | None = None) -> Any:
-        """What the identified machine predicts of a test: its `Test.predict`, such as FRFs [f, o, i] or displacements.
+        """Prediction of a test by the identified machine (`Test.predict`), such as FRFs [f, o, i] or displacements.
 
         Args:
             test: name of the test.
-            role: "fit" or "check", where some lines of the test were fitted and others held out; "fit" goes first.
+            role: "fit" or "check", where some lines of the test were fitted and others held out; "fit" by default.
 
         Raises:
             ValueError: the study has no such test.
@@ -215,7 +217,7 @@ class Result:
         raise ValueError(known_name("test", name, [entry.name for entry in entries]))
 
     def as_json(self) -> Table:
-        """The result in the layout of `result.json`: strict JSON, null where a number is not known."""
+        """The result in the layout of `result.json`: strict JSON, null for unknown numbers."""
         return strict(
             {
                 "schema": SCHEMA,
@@ -265,9 +267,9 @@ class Result:
 
 
 def _covariance(result: Result) -> Table:
-    """Covariance by name, of natural logarithms ("log") or of values in SI units ("linear")."""
+    """Covariance with names, of natural logarithms ("log") or of values in SI units ("linear")."""
     free, matrix = result.study.free, result.covariance
-    if matrix is None:  # a stiffness model: what was fitted has names of its own
+    if matrix is None:  # a stiffness model, with other parameters than the study
         names = tuple(result.parameters)
         std = np.array([p.std if math.isfinite(p.std) else np.nan for p in result.parameters.values()])
         return {
@@ -286,19 +288,19 @@ def _covariance(result: Result) -> Table:
 
 
 def _estimated_noise(study: Study) -> dict[str, float]:
-    """Standard deviation that the cost takes for each test whose noise was to be estimated, by name."""
+    """Estimated noise standard deviation of each test whose noise is not known, by name."""
     levels = {test.name: test.noise.nominal for test in study.tests if not test.noise.is_known}
     return {name: level for name, level in levels.items() if level is not None}
 
 
 def found_parameters(study: Study, values: np.ndarray, initial: np.ndarray, known: Knowledge) -> dict[str, Parameter]:
-    """What was found of every free parameter, those that are tied each by its own name.
+    """Identified parameters by name, tied ones each by its own name.
 
     Args:
-        study: what was free.
+        study: the identified study.
         values: identified physical values [d].
-        initial: where they started [d].
-        known: of u.
+        initial: initial physical values [d].
+        known: standard deviations and verdicts of u.
     """
     free, found = study.free, {}
     for i, names in enumerate(free.tied):
@@ -324,7 +326,7 @@ def initial_model(result: "Result") -> Model:
 
 
 def evaluations(fit: Fit) -> dict[str, int]:
-    """Evaluations of the cost by part of the fit."""
+    """Number of evaluations of the cost, by part of the fit."""
     return {
         "search": fit.search_evaluations,
         "population": fit.population_evaluations,

@@ -1,4 +1,4 @@
-"""Results in folders: what `identify` found is written, and read back without fitting anything again."""
+"""Results in folders: written, and read back without another fit."""
 
 import math
 import os
@@ -31,7 +31,7 @@ from jaxmb.machine.schema import Machine
 from jaxmb.machine.urdf_write import beyond_urdf, write_urdf
 
 ROUNDING = 1e-6
-"""By which what is a correlation may miss one."""
+"""Tolerance of the checks of correlations and intervals."""
 Finite = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 NotNegative = Annotated[Finite, Field(ge=0.0)]
 Whole = Annotated[int, Strict()]
@@ -49,13 +49,13 @@ def _correlation(rows: tuple[tuple[float | None, ...], ...]) -> tuple[tuple[floa
 
 
 class Strictly(BaseModel):
-    """A part of the file, with no key but its own."""
+    """A part of the file; unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class SavedParameter(Strictly):
-    """A `Parameter`."""
+    """A `Parameter` in result.json."""
 
     value: Finite
     std: NotNegative | None
@@ -76,7 +76,7 @@ class SavedParameter(Strictly):
 
 
 class SavedMode(Strictly):
-    """A `Mode`."""
+    """A `Mode` in result.json."""
 
     posture: str
     frequency_hz: Finite | None
@@ -87,7 +87,7 @@ class SavedMode(Strictly):
 
 
 class SavedResult(Strictly):
-    """A result as `Result.as_json` gives it."""
+    """A result in the layout of `Result.as_json`."""
 
     schema_: Whole = Field(alias="schema")
     study: str
@@ -125,7 +125,7 @@ class SavedResult(Strictly):
 
 
 def _is_consistent(name: str, saved: SavedParameter) -> bool:
-    """Whether deviations and interval belong to the value, on one of the two scales."""
+    """Whether standard deviations and interval are consistent with the value, on one of the two scales."""
     unknown = {key: math.inf for key in ("std", "std_log") if getattr(saved, key) is None}
     data: Table = saved.model_dump() | unknown
     found = Parameter(**data)
@@ -145,11 +145,10 @@ def read_saved(path: Path, others: bool = False) -> Any:
 
     Args:
         path: of the file.
-        others: whether a file without `schema`, which jaxmb did not write, is returned as it is.
+        others: whether a file without `schema`, not written by jaxmb, is returned unchecked.
 
     Raises:
-        InputError: it cannot be read, was not written by this version of jaxmb, or was changed so that its numbers
-            contradict each other.
+        InputError: it cannot be read, was not written by this version of jaxmb, or has inconsistent values.
     """
     saved = read_strict(path, "a result of an identification")
     if others and not (isinstance(saved, dict) and "schema" in saved):
@@ -164,8 +163,8 @@ STUDY, URDF = "study.toml", "machine.urdf"
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Write a result: result.json, machine.toml (the identified machine) and study.toml, the study with whole paths;
-    machine.urdf of open chains of joints without stiffness, for which URDF has no words (`write_urdf`).
+    """Write a result: result.json, machine.toml (the identified machine), study.toml (the study with absolute paths),
+    and machine.urdf for open chains of joints without stiffness (`write_urdf`).
 
     Args:
         result: the identification.
@@ -194,21 +193,21 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
 
 
 def study_toml(origin: Origin) -> str:
-    """The description of a study as TOML text, paths of files made absolute."""
+    """The description of a study as TOML text, with absolute paths."""
     return tomli_w.dumps(plain_study(origin.file, origin.folder, lambda path: str(path.resolve())))
 
 
 def load_result(folder: str | os.PathLike[str]) -> Result:
-    """What `identify` gave back, from the folder that `jaxmb identify` or `write_result` wrote.
+    """The result of `identify`, from a folder written by `jaxmb identify` or `write_result`.
 
     The study is read again, with its data; all numbers are those of result.json.
 
     Args:
-        folder: holds result.json and study.toml.
+        folder: with result.json and study.toml.
 
     Raises:
-        InputError: a file is missing or is no such file, the data of the study are no longer where they were, or the
-            study or its data are not those that the result was found from.
+        InputError: a file is missing or invalid, the data of the study have been moved, or the study or its data have
+            changed since the result was written.
     """
     folder = Path(folder)
     saved = read_saved(folder / RESULT)
@@ -269,15 +268,15 @@ def _mode(line: Table) -> Mode:
 
 
 def _check_parameters(parameters: Table, study: Study) -> None:
-    """Raise ValueError where the parameters are not those that were free, or not within their bounds."""
+    """Raise ValueError where the parameters are not the free parameters of the study, or not within their bounds."""
     if study.complete is not None:
-        return  # what was fitted has other names, and no bounds
+        return  # its parameters have other names, and no bounds
     free = study.free
     expected = [name for names in free.tied for name in names]
     if set(parameters) != set(expected):
         raise ValueError(f"parameters: found {', '.join(parameters)}, expected {', '.join(expected)}")
     if study.is_linear:
-        return  # one linear step does not keep to bounds
+        return  # a linear step is not limited to bounds
     for names, low, high in zip(free.tied, free.lower_value, free.upper_value, strict=True):
         rounding = 1e-12 * max(abs(low), abs(high))
         for name in names:
@@ -287,7 +286,7 @@ def _check_parameters(parameters: Table, study: Study) -> None:
 
 
 def _check_covariance(saved: Any, result: Result) -> None:
-    """Raise ValueError where the covariance is not that of the parameters and their correlation."""
+    """Raise ValueError where the covariance is inconsistent with parameters and correlation."""
     expected = result.as_json()["covariance"]
     if saved is None and expected is None:
         return
@@ -317,7 +316,7 @@ def _number(value: float | None, unknown: float = math.nan) -> float:
 def _with_noise(
     study: Study, model: Model, levels: Mapping[str, float], left_out: Mapping[str, Sequence[int]]
 ) -> Study:
-    """The study with the noise that was found from its fit, and without the lines that were left out."""
+    """The study with the noise estimated in its fit, and without the excluded lines."""
     tests = []
     for test in study.tests:
         level, own = levels.get(test.name), test.noise.at_fit(test.view(model)) if test.noise.follows_fit else test

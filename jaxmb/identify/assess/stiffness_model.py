@@ -1,4 +1,4 @@
-"""Identification of a complete stiffness model: its variants, what they compensate, what it was reduced from."""
+"""Identification of a complete stiffness model: reduction, variants, compensation, completed machine."""
 
 import dataclasses
 import functools
@@ -58,7 +58,7 @@ from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.postures import build_model
 
 MOST_NAMED = 10
-"""Tests that a remark names one by one."""
+"""Largest number of tests named in a remark."""
 
 
 def cases_of(entries: Sequence[Entry], role: str) -> list[LoadCase]:
@@ -67,25 +67,26 @@ def cases_of(entries: Sequence[Entry], role: str) -> list[LoadCase]:
 
 
 def independent_rows(entries: Sequence[Entry], rows: np.ndarray) -> np.ndarray:
-    """Combinations of the rows [m] or [m, d] of some tests whose errors are independent."""
+    """Rows [m] or [m, d] of some tests, decorrelated where errors are common."""
     tests = [entry.test for entry in entries]
     parts = np.split(rows, np.cumsum([test.rows for test in tests])[:-1])
     return np.concatenate([test.independent(part) for test, part in zip(tests, parts, strict=True)])
 
 
 def judged_cases(entries: Sequence[Entry]) -> list[LoadCase]:
-    """Those on which compensation is judged: the check tests, or the fitted ones where there is none."""
+    """Load cases in which compensation is evaluated: the check tests, or the fitted ones without check tests."""
     return cases_of(entries, "check") or cases_of(entries, "fit")
 
 
 def able(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> dict[str, Variant]:
-    """The variants that predict all of the tests: those that know the compensated joint at every angle of them."""
+    """The variants that can predict all tests: those with a compliance of the compensated joint at each of their
+    angles."""
     return {name: v for name, v in variants.items() if not v.model.angles_not_tested(model, tests)}
 
 
 def compensation_metrics(model: Model, entries: Sequence[Entry], variants: Mapping[str, Variant]) -> Compensation:
-    """Table 2 of Klimchik et al. 2014 and the errors of every point by role, and the percent that each variant
-    compensates."""
+    """Table 2 of Klimchik et al. 2014 and the errors of every point by role, and the percentage compensated by each
+    variant."""
     tables, errors = {}, {}
     for role in ("fit", "check"):
         if tests := cases_of(entries, role):
@@ -103,7 +104,7 @@ def compensation_metrics(model: Model, entries: Sequence[Entry], variants: Mappi
 
 
 def angle_remarks(model: Model, entries: Sequence[Entry], variants: Mapping[str, Variant]) -> list[str]:
-    """A sentence where check tests are made at angles of the compensated joint that no fitted test has."""
+    """A sentence on check tests at angles of the compensated joint without fitted tests."""
     tests = cases_of(entries, "check")
     models = [v.model for v in variants.values() if tests and v.model.angles_not_tested(model, tests)]
     for joint in (stiffness.compensated[0] for stiffness in models[:1] if stiffness.compensated is not None):
@@ -112,7 +113,7 @@ def angle_remarks(model: Model, entries: Sequence[Entry], variants: Mapping[str,
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         return [
             f"{' and '.join(stiffness.name for stiffness in models)} are not judged on the check tests: the compliance"
-            f" of {joint.joint} was identified at {joint.angles_text} deg, and not at the"
+            f" of {joint.joint} was identified at {joint.angles_text} deg, not at the"
             f" {'angle' if len(others) == 1 else 'angles'} of deflection {'test' if len(others) == 1 else 'tests'}"
             f" {named}{more}"
         ]
@@ -144,21 +145,20 @@ def compensation_scatter(
     draws: int,
     seed: int,
 ) -> CompensationScatter:
-    """Standard deviations of what each variant compensates and predicts, over draws of the instruments' errors.
+    """Standard deviations of compensation and predictions of each variant, over draws of the instruments' errors.
 
-    The fitted tests are measured again and again: each time the best variant's displacements, changed by what errors of
-    tracker, balance and encoders change on the identified machine, are fitted anew by all variants. The tests on which
-    compensation is judged stay as they were measured. The parameters themselves are groups, whose scatter says less;
-    their deviations are those of first order.
+    Data of the fitted tests are resampled: displacements of the best variant, plus the effect of errors of tracker,
+    balance and encoders on the identified machine, are fitted by all variants. The evaluated tests keep their measured
+    data. Standard deviations of the parameters, which are groups, are those of first order.
 
     Args:
         model: the machine whose geometry is used.
-        finished: the identified machine's.
+        finished: model of the identified machine.
         entries: all tests.
-        variants: as they were fitted.
-        best: the variant that stands for the truth.
-        std: standard deviation of each fitted displacement, its weight in it.
-        draws: how many times.
+        variants: as fitted.
+        best: the variant used as truth.
+        std: standard deviation of each fitted displacement, its weight included.
+        draws: number of draws.
         seed: of the errors.
     """
     fitted = [entry for entry in entries if entry.role == "fit"]
@@ -177,7 +177,7 @@ def compensation_scatter(
             fit = least_squares(variant.model, rows[name], truth + independent(drawn - of_machine), std, robust)
             moved[name][k] = seen[name] @ fit.values
     percent = {name: [compensated_percent(judged, row) for row in moved[name]] for name in usable}
-    # what measured less deviation leaves of measured is the deviation, by point and direction
+    # residuals of (measured - deviation) are the deviations, by point and direction
     spread = {name: translations(judged, measured - moved[name].std(axis=0, ddof=1))[0] for name in usable}
     return CompensationScatter(
         draws=draws,
@@ -187,7 +187,7 @@ def compensation_scatter(
 
 
 HALF = 0.5
-"""Residual over the displacements, from which on the model predicts something else."""
+"""Residual over the displacements above which the model does not reproduce them."""
 PUBLISHED_MACHINE = "kuka-kr270"
 PUBLISHED_REDUCTION = {
     "original": 258, "M1": 153, "M2": 62, "M3": 56, "G1": 1, "G2": 10, "G3": 45, "final": 26,
@@ -198,8 +198,8 @@ PUBLISHED_REDUCTION = {
 def identify_complete(study: Study, seed: int = 0) -> Result:
     """Fit all variants of a machine's stiffness model to the deflection tests of a study.
 
-    The parameters of the result are those of the most detailed variant. Its machine is one that can be: joints and
-    links with symmetric, positive semi-definite compliances that agree with what was identified.
+    The parameters of the result are those of the most detailed variant. Its machine is physically consistent: joints
+    and links have symmetric, positive semi-definite compliances that agree with the identified values.
 
     Args:
         study: from `load_study`, with a table [complete].
@@ -207,7 +207,7 @@ def identify_complete(study: Study, seed: int = 0) -> Result:
 
     Raises:
         ValueError: there are fewer equations than parameters, no tests to fit, a posture is singular, no load acts on
-            the compensated joint, or the machine is no chain of links.
+            the compensated joint, or the machine is not a chain of links.
     """
     with place(f"study '{study.name}'"):
         return _identified(study, seed)
@@ -318,20 +318,21 @@ def _identified(study: Study, seed: int) -> Result:
 
 
 def _misfit(variant: Variant, weight: np.ndarray, std: np.ndarray) -> Misfit:
-    """What a variant leaves of the deflections."""
+    """Reduced chi-square of a variant."""
     fit = variant.fit
     return misfit(np.sqrt(weight * fit.weights) * fit.residual / std, weight, fit.rank, fit.weights)
 
 
 def completed_machine(study: Study, whole: Completion) -> tuple[Model, Machine]:
-    """The machine with identified compliances, without its springs between frames: what these do is part of them."""
+    """The machine with identified compliances, which include the effect of its springs between frames; these are
+    removed."""
     machine = study.machine.model_copy(update={"spring": ()})
     finished = completed_model(build_model(machine), whole)
     return finished, machine_of(machine, finished)
 
 
 def _unseen_joints(joints: StiffnessModel, entries: tuple[Entry, ...], compensated: str | None) -> list[str]:
-    """Sentences on joints whose compliance no test shows; the compensated one must not be such."""
+    """Sentences on joints whose compliance is not identifiable; raises ValueError for the compensated joint."""
     why = "all loads are parallel and" if parallel_loads(entries) else "the loads"
     lost = [joints.parameters[c] for c in joints.reduction.partition.nonidentifiable]
     if compensated in lost:
@@ -339,12 +340,12 @@ def _unseen_joints(joints: StiffnessModel, entries: tuple[Entry, ...], compensat
             f"{why} move no measured point by the compensated joint '{compensated}', expected loads"
             " that do, or another joint"
         )
-    reason = f"{why} move no measured point by it, machine.toml holds a compliance near the machine's own"
+    reason = f"{why} move no measured point by it, machine.toml has a compliance near the machine's own"
     return [f"{joint} is not known: {reason}" for joint in lost]
 
 
 def _nominal(model: Model) -> dict[str, float]:
-    """Compliances of the machine as described, by parameter of the complete model, springs between frames apart."""
+    """Stated compliances of the machine, by parameter of the complete model, without springs between frames."""
     found = {name: 1.0 / float(k) for name, k in zip(model.coordinates, model.stiffness, strict=True) if k > 0.0}
     for spring, matrix in zip(model.virtual_springs, np.asarray(model.compliance), strict=True):
         found |= {
@@ -357,10 +358,10 @@ def _nominal(model: Model) -> dict[str, float]:
 
 
 def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
-    """Compliances of a variant by name, rad/Nm, rad/N and m/N; known by their deviation beside their value.
+    """Compliances of a variant by name, rad/Nm, rad/N and m/N; verdicts by the relative standard deviation.
 
     Args:
-        variant: as it was fitted.
+        variant: as fitted.
         wider: see `Misfit.widening`.
     """
     yes, weak = limits(None)
@@ -411,17 +412,17 @@ def _metrics(
 
 
 def _compensator(model: Model, compensated: Compensated, variant: Variant, wider: float) -> CompensatorOutcome:
-    """Compliance of the compensated joint at each of its angles, and the machine's spring that would make it so.
+    """Compliance of the compensated joint at each of its angles, and the spring of the machine that reproduces it.
 
     Args:
         model: the machine.
-        compensated: its joint.
+        compensated: the compensated joint.
         variant: with a compliance for each angle.
         wider: see `Misfit.widening`.
     """
     term = variant.model.compensated[1] if variant.model.compensated is not None else compensated.joint
     labels = [f"{term} at {np.degrees(angle):.6g} deg" for angle in compensated.angles]
-    # An angle at which nothing loads the joint is no parameter: not known there.
+    # An angle without load on the joint has no parameter: unknown there.
     place = {name: k for k, name in enumerate(variant.model.names)}
     values, std = np.array(
         [
@@ -451,17 +452,16 @@ def _compensator(model: Model, compensated: Compensated, variant: Variant, wider
 
 
 def _search_remarks(whole: Completion, outcome: CompensatorOutcome | None) -> list[str]:
-    """A sentence on each search that did not come to its end."""
+    """A sentence on each search that did not converge."""
     remarks = []
     if not whole.converged:
         remarks.append(
             "the search for the machine that agrees best with these values did not converge: the one in machine.toml"
-            " can exist, but another may agree better or be nearer to the machine as it was described"
+            " is physically consistent, but another may agree better or be nearer to the machine description"
         )
     if outcome is not None and outcome.spring is not None and outcome.spring.unsettled:
         remarks.append(
-            f"the fit of the spring that would make the compliance of {outcome.joint} what it is did not converge:"
-            " another one may follow it better"
+            f"the fit of a spring to the compliance of {outcome.joint} did not converge: another spring may fit better"
         )
     return remarks
 
@@ -470,15 +470,15 @@ def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[
     remarks = [f"{joint} is a parameter of its own: {why}" for joint, why in complete.kept.items()]
     springs = [spring.name for spring in study.machine.spring]
     if springs:
-        remarks.append(f"machine.toml has no spring '{springs[0]}': what it does is part of the compliances, as in C1")
+        remarks.append(f"machine.toml has no spring '{springs[0]}': its effect is part of the compliances, as in C1")
     if whole.possible:
         remarks.append(
-            f"machine.toml holds one of many machines with these values: {whole.freedom} combinations of compliances of"
+            f"machine.toml is one of many machines with these values: {whole.freedom} combinations of compliances of"
             " joints and links are not determined"
         )
     else:
         remarks.append(
             f"no machine with positive semi-definite compliances agrees with these values (chi-square"
-            f" {whole.chi_square:.3g}, expected below {whole.limit:.3g}): machine.toml holds the nearest"
+            f" {whole.chi_square:.3g}, expected below {whole.limit:.3g}): machine.toml is the nearest"
         )
     return tuple(remarks)

@@ -1,8 +1,8 @@
-"""Common factors of a column that would mend a fit: another unit, a reversed sign.
+"""Common factors of a column that would correct a poor fit: wrong unit, reversed sign.
 
-Displacements are linear in compliances and in loads, so a factor common to all of them is one of the compliances and
-cannot be seen. It can where something else knows the size: translations beside rotations, forces beside moments, one
-set of tests beside the others, compliances that must not be negative, are held, or have bounds.
+Displacements are linear in compliances and in loads, so a factor common to all of them is absorbed by the compliances
+and is not identifiable. It is identifiable where another quantity fixes the scale: translations with rotations, forces
+with moments, one set of tests with the others, or non-negative, fixed or bounded compliances.
 """
 
 import dataclasses
@@ -21,12 +21,12 @@ from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
 GROSS = 0.3
-"""Share of the displacements that a fit leaves, above which a factor is looked for. A wrong one leaves all of a kind or
-set, which is half of the mean square of two and a fifth of that of five; joints without links leave 0.1 to 0.2."""
-MENDS = 1.0 / 3.0
-"""What a factor may leave of that to be named."""
+"""Residual share of the displacements above which a factor is searched. A wrong factor leaves all of a kind or set,
+half of the mean square of two and a fifth of that of five; models of joints without links leave 0.1 to 0.2."""
+LARGEST_CORRECTED = 1.0 / 3.0
+"""Largest residual share with a factor, over that without, at which the factor is reported."""
 ALIKE = 0.01
-"""Shares that differ by less are equally good."""
+"""Difference of shares up to which factors are equivalent."""
 DEGREE = 180.0 / np.pi
 FACTORS = {"-1": -1.0, "1000": 1e3, "1/1000": 1e-3}
 OF_ANGLES = {"57.3": DEGREE, "1/57.3": 1.0 / DEGREE}
@@ -37,7 +37,8 @@ Misfit = Callable[[Cases], float]
 
 
 def unexplained(study: Study, linear: Linear) -> Misfit:
-    """What a fit of free parameters leaves of the displacements of some load cases, by `share_scale`."""
+    """Function that returns the residual share of displacements of load cases in a fit of the free parameters, scaled
+    by `share_scale`."""
 
     def share(cases: Cases) -> float:
         tests = [deflection_test(str(k), study.model, some) for k, some in enumerate(cases)]
@@ -49,7 +50,8 @@ def unexplained(study: Study, linear: Linear) -> Misfit:
 
 
 def unexplained_by(stiffness: StiffnessModel, model: Model) -> Misfit:
-    """What a fit of a stiffness model leaves of the displacements of some load cases, by `share_scale`."""
+    """Function that returns the residual share of displacements of load cases in a fit of a stiffness model, scaled by
+    `share_scale`."""
 
     def share(cases: Cases) -> float:
         every = [case for some in cases for case in some]
@@ -61,8 +63,8 @@ def unexplained_by(stiffness: StiffnessModel, model: Model) -> Misfit:
 
 
 def share_scale(cases: Cases) -> Float[np.ndarray, "m"]:
-    """Scale of each measured displacement with which the squared residuals add up to the mean, over the translations
-    and rotations of every test, of the share of their mean square that is left: it knows no units."""
+    """Scale of each measured displacement with which the squared residuals sum to the mean residual share of the
+    translations and rotations of all tests; independent of units."""
     scale, groups = [], 0
     for some in cases:
         values, std = measured_displacements(some)
@@ -77,40 +79,40 @@ def share_scale(cases: Cases) -> Float[np.ndarray, "m"]:
 
 
 def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
-    """A sentence on the factors of a column that mend a fit by far, where it leaves gross errors.
+    """A sentence on the factors of a column that remove gross errors of a fit; empty where there are none.
 
     Args:
-        entries: the deflection tests that are fitted.
-        misfit: what a fit leaves of the displacements of their load cases.
+        entries: the fitted deflection tests.
+        misfit: returns the residual share of displacements of load cases.
     """
-    left = misfit([entry.source.cases for entry in entries])
-    if left <= GROSS:
+    before = misfit([entry.source.cases for entry in entries])
+    if before <= GROSS:
         return []
     tried = [(change, misfit(changed)) for change, changed in _candidates(entries)]
     least = min(share for _, share in tried)
-    if least > MENDS * left:
+    if least > LARGEST_CORRECTED * before:
         return []
     best = " or ".join(change for change, share in tried if share <= least + ALIKE)
     return [
-        f"{100.0 * left:.3g} % of the displacements are left, and {100.0 * least:.2g} % with {best}: is a column in"
-        " another unit, or its sign reversed?"
+        f"the residual is {100.0 * before:.3g} % of the displacements, and {100.0 * least:.2g} % with {best}: is a"
+        " column in another unit, or its sign reversed?"
     ]
 
 
 def values_by_upper_bounds(linear: Linear) -> Float[np.ndarray, "d"]:
-    """Values that a linear study finds without lower bounds of stiffnesses and upper ones of compliances."""
+    """Values of a linear study without lower bounds of stiffnesses and upper bounds of compliances."""
     found, rows, _, start = linear
     found = dataclasses.replace(found, most=np.full(found.most.size, np.inf))
     return found.decode(linear_step(found, rows, start).x)
 
 
 def bound_remarks(found: Unknowns, values: Float[np.ndarray, "d"], known: Bool[np.ndarray, "d"]) -> list[str]:
-    """A sentence on the factors of all displacements that bring all values into their bounds, where none is inside.
+    """A sentence on factors of all displacements that bring all values inside their bounds, where none is inside.
 
     Args:
-        found: what was to be found.
-        values: that were found without bounds (`values_by_upper_bounds`).
-        known: which the tests determine.
+        found: unknowns of the study.
+        values: identified without bounds (`values_by_upper_bounds`).
+        known: mask of the values determined by the tests.
     """
 
     def inside(x: np.ndarray) -> np.ndarray:
@@ -123,13 +125,13 @@ def bound_remarks(found: Unknowns, values: Float[np.ndarray, "d"], known: Bool[n
     if not best:
         return []
     return [
-        "without bounds all values would be outside of them, and inside with all displacements times"
+        "without bounds all values are outside of them, and inside with all displacements times"
         f" {' or '.join(best)}: is a column in another unit?"
     ]
 
 
 def _candidates(entries: Sequence[Entry]) -> Iterator[tuple[str, Cases]]:
-    """The load cases with one factor each that can be told from a factor of all, in words."""
+    """Load cases scaled by each factor that is identifiable, with its text."""
     cases = [entry.source.cases for entry in entries]
     yield from _scaled("all displacements", cases, FACTORS, _motion(np.ones(6)))
     every = [case for some in cases for case in some]
@@ -160,7 +162,7 @@ def _load(which: np.ndarray) -> Hypothesis:
 def _scaled(
     what: str, cases: Cases, factors: dict[str, float], change: Hypothesis, only: int | None = None
 ) -> Iterator[tuple[str, Cases]]:
-    """The load cases of all tests, or of one of them, changed by each factor."""
+    """Load cases with all tests, or one of them, scaled by each factor, with its text."""
     for text, factor in factors.items():
         yield (
             f"{what} times {text}",

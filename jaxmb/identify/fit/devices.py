@@ -1,7 +1,7 @@
-"""Candidates, starts and postures shared out over all devices, including those of the run's other processes.
+"""Distribution of candidates, starts and postures over all devices, including those of other processes of the run.
 
-Every process of a run does the same; the state of search and refinement is taken from the first, so that processors of
-different make do not part.
+All processes of a run compute the same; the state of search and refinement is taken from the first, so that rounding on
+different processors does not accumulate.
 """
 
 import contextlib
@@ -25,34 +25,33 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxmb.io.validation import InputError
 
 POINTS_BYTES = 2**24
-"""For one block of points on a CPU: enough work to wake other threads; XLA takes less than what is counted here."""
+"""Memory of one block of points on a CPU: enough work for several threads; XLA takes less than this estimate."""
 TESTS_BYTES = 2**20
-"""For one block of tests on a CPU: larger ones leave the cache of a core."""
+"""Memory of one block of tests on a CPU: larger ones exceed the cache of a core."""
 DEVICE_SHARE = 0.25
-"""Of the memory of another device, for one block: what XLA takes is only estimated."""
+"""Share of the memory of other devices for one block, as the use by XLA is only estimated."""
 UNKNOWN_BYTES = 2**30
-"""For one block on a device that does not say how much memory it has."""
+"""Memory of one block on a device of unknown memory."""
 
 
 def memory_of_points() -> int:
-    """Bytes that the intermediate arrays of one block of candidates may take on the device that computes.
+    """Memory limit of the intermediate arrays of one block of candidates, bytes.
 
-    On a CPU blocks of a sixteenth of this size, which leave the threads of the kernel asleep, take a third longer and a
-    tenth less processor time.
+    On a CPU blocks of a sixteenth of this size, with idle threads, took a third longer and a tenth less processor time.
     """
     return POINTS_BYTES if _on_cpu() else _of_device()
 
 
 def memory_of_fits() -> int:
-    """Bytes that the intermediate arrays of one block of fits may take, 0 for one fit after the other.
+    """Memory limit of the intermediate arrays of one block of fits, bytes; 0 for sequential fits.
 
-    Each ends after steps of its own number, and on a CPU a block would take as long as if all its fits had the most.
+    Fits need different numbers of steps, and on a CPU a block takes as long as if all its fits needed the most.
     """
     return 0 if _on_cpu() else _of_device()
 
 
 def memory_of_tests(derivatives: int) -> int:
-    """Bytes that the intermediate arrays of one block of tests may take, with so many derivatives of each."""
+    """Memory limit of the intermediate arrays of one block of tests, bytes, with so many derivatives of each."""
     return (TESTS_BYTES if _on_cpu() else _of_device()) // (1 + derivatives)
 
 
@@ -66,14 +65,14 @@ def _of_device() -> int:
 
 
 def in_blocks(function: Callable[[Any], Any], points: Any, memory: int) -> Any:
-    """`function` of every point, in blocks of as many points as the memory holds.
+    """`function` of every point, in blocks limited by memory.
 
-    All blocks are one program: the last one is filled up by the first point.
+    All blocks share one program: the last one is padded with the first point.
 
     Args:
         function: of one point; traced once.
         points: a pytree of arrays with the points along the first axis.
-        memory: bytes that the intermediate arrays of one block may take; 0 for one point after the other.
+        memory: limit of the intermediate arrays of one block, bytes; 0 for sequential evaluation.
     """
     one, count = Traced(function, points), count_of(points)
     block = block_size(one, count, memory)
@@ -91,7 +90,7 @@ def in_blocks(function: Callable[[Any], Any], points: Any, memory: int) -> Any:
 
 
 class Traced:
-    """A function of one point, traced, with the memory that it takes."""
+    """A traced function of one point, with an estimate of its memory."""
 
     def __init__(self, function: Callable[[Any], Any], points: Any):
         """Trace it for the first of some points."""
@@ -101,11 +100,11 @@ class Traced:
 
     @property
     def bytes(self) -> int:
-        """Estimate of the memory that one point takes (`live_bytes`)."""
+        """Estimated memory of one point (`live_bytes`)."""
         return live_bytes(self._program)
 
     def batch(self, points: Any) -> Any:
-        """Its values at several points; at a single one what is chosen at run time is computed alone."""
+        """Its values at several points; at a single one only the selected branch of a conditional is computed."""
         if count_of(points) > 1:
             return jax.vmap(self._one)(points)
         return jax.tree.map(lambda x: x[None], self._one(jax.tree.map(lambda x: x[0], points)))
@@ -120,15 +119,15 @@ def count_of(points: Any) -> int:
 
 
 def block_size(one: Traced, count: int, memory: int) -> int:
-    """Points of a block: as many as the memory holds, one at least, spread evenly over the blocks."""
+    """Number of points of a block: limited by memory, at least one, equal for all blocks."""
     most = max(1, min(count, memory // max(one.bytes, 1)))
     return -(-count // -(-count // most))
 
 
 def live_bytes(program: ClosedJaxpr) -> int:
-    """Largest memory that the intermediate arrays of a program take together, each kept until it is last used.
+    """Peak memory of the intermediate arrays of a program, bytes, each kept until its last use.
 
-    XLA takes less where it fuses steps and more where it copies. Constants are not counted: all points share them.
+    XLA takes less where it fuses steps and more where it copies. Constants, shared by all points, are not counted.
     """
     return _live(program.jaxpr)
 
@@ -136,14 +135,14 @@ def live_bytes(program: ClosedJaxpr) -> int:
 def _live(jaxpr: Jaxpr) -> int:
     last = {var: k for k, equation in enumerate(jaxpr.eqns) for var in _variables(equation.invars)}
     last |= dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns))
-    held: dict[Any, int] = {}
+    live: dict[Any, int] = {}
     most = 0
     for k, equation in enumerate(jaxpr.eqns):
         inside = max((_live(inner) for inner in _programs(equation.params.values())), default=0)
-        most = max(most, sum(held.values()) + inside)
-        held |= {var: _bytes(var.aval) for var in equation.outvars}
-        most = max(most, sum(held.values()))
-        held = {var: size for var, size in held.items() if last.get(var, -1) > k}
+        most = max(most, sum(live.values()) + inside)
+        live |= {var: _bytes(var.aval) for var in equation.outvars}
+        most = max(most, sum(live.values()))
+        live = {var: size for var, size in live.items() if last.get(var, -1) > k}
     return most
 
 
@@ -168,26 +167,26 @@ def _bytes(aval: Any) -> int:
 
 AXIS = "points"
 ADDRESS, COUNT, NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
-"""Environment variables: host and port of the first process, how many there are, and which one this is."""
+"""Environment variables: host and port of the first process, number of processes, and number of this one."""
 HEARTBEAT_S = 30
-"""After so many seconds without a sign of life a process is taken for lost."""
+"""Seconds without a heartbeat after which a process counts as lost."""
 INTERRUPTED_BY = "jaxmb/interrupted by"
-"""Key under which all processes find the number of the signal that one of them received."""
+"""Key of the number of the signal that one of the processes received."""
 LOOK_EVERY_S = 0.25
 TOGETHER_S = 2.0
-"""For which an interrupted process waits until all others know: the first one serves what they ask."""
+"""Time for which an interrupted process waits for the others: the first one serves their requests."""
 Tree = TypeVar("Tree")
 
 
 @functools.lru_cache
 def all_devices() -> Mesh | None:
-    """All devices of all processes in a row; None where there is one."""
+    """Mesh of all devices of all processes; None for a single device."""
     devices = jax.devices()
     return None if len(devices) == 1 else Mesh(np.array(devices), (AXIS,))
 
 
 def everywhere(tree: Tree) -> Tree:
-    """Arrays on every device; as they are where there is one. The same numbers are given by every process."""
+    """Arrays replicated on every device; unchanged for a single device. Every process must pass the same values."""
     mesh = all_devices()
     if mesh is None:
         return tree
@@ -203,20 +202,21 @@ def everywhere(tree: Tree) -> Tree:
 
 
 def more_postures(points: int, postures: int) -> bool:
-    """Whether so many postures, of each point, keep more devices busy than so many points do."""
+    """Whether distributing the postures of each point uses more devices than distributing the points."""
     mesh = all_devices()
     return mesh is not None and min(points, mesh.size) < min(postures, mesh.size)
 
 
 def shared_out(function: Callable[..., Any], points: Any, filler: Any, *same: Any) -> Any:
-    """`function` of points, each device with its share of them; in compiled functions.
+    """`function` of points distributed over the devices; in compiled functions.
 
     Args:
-        function: of some points, to what has as many along the first axis. It must not depend on how many there are.
+        function: maps points to results along the first axis; it must not depend on their number.
         points: a pytree of arrays with the points along the first axis.
-        filler: one point more, for devices that would have fewer than others.
-        same: further arguments, the same for all points; what is differentiated has to be among them, and arrays that
-            the function would else find around it: within `jax.shard_map` JAX refuses some operations on those.
+        filler: a point for padding, so that all devices have equally many.
+        same: further arguments, the same for all points. Differentiated arrays, and arrays that the function would
+            otherwise capture, must be among them: within `jax.shard_map` JAX refuses some operations on captured
+            arrays.
     """
     mesh = all_devices()
     if mesh is None:
@@ -228,7 +228,7 @@ def shared_out(function: Callable[..., Any], points: Any, filler: Any, *same: An
     def filled(x: Any, one: Any) -> Any:
         return jnp.concatenate([x, jnp.broadcast_to(one, (missing, *x.shape[1:]))])
 
-    def dealt(x: Any) -> Any:  # neighbours to different devices: what ends early is together
+    def dealt(x: Any) -> Any:  # neighbours to different devices, as points that end early are adjacent
         return x.reshape(-1, devices, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
 
     def collected(x: Any) -> Any:
@@ -244,9 +244,9 @@ def shared_out(function: Callable[..., Any], points: Any, filler: Any, *same: An
 
 
 def agreed(tree: Tree) -> Tree:
-    """Arrays as the first device has them; in compiled functions, where all devices compute the same.
+    """Arrays of the first device on all devices; in compiled functions, where all devices compute the same.
 
-    A loop that has all of them compute together must go on for all or none, and rounding differs between processors.
+    A loop with collective operations must continue on all devices or none, and rounding differs between processors.
     """
     mesh = all_devices()
     if mesh is None:
@@ -262,16 +262,16 @@ def agreed(tree: Tree) -> Tree:
 
 
 def join() -> None:
-    """Become one of the processes of a run, before JAX computes: under SLURM or Open MPI without more; elsewhere by
-    what the environment says (`ADDRESS`, `COUNT`, `NUMBER`).
+    """Join the processes of a run, before JAX computes: automatic under SLURM or Open MPI, elsewhere by the environment
+    variables `ADDRESS`, `COUNT` and `NUMBER`.
 
     Raises:
-        ValueError: neither says how many processes there are, or the others do not come.
+        ValueError: the number of processes is unknown, or the others do not connect.
     """
     address, count, number = (os.environ.get(name) for name in (ADDRESS, COUNT, NUMBER))
     try:
         known, own = (None if text is None else int(text) for text in (count, number))
-        # which waits for programs that ask whether they are to end, and keeps SIGTERM from ending others
+        # this service waits for programs that poll it, and keeps SIGTERM from ending others
         jax.config.update("jax_enable_preemption_service", False)
         jax.distributed.initialize(address, known, own, heartbeat_timeout_seconds=HEARTBEAT_S)
     except (ValueError, RuntimeError) as error:
@@ -283,7 +283,7 @@ def join() -> None:
 
 
 def interrupt_all(number: int) -> bool:
-    """Have `wait_for_interruption` return the number of a signal in every process; whether they can be reached."""
+    """Send the number of a signal to `wait_for_interruption` in every process; returns whether they are reachable."""
     client = distributed.global_state.client
     if client is None:
         return False
@@ -295,7 +295,7 @@ def interrupt_all(number: int) -> bool:
 
 
 def wait_for_interruption() -> int | None:
-    """The number of the signal that a process of this run received, once all of them know it; None at the run's end."""
+    """Number of the signal received by a process of this run, once all of them know it; None at the run's end."""
     while (client := distributed.global_state.client) is not None:
         try:
             number = int(client.key_value_try_get(INTERRUPTED_BY))
@@ -313,14 +313,14 @@ def wait_for_interruption() -> int | None:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes and speaks for all."""
+    """Whether this is the process that writes files and reports."""
     return distributed.global_state.process_id == 0  # also while JAX is still busy finding its devices
 
 
 def from_first(tree: Tree) -> Tree:
-    """A tree of numbers and arrays as the first process has it; arrays as those of NumPy where there are others.
+    """Numbers and arrays of the first process; NumPy arrays where there are others.
 
-    All processes have to call it, with the same shapes.
+    All processes must call it, with the same shapes.
     """
     if jax.process_count() == 1:
         return tree
@@ -329,9 +329,9 @@ def from_first(tree: Tree) -> Tree:
 
 
 def check_shared(path: Path) -> None:
-    """Raise InputError where this process does not see the file that the first one sees, or sees that it is not there.
+    """Raise InputError where a file differs between this process and the first one, or exists for one of them only.
 
-    All processes have to call it.
+    All processes must call it.
     """
     if jax.process_count() == 1:
         return

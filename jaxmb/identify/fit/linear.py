@@ -18,19 +18,20 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 
 NO_EFFECT = 1e-12
-"""A column of the equations below this share of the largest one is rounding: the parameter has no effect."""
+"""Norm of a column of the equations, over the largest one, below which the parameter has no effect."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unknowns:
-    """What the equations are linear in: the free values, some of them by their reciprocals."""
+    """Unknowns x of linear equations: the free values, or their reciprocals."""
 
     free: FreeParameters
     reciprocal: Bool[np.ndarray, "d"]
     least: Float[np.ndarray, "d"]
-    """1 over the upper bound where it is a reciprocal, else the lower bound, at least 0 of what cannot be negative."""
+    """Lower bounds of x: 1 over the upper bound for reciprocals, else the lower bound, at least 0 for non-negative
+    families."""
     most: Float[np.ndarray, "d"]
-    """1 over the lower bound where it is a reciprocal, else the upper bound."""
+    """Upper bounds of x: 1 over the lower bound for reciprocals, else the upper bound."""
 
     def encode(self, values: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
         """Unknowns x of physical values; it is its own inverse."""
@@ -39,7 +40,7 @@ class Unknowns:
     decode = encode
 
     def slope(self, x: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-        """dx / du, with u the entries that `FreeParameters` moves."""
+        """dx / du, with u the entries of `FreeParameters`."""
         logarithmic, width = np.array(self.free.logarithmic), np.array(self.free.width)
         of_reciprocal = -x * np.where(logarithmic, 1.0, x * width)
         return np.where(self.reciprocal, of_reciprocal, np.where(logarithmic, x, width))
@@ -47,37 +48,37 @@ class Unknowns:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinearStep:
-    """Unknowns that explain the measurements best, and what is known of them."""
+    """Least squares solution of linear equations, with uncertainties."""
 
     x: Float[np.ndarray, "d"]
     jacobian: Float[np.ndarray, "m d"]
-    """Of the residuals by u, scaled by the roots of the weights, the robust ones too."""
+    """Derivative of the residuals by u, scaled by the roots of the weights, robust weights included."""
     known: Knowledge
-    """Of the entries u of the free parameters."""
+    """Standard deviations and verdicts of the entries u of the free parameters."""
     without_effect: Bool[np.ndarray, "d"]
-    """Which parameters no measurement depends on."""
+    """Mask of parameters without effect on any measurement."""
     on_bound: Bool[np.ndarray, "d"]
     residual: Float[np.ndarray, "m"]
-    """Measured less fitted."""
+    """Measured minus fitted."""
     robust_weight: Float[np.ndarray, "m"]
     settled: bool
-    """Whether the robust weights came to rest."""
+    """Whether the robust weights converged."""
     solved: bool
-    """Whether it was found which unknowns are held on their bound."""
+    """Whether the active set of bounds was identified."""
     cost: float
-    """Sum of weight (residual / std)^2, the robust weights in it."""
+    """Sum of weight (residual / std)^2, robust weights included."""
     misfit: Misfit
-    """What is left of the rows, over what their noise leaves."""
+    """Reduced chi-square of the rows of the tests."""
     row_weights: Float[np.ndarray, "m"]
-    """By which the squared error of each row counts, over its variance; robust weights too."""
+    """Weight of the squared error of each row, beside its variance; robust weights included."""
     prior_std: Float[np.ndarray, "d"] | None = None
-    """Of u; the last rows are those of the prior."""
+    """Standard deviation of the prior of u, whose rows are the last ones; None without a prior."""
     possible: Possible | None = None
-    """How the bodies came to be possible, where inertial numbers are free; `x` are its values then."""
+    """Physically consistent solution where inertial parameters are free; it determines `x`."""
 
 
 def unknowns(free: FreeParameters, reciprocal: Bool[np.ndarray, "d"]) -> Unknowns:
-    """What is to be found in one linear step, and from where on.
+    """Unknowns of a linear step, with their bounds.
 
     Args:
         free: the free parameters.
@@ -97,7 +98,7 @@ def _is_not_negative(name: str) -> bool:
 
 
 def linear_equations(model: Model, free: FreeParameters, tests: Sequence[Test]) -> Equations:
-    """Equations of some tests, one below the other, what was measured together numbered throughout."""
+    """Stacked equations of some tests, with consecutive case numbers."""
     parts = [test.linear.equations(model, free) for test in tests if test.linear is not None]
     first = np.cumsum([0, *(int(part.case.max(initial=-1)) + 1 for part in parts)])
     cases = [part.case + start for part, start in zip(parts, first, strict=False)]
@@ -106,10 +107,10 @@ def linear_equations(model: Model, free: FreeParameters, tests: Sequence[Test]) 
 
 
 def with_prior(found: Unknowns, rows: Equations, prior: Prior | None) -> Equations:
-    """The equations with one below them for each parameter that a prior is about: value = mean.
+    """The equations, with a row value = mean appended for each parameter with a prior.
 
     Args:
-        found: what is to be found.
+        found: unknowns.
         rows: of the tests.
         prior: of the free parameters, in u = value / width.
     """
@@ -128,7 +129,7 @@ def with_prior(found: Unknowns, rows: Equations, prior: Prior | None) -> Equatio
 
 
 def without_effect(rows: Equations) -> Bool[np.ndarray, "d"]:
-    """Which unknowns nothing that was measured depends on."""
+    """Mask of unknowns without effect on any measurement."""
     effect = np.linalg.norm(rows.matrix / rows.std[:, None], axis=0)
     return effect <= NO_EFFECT * effect.max(initial=0.0)
 
@@ -136,18 +137,18 @@ def without_effect(rows: Equations) -> Bool[np.ndarray, "d"]:
 def idle_numbers(
     model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, held: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Inertial numbers of bodies that a fit touches that are not free and that no measurement depends on.
+    """Fixed inertial parameters of bodies with free ones, without effect on any measurement.
 
     Args:
         model: the machine's.
         free: the free parameters.
-        tests: that are fitted.
+        tests: fitted tests.
         rows: their equations.
-        held: names that are to keep their values whatever is measured.
+        held: names that keep their values in any case.
     """
-    taken = {name for names in free.tied for name in names} | set(held)
+    excluded = {name for names in free.tied for name in names} | set(held)
     names = [name for body in touched_bodies(free) for name in numbers_of(body)]
-    if not set(names) - taken:
+    if not set(names) - excluded:
         return ()
     each = free_parameters(model, [Bound((name,), 0.0, 1.0, logarithmic=False) for name in names])
     acting = [test for test in tests if not np.isnan(_reciprocal(test, model, each)).all()]
@@ -157,7 +158,7 @@ def idle_numbers(
         effect = np.linalg.norm(more.matrix / more.std[:, None], axis=0)
         largest = max(largest, effect.max(initial=0.0))
     return tuple(
-        name for name, size in zip(names, effect, strict=True) if name not in taken and size <= NO_EFFECT * largest
+        name for name, size in zip(names, effect, strict=True) if name not in excluded and size <= NO_EFFECT * largest
     )
 
 
@@ -175,49 +176,49 @@ def linear_step(
     prior_std: Float[np.ndarray, "d"] | None = None,
     alike: Float[np.ndarray, "r"] | None = None,
 ) -> LinearStep:
-    """Unknowns that minimise the weighted squared errors within their bounds.
+    """Weighted least squares solution within bounds.
 
-    What is known of them is what the equations tell without a thought of bodies.
+    Standard deviations ignore the constraint of physically consistent bodies.
 
     Args:
-        found: what is to be found.
-        rows: of the tests.
-        start: physical values of parameters that no measurement depends on.
-        robust: less weight for outliers.
-        bodies: those that are to be possible, where inertial numbers are among the unknowns.
-        prior_std: of the prior of u whose equations are the last rows (`with_prior`), where there is one.
+        found: unknowns.
+        rows: equations of the tests.
+        start: physical values of parameters without effect on any measurement.
+        robust: whether outliers are down-weighted.
+        bodies: bodies to be made physically consistent, where inertial parameters are unknowns.
+        prior_std: of the prior of u whose equations are the last rows (`with_prior`); None without a prior.
         alike: `Correlation.lengths` of the rows of tests.
 
     Source: Dumas et al. 2011, eq. 16-18; Klimchik et al. 2014, eq. 7-9.
     """
-    lost = without_effect(rows)
-    matrix = np.where(lost, 0.0, rows.matrix)
+    insensitive = without_effect(rows)
+    matrix = np.where(insensitive, 0.0, rows.matrix)
     fitted = linear_fit(
         matrix, rows.measured, rows.std / np.sqrt(rows.weight), found.least, found.most, robust, found.free.names
     )
-    x = best = np.where(lost, found.encode(start), fitted.values)
+    x = best = np.where(insensitive, found.encode(start), fitted.values)
     weight = rows.weight * fitted.weights
     root = np.sqrt(weight) / rows.std
     possible = None
     if bodies is not None:
         possible = possible_values(
-            bodies, matrix * root[:, None], rows.measured * root, best, fitted.on_bound & ~lost, found.encode(start),
-            found.least, found.most,
+            bodies, matrix * root[:, None], rows.measured * root, best, fitted.on_bound & ~insensitive,
+            found.encode(start), found.least, found.most,
         )  # fmt: skip
         x = possible.x
     residual = rows.measured - matrix @ x
     jacobian = matrix * found.slope(x) * root[:, None]
     known = knowledge(jacobian, weight, prior_std)
-    # Bodies that must be possible take values away from bounds, or to them.
+    # Physical consistency moves values away from bounds, or to them.
     stopped = np.asarray(fitted.on_bound) | ((x != best) & np.isfinite(known.std))
-    on_bound = stopped & ~lost & ((x <= found.least) | (x >= found.most))
+    on_bound = stopped & ~insensitive & ((x <= found.least) | (x >= found.most))
     data = slice(0, residual.size - (0 if prior_std is None else int(np.isfinite(prior_std).sum())))
     errors = np.sqrt(weight) * residual / rows.std
     return LinearStep(
         x=x,
         jacobian=jacobian,
         known=known,
-        without_effect=lost,
+        without_effect=insensitive,
         on_bound=on_bound,
         residual=residual,
         robust_weight=np.asarray(fitted.weights),
@@ -238,7 +239,7 @@ def linear_step(
 
 
 def _determined(jacobian: np.ndarray, known: Knowledge, data: slice) -> float:
-    """Degrees of freedom that the parameters take from the rows of the tests."""
+    """Degrees of freedom of the parameters in the rows of the tests."""
     if known.prior_std is None:
         return float(np.isfinite(known.std).sum())
     svd = scaled_svd(jacobian)
@@ -246,14 +247,14 @@ def _determined(jacobian: np.ndarray, known: Knowledge, data: slice) -> float:
 
 
 def reported_knowledge(step: LinearStep) -> Knowledge:
-    """What the tests tell of the values, as it is reported.
+    """Reported standard deviations and verdicts of a linear step.
 
-    Standard deviations are widened where the model does not follow the data (`Misfit.widening`). A value on a bound has
-    none: the data would move it beyond, and what they say of it there they do not say of the bound.
+    Standard deviations are inflated where the model does not reproduce the data (`Misfit.widening`), and infinite for
+    values on a bound, where the linearization is not valid for the unbounded minimum.
     """
     factor, known = step.misfit.widening, step.known
     known = known._replace(std=factor * known.std, covariance=factor**2 * known.covariance)
-    if step.prior_std is not None and factor > 1.0:  # what is wider is what the tests tell, not the prior
+    if step.prior_std is not None and factor > 1.0:  # only the information from the tests is inflated, not the prior
         priors = int(np.isfinite(step.prior_std).sum())
         wider = np.where(np.arange(step.row_weights.size) < step.row_weights.size - priors, factor**2, 1.0)
         known = knowledge(step.jacobian, wider * step.row_weights, step.prior_std)

@@ -1,4 +1,4 @@
-"""The loop of Huynh et al. 2020, Fig. 2: search, refine, again from there until the tolerance or the round limit."""
+"""The loop of Huynh et al. 2020, Fig. 2: search and refine, repeated until the tolerance or the round limit."""
 
 import dataclasses
 import time
@@ -21,25 +21,24 @@ from jaxmb.identify.fit.stage import NOT_FINITE, Refinement, Stage
 from jaxmb.identify.fit.state import MOST_ENDS, Fit, distinct, fingerprint, load_state, same_end, save_state
 
 SAME_MINIMUM = 1e-6
-"""Two starts came to the same minimum where their costs agree to this, relative, or"""
+"""Relative difference of costs up to which two starts converged to the same minimum, or"""
 SAME_CHI2 = 0.1
-"""their chi-squares to this, over their mean for a row."""
+"""difference of their chi-squares, over the mean for a row."""
 SAVE_EVERY_S = 2.0
 SCOUTED = 2.0
 """Largest change of any u from the best minimum to a start around it: a factor of 7 of a logarithmic parameter."""
-TOLD_APART = 1.0
-"""Distance of two points on the way to a minimum, in units of the noise, below which one goes on for both."""
+DISTINGUISHABLE = 1.0
+"""Distance of two intermediate points of minimizations, in units of the noise, below which only one is continued."""
 DRAWN_ROUNDS = 8
-"""Rounds of drawn starts alone; those behind them begin with a population search from the best minimum."""
+"""Rounds with random starts only; later ones begin with a population search from the best minimum."""
 MANY_STARTS = 32
 SURE = 3
-"""After so many starts, a minimum that `SURE` times as many of them as asked for came to is taken for the best one,
-whether or not the noise explains its cost: a better one that one start in ten finds was then missed with a probability
-of 3 %."""
+"""After so many starts, a minimum reached by `SURE` times the requested number of starts is accepted even if noise does
+not explain its cost: the probability of having missed a better one found by one start in ten is 3 %."""
 LEAST_LINES = 8
-"""Of each of many tests, on which starts are fitted first."""
+"""Smallest number of coarse lines of each test, for many tests."""
 WORTHWHILE = 3.0
-"""A start goes on to all lines where its coarse objective is below this many times the lowest of any start."""
+"""Largest coarse objective, over the lowest of all starts, of a start that is refined on all lines."""
 
 
 class Compilation:
@@ -59,14 +58,14 @@ COMPILATION = Compilation()
 
 
 class Report(NamedTuple):
-    """What is shown while a fit runs."""
+    """Progress report of a fit."""
 
     round: int
     rounds: int
     stage: str
     evaluations: int
     cost: float
-    """Best objective so far, on all lines and with the study's own weights."""
+    """Best objective so far, on all lines and with the study's weights."""
 
 
 def run_fit(
@@ -80,22 +79,20 @@ def run_fit(
 ) -> Fit:
     """Fit the free parameters of a problem.
 
-    Every round draws starts (or lets a population search propose them), fits all of them to a few evenly weighted
-    lines, and refines the best on everything, but for those whose refinement is known since an earlier start came to
-    the same point on these lines. Where `DRAWN_ROUNDS` rounds of drawn starts did not end the fit, because they
-    disagree or the noise does not explain the best minimum, the following rounds begin with a population search from
-    that minimum. Rounds differ by their random key only, so that a run taken up again
-    from a saved state goes on exactly as it would have. At the end starts around the best minimum are tried, along the
-    directions in which the data tell least, until none of them comes to a better one,
-    unless there is no round left.
+    Every round draws random starts (or takes those of a population search), fits all of them to a few evenly weighted
+    lines, and refines the best on all lines, except those equal to an earlier refined one on the coarse lines. If
+    `DRAWN_ROUNDS` rounds of random starts do not end the fit, because they disagree or noise does not explain the best
+    minimum, further rounds begin with a population search from that minimum. Rounds differ only by their random key, so
+    that a run resumed from a saved state continues identically. At the end, unless no round is left, starts around the
+    best minimum along the least determined directions are tried until none of them gives a lower minimum.
 
     Args:
-        problem: the tests, and what is free.
-        settings: how to search and refine, and when to stop.
-        start: where the first start is.
+        problem: tests and free parameters.
+        settings: of search, refinement and stopping.
+        start: first start.
         seed: seed of search and starts.
-        state_file: where the state is saved every few seconds; not saved where None.
-        resume: take up the saved state where there is one.
+        state_file: file in which the state is saved every few seconds; None for none.
+        resume: whether to continue from the saved state, if there is one.
         report: called after every advance.
 
     Raises:
@@ -131,7 +128,8 @@ def run_fit(
             fit.refine_seconds += spent
         reached = progress.objective if not searching else np.inf
         if searching and not fit.settled and progress.evaluations.bit_length() // 2 > taken.bit_length() // 2:
-            # on all lines now and then only, of four times as many: it takes as long as several steps on few
+            # on all lines only after every fourfold increase of evaluations, as it takes as long as several coarse
+            # steps
             reached = from_first(refinement.objective_at(progress.u))
         if reached < fit.best:
             fit.best, fit.best_u, fit.settled = reached, progress.u, False
@@ -156,7 +154,7 @@ def run_fit(
 
 
 def _note_costs(fit: Fit, evaluations: int, costs: np.ndarray) -> None:
-    """Add to the history each new minimum of the last evaluations, and the best so far at their end."""
+    """Append to the history each new minimum of the last evaluations, and the best at their end."""
     best = fit.history[-1][1] if fit.history else np.inf
     for number, cost in enumerate(costs.tolist(), evaluations - costs.size + 1):
         if cost < min(best, NOT_FINITE):
@@ -167,7 +165,7 @@ def _note_costs(fit: Fit, evaluations: int, costs: np.ndarray) -> None:
 
 
 class _Run(NamedTuple):
-    """What does not change during a fit."""
+    """Constants of a fit."""
 
     problem: Problem
     settings: FitSettings
@@ -185,7 +183,7 @@ def _stages(problem: Problem, settings: FitSettings) -> tuple[*tuple[Stage, ...]
         stages.append(PopulationSearch(coarse, box, algorithm, search.population, search.generations))
     if refine.method == "least-squares":
         if refine.coarse_lines and any(test.lines is not None for test in problem.tests):
-            # This far from the end the gradient tolerance only needs to tell what has settled.
+            # In this stage the gradient tolerance only needs to detect convergence.
             exact = settings.tolerance * _weight(coarse) / _weight(problem)
             stages.append(LeastSquares("starts", coarse, box, refine.coarse_steps, refine.starts, 1e-6, exact))
             keep = min(refine.keep, refine.starts)
@@ -200,24 +198,24 @@ def _stages(problem: Problem, settings: FitSettings) -> tuple[*tuple[Stage, ...]
 
 
 def _first_stage(settings: FitSettings, number: int) -> int:
-    """Stage with which a round begins: the population search, or the one behind it."""
+    """First stage of a round: the population search, or the one after it."""
     searched = settings.search.algorithm not in DRAWN
     late = settings.search.algorithm == "auto" and number >= DRAWN_ROUNDS
-    return 0 if searched or late else _behind_search(settings)
+    return 0 if searched or late else _after_search(settings)
 
 
-def _behind_search(settings: FitSettings) -> int:
-    """First stage that is no population search."""
+def _after_search(settings: FitSettings) -> int:
+    """First stage after the population search."""
     return int(settings.search.algorithm != "random")
 
 
 def _weight(problem: Problem) -> float:
-    """Sum of the weights of all tests that can be thinned, what the tolerance is measured against."""
+    """Sum of the weights of all tests with lines, the reference of the tolerance."""
     return sum(float(np.sum(np.asarray(test.row_weights()))) for test in problem.tests if test.lines is not None)
 
 
 def coarsened(problem: Problem, lines: int) -> Problem:
-    """The problem on fewer lines of each test that has lines (see `Lines.decimate`), of many tests on fewer of each."""
+    """The problem on fewer lines of each test that has lines (see `Lines.decimate`), fewer for many tests."""
     thinning = sum(test.lines is not None for test in problem.tests)
     lines = min(lines, max(LEAST_LINES, -(-2 * lines // max(thinning, 1))))
     tests = (test if test.lines is None else test.lines.decimate(lines) for test in problem.tests)
@@ -229,13 +227,13 @@ def _seed(seed: int, fit: Fit) -> int:
 
 
 def _starts(run: _Run, fit: Fit) -> np.ndarray:
-    """Starts of a round: the initial values, then points drawn evenly in the box.
+    """Starts of a round: the initial values, then uniform random points in the box.
 
-    Later rounds go on from the best so far, unless that has come to its end already and a search would not move it.
+    Later rounds start from the best so far, unless its refinement has converged and there is no population search.
     """
     free, search, start = run.problem.free, run.settings.search, run.start
     lower, upper = np.asarray(free.lower), np.asarray(free.upper)
-    searched = fit.stage < _behind_search(run.settings)
+    searched = fit.stage < _after_search(run.settings)
     count = max(run.settings.refine.starts, search.population if searched else 1)
     drawn = np.random.default_rng([run.seed, fit.round]).uniform(size=(count, lower.size))
     starts = lower + drawn * (upper - lower)
@@ -257,7 +255,7 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
         candidates, objectives = stage.outcome(state)
         if isinstance(stage, LeastSquares):
             fit.best_start = min(fit.best_start, float(objectives[0]))
-            searched = _first_stage(run.settings, fit.round) < _behind_search(run.settings)
+            searched = _first_stage(run.settings, fit.round) < _after_search(run.settings)
             candidates, fit.counts = _not_refined(
                 fit, candidates[objectives <= WORTHWHILE * fit.best_start], once=searched
             )
@@ -267,7 +265,7 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
         else:
             fit.population_evaluations += progress.evaluations
         if isinstance(stage, PopulationSearch) and len(candidates) < run.settings.refine.starts:
-            # A search of few candidates leaves room for starts drawn at random beside them.
+            # With few candidates of a search, random starts are added.
             drawn = _starts(run, fit)[1 : run.settings.refine.starts - len(candidates) + 1]
             candidates = np.concatenate([candidates, drawn])
         fit.candidates = candidates if len(candidates) else None
@@ -281,8 +279,8 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
         if fit.counts and fit.candidates is not None:
             reached = zip(objectives, fit.candidates[: handed_on.size][handed_on], strict=True)
             fit.refined += [np.append(objective, u) for objective, u in reached]
-        # Far below the tolerance an objective is rounding, which differs from program to program: a start on few lines
-        # may already have ended where it is least.
+        # Far below the tolerance the objective is rounding, which differs between programs: the lowest objective may be
+        # that of a start on few lines.
         fit.settled = min(fit.minima, default=np.inf) <= max(fit.best, run.settings.tolerance)
         reached = np.column_stack([np.asarray(state.objective), np.asarray(state.u)])
         ends = [*fit.ends, *reached[np.isfinite(reached).all(axis=1)]]
@@ -304,7 +302,7 @@ def _finish_round(run: _Run, fit: Fit) -> None:
         count = run.settings.refine.starts
         fit.candidates, fit.scouts = fit.scouts[:count], fit.scouts[count:]
         fit.done = len(fit.candidates) == 0
-        fit.stage = _behind_search(run.settings)
+        fit.stage = _after_search(run.settings)
 
 
 def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
@@ -326,43 +324,43 @@ def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
 
 
 def _not_refined(fit: Fit, candidates: np.ndarray, once: bool) -> tuple[np.ndarray, list[int]]:
-    """Those of the ends on the coarse lines from which no start went on to all lines, each once, and how many starts
-    came to it. The others agree with the refinement from there.
+    """Distinct end points on the coarse lines that have not been refined yet, and the number of starts that reached
+    each. For the others, the known refined objective is counted as a further agreement.
 
     Args:
         fit: so far.
         candidates: ends of starts [s, d].
-        once: count starts that came to one end as one, since all of them are from one population.
+        once: whether starts with one end point count as one, as they are from one population.
     """
-    kept: list[np.ndarray] = []
+    distinct_ends: list[np.ndarray] = []
     counts: list[int] = []
     known: set[int] = set()
     for u in candidates:
-        k, own = same_end(u, fit.refined), same_end(u, kept)
+        k, own = same_end(u, fit.refined), same_end(u, distinct_ends)
         if k is not None:
             if not (once and k in known):
                 fit.minima.append(float(fit.refined[k][0]))
             known.add(k)
         elif own is None:
-            kept.append(np.append(np.nan, u))
+            distinct_ends.append(np.append(np.nan, u))
             counts.append(1)
         else:
             counts[own] += not once
-    return np.array(kept).reshape(-1, candidates.shape[1] + 1)[:, 1:], counts
+    return np.array(distinct_ends).reshape(-1, candidates.shape[1] + 1)[:, 1:], counts
 
 
 def _not_tried(fit: Fit, metric: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """Those candidates that the data tell from the ones that went on before."""
-    kept = []
+    """Candidates that the data distinguish from those refined before."""
+    new = []
     for u in candidates:
-        if all(np.linalg.norm(metric @ (u - other)) > TOLD_APART for other in fit.tried):
+        if all(np.linalg.norm(metric @ (u - other)) > DISTINGUISHABLE for other in fit.tried):
             fit.tried.append(u)
-            kept.append(u)
-    return np.array(kept).reshape(-1, candidates.shape[1])
+            new.append(u)
+    return np.array(new).reshape(-1, candidates.shape[1])
 
 
 def _done(run: _Run, fit: Fit) -> bool:
-    """Whether the minimum that was found is taken for the best one, or there is no round left."""
+    """Whether the best minimum is accepted, or no round is left."""
     settings = run.settings
     same = max(SAME_MINIMUM, SAME_CHI2 / max(run.problem.data_rows, 1))
     agree = sum(m <= fit.best * (1.0 + same) for m in fit.minima)

@@ -1,4 +1,4 @@
-"""What the residuals of a fit say of the noise of each test."""
+"""Noise of tests from the residuals of a fit: reduced chi-square, variances, estimated noise."""
 
 import dataclasses
 import functools
@@ -17,40 +17,38 @@ from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 
 FALSE_ALARM = 1e-3
-"""Probability with which noise that is as stated is taken for more than that."""
+"""Significance level: probability of rejecting correctly stated noise."""
 EXACT = 1e-3
-"""Times the noise below which data are reproduced exactly."""
+"""Residual over noise below which data count as reproduced exactly."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Misfit:
-    """What a fit leaves of some rows, over what noise of the stated size leaves there on average."""
+    """Reduced chi-square of some rows of a fit: sum of squares over its expectation under the stated noise."""
 
     square: float
     """Ratio of the sums of squares."""
     degrees: float
-    """Degrees of freedom: under noise of the stated size degrees times square is a chi-square of so many."""
+    """Degrees of freedom: under the stated noise, degrees times square has a chi-square distribution with so many."""
 
     @property
     def factor(self) -> float:
-        """How many times larger than stated the noise is, judged by what is left."""
+        """Residual over the stated noise: the root of the reduced chi-square."""
         return float(np.sqrt(self.square))
 
     @property
     def exact(self) -> bool:
-        """Whether the data are reproduced exactly: those without noise state a nominal one."""
+        """Whether the data are reproduced exactly: noise-free data have a nominal stated noise."""
         return self.factor < EXACT
 
     @property
     def explained(self) -> bool:
-        """Whether noise of the stated size explains it."""
+        """Whether the stated noise explains the residual."""
         return self.square <= float(chdtri(self.degrees, FALSE_ALARM)) / self.degrees
 
     @property
     def widening(self) -> float:
-        """By what standard deviations are multiplied: 1 where noise of the stated size explains what is left.
-
-        What the stated deviations do not explain is taken as noise of that size.
+        """Factor on standard deviations: 1 where the stated noise explains the residual, else the Birge ratio.
 
         Source: Birge, "The calculation of errors by the method of least squares", Phys. Rev. 40, 207 (1932).
         """
@@ -64,15 +62,14 @@ def misfit(
     robust_weight: Float[np.ndarray, "m"] | None = None,
     alike: Float[np.ndarray, "m"] | None = None,
 ) -> Misfit:
-    """Of rows to which so many parameters were fitted.
+    """Reduced chi-square of rows in a fit of so many parameters.
 
     Args:
         residual: in units of the noise, scaled by the roots of the weights (and of the robust weights).
         row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
-        parameters: degrees of freedom that the fit takes from the rows.
-        robust_weight: what a robust fit gave each row, 1 without it.
-        alike: by what the variances of rows are above those of their errors, so many of which tell as much as one; 1
-            where not given.
+        parameters: degrees of freedom of the fit in the rows.
+        robust_weight: robust weight of each row; None for 1.
+        alike: correlation length of each row, by which its variance is inflated; None for 1.
     """
     alike = np.ones(row_weights.shape) if alike is None else alike
     row_weights = row_weights / alike
@@ -92,7 +89,7 @@ def misfits(
     nuisance: Sequence[int] = (),
     alike: Sequence[float] = (),
 ) -> list[Misfit]:
-    """Of each group of rows of one fit, which takes from every group the degrees of freedom that it spends there.
+    """Reduced chi-square of each group of rows of one fit, with the degrees of freedom that the fit uses in each.
 
     With H = J J^+ the fit leaves (I - H) e of errors e of variances W, so the sum of squares over rows g has the mean
     tr C and the variance 2 tr C^2, C the block of (I - H) W (I - H) at g; where all weights are 1, tr C is the number
@@ -103,8 +100,8 @@ def misfits(
         jacobian: of the residual; a prior's rows among them.
         row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
         groups: rows of each.
-        nuisance: degrees of freedom that numbers of its own take from each group.
-        alike: number of rows of each group whose errors are as good as one, 1 where they are independent.
+        nuisance: degrees of freedom of nuisance parameters of each group.
+        alike: correlation length in rows of each group, 1 for independent errors.
 
     Source: Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics 2, 110 (1946).
     """
@@ -114,7 +111,7 @@ def misfits(
     def moments(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """U^T W^k U of a block, U its rows of the left singular vectors, and the sum of W^k, for k = 0, 1, 2."""
         block, w = jacobian[start:stop], row_weights[start:stop]
-        # A row that is zero with its derivatives, as of a mode whose content is as measured, is no draw of any noise.
+        # A row that is zero with its derivatives, as of a mode with the measured content, has no noise.
         used = (w > 0.0) & ((residual[start:stop] != 0.0) | np.any(block != 0.0, axis=1))
         u, powers = svd.basis(block[used]), w[used] ** np.arange(3)[:, None]
         return np.array([(u.T * power) @ u for power in powers]), powers.sum(axis=1)
@@ -136,7 +133,7 @@ def misfits(
             + 2.0 * np.sum(twice * own) - 4.0 * np.sum(once * mixed.T) + np.sum(mixed * mixed.T)
         )  # fmt: skip
         degrees = mean**2 / square if square > 0.0 else 0.0
-        # At least one degree: where the fit can follow all rows, nothing is left that says how large the noise is.
+        # At least one degree: where the fit can reproduce all rows, the residual has no information on the noise.
         each = mean / degrees if degrees > 0.0 else float(weight / count)
         degrees = max(degrees - (nuisance[k] if nuisance else 0), 1.0)
         independent = max(degrees / (alike[k] if alike else 1.0), 1.0)
@@ -147,19 +144,18 @@ def misfits(
 def misfits_of_tests(
     problem: Problem, residual: np.ndarray, jacobian: Jacobian, row_weights: np.ndarray
 ) -> list[Misfit]:
-    """Of each test of a problem (see `misfits`)."""
+    """Reduced chi-square of each test of a problem (see `misfits`)."""
     nuisance = [test.noise.nuisance_rows for test in problem.tests]
     alike = [test.noise.correlation.degrees_factor for test in problem.tests]
     return misfits(residual, jacobian, row_weights, problem.rows, nuisance, alike)
 
 
 def row_variances(problem: Problem, residual: np.ndarray, jacobian: Jacobian, row_weights: np.ndarray) -> np.ndarray:
-    """Variance of every residual: its weight, times what the fit leaves where the noise is to be estimated.
+    """Variance of every residual: its weight, times the reduced chi-square where the noise is estimated.
 
-    So it is where the noise was stated and the model does not follow the test: intervals by the stated noise would be
-    those of another fit. What a model cannot follow goes on over many lines, which then tell no more than one: their
-    variance counts as many times as there are. Errors that are known to be correlated count as many times as that makes
-    the estimate scatter.
+    The same holds where the noise is stated and the model does not reproduce the test. A systematic residual is
+    correlated along frequency: the variance is multiplied by the correlation length. Known correlation of errors
+    increases the variance by its effect on the estimate.
     """
     variances = row_weights.copy()
     left, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
@@ -174,14 +170,14 @@ def row_variances(problem: Problem, residual: np.ndarray, jacobian: Jacobian, ro
 
 
 def correlated_by_misfit(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
-    """Number of rows of a test whose residuals tell no more than one, over that of its noise."""
+    """Correlation length of the residual of a test over that of its noise, at least 1."""
     return max(test.noise.correlation.length(residual, row_weights) / test.noise.correlation.degrees_factor, 1.0)
 
 
 def explained_objective(problem: Problem) -> float:
-    """What the objective is at most at the true values, but for the probability `FALSE_ALARM`.
+    """Upper limit of the objective at the true values, exceeded with the probability `FALSE_ALARM`.
 
-    inf where a noise is not known beforehand.
+    inf where a noise is not known.
     """
     degrees = sum(
         float(np.sum(w)) ** 2 / float(np.sum(w**2)) / test.noise.correlation.degrees_factor
@@ -192,9 +188,9 @@ def explained_objective(problem: Problem) -> float:
 
 
 def noise_objective(problem: Problem) -> float:
-    """What the objective would be on average at the true values, from the noise of the tests alone.
+    """Expected objective at the true values under the stated noise.
 
-    inf where the noise of a test is not known beforehand.
+    inf where the noise of a test is not known.
     """
     if not all(test.noise.is_known for test in problem.tests):
         return float("inf")
@@ -203,25 +199,24 @@ def noise_objective(problem: Problem) -> float:
 
 MOST_PASSES = 20
 NEAR = 2.0
-"""Times the best cost: another start that stays above it would not have come to fit as well."""
+"""Cost over the best one above which the convergence of another start is irrelevant."""
 SETTLED = 1e-3
-"""Relative change of the noise at which it is found."""
+"""Relative change of the noise at convergence."""
 
 
 def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list[str]]:
-    """The problem with the noise as it follows from its fit and without odd lines of robust tests, the fit to that, and
-    a sentence on what did not come to rest: the noise, or fits from other starts. That the fit itself did not is in its
-    slope.
+    """The problem with noise estimated from its fit and without outlier lines of robust tests, the refined fit, and
+    sentences on noise or other starts that did not converge.
 
-    A search runs with a nominal noise, where that is to be estimated, and takes additive noise of the measured FRFs.
-    Alone a nominal noise is only a unit; beside another noise, other tests or a prior it decides what they count
-    against each other. So noise and fit are found in turn, from the minimum that the search came to, until the noise is
-    what the fit leaves, neighbouring lines that err alike counted as one, and additive noise is that of the machine's
-    FRFs (iterated generalized least squares).
+    A search uses a nominal noise where that is to be estimated, and additive noise evaluated at the measured FRFs. A
+    single nominal noise is only a unit; with another noise, other tests or a prior it determines their relative
+    weights. Noise and fit are therefore updated in turn, from the minimum of the search, until the noise agrees with
+    the residual (with its correlation along frequency) and additive noise with the FRFs of the machine (iterated
+    generalized least squares).
 
     Args:
-        problem: what was fitted.
-        fit: as the search left it.
+        problem: the fitted problem.
+        fit: result of the search.
     """
     u, free, first = fit.best_u, problem.free, problem
     follows = any(test.noise.follows_fit for test in first.tests)
@@ -230,7 +225,7 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
     evaluations, change = 0, np.inf
     for _ in range(MOST_PASSES):
-        tests = _with_noise_left(first, problem, u)
+        tests = _with_noise_at(first, problem, u)
         change = max(new.noise.change_from(old) for new, old in zip(tests, problem.tests, strict=True))
         problem = with_tests(problem, tests)
         state = least_squares_from(problem, box, jax.device_put(u))
@@ -244,14 +239,14 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
             f" {100.0 * np.expm1(change):.2g} %, and with it what its tests count beside the others"
         )
     best = objective_at(problem, u)
-    # Where other starts came to is asked afterwards, for fits as good as this one: they are fitted to that noise too.
+    # Minima of other starts are later compared with this one, so they are refitted with the same noise.
     others = [least_squares_from(problem, box, jax.device_put(end[1:])) for end in fit.ends]
     ends = [np.append(float(other.objective), np.asarray(other.u)) for other in others]
-    left = sum(not finished(jax.device_get(other)) and float(other.objective) <= NEAR * best for other in others)
-    if left:
+    unconverged = sum(not finished(jax.device_get(other)) and float(other.objective) <= NEAR * best for other in others)
+    if unconverged:
         sentences.append(
-            f"{left} of {len(others)} fits from other starts did not converge with the noise as it follows from the"
-            " best one: what is ambiguous may not all be said"
+            f"{unconverged} of {len(others)} fits from other starts did not converge with the noise estimated at the"
+            " best one: ambiguities may be missing"
         )
     refined = dataclasses.replace(
         fit, best_u=u, best=best, ends=ends, refine_evaluations=fit.refine_evaluations + evaluations
@@ -264,13 +259,13 @@ def _is_robust(test: Test) -> bool:
 
 
 def _decides(problem: Problem, test: Test) -> bool:
-    """Whether noise that is to be estimated is more than a unit."""
+    """Whether estimated noise affects relative weights, so that it is more than a unit."""
     alone = len(problem.tests) == 1 and problem.prior is None and test.noise.is_one_factor
     return not (test.noise.is_known or alone)
 
 
-def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Test]:
-    """The tests of a study without odd lines, with their noise as it is at u, where a fit to some other noise ended."""
+def _with_noise_at(first: Problem, problem: Problem, u: np.ndarray) -> list[Test]:
+    """The tests of a study without outlier lines, with their noise at u, the end of a fit with another noise."""
     residual, jacobian, row_weights = linearized(problem, u)
     values, tests = problem.free.values(u), []
     left = misfits_of_tests(problem, residual, jacobian, row_weights)
@@ -279,13 +274,13 @@ def _with_noise_left(first: Problem, problem: Problem, u: np.ndarray) -> list[Te
         if own.noise.follows_fit:
             own = test_at(own, problem.free, values).noise.at_fit(problem.view(k, values))
         if _decides(problem, test) and left[k].square > 0.0:
-            # beside a noise that is known, lines that err alike would only hide that
+            # with other known noise, the correlation length would only conceal it
             count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise.is_one_factor else 1.0
             expected = float(np.sum(residual[rows] ** 2)) / (left[k].square * count)
             own = own.noise.with_nominal(test.noise.estimated(residual[rows], expected))
         lines = test.lines
         if lines is not None and own.lines is not None and lines.robust:
-            odd = np.union1d(lines.left_out, lines.outliers(residual[rows], row_weights[rows])).astype(int)
-            own = own.lines.without(odd)
+            outliers = np.union1d(lines.left_out, lines.outliers(residual[rows], row_weights[rows])).astype(int)
+            own = own.lines.without(outliers)
         tests.append(own)
     return tests

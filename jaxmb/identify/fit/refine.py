@@ -26,22 +26,21 @@ from jaxmb.identify.fit.problem import Problem, compressed, shared_over_devices
 from jaxmb.identify.fit.stage import NOT_FINITE, STEPS_AT_ONCE, Progress, objective
 
 MOST_STEPS = 60
-"""From a point that is nearly a minimum already."""
+"""Largest number of steps from a point near a minimum."""
 NEGLIGIBLE_CHI2 = 1e-3
-"""Decrease of chi-square, over its mean for a row, in `STEPS_AT_ONCE` steps that changes no estimate by more than a few
-hundredths of its standard deviation."""
+"""Decrease of chi-square in `STEPS_AT_ONCE` steps, over its mean for a row, that is negligible: estimates change by a
+few hundredths of a standard deviation at most."""
 CREEPING_AFTER = 4 * STEPS_AT_ONCE
-"""Evaluations before a start may end for that reason: where all parameters act, steps converge to the last digits in
-fewer."""
+"""Smallest number of evaluations before a start ends for that reason: identifiable problems converge fully in fewer."""
 SETTLED = 1e-9
-"""Cosine between residual and Jacobian at which a point is a minimum."""
+"""Cosine between residual and Jacobian at convergence."""
 
 
 class LeastSquares:
     """Bounded least squares from several candidates at once (see `least_squares`).
 
-    There are always as many starts, so that the same program serves however many candidates there are: what is missing
-    is filled up by starts that have ended and are never evaluated.
+    The number of starts is constant, so that one program serves any number of candidates: missing ones are padded with
+    ended starts that are never evaluated.
     """
 
     def __init__(
@@ -54,10 +53,10 @@ class LeastSquares:
         gradient_tolerance: float,
         exact: float = 0.0,
     ):
-        """Keep the settings; `exact` is the objective below which one start makes all others needless."""
+        """Store the settings; once one start is below the objective `exact`, all others stop."""
         self.name = name
         self.starts = starts
-        # The tolerance as an array: another one compiles nothing again.
+        # The tolerance is an array, so that another value does not recompile.
         problem = shared_over_devices(problem, starts)
         self._advance = compiled_partial(
             _advance_least_squares, *everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
@@ -79,7 +78,7 @@ class LeastSquares:
         state = self._advance(*everywhere((state, np.asarray(STEPS_AT_ONCE))))
         after, stalled = np.asarray(state.objective), np.asarray(state.stalled) & ~waiting
         ended = np.asarray(state.stationary) | stalled
-        # A start that creeps along far above what is known already is given up, and all others once one is exact.
+        # A slow start far above the best known objective is stopped, and all others once one is exact.
         goal = np.min(after, where=ended | (after <= self._exact), initial=goal)
         with np.errstate(invalid="ignore"):  # of starts that were never finite
             creeps = before - after < 1e-3 * after
@@ -93,9 +92,8 @@ class LeastSquares:
         return float(np.asarray(self._advance(*everywhere((begin, np.asarray(1)))).objective)[0])
 
     def _waiting(self, state: LeastSquaresState) -> np.ndarray:
-        """Starts that are not at their end and do not go on now: those that had the most steps, and, where the noise is
-        so small that one may be exact and make the others needless, those whose turn comes later, unless several at
-        once take no longer than one."""
+        """Mask of unfinished starts that are not advanced now: those with the most steps, and, where one exact start
+        would stop the others, all but the first `_at_once`."""
         going = ~(np.asarray(state.stationary) | np.asarray(state.stalled))
         turn = going & (np.asarray(state.evaluations) < self._most_steps)
         return going & ~(turn & (np.cumsum(turn) <= self._at_once))
@@ -135,7 +133,7 @@ def _advance_least_squares(
     same = problem, box, gradient_tolerance, most
     if problem.spread:
         return all_advanced(state, *same)
-    # those that go on side by side, so that every device has as many of them, and blocks of others end at once
+    # running starts first, so that they are distributed evenly and blocks of ended ones finish immediately
     order = jnp.argsort(~finished(state))
     ended = jax.tree.map(lambda x: x[0], state)._replace(stalled=jnp.asarray(True))
     found = shared_out(all_advanced, jax.tree.map(lambda x: x[order], state), ended, *same)
@@ -144,8 +142,7 @@ def _advance_least_squares(
 
 @compiled
 def least_squares_from(problem: Problem, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
-    """Bounded least squares from one point to its end, or `MOST_STEPS` steps on, which `finished` tells of the state;
-    compiled as a whole."""
+    """Bounded least squares from one point until convergence (`finished`) or `MOST_STEPS`; compiled as a whole."""
     return _some_steps_of(problem.normal_equations, box, SETTLED, start(u), MOST_STEPS)
 
 
@@ -162,20 +159,20 @@ def _some_steps_of(
     most: int | Array | np.ndarray,
     spread: bool = False,
 ) -> LeastSquaresState:
-    """So many steps on, or at the end of a start; where devices compute it together, by the numbers of the first."""
+    """State after at most so many steps; with tests distributed over devices, with the numbers of the first device."""
 
-    def going(counted: tuple[Array, LeastSquaresState]) -> Array:
+    def is_running(counted: tuple[Array, LeastSquaresState]) -> Array:
         return (counted[0] < most) & ~finished(counted[1])
 
     def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
-        moved = step(equations, box, gradient_tolerance, counted[1])
-        return counted[0] + 1, agreed(moved) if spread else moved
+        new = step(equations, box, gradient_tolerance, counted[1])
+        return counted[0] + 1, agreed(new) if spread else new
 
-    return jax.lax.while_loop(going, one, (jnp.asarray(0), state))[1]
+    return jax.lax.while_loop(is_running, one, (jnp.asarray(0), state))[1]
 
 
 class SimplexState(NamedTuple):
-    """A Nelder-Mead simplex on its way; between two advances its vertices are all there is to it."""
+    """State of a Nelder-Mead simplex, given by its vertices."""
 
     simplex: Float[np.ndarray, "v d"]
     best: Float[np.ndarray, ""]
@@ -239,7 +236,7 @@ class NelderMead:
 
 
 class DescentState(NamedTuple):
-    """A gradient descent on its way."""
+    """State of a gradient descent."""
 
     u: Float[Array, "d"]
     optimizer: Any
@@ -279,7 +276,7 @@ class Descent:
 
 @functools.lru_cache
 def _optimizer(method: str, most_steps: int) -> Any:
-    """optax's optimizer, one for all fits with the same settings: what is compiled for it is found again."""
+    """optax's optimizer, cached for all fits with the same settings, so that compiled programs are reused."""
     import optax  # a tenth of a second to import
 
     return optax.lbfgs() if method == "l-bfgs" else optax.adam(optax.cosine_decay_schedule(0.1, most_steps))
@@ -316,18 +313,18 @@ MOST_PASSES = 3
 INSENSITIVE = 1e-12
 """Length of a column of the Jacobian, relative to the longest, up to which its parameter has no effect."""
 LARGEST = 1e-6
-"""Change of any u by which the last step may still move it: beyond, the point is no minimum, or not a known one."""
+"""Largest change of any entry of u in the last step: beyond, the point is not an accurate minimum."""
 
 
 def polished(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-    """A minimum, as exact as the residual is computed.
+    """The minimum, to the accuracy of the residual.
 
-    A search ends where the objective's rounding hides what is left to gain, sqrt(1e-16) from the minimum: there two
-    computers, or one with two devices, are apart. Gauss-Newton steps go on by the gradient, which still tells.
+    A search ends within sqrt(1e-16) of the minimum, limited by rounding of the objective, so that results differ
+    between computers. Gauss-Newton steps use the gradient, which is still accurate there.
 
     Args:
-        problem: what is minimized.
-        u: where a search ended; what lies on a bound stays there.
+        problem: the problem.
+        u: end of a search; entries on a bound stay there.
     """
     lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
     free = (u > lower) & (u < upper)
@@ -335,10 +332,10 @@ def polished(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "
     for _ in range(MOST_PASSES + 1):
         residual, jacobian = compressed(problem, u)
         jacobian = jacobian[:, free]
-        left = float(np.linalg.norm(jacobian.T @ residual))
-        if not left < slope:
+        gradient_norm = float(np.linalg.norm(jacobian.T @ residual))
+        if not gradient_norm < slope:
             return best
-        best, slope = u, left
+        best, slope = u, gradient_norm
         step = np.zeros(u.size)
         step[free] = np.linalg.lstsq(jacobian, -residual)[0]
         u = np.clip(u + step, lower, upper)
@@ -350,9 +347,9 @@ def polished(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "
 def insensitive_restored(
     problem: Problem, u: Float[np.ndarray, "d"], initial: Float[np.ndarray, "d"]
 ) -> Float[np.ndarray, "d"]:
-    """The minimum u with the initial values of all parameters that have no effect on the data or the prior.
+    """The minimum u with the initial values of all parameters without effect on the data or the prior.
 
-    The start that led to the minimum may have drawn any values of them.
+    The start that led to the minimum may have random values of these.
     """
     size = np.linalg.norm(compressed(problem, u)[1], axis=0)
     return np.where(size <= INSENSITIVE * size.max(initial=0.0), initial, u)

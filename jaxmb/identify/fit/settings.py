@@ -1,4 +1,4 @@
-"""How a fit searches and refines, from where, and when it stops."""
+"""Settings of search, refinement, start and stopping of a fit."""
 
 import dataclasses
 from typing import Annotated, Any, Literal
@@ -13,11 +13,11 @@ Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
 
 
 class SearchPart(Part):
-    """Population search that proposes starts; its algorithm's name alone stands for a table with nothing else."""
+    """Population search that proposes starts. A string is short for a table with only the algorithm."""
 
     algorithm: Name = "auto"
-    """"auto": starts drawn evenly within the bounds, and a population search from the best minimum in later rounds, if
-    there are any; "random": drawn starts only; or an evosax algorithm, which then begins every round."""
+    """"auto": random starts within the bounds, and a population search from the best minimum in late rounds; "random":
+    random starts only; or an evosax algorithm, used at the start of every round."""
     population: Count = 32
     generations: Count = 30
 
@@ -32,40 +32,40 @@ class RefinePart(Part):
 
     method: Literal["least-squares", "nelder-mead", "adam", "l-bfgs"] = "least-squares"
     starts: Annotated[Count, Field(le=10_000)] = 2
-    """Candidates of each round."""
+    """Number of candidates of each round."""
     coarse_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 32
-    """Lines of each FRF test that all starts are first fitted to, evenly weighted, of many tests fewer; 0 leaves that
-    out."""
+    """Number of lines of each FRF test, evenly weighted, for the first fit of all starts; fewer for many tests, 0 to
+    skip it."""
     coarse_steps: Count = 150
     keep: Annotated[Count, Field(le=1000)] = 2
-    """How many of the starts go on to all lines and the study's own weights."""
+    """Number of starts that are refined on all lines with the study's weights."""
     most_steps: Count = 200
-    """Most steps of least squares, or evaluations of another method."""
+    """Largest number of least squares steps, or of evaluations of another method."""
     gradient_tolerance: NonNegative = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
 class FitSettings:
-    """How a fit searches and refines, and when it stops."""
+    """Settings of search and refinement, and stopping criteria."""
 
     search: SearchPart = dataclasses.field(default_factory=SearchPart)
     refine: RefinePart = dataclasses.field(default_factory=RefinePart)
     rounds: int = 40
     least_rounds: int = 8
-    """Rounds before the fit may stop for another reason than its tolerance."""
+    """Smallest number of rounds, unless the cost is below the tolerance."""
     agreement: int = 3
-    """Stop where this many starts came to the same best minimum, and the noise explains its cost."""
+    """Stop when this many starts have converged to the same best minimum, and noise explains its cost."""
     tolerance: float = 0.0
-    """Cost below which the fit is good enough to stop."""
+    """Cost below which the fit stops."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Start:
-    """Where the first start of a fit is."""
+    """First start of a fit."""
 
     values: Float[np.ndarray, "d"]
     """Physical values."""
     given: Bool[np.ndarray, "d"]
-    """Which of them a user stated; the others are estimates."""
+    """Mask of the values stated by the user; the others are estimates."""
     random: bool = False
-    """Whether what was not given starts at random instead of at the estimate."""
+    """Whether values that were not given start at random instead of at the estimate."""

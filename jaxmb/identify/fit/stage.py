@@ -1,6 +1,6 @@
-"""The ways to lower a cost, all driven alike: begin from candidates, advance a while, hand on what was found.
+"""Interface of the stages of a fit: begin from candidates, advance, return improved candidates.
 
-A stage's state is a pytree of arrays, so that any of them can be saved between two advances and taken up again.
+The state of a stage is a pytree of arrays, so that it can be saved and restored between two advances.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -18,46 +18,46 @@ NOT_FINITE = 1e300
 
 
 class Progress(NamedTuple):
-    """Where a stage stands."""
+    """Progress of a stage."""
 
     u: np.ndarray
     """Best candidate so far [d]."""
     objective: float
-    """What the stage minimizes, there."""
+    """Objective of the stage at `u`."""
     evaluations: int
     non_finite: int
     finished: bool
     costs: np.ndarray = np.zeros(0)
-    """Of each evaluation of the last advance, in their order, by stages that evaluate the objective alone."""
+    """Cost of each evaluation of the last advance, in order, for stages that only evaluate the objective."""
 
 
 class Stage(Protocol):
-    """One way to lower the objective of a problem."""
+    """A method that minimizes the objective of a problem."""
 
     name: str
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> Any:
-        """State at the start, from candidates with the best first; the seed decides what is drawn."""
+        """Initial state, from candidates with the best first; the seed determines random draws."""
         ...
 
     def advance(self, state: Any, goal: float) -> Any:
-        """State some evaluations later; `goal` is the lowest objective that is known already, from elsewhere."""
+        """State after some further evaluations; `goal` is the lowest objective already known."""
         ...
 
     def progress(self, state: Any) -> Progress:
-        """Where the state stands."""
+        """Progress of the state."""
         ...
 
     def outcome(self, state: Any) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k"]]:
-        """Candidates handed on and their objectives, the best first."""
+        """Resulting candidates and their objectives, the best first."""
         ...
 
 
 class Refinement(Stage, Protocol):
-    """The last stage, on all lines and with the study's own weights."""
+    """The last stage, on all lines and with the study's weights."""
 
     def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
-        """What it minimizes, at u, by a program that it runs anyway."""
+        """Its objective at u, by a program that is compiled anyway."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a fit knows between two advances, and how that is saved and taken up again."""
+"""State of a fit between two advances, and its file."""
 
 import dataclasses
 import hashlib
@@ -20,14 +20,14 @@ from jaxmb.io.files import write_atomically
 from jaxmb.io.validation import InputError
 
 SAME_END = 1e-4
-"""Starts came to the same place where no entry of u differs by more; it is a logarithm or a part of a range."""
+"""Largest difference of any entry of u (a logarithm or a part of a range) between equal minima."""
 MOST_ENDS = 100
-"""Starts whose end is kept, to ask afterwards which of them the noise tells from the best."""
+"""Largest number of kept minima, of which those indistinguishable from the best within noise are determined later."""
 
 
 @dataclasses.dataclass
 class Fit:
-    """Everything a fit knows between two advances of a stage; all of it is saved."""
+    """State of a fit between two advances of a stage; all of it is saved."""
 
     round: int = 0
     stage: int = 0
@@ -36,45 +36,45 @@ class Fit:
     best_u: np.ndarray | None = None
     best: float = float("inf")
     settled: bool = False
-    """Whether the best candidate has been refined to its end."""
+    """Whether the refinement of the best candidate converged."""
     best_start: float = float("inf")
     """Lowest objective of any start on the coarse lines."""
     minima: list[float] = dataclasses.field(default_factory=list)
-    """Objective of every start that was refined to its end, all rounds."""
+    """Objective of every converged start, of all rounds."""
     ends: list[np.ndarray] = dataclasses.field(default_factory=list)
-    """Where starts on all lines came to, ended or not: the objective, then u. The `MOST_ENDS` lowest, ascending; those
-    that came to one place once."""
+    """End points of starts on all lines, converged or not: the objective, then u. The `MOST_ENDS` lowest distinct ones,
+    ascending."""
     history: list[tuple[int, float]] = dataclasses.field(default_factory=list)
     """(evaluations so far, best objective so far)."""
     search_evaluations: int = 0
     refine_evaluations: int = 0
     population_evaluations: int = 0
-    """Those of the search that were of a population."""
+    """Evaluations of population searches, included in `search_evaluations`."""
     before_population: float = float("inf")
-    """Best objective when the first population search began; inf where none did, or nothing was known before it."""
+    """Best objective at the start of the first population search; inf without one, or without an earlier objective."""
     non_finite: int = 0
     compile_seconds: float = 0.0
     search_seconds: float = 0.0
     refine_seconds: float = 0.0
     candidates: np.ndarray | None = None
-    """What the last finished stage of the round handed on."""
+    """Candidates from the last finished stage of the round."""
     counts: list[int] = dataclasses.field(default_factory=list)
-    """Starts that came to each of these candidates on the coarse lines; empty where they do not come from there."""
+    """Number of starts that converged to each candidate on the coarse lines; empty for other candidates."""
     refined: list[np.ndarray] = dataclasses.field(default_factory=list)
-    """Where starts came to on the coarse lines from which refinement came to its end: its objective, then that u."""
+    """End points on the coarse lines whose refinement converged: the refined objective, then u on the coarse lines."""
     scouts: np.ndarray | None = None
-    """Starts around the best minimum that are still to be tried; None before there are any."""
+    """Pending starts around the best minimum; None before there are any."""
     metric: np.ndarray | None = None
-    """R [d, d] of the Jacobian at that minimum: what a change of u does to the residual, in units of the noise."""
+    """R [d, d] of the Jacobian at that minimum: derivative of the compressed residual by u, in units of the noise."""
     tried: list[np.ndarray] = dataclasses.field(default_factory=list)
-    """Where scouts came to on the coarse lines that went on to all lines."""
+    """End points on the coarse lines of the scouts that were refined."""
     scouted: float = float("inf")
-    """Objective of the minimum that they stand around."""
+    """Objective of the minimum around which the scouts start."""
     done: bool = False
 
 
 def fingerprint(problem: Problem, settings: FitSettings, start: Start, seed: int) -> str:
-    """What a saved state must agree with: data, settings, start and seed."""
+    """Digest of data, settings, start and seed, with which a saved state must agree."""
     digest = hashlib.sha256()
     leaves, structure = jax.tree.flatten(problem)
     digest.update(str(structure).encode())
@@ -152,7 +152,7 @@ def _stage_state(data: dict[str, np.ndarray], stage: Stage, settings: FitSetting
 
 
 def distinct(ends: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Ends (objective, then u) without those that lie where an earlier one does."""
+    """Distinct end points (objective, then u), the first of equal ones."""
     kept: list[np.ndarray] = []
     for end in ends:
         if same_end(end[1:], kept) is None:
@@ -161,5 +161,5 @@ def distinct(ends: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def same_end(u: Float[np.ndarray, "d"], ends: Sequence[np.ndarray]) -> int | None:
-    """Number of the first of some ends (objective, then u) that lies at u; None where there is none."""
+    """Index of the first end point (objective, then u) equal to u; None where there is none."""
     return next((k for k, end in enumerate(ends) if np.max(np.abs(u - end[1:])) <= SAME_END), None)

@@ -87,7 +87,7 @@ def test_a_step_says_whether_its_bounds_were_found(deflections, robust, monkeypa
     assert (
         status_of(step, ended="converged")
         == UNSOLVED
-        == "not converged: which parameters are held on their bounds was not found"
+        == "not converged: the active set of bounds was not identified"
     )
 
 

@@ -271,7 +271,7 @@ def test_fixed_numbers_that_no_body_can_have(tmp_path):
     result = identify_linear(study)
     assert jaxmb.parameters(result.model)["mass.b2"] == 0.01 * last.mass
     assert possible(result.machine)
-    impossible = next(text for text in result.doubts if "ask for impossible bodies (b2)" in text)
+    impossible = next(text for text in result.doubts if "physically inconsistent bodies (b2)" in text)
     assert "more than noise explains" in impossible
     # what does not follow the data is known weakly, by the deviation that what is left has widened
     finding = linear_finding(study)

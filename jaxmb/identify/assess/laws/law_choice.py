@@ -1,4 +1,4 @@
-"""Which laws of posture, load or amplitude a study asks for: chosen by what each predicts of tests held out."""
+"""Selection of laws of posture, load or amplitude by cross-validation: prediction of held-out tests."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Study
 
 FARTHEST_LOG = 50.0
-"""Logarithm of a ratio from which on it is no value of anything."""
+"""Largest logarithm of a plausible ratio."""
 HOLDS = 2.0
-"""Times the noise up to which tests that are held out are predicted where a law holds."""
+"""Hold-out error in units of the noise up to which a law is valid."""
 
 
 class HoldOut(NamedTuple):
-    """How well each group of equal tests is predicted by a fit to all others."""
+    """Prediction errors of each group of tests with equal covariates, by fits to all others."""
 
     error: np.ndarray
     """Root mean square residual of each group, in units of its noise."""
@@ -51,7 +51,7 @@ class HoldOut(NamedTuple):
 
     @property
     def converged(self) -> bool:
-        """Whether all fits did."""
+        """Whether all fits converged."""
         return all(fit.converged for fit in self.fits)
 
 
@@ -61,7 +61,7 @@ def law_blocks(study: Study, problem: LawProblem, fit: Fitted) -> list[Block]:
 
 
 def law_covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance and standard deviations of u and of the coefficients of the terms there are."""
+    """Covariance and standard deviations of u and of the coefficients of the terms."""
     residual, jacobian = law_state(problem, fit)
     variances = row_variances(study.problem, residual, jacobian, np.asarray(study.problem.row_weights()))
     known = knowledge(jacobian[:, : study.free.size + terms], variances)
@@ -72,7 +72,7 @@ def law_outcome(
     study: Study, chosen: Sequence[Term], fit: Fitted, considered: Sequence[Candidate], without: HoldOut,
     with_laws: HoldOut, apart: Sequence[np.ndarray],
 ) -> Laws:  # fmt: skip
-    """What a result says of the terms that were chosen and considered."""
+    """Laws of a result, from the chosen and considered terms."""
     problem = law_problem(study, chosen, fit.coefficients.size)
     covariance, std = law_covariance(study, problem, fit, len(chosen))
     free, d = study.free, study.free.size
@@ -80,7 +80,7 @@ def law_outcome(
     centre = np.clip(free.values(fit.u), free.lower_value, free.upper_value)
     relative = relative_columns(study, fit.u)
     lawful = list(dict.fromkeys(term.parameter for term in chosen))
-    # The candidate that came nearest stands for itself where none was taken, so that one sees why.
+    # Without a chosen term the best candidate is shown, for comparison.
     shown = lawful or [line.parameter for line in considered[:1]]
     errors = tuple(
         GroupError(tuple(study.tests[t].name for t in group), float(a), float(b))
@@ -105,7 +105,8 @@ def law_outcome(
 def _values(
     study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, covariance: np.ndarray, name: str
 ) -> tuple[ValueInTest, ...]:
-    """Of one parameter in each test: by its law, and by the test itself, with standard deviations of the logarithm."""
+    """Values of one parameter in each test: by its law, and from the test itself, with standard deviations of the
+    logarithm."""
     i, d = study.free.names.index(name), study.free.size
     relative = relative_columns(study, fit.u)[i]
     table = np.array([in_tests(study, t) if t.parameter == name else np.zeros(len(study.tests)) for t in chosen])
@@ -126,9 +127,10 @@ def _values(
 def _by_each_test(
     study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of what each test says of a parameter beside its law, to first order, and its standard deviation.
+    """Logarithm of the ratio of each test's own estimate of a parameter to its law, to first order, and its standard
+    deviation.
 
-    All other numbers are common to the tests and fitted again.
+    All other parameters are common to the tests and refitted.
     """
     i, d = study.free.names.index(name), study.free.size
     tests = law_blocks(study, problem, fit)
@@ -159,16 +161,16 @@ def unsettled_laws(laws: Laws | None) -> list[str]:
 
 
 def law_remarks(laws: Laws | None) -> list[str]:
-    """A sentence on each law that was taken, or on there being none."""
+    """A sentence on the chosen laws, or on their absence."""
     if laws is None:
         return []
     without = laws.holdout.without
     if not laws.chosen:
         return [
-            f"no law of {', '.join(laws.by)} predicts tests that are held out better than one model"
+            f"no law of {', '.join(laws.by)} predicts held-out tests better than one model"
             f" ({without:.3g} times the noise)"
         ]
-    # A deviation tells how far noise moves a coefficient; of a law that leaves more than noise it tells nothing.
+    # A standard deviation is the effect of noise on a coefficient; it is not valid for a law with a larger residual.
     holds = laws.holdout.with_ <= HOLDS
     found = [
         f"{line.parameter} follows exp({line.coefficient:.3g} (± {line.std:.1g}) {line.term})"
@@ -177,19 +179,19 @@ def law_remarks(laws: Laws | None) -> list[str]:
         for line in laws.chosen
     ]
     return [
-        f"{'; '.join(found)}: tests that are held out are predicted to {laws.holdout.with_:.3g} times the noise,"
+        f"{'; '.join(found)}: held-out tests are predicted to {laws.holdout.with_:.3g} times the noise,"
         f" {without:.3g} without"
     ]
 
 
 FITTED_FULLY = 6
-"""Candidates of each step that are fitted, those that promise most to first order."""
+"""Candidates fitted in each step, those with the largest first-order drop."""
 HELD_OUT = 2
-"""Candidates of each step that are judged by what they predict, those that fit best."""
+"""Candidates evaluated by cross-validation in each step, those with the best fit."""
 
 
 class Considered(NamedTuple):
-    """A candidate of one step, fitted beside what was chosen before."""
+    """A candidate of one step, fitted with the previously chosen terms."""
 
     term: Term
     fit: Fitted
@@ -199,13 +201,13 @@ class Considered(NamedTuple):
     """Probability of so large a z without a law, corrected for the number of candidates."""
     held_out: HoldOut | None
     gain: float
-    """Mean logarithm of the ratio of hold-out errors, before over after; NaN where it was not judged."""
+    """Mean logarithm of the ratio of hold-out errors, before over after; NaN where not evaluated."""
     gain_std: float
     choice_gain: float
-    """The same where for each group the term, too, is chosen without it."""
+    """The same with the term, too, chosen without the held-out group."""
     choice_gain_std: float
     converged: bool
-    """Whether all fits did that these numbers are from."""
+    """Whether all fits behind these numbers converged."""
 
     @property
     def predicts(self) -> bool:
@@ -214,16 +216,14 @@ class Considered(NamedTuple):
 
 
 def chosen_laws(finding: Finding) -> Laws | None:
-    """Laws of a fit; None where the study asks for none.
+    """Laws of a fit; None where the study has no [laws].
 
-    Laws grow by one term at a time. To first order each candidate promises a drop of chi^2; the best few are fitted
-    fully, and the best of those judged by the tests they do not see: each group of tests that share all covariates is
-    held out once. A term is taken where the mean of the paired logarithms of the error is better by more than its
-    standard error over the groups (the rule of one standard error), both with this term and with the one that would
-    have been chosen without the group; and where its coefficient is not what noise alone makes of the largest among so
-    many candidates (probability below `LEVEL`). The first guards against a law that imitates another error of the
-    model and does not carry over; the other two against the choice among many, of which one always looks well on the
-    tests it was chosen by.
+    Forward selection. Candidates are ranked by the first-order drop of chi^2; the best few are fitted fully, and the
+    best of those evaluated by cross-validation: each group of tests that share all covariates is held out once. A term
+    is chosen if the mean of the paired logarithms of the error improves by more than its standard error over the groups
+    (one standard error rule), both with this term and with the term chosen without the held-out group; and if its
+    coefficient is significant at `LEVEL` for that many candidates. The first criterion rejects laws that imitate
+    another model error and do not generalize; the others correct for the selection among many candidates.
 
     Args:
         finding: the fit of one model.
@@ -242,12 +242,12 @@ def chosen_laws(finding: Finding) -> Laws | None:
     considered: list[Candidate] = []
     converged = fit.converged and first.converged
     while len(chosen) < count:
-        left = [term for term in terms if term not in chosen]
-        tried = _tried(study, chosen, left, fit, held_out, apart)
+        remaining = [term for term in terms if term not in chosen]
+        tried = _tried(study, chosen, remaining, fit, held_out, apart)
         best = min((c for c in tried if c.held_out is not None), key=lambda c: -c.gain, default=None)
         taken = best is not None and best.p < LEVEL and best.predicts
         converged = converged and all(c.converged for c in tried)
-        considered += [_told(c, len(chosen) + 1, taken and c is best) for c in tried]
+        considered += [_candidate(c, len(chosen) + 1, taken and c is best) for c in tried]
         if best is None or best.held_out is None or not taken:
             break
         chosen.append(best.term)
@@ -257,7 +257,7 @@ def chosen_laws(finding: Finding) -> Laws | None:
 
 
 def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
-    """Numbers of the tests that share all covariates, a group each."""
+    """Groups of indices of tests that share all covariates."""
     table = np.array([in_tests(study, term) for term in terms]).T.round(9)
     _, group = np.unique(table, axis=0, return_inverse=True)
     return [np.flatnonzero(group.ravel() == g) for g in range(group.max() + 1)]
@@ -267,13 +267,13 @@ def _hold_out(
     study: Study, terms: Sequence[Term], starts: Sequence[Fitted], apart: Sequence[np.ndarray],
     further: Sequence[Term] | None = None,
 ) -> HoldOut:  # fmt: skip
-    """Errors of each group by a fit to all others, from a start each; with a further term each where there are such."""
+    """Errors of each group by fits to all others, each from its own start, and with its own further term if given."""
     count, weights = starts[0].coefficients.size, np.asarray(study.problem.row_weights())
     errors, fits = [], []
-    for place, (group, begin) in enumerate(zip(apart, starts, strict=True)):
+    for index, (group, begin) in enumerate(zip(apart, starts, strict=True)):
         keep = np.ones(len(study.tests))
         keep[group] = 0.0
-        mine = [*terms, *([] if further is None else [further[place]])]
+        mine = [*terms, *([] if further is None else [further[index]])]
         fits.append(fit_laws(law_problem(study, mine, count, keep), begin.u, begin.coefficients))
         residual, _ = law_state(law_problem(study, mine, count), fits[-1])
         rows = np.concatenate([np.arange(r.start, r.stop) for r in (study.problem.rows[t] for t in group)])
@@ -292,7 +292,8 @@ def _tried(
     study: Study, chosen: Sequence[Term], left: Sequence[Term], fit: Fitted, before: HoldOut,
     apart: Sequence[np.ndarray],
 ) -> list[Considered]:  # fmt: skip
-    """The most promising candidates of a step, the best fit first; the first few of them judged by what is held out."""
+    """The best candidates of a step by first-order drop, the best fit first; the first few evaluated by
+    cross-validation."""
     count = fit.coefficients.size
     promise = _promised(study, law_problem(study, chosen, count), left, fit)
     found = []
@@ -310,9 +311,9 @@ def _tried(
     without_it = _hold_out(study, chosen, before.fits, apart, blind)
     choice = _gain(before, without_it)
     tried = []
-    for place, (term, new, z) in enumerate(found):
+    for rank, (term, new, z) in enumerate(found):
         p, converged = _chance(z, len(left)), new.converged and without_it.converged
-        if place < HELD_OUT:
+        if rank < HELD_OUT:
             held_out = _hold_out(study, [*chosen, term], [new] * len(apart), apart)
             converged = converged and held_out.converged
             tried.append(Considered(term, new, z, p, held_out, *_gain(before, held_out), *choice, converged))
@@ -328,7 +329,7 @@ def _chance(z: float, candidates: int) -> float:
 def _promised(
     study: Study, problem: LawProblem, left: Sequence[Term], fit: Fitted, unseen: Sequence[int] | np.ndarray = ()
 ) -> np.ndarray:
-    """Drop of chi^2 by each candidate to first order, all other numbers fitted again; some tests left out."""
+    """First-order drop of chi^2 by each candidate, with all other parameters refitted; without some tests."""
     seen = [t for t in range(len(study.tests)) if t not in unseen]
     every, relative = law_blocks(study, problem, fit), relative_columns(study, fit.u)
     tests = [every[t] for t in seen]
@@ -351,7 +352,7 @@ def _coefficient_std(study: Study, problem: LawProblem, fit: Fitted, terms: int)
     return law_covariance(study, problem, fit, terms)[1][study.free.size :]
 
 
-def _told(one: Considered, step: int, taken: bool) -> Candidate:
+def _candidate(one: Considered, step: int, taken: bool) -> Candidate:
     return Candidate(
         step=step,
         parameter=one.term.parameter,

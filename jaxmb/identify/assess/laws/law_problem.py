@@ -1,4 +1,4 @@
-"""Parameters that follow a law from test to test, in the least-squares problem of a study."""
+"""Least-squares problem of a study with parameters that vary between tests by laws."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from jaxmb.machine.build import Model
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChosenTerm:
-    """A term that was taken: ln parameter = ... + coefficient * term."""
+    """A chosen term: ln parameter = ... + coefficient * term."""
 
     parameter: str
     by: str
@@ -34,13 +34,13 @@ class ChosenTerm:
     mean: float
 
     def as_term(self) -> Term:
-        """The term as a function of what it is of."""
+        """The term as a function of its covariate."""
         return Term(self.parameter, self.by, self.function, self.scale, self.mean)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidate:
-    """A term that was considered in one step, fitted beside those that were chosen before."""
+    """A candidate term of one step, fitted with the previously chosen terms."""
 
     step: int
     parameter: str
@@ -52,12 +52,12 @@ class Candidate:
     p: float
     """Probability of so large a z without a law, corrected for the number of candidates."""
     holdout_error: float | None
-    """Of tests held out, in units of their noise; None where it was not judged by these."""
+    """Error of held-out tests, in units of their noise; None where not evaluated."""
     gain: float
-    """Mean logarithm of the ratio of hold-out errors, before over after; NaN where it was not judged."""
+    """Mean logarithm of the ratio of hold-out errors, before over after; NaN where not evaluated."""
     gain_std: float
     choice_gain: float
-    """The same where for each group of tests the term, too, is chosen without it."""
+    """The same with the term, too, chosen without the held-out group."""
     choice_gain_std: float
     predicts: bool
     """Whether held-out tests are predicted better, by more than the standard error."""
@@ -84,7 +84,7 @@ class HoldOutErrors:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WithLaws:
-    """Whether one model does for all tests once its parameters follow the laws."""
+    """Consistency of one model with all tests, with parameters that follow the laws."""
 
     does: bool
     residual_over_noise: float
@@ -93,7 +93,7 @@ class WithLaws:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ValueInTest:
-    """A parameter in one test: by its law, and by the test itself, with standard deviations of the logarithm."""
+    """A parameter in one test: by its law, and from the test itself, with standard deviations of the logarithm."""
 
     test: str
     law: float
@@ -105,10 +105,10 @@ class ValueInTest:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Laws:
-    """Laws that were chosen by what they predict of tests held out."""
+    """Laws chosen by cross-validation."""
 
     by: tuple[str, ...]
-    """What laws may be of."""
+    """Covariates of the laws."""
     chosen: tuple[ChosenTerm, ...]
     centre: dict[str, float]
     """Values of the parameters at the centre of the tests."""
@@ -117,14 +117,14 @@ class Laws:
     considered: tuple[Candidate, ...]
     one_model: WithLaws
     values: dict[str, tuple[ValueInTest, ...]]
-    """Of each parameter with a law; of the nearest candidate where there is none."""
+    """Values of each parameter with a law, or of the best candidate without laws."""
     unsettled: bool | None = None
     """True where some of the fits by which laws were chosen and judged did not converge."""
 
 
 MOST_STEPS = 100
 GRADIENT_TOLERANCE = 1e-7
-"""Cosine between residual and Jacobian at which a fit has settled: what is left to gain is far below the noise."""
+"""Cosine between residual and Jacobian at convergence; the remaining decrease is far below the noise."""
 FARTHEST = 3.0
 """Largest change of the logarithm of a parameter that a term may make."""
 
@@ -136,14 +136,14 @@ class Fitted(NamedTuple):
     coefficients: np.ndarray
     objective: float
     converged: bool
-    """Whether it came to a minimum within `MOST_STEPS`."""
+    """Whether it converged within `MOST_STEPS`."""
 
 
 class LawProblem(eqx.Module):
     """The problem of a study whose parameters may differ from test to test.
 
-    Test t sees the values p_i exp(sum_l c_l b_lt) of the parameters i that the terms l belong to. Terms are arrays, so
-    that all laws of the same number of terms are one program; a term of zeros does nothing.
+    In test t, parameter i has the value p_i exp(sum_l c_l b_lt), over its terms l. Terms are arrays, so that all laws
+    with the same number of terms share a compiled program; a term of zeros has no effect.
     """
 
     problem: Problem
@@ -152,7 +152,7 @@ class LawProblem(eqx.Module):
     basis: Float[Array, "l t"]
     """Value of each term in each test."""
     keep: Float[Array, "t"]
-    """1 for tests that count, 0 for those that are held out."""
+    """1 for fitted tests, 0 for held-out ones."""
 
     def residual(self, x: Float[Array, "e"]) -> Float[Array, "m"]:
         """Residuals of all tests, then of the prior, at x: u, then the coefficients. In units of the first noise."""
@@ -166,7 +166,7 @@ class LawProblem(eqx.Module):
 
 
 def law_problem(study: Study, terms: Sequence[Term], count: int, keep: np.ndarray | None = None) -> LawProblem:
-    """The problem of a study with laws, filled up to `count` terms by such that do nothing."""
+    """The problem of a study with laws, padded to `count` terms with terms of zeros."""
     owner, basis = np.zeros((count, study.free.size)), np.zeros((count, len(study.tests)))
     for row, term in enumerate(terms):
         owner[row, study.free.names.index(term.parameter)] = 1.0
@@ -181,7 +181,7 @@ def in_tests(study: Study, term: Term) -> np.ndarray:
 
 
 def covariates(study: Study, term: Term) -> np.ndarray:
-    """What a term is a function of, in each fitted test."""
+    """Covariate of a term in each fitted test."""
     return np.array([
         covariate(study.model, term.by, term.parameter, np.asarray(entry.test.vibration.q), entry.amplitude)
         for entry in study.fitted
@@ -190,14 +190,14 @@ def covariates(study: Study, term: Term) -> np.ndarray:
 
 
 def terms_of(study: Study) -> tuple[Term, ...]:
-    """All terms that the laws of a study may have; none where it has no [laws]. Raises as `law_terms`."""
+    """All candidate terms of a study; empty without [laws]. Raises as `law_terms`."""
     if study.laws is None:
         return ()
     return law_terms(study.laws, study.model, study.free, study.fitted)
 
 
 def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> Fitted:
-    """Bounded least squares of u and the coefficients together, from a start."""
+    """Joint bounded least squares fit of u and the coefficients, from a start."""
     free = problem.problem.free
     reach = np.abs(np.asarray(problem.basis)).max(axis=1)
     most = FARTHEST / np.where(reach > 0.0, reach, 1.0)
@@ -212,13 +212,13 @@ def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> Fi
 
 @compiled
 def _fit(problem: LawProblem, box: Box, x: Array) -> tuple[Array, Array, Array]:
-    def goes_on(counted: tuple[Array, Any]) -> Array:
+    def is_running(counted: tuple[Array, Any]) -> Array:
         return (counted[0] < MOST_STEPS) & ~finished(counted[1])
 
     def once(counted: tuple[Array, Any]) -> tuple[Array, Any]:
         return counted[0] + 1, step(partial(normal_equations, problem.residual), box, GRADIENT_TOLERANCE, counted[1])
 
-    _, state = jax.lax.while_loop(goes_on, once, (jnp.asarray(0), start(x)))
+    _, state = jax.lax.while_loop(is_running, once, (jnp.asarray(0), start(x)))
     return state.u, state.objective, finished(state)
 
 
@@ -231,7 +231,7 @@ def _state(problem: LawProblem, x: Array) -> tuple[Array, Array]:
 def fit_by_test(study: Study, u: np.ndarray, parameter: str) -> tuple[LawProblem, Fitted, float]:
     """A fit in which one parameter has its own value in each test: the problem, the fit, and their relative spread."""
     tests = len(study.tests)
-    # Orthonormal contrasts: what differs between the tests, the mean being the parameter's own.
+    # Orthonormal contrasts: differences between the tests, with the mean in the parameter itself.
     contrasts = np.linalg.svd(np.eye(tests) - 1.0 / tests)[0][:, : tests - 1].T
     owner = np.zeros((tests - 1, study.free.size))
     owner[:, study.free.names.index(parameter)] = 1.0
@@ -268,7 +268,7 @@ def values_with_laws(
 def model_with_laws(
     study: Study, laws: Laws | Mapping[str, object], q: Float[np.ndarray, "n"], amplitude: float | None = None
 ) -> Model:
-    """The machine as the laws of a result have it at a posture, for `linearize`, `frf` and `modes` there.
+    """The machine with parameters by the laws of a result at a posture, for `linearize`, `frf` and `modes` there.
 
     Args:
         study: `result.study`.

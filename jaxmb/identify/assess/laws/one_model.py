@@ -1,4 +1,4 @@
-"""Does one linear model do: whether the tests of a study agree on the parameters, and which parameter does not."""
+"""Consistency of one linear model with all tests of a study, and the parameter on which they disagree."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -17,55 +17,55 @@ from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.study.study import Study
 
 FITTED_APART = 3
-"""Parameters with the largest drop that are really fitted apart, where the drop is large."""
+"""Largest number of parameters refitted with a value for each test, those with the largest drop."""
 LARGE = 10.0
-"""Drop of chi^2 for each degree from which on noise has no part in it, and residuals are not linear over it."""
+"""Drop of chi^2 per degree of freedom above which it is not noise, and linearization is insufficient."""
 MOST_APART = 20
-"""Tests up to which parameters are fitted apart: each is a coefficient more."""
+"""Largest number of tests for such refits, as each adds a coefficient."""
 LEVEL = 0.01
-"""Probability, of one candidate among several, below which it is taken for more than chance."""
+"""Significance level of one candidate among several."""
 DISAGREE = 1e-4
-"""Probability, under one model for all tests, below which the tests are taken to disagree, which caps the confidence in
-all parameters: of a hundred correct studies none is to be accused."""
+"""Significance level of a disagreement of tests, which caps the confidence in all parameters: small, as correct studies
+must not be affected."""
 TINY = 1e-12
-"""Probability that is not printed any more."""
+"""Smallest probability that is printed."""
 MOST = 0.5
-"""Part of the excess of chi^2 from which on a parameter of its own for each test is named as its cause."""
+"""Part of the excess of chi^2 above which a parameter with a value for each test is reported as its cause."""
 ACTS = 1e-7
-"""Length that is left of a column of length 1 beside all others, from which on it can do what they cannot."""
+"""Length of the component of a unit column orthogonal to all others above which it counts as independent."""
 
 
 class Block(NamedTuple):
-    """What one test says near the fit: residual r + J du in units of its noise, rotated into few rows.
+    """Linearized residual r + J du of one test in units of its noise, compressed to few rows.
 
-    With [J, r] = Q R the rows of R say the same as those of J and r.
+    With [J, r] = Q R the rows of R are equivalent to those of J and r.
     """
 
     name: str
     residual: Float[np.ndarray, "k"]
     jacobian: Float[np.ndarray, "k d"]
     rows: int
-    """Residuals that the noise moves freely."""
+    """Number of independent residuals."""
     degrees: float
     """Degrees of freedom from which its noise was estimated; inf where it is known."""
     lines: float = 1.0
-    """Residuals that tell no more than one (see `Correlation.length`)."""
+    """Correlation length of the residual in rows (see `Correlation.length`)."""
 
 
 class Drop(NamedTuple):
-    """What chi^2 loses if one parameter may differ between the tests."""
+    """Drop of chi^2 if one parameter may differ between the tests."""
 
     drop: float
     degrees: int
     p: float
     """Probability of such a drop under one model."""
     spread: float
-    """Standard deviation of the parameter over the tests that the drop needs, beyond the noise; relative."""
+    """Relative standard deviation of the parameter over the tests that explains the drop, beyond the noise."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OwnValue:
-    """What a value of its own for each test would do for one parameter."""
+    """Effect of a separate value in each test, for one parameter."""
 
     parameter: str
     drop: float
@@ -75,16 +75,16 @@ class OwnValue:
     p_holm: float
     """Corrected for the number of parameters."""
     spread: float
-    """Relative spread over the tests that the drop needs; where it was fitted so, that of the fitted values."""
+    """Relative spread over the tests that explains the drop; that of the fitted values where refitted."""
     leaves: float | None
-    """Root mean square residual that such a fit leaves, in units of the noise; None where it was not fitted."""
+    """Root mean square residual of such a fit, in units of the noise; None where not refitted."""
     unsettled: bool | None = None
     """True where that fit did not converge."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Separate:
-    """What chi^2 loses if each test has its own parameters."""
+    """Drop of chi^2 if each test has its own parameters."""
 
     drop: float
     degrees: int
@@ -93,31 +93,31 @@ class Separate:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneModel:
-    """Whether one model does for all tests."""
+    """Consistency of one model with all tests."""
 
     does: bool
-    """Whether neither all parameters together nor any of them differs between the tests."""
+    """Whether neither all parameters together nor any single one differ significantly between the tests."""
     residual_over_noise: float
     chi2: float
     degrees: int
     p: float | None
     separate: Separate
     parameters: tuple[OwnValue, ...]
-    """Those with the largest drop first; of those that were fitted with a value for each test, the best fit first."""
+    """By decreasing drop; those refitted with a value for each test first, by increasing residual."""
 
 
 class Agreement(NamedTuple):
-    """How well one model does for all tests."""
+    """Agreement of all tests with one model."""
 
     chi2: float
-    """At the common optimum of the linearized residuals, each counting by its noise alone and not by its weight."""
+    """At the joint optimum of the linearized residuals, weighted by their noise only."""
     degrees: int
     p: float | None
-    """Of such a chi^2 under one model; None where a noise is not known, which then cannot be too small."""
+    """Probability of such a chi^2 under one model; None where a noise is estimated."""
     ratio: float
     """Root mean square residual in units of the noise."""
     separate: Drop
-    """All parameters of each test its own; its spread is NaN."""
+    """All parameters separate in each test; its spread is NaN."""
     parameters: tuple[Drop, ...]
 
 
@@ -127,12 +127,12 @@ def blocks(
     jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
 ) -> list[Block]:
-    """What each test says near a fit; the prior says nothing here.
+    """Linearized residuals of each test near a fit, without the prior.
 
     Args:
-        study: what was fitted to what.
+        study: the study.
         residual: of the fit, scaled by the root of the row weights, in units of the noise.
-        jacobian: of the residual; of as many columns as one likes.
+        jacobian: of the residual, with any number of columns.
         row_weights: variance of each residual; 0 for rows that are not used.
     """
     return [
@@ -142,7 +142,7 @@ def blocks(
 
 
 def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray) -> Block:
-    # A row that is zero with its derivatives, as of a mode whose content is as measured, is no draw of any noise.
+    # A row that is zero with its derivatives, as of a mode with the measured content, has no noise.
     used = (row_weights > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
     size = np.sqrt(np.where(used, row_weights, 1.0))
     r, j = np.where(used, residual / size, 0.0), np.where(used[:, None], jacobian / size[:, None], 0.0)
@@ -163,26 +163,27 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
 
 
 def _left_over(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
-    """What is left of a residual r + J du at the best du, and the rank of J."""
+    """Residual r + J du at the best du, and the rank of J."""
     svd = scaled_svd(jacobian)
     left = svd.left[: residual.size, : svd.rank]
     return residual - left @ (left.T @ residual), svd.rank
 
 
 def relative_columns(study: Study, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-    """What a column of the Jacobian is multiplied by, to be for a relative change of its parameter; 1 at 0."""
+    """Factors that convert columns of the Jacobian to relative changes of the parameters; 1 for values of 0."""
     return np.where(study.free.logarithmic | (u == 0.0), 1.0, u)
 
 
 def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agreement:
-    """Whether tests agree on one model, and for which parameter they do not.
+    """Agreement of tests on one model, and drop of chi^2 by parameter.
 
     All of it follows from residuals that are linear near the fit: chi^2 = min |r + J du|^2 beside that where also B v
-    is added, B holding the column of one parameter for each test apart. Under one model the drop is a chi^2 of as many
-    degrees as B adds to the rank of J (one less than there are tests, where all see the parameter); where the noise
-    was estimated, it over its degrees is an F. The fit need not be at the optimum of chi^2 itself, as where peaks are
-    weighted up, since du is free. The spread of the parameter over the tests is that of DerSimonian and Laird: with
-    v of variance tau^2 the drop is on average its degrees + tau^2 trace(B^T P B), P what J leaves.
+    is added, B holding the column of one parameter for each test apart. Under one model the drop is a chi^2 with as
+    many degrees as B adds to the rank of J (one less than the number of tests if all depend on the parameter); with
+    estimated noise the drop over its degrees has an F distribution. The fit need not be at the optimum of chi^2 itself,
+    as with weighted peaks, since du is free. The spread of the parameter over the tests is that of DerSimonian and
+    Laird: with v of variance tau^2 the drop is on average its degrees + tau^2 trace(B^T P B), P the projector onto the
+        complement of J.
 
     Args:
         tests: from `blocks`.
@@ -203,7 +204,7 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     def chance(drop: float, degrees: int) -> float:
         if degrees == 0:
             return 1.0
-        drop = max(drop, 0.0)  # rounding, where nothing drops
+        drop = max(drop, 0.0)  # rounding, without a drop
         return float(fdtrc(degrees, freedom, drop / degrees) if estimated else chdtrc(degrees, drop))
 
     first = np.cumsum([0, *(b.residual.size for b in tests)])
@@ -229,7 +230,7 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
 
 
 def _drop(apart: np.ndarray, basis: np.ndarray, left: np.ndarray, chance: Callable[[float, int], float]) -> Drop:
-    """What chi^2 loses by columns `apart` beside those whose space `basis` spans."""
+    """Drop of chi^2 by columns `apart` in addition to the space spanned by `basis`."""
     length = np.linalg.norm(apart, axis=0)
     seen = length > 0.0
     if not seen.any():
@@ -253,9 +254,9 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def one_model(finding: Finding) -> OneModel | None:
-    """Whether one model does for all tests of a fit; None where there are less than two.
+    """Consistency of one model with all tests of a fit; None for fewer than two tests.
 
-    Where a parameter makes a large difference, the first few are fitted with a value for each test.
+    Parameters with a large drop, a few at most, are refitted with a value for each test.
     """
     study, u = finding.study, finding.u
     if len(study.tests) < 2:
@@ -282,7 +283,7 @@ def one_model(finding: Finding) -> OneModel | None:
 def _fitted_apart(
     study: Study, u: np.ndarray, row_weights: np.ndarray, lines: Sequence[OwnValue]
 ) -> list[OwnValue]:  # fmt: skip
-    """The parameters, the first of them fitted with a value for each test where they make a large difference."""
+    """The parameters, the first of them refitted with a value for each test where their drop is large."""
     if len(study.tests) > MOST_APART or is_large(study.problem) or any(test.vibration is None for test in study.tests):
         return list(lines)
     fitted = []
@@ -298,7 +299,8 @@ def _fitted_apart(
 
 
 def one_model_text(found: OneModel | None) -> str:
-    """A sentence where one model does not do, with the parameter that explains most of it; empty where it does."""
+    """A sentence where one model is not consistent with all tests, with the parameter that explains most of it; empty
+    otherwise."""
     if found is None or found.does:
         return ""
     line, p = found.parameters[0], min(found.separate.p, *(line.p_holm for line in found.parameters))
@@ -311,7 +313,7 @@ def one_model_text(found: OneModel | None) -> str:
 
 
 def _explains(line: OwnValue, found: OneModel) -> bool:
-    """Whether a value of its own for each test explains most of what one model leaves beside the noise."""
+    """Whether a separate value in each test explains most of the residual beyond noise."""
     if line.leaves is None:
         excess = max(found.chi2 - found.degrees, found.separate.drop - found.separate.degrees)
         return line.drop - line.degrees >= MOST * excess

@@ -1,4 +1,4 @@
-"""What a result tells of deflection tests."""
+"""Metrics and remarks of deflection tests."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ from jaxmb.machine.beam import ROUNDING, least_scaled_eigenvalue
 from jaxmb.machine.schema import Machine
 
 CAUSES = (
-    "usual causes: a moment or an offset of the tool that is left out of the loads, axes of another frame, other"
+    "usual causes: a moment or an offset of the tool missing in the loads, axes of another frame, other"
     " compliance (links, the base, the gripper); standard deviations were inflated accordingly"
 )
-"""What linear models of joints usually fail on."""
+"""Usual reasons why linear models of joints do not reproduce deflections."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,21 +37,21 @@ class ErrorRow:
 
     parameter: str
     value: float | None
-    """None where it is not determined."""
+    """None where not identifiable."""
     error: float
-    """Standard deviation of Monte-Carlo draws of the errors of the instruments; NaN without any."""
+    """Standard deviation over Monte-Carlo draws of the errors of the instruments; NaN without draws."""
     percent: float
     linear_error: float
-    """Standard deviation that follows from those of the displacements to first order; inf where not known."""
+    """Standard deviation propagated from those of the displacements to first order; inf where unknown."""
     linear_percent: float
     draws: int
     clipped: int
-    """Draws that ended on a bound, whose scatter is too small for that."""
+    """Number of draws that ended on a bound, which makes the scatter too small."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Band:
-    """Median and central 90 % of a value [k]; NaN where some orders do not determine it."""
+    """Median and central 90 % interval of a value [k]; NaN where some orders do not determine it."""
 
     lower: np.ndarray
     median: np.ndarray
@@ -60,16 +60,16 @@ class Band:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Settling:
-    """Values from so many tests in random orders."""
+    """Convergence of values with the number of load cases, over random orders."""
 
     tests: tuple[int, ...]
     """Numbers of load cases [k]."""
     orders: int
     values: dict[str, Band]
-    """By parameter, beside the others in result.json."""
+    """Intervals by parameter, on the same level in result.json."""
 
     def as_plain(self) -> dict[str, object]:
-        """As result.json has it."""
+        """Plain data in the layout of result.json."""
         return {"tests": self.tests, "orders": self.orders, **self.values}
 
     @classmethod
@@ -81,23 +81,23 @@ class Settling:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DeflectionMetrics(KindMetrics):
-    """What a result tells of deflection tests beside what it tells of all."""
+    """Additional metrics of deflection tests."""
 
     sets: tuple[SetGaps, ...]
     explained_percent: dict[str, float | None]
-    """Of all translations, by role."""
+    """Explained part of all translations, by role."""
     explained_rotation_percent: dict[str, float | None]
     deflections: tuple[DeflectionRow, ...]
     budget: dict[str, dict[str, float]] | None = None
     """Share of each elastic element in the deflections along the loads of each test, %."""
     table2: tuple[ErrorRow, ...] | None = None
-    """Of a linear study: what the errors of the instruments do to the values."""
+    """Effect of the errors of the instruments on the values; None for nonlinear studies."""
     convergence: Settling | None = None
-    """Of a linear study: how values come to rest with the number of load cases."""
+    """Convergence of values with the number of load cases; None for nonlinear studies."""
 
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[DeflectionEntry]) -> "DeflectionMetrics":
-        """Of a fit; see `KindMetrics`."""
+        """Metrics of a fit; see `KindMetrics`."""
         rows = [row for entry in entries for row in compared(entry, finding.study.problem, finding.u, finding.known)]
 
         def of_role(unit: Unit) -> dict[str, float | None]:
@@ -126,7 +126,7 @@ class DeflectionMetrics(KindMetrics):
 def deflection_remarks(
     finding: Finding, entries: Sequence[DeflectionEntry], metrics: DeflectionMetrics
 ) -> tuple[list[str], list[str]]:
-    """What may be wrong with deflections, and doubts about values found from them alone."""
+    """Likely causes of a poor fit of deflections, and doubts on values of linear studies."""
     fitted, linear = [entry for entry in entries if entry.role == "fit"], finding.linear
     if linear is None:
         return size_remarks(fitted), []
@@ -142,7 +142,7 @@ def deflection_remarks(
 
 
 def size_remarks(entries: Sequence[DeflectionEntry]) -> list[str]:
-    """A sentence on each test all of whose translations, or rotations, are smaller than their standard deviations."""
+    """A sentence on each test with all translations, or all rotations, below their standard deviations."""
     sentences = []
     for entry in entries:
         for kind, columns in (("translations", slice(0, 3)), ("rotations", slice(3, 6))):
@@ -159,7 +159,7 @@ def size_remarks(entries: Sequence[DeflectionEntry]) -> list[str]:
 def spring_remarks(machine: Machine) -> list[str]:
     """A sentence on each virtual spring whose fitted compliance is not positive semi-definite.
 
-    A linear fit keeps diagonals from being negative, and no more.
+    A linear fit only constrains diagonals to be non-negative.
     """
     sentences = []
     for spring in machine.virtual_spring:
@@ -167,17 +167,17 @@ def spring_remarks(machine: Machine) -> list[str]:
         if least < -ROUNDING:
             sentences.append(
                 f"the compliance of virtual spring '{spring.name}' is not positive semi-definite (least eigenvalue"
-                f" {least:.3g}, scaled to a diagonal of 1): [complete] finds compliances that are, by"
-                " minimise_over of jaxmb.estimation"
+                f" {least:.3g}, scaled to a diagonal of 1): [complete] gives semi-definite compliances,"
+                " by minimise_over of jaxmb.estimation"
             )
     return sentences
 
 
 def _clipped_remarks(lines: Sequence[ErrorRow]) -> list[str]:
-    """A sentence on each value whose compliance was at its least in some Monte-Carlo draws."""
+    """A sentence on each value that ended on a bound in some Monte-Carlo draws."""
     return [
-        f"{line.parameter} ended on its bound in {line.clipped} of {line.draws} draws, whose scatter is too small for"
-        " that"
+        f"{line.parameter} ended on its bound in {line.clipped} of {line.draws} draws, so that its standard"
+        " deviation is too small"
         for line in lines
         if line.clipped
     ]
@@ -188,7 +188,7 @@ def _table2(finding: Finding, linear: Linear, drawn: MonteCarlo | None) -> tuple
     for i, (name, value) in enumerate(zip(study.free.names, finding.values, strict=True)):
         known = bool(np.isfinite(fit.known.std[i]))
         scale = value if study.free.logarithmic[i] else study.free.width[i]
-        # of the instruments alone, as the draws are: not widened for a misfit
+        # from the instruments only, as the draws: not inflated by a misfit
         first_order = float("inf") if fit.on_bound[i] else float(fit.known.std[i] * scale)
         error = float(drawn.std[i]) if drawn is not None else np.nan
         rows.append(
@@ -207,13 +207,13 @@ def _table2(finding: Finding, linear: Linear, drawn: MonteCarlo | None) -> tuple
 
 
 def _settling(study: Study, settled: Convergence) -> Settling:
-    """Median and central 90 % of each value, by number of tests, over the orders that determine it."""
+    """Median and central 90 % interval of each value, by number of load cases."""
     by_name = {}
     for i, name in enumerate(study.free.names):
         by_count = settled.values[:, :, i].T
-        # All orders must tell a value, or the spread would be that of the lucky ones.
-        whole = np.isfinite(by_count).all(axis=1)
+        # Only where all orders determine the value, to avoid a selection bias.
+        determined = np.isfinite(by_count).all(axis=1)
         bands = np.full((3, len(settled.counts)), np.nan)
-        bands[:, whole] = np.quantile(by_count[whole], (0.05, 0.5, 0.95), axis=1)
+        bands[:, determined] = np.quantile(by_count[determined], (0.05, 0.5, 0.95), axis=1)
         by_name[name] = Band(*bands)
     return Settling(tuple(settled.counts.tolist()), len(settled.values), by_name)

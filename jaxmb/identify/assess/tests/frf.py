@@ -1,4 +1,4 @@
-"""What a result tells of FRF tests."""
+"""Metrics and remarks of FRF tests and modal tests."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,29 +17,29 @@ from jaxmb.identify.experiments.motion_view import MotionView
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FrfMetrics(KindMetrics):
-    """What a result tells of FRF tests beside what it tells of all."""
+    """Additional metrics of FRF tests."""
 
     log_error: dict[str, float] | None = None
     """Root mean square error of log H of each fitted test, by name."""
     jq_percent: dict[str, float] | None = None
-    """J_Q of each test by name, also of held-out ones, %: sum of |H - Hs|^2 over that of |H|^2 (Rognant et al. 2010,
-    eq. 34)."""
+    """J_Q of each fitted and held-out test by name, %: sum of |H - Hs|^2 over that of |H|^2 (Rognant et al. 2010, eq.
+    34)."""
     noise_log_std: dict[str, float] | None = None
-    """Standard deviation of log H of each test whose noise was to be estimated."""
+    """Estimated standard deviation of log H of each test without stated noise."""
     measured_modes: tuple[ModePair, ...] | None = None
-    """Modes that modal analysis found in the FRFs, each beside the identified machine's."""
+    """Modes from modal analysis of the FRFs, paired with those of the identified machine."""
     unmatched_modes: tuple[UnpairedMode, ...] | None = None
-    """Modes without a partner, of either side."""
+    """Unpaired measured and fitted modes."""
 
     @property
     def noise_text(self) -> str:
-        """Standard deviations of log H."""
+        """Text on the estimated standard deviations of log H."""
         levels = (self.noise_log_std or {}).items()
         return f"of log H {', '.join(f'{level:.2g} ({name})' for name, level in levels)}" if levels else ""
 
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[FrfEntry]) -> "FrfMetrics":
-        """Of a fit; see `KindMetrics`."""
+        """Metrics of a fit; see `KindMetrics`."""
         errors, apart, noise = {}, {}, {}
         left = dict(zip((test.name for test in finding.study.tests), finding.misfits, strict=True))
         for entry, view, rows in finding.of(entries):
@@ -74,7 +74,7 @@ def _jq_percent(test: FrfTest, view: MotionView) -> float:
 
 
 def frf_remarks(finding: Finding, entries: Sequence[FrfEntry], metrics: FrfMetrics) -> tuple[list[str], list[str]]:
-    """What may be wrong with FRFs that the machine does not follow, and no other doubts."""
+    """Likely causes of FRFs that the machine does not reproduce, and no other doubts."""
     found = dict[str, list[tuple[str, FrfMisfit]]]()
     for entry, view, _ in finding.of(entries):
         test = entry.test
@@ -93,21 +93,21 @@ def frf_remarks(finding: Finding, entries: Sequence[FrfEntry], metrics: FrfMetri
 
 
 def _span(sizes: Sequence[float], form: str) -> str:
-    """One number, or the range of several in ascending order."""
+    """Text of one number, or of the range of several in ascending order."""
     least, most = (format(size, form) for size in (sizes[0], sizes[-1]))
     return least if least == most else f"{least} to {most}"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ModesMetrics(KindMetrics):
-    """What a result tells of modal tests beside what it tells of all."""
+    """Additional metrics of modal tests."""
 
     measured_modes: tuple[ModePair, ...] | None = None
-    """Measured modes, each beside the predicted one that stands for it."""
+    """Measured modes, paired with predicted ones."""
 
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[ModesEntry]) -> "ModesMetrics | None":
-        """Of a fit; see `KindMetrics`."""
+        """Metrics of a fit; see `KindMetrics`."""
         model, lines = finding.model, []
         names = (*model.coordinates, *model.springs, *model.beams)
         for entry, view, _ in finding.of(entries):

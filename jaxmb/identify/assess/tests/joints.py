@@ -1,4 +1,4 @@
-"""Systematic errors of torque tests: joints that disagree on a parameter, friction and delays in the residual."""
+"""Systematic errors of torque tests: disagreement of joints on a parameter, friction and delays in the residual."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,17 +20,17 @@ from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 
 SPEEDS = np.geomspace(0.02, 0.5, 5)
-"""Stribeck speeds that are tried, of the largest speed."""
+"""Candidate Stribeck speeds over the largest speed."""
 EXACT = 1e-4
-"""Residual over effort, root mean squares, below which rounding and differentiation are all there is to see."""
+"""Ratio of root mean squares of residual and effort below which the residual is rounding and differentiation error."""
 SMALL = 0.01
-"""Residual over effort that need not be spoken of."""
+"""Residual over effort that is not reported."""
 LOSSES = ("friction", "damping", "offset")
 NAMED = 3
-"""Parameters in one remark."""
+"""Largest number of parameters in one remark."""
 LEAST_SHARE = 0.25
-"""Part of the square of a residual beyond that of a fit of all parameters, from which on it is of friction: what has
-another cause looks a little like friction too."""
+"""Explained part of a squared residual, beyond that of a fit of all parameters, above which friction is reported:
+residuals with other causes also correlate a little with friction."""
 FAMILY = {"load": "load_friction", "stribeck": "stribeck", "cubic": "cubic_damping"}
 
 
@@ -40,28 +40,28 @@ class JointRows(NamedTuple):
     name: str
     jacobian: Float[np.ndarray, "r d"]
     residual: Float[np.ndarray, "r"]
-    """Predicted less measured."""
+    """Predicted minus measured."""
     root: Float[np.ndarray, "r"]
-    """By which an effort is multiplied."""
+    """Factor that scales an effort to units of the noise."""
     velocity: Float[np.ndarray, "r"]
     load: Float[np.ndarray, "r"]
-    """Effort that the gear carries."""
+    """Effort transmitted by the gear."""
     by_delay: Float[np.ndarray, "r"]
     """Derivative of the predicted effort by its delay, in units of the noise, 1/s."""
     test: Int[np.ndarray, "r"]
-    """Number of the test among the fitted ones."""
+    """Index of the test among the fitted ones."""
     absent: frozenset[str]
-    """Kinds of friction that are not in the machine and were not tried."""
+    """Kinds of friction that are not in the machine and were not candidates."""
 
 
 def systematic_errors(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple[Float[np.ndarray, "d d"], list[str]]:
-    """What adds to the covariance of u beside noise, and a remark on each cause.
+    """Covariance of u due to systematic errors, and a remark on each cause.
 
-    Friction that the residual of a joint contains beyond chance, of a kind that `friction_terms` would try, and a delay
-    of its torque or of all torques of a test: the squared change of the parameters by a fit with these. And where what
-    joints determine of a parameter, each by its own equations and their own residual, differs from the estimate by all
-    beyond chance: the variance between joints (DerSimonian and Laird) times the squares of the weights that they have
-    in the estimate, and the squared difference of their mean.
+    For significant friction in the residual of a joint, of a kind that `friction_terms` could select, and for a delay
+    of its torque or of all torques of a test: the squared change of the parameters in a fit with these. Where estimates
+    of a parameter by single joints, each from its own equations and residual, differ significantly from the joint
+    estimate: the variance between joints (DerSimonian and Laird) times the squares of their weights in the estimate,
+    plus the squared difference of their mean.
 
     Args:
         finding: a linear fit.
@@ -85,7 +85,7 @@ def systematic_errors(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple
 
 
 def joint_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> list[JointRows]:
-    """Equations of each coordinate whose effort was measured, those of several tests together."""
+    """Equations of each coordinate with measured effort, over all tests."""
     names = regressor_names(finding.model)
     loads, parts = load_columns(names), dict[str, list[JointRows]]()
     for number_of_test, (entry, view, rows) in enumerate(finding.of(entries)):
@@ -137,13 +137,13 @@ class _Solution(NamedTuple):
 
     step: Float[np.ndarray, "d"]
     root: Float[np.ndarray, "d r"]
-    """Its product with its transpose is the covariance for noise of 1."""
+    """root @ root.T is the covariance for unit noise."""
     unknown: np.ndarray
-    """Which entries the rows do not determine [d]."""
+    """Mask of the entries not determined by the rows [d]."""
 
 
 def _least_squares(rows: Float[np.ndarray, "r d+1"]) -> _Solution:
-    """Step from equations [jacobian, residual]."""
+    """Least squares step of equations [jacobian, residual]."""
     svd = scaled_svd(rows[:, :-1], RANK_TOLERANCE)
     root = svd.right[: svd.rank].T / svd.values[: svd.rank] / svd.scale[:, None]
     return _Solution(-root @ (svd.left[: len(rows), : svd.rank].T @ rows[:, -1]), root, svd.unknown)
@@ -152,15 +152,15 @@ def _least_squares(rows: Float[np.ndarray, "r d+1"]) -> _Solution:
 def _disagreement(
     finding: Finding, joints: Sequence[JointRows], small: Sequence[np.ndarray], spread: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
-    """Variance of each entry of u by the scatter between joints."""
+    """Variance of each entry of u due to the scatter between joints, and remarks."""
     size, free = finding.u.size, finding.study.free
-    # bounds, bodies that have to be possible and priors keep a fit from the torques, which is no disagreement of joints
+    # bounds, physical consistency and priors change the fit of all joints, which is not a disagreement between them
     whole = _least_squares(np.concatenate(small))
     steps, stds, weights = (np.zeros((len(small), size)) for _ in range(3))
     for j, (joint, rows) in enumerate(zip(joints, small, strict=True)):
         own = _least_squares(rows)
         steps[j] = own.step - whole.step
-        # by what the joint's own fit misses: what the fit to all misses contains the disagreement
+        # from the residual of the joint's own fit: the residual of the joint fit contains the disagreement
         missed, rank = joint.residual + joint.jacobian @ own.step, own.root.shape[1]
         noise = missed @ missed / max(1.0, missed.size - rank) * correlation_length(missed, rank)
         stds[j] = np.where(own.unknown, np.inf, np.sqrt(noise) * np.linalg.norm(own.root, axis=1))
@@ -218,7 +218,7 @@ def _beyond_noise(finding: Finding, entries: Sequence[TorqueEntry]) -> list[str]
 
 
 def _rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float[np.ndarray, "r"]:
-    """Time derivative of an effort, by neighbouring samples without a gap or a reversal between them."""
+    """Time derivative of an effort, from neighbouring samples without a gap or a reversal between them."""
     steps = np.diff(time_s)
     near = (np.diff(np.sign(velocity)) == 0.0) & (steps > 0.0) & (steps < 1.5 * np.median(steps))
     slopes = np.where(near, np.diff(effort) / np.where(near, steps, 1.0), 0.0)
@@ -229,12 +229,12 @@ def _rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float
 def _missing_terms(
     finding: Finding, entries: Sequence[TorqueEntry], joints: Sequence[JointRows], spread: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
-    """Change of u by a fit with the friction and the delays that residuals contain: at most one term of each joint, and
-    a delay of each test."""
+    """Change of u in a fit with significant friction and delays, and remarks: at most one term of each joint, and a
+    delay of each test."""
     widening = 1.0 if finding.misfit is None else finding.misfit.widening
     restricted = finding.linear is not None and not finding.linear.step.misfit.explained
     tests = [entry.test for entry, _, _ in finding.of(entries)]
-    # beside fixed values that are wrong a joint may look late that is not
+    # wrong fixed values may resemble a delay of a joint
     tried = [[term for term in _candidates(joint) if not (restricted and term[0] == "delay")] for joint in joints]
     shared = len(tests)
     kinds = ["delay"] * shared + [kind for some in tried for kind, _ in some]
@@ -250,7 +250,7 @@ def _missing_terms(
         right[own] -= columns.T @ joint.residual
         residual[:shared] += np.bincount(joint.test, joint.residual**2, shared)
         residual[shared + j] = joint.residual @ joint.residual
-    # beside the free parameters
+    # orthogonal to the free parameters
     slope = sum(finding.jacobian[rows].T @ finding.residual[rows] for rows in row_blocks(finding.jacobian))
     right += acts.T @ spread @ slope
     beside = squares - acts.T @ spread @ acts
@@ -259,7 +259,7 @@ def _missing_terms(
     chosen, sizes = _selected(beside, right / widening, group, determined & ~np.isin(group, is_free))
     values = np.linalg.solve(beside[np.ix_(chosen, chosen)], right[chosen])
     changes = -spread @ acts[:, chosen] * values
-    # at most all: residuals of other joints may fall too
+    # limited to 1: residuals of other joints may decrease too
     share = np.minimum((widening * sizes) ** 2 / residual[group[chosen]], 1.0)
     friction, delays, of_friction, of_delays = list[str](), list[str](), list[int](), list[int]()
     for n, k in enumerate(chosen):
@@ -296,14 +296,14 @@ def _missing_terms(
 def _selected(
     beside: Float[np.ndarray, "k k"], right: Float[np.ndarray, "k"], group: np.ndarray, possible: np.ndarray
 ) -> tuple[list[int], Float[np.ndarray, "s"]]:
-    """Forward selection of one column of each group, the most significant first, with the significance of each in
-    standard deviations; of columns that are orthogonal to the free parameters.
+    """Forward selection of one column per group, the most significant first, with the significance of each in standard
+    deviations; columns are orthogonal to the free parameters.
 
     Args:
-        beside: their products.
-        right: their products with the negative residual.
-        group: of each.
-        possible: which may be selected.
+        beside: products of the columns.
+        right: products of the columns with the negative residual.
+        group: of each column.
+        possible: mask of the columns that may be selected.
     """
     least = -float(ndtri(0.5 * FALSE_ALARM / max(1, group.size)))
     chosen, sizes = list[int](), list[float]()
@@ -319,10 +319,10 @@ def _selected(
 
 
 def _effect(finding: Finding, change: Float[np.ndarray, "d"]) -> str:
-    """A clause on the parameter that such a change of u changes most beside its deviation."""
+    """A clause on the parameter with the largest change relative to its standard deviation."""
     std, free = finding.known.std, finding.study.free
     relative = np.where(np.isfinite(std) & (std > 0.0), np.abs(change) / np.where(std > 0.0, std, 1.0), 0.0)
-    # friction of the joint itself moves most; the remark is on another parameter where one moves
+    # friction of the joint itself changes most; other parameters are preferred in the remark
     i = int(np.argmax(relative * np.array([0.1 if name.split(".")[0] in LOSSES else 1.0 for name in free.names])))
     by = change[i] * (finding.values[i] if free.logarithmic[i] else free.width[i])
     return (
@@ -332,7 +332,7 @@ def _effect(finding: Finding, change: Float[np.ndarray, "d"]) -> str:
 
 
 def _candidates(joint: JointRows) -> list[tuple[str, np.ndarray]]:
-    """Efforts that the model may lack, in units of the noise: of kinds of friction for a coefficient of 1, and of a
+    """Candidate efforts missing in the model, in units of the noise: kinds of friction with a coefficient of 1, and a
     delay of 1 s."""
     v, found = joint.velocity, list[tuple[str, np.ndarray]]()
     if "load" in joint.absent:

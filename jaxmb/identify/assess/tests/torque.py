@@ -1,4 +1,4 @@
-"""What a result tells of torque tests."""
+"""Metrics and remarks of torque tests."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
 
 FAR = 0.2
-"""Change of a Stribeck speed, relative, up to which efforts are linear in it."""
+"""Relative change of a Stribeck speed up to which efforts are linear in it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,63 +36,63 @@ class TorqueRow:
     role: str
     coordinate: str
     rms: float
-    """Of the measured effort, Nm or N."""
+    """Root mean square of the measured effort, Nm or N."""
     rms_error: float
     relative_percent: float
     """100 |measured - predicted| / |measured|."""
     essential_percent: float | None = None
-    """The same by the essential parameters alone; None where these were not looked for."""
+    """The same with the essential parameters only; None where these were not determined."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BaseRow:
-    """A base parameter: a sum of parameters that no motion tells apart."""
+    """A base parameter: a combination of parameters that are identifiable only together."""
 
     name: str
-    """Of its independent parameter."""
+    """Name of its independent parameter."""
     formula: str
     value: float
     std: float
-    """By the free parameters in it; inf where the motions do not tell it."""
+    """Standard deviation from the free parameters in it; inf where not identifiable from the motions."""
     true: float | None
-    """Of the machine that was simulated."""
+    """Value of the simulated machine; None for measured data."""
     essential_value: float | None = None
-    """With all base parameters 0 without which the data are explained as well; None for those."""
+    """Value with all insignificant base parameters set to 0; None for those."""
     essential_std: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CentreRow:
-    """A coordinate of the centre of mass of a body or payload whose mass is known."""
+    """A coordinate of the centre of mass of a body or payload whose mass is identified."""
 
     body: str
     axis: str
-    """x, y or z of the body's own frame."""
+    """Axis x, y or z of the body's frame."""
     value: float
     """m."""
     std: float
-    """m, with the correlation of first moment and mass; inf where the first moment is not known."""
+    """m, with the correlation of first moment and mass; inf where the first moment is unknown."""
 
     @property
     def interval_95(self) -> tuple[float, float]:
-        """From and to, m."""
+        """95 % interval, m."""
         return self.value - INTERVAL * self.std, self.value + INTERVAL * self.std
 
 
 class FreeBaseParameters(NamedTuple):
-    """Base parameters that have something free in them."""
+    """Base parameters that depend on free parameters."""
 
     names: tuple[str, ...]
-    """Of their independent parameters."""
+    """Names of their independent parameters."""
     matrix: Float[np.ndarray, "b p"]
-    """Of all numbers of the regressor."""
+    """Base parameters = matrix @ [all parameters of the regressor]."""
     anything: bool
-    """Whether the free values can give them any values."""
+    """Whether the free values span all values of the base parameters."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TorqueMetrics(KindMetrics):
-    """What a result tells of torque tests beside what it tells of all."""
+    """Additional metrics of torque tests."""
 
     torques: tuple[TorqueRow, ...]
     base: tuple[BaseRow, ...] = ()
@@ -100,7 +100,7 @@ class TorqueMetrics(KindMetrics):
 
     @property
     def noise_text(self) -> str:
-        """Residual of the fitted tests over the torque, with its range over several joints."""
+        """Text on the residual of the fitted tests over the torque, with its range over joints."""
         residual = sorted(row.relative_percent for row in self.torques if row.role == "fit" and row.rms > 0.0)
         ends = dict.fromkeys(f"{percent:.1f}" for percent in (*residual[:1], *residual[-1:]))
         joints = "the torque at each joint" if len(residual) > 1 else "the torque"
@@ -108,20 +108,20 @@ class TorqueMetrics(KindMetrics):
 
     @property
     def known_text(self) -> str:
-        """How well base parameters are known beside their own values."""
+        """Text on the relative standard deviations of base parameters."""
         if not self.base:
             return ""
         share = np.array([row.std / abs(row.value) if row.value else np.inf for row in self.base])
-        told = sum(bool(np.isfinite(row.std)) for row in self.base)
+        determined = sum(bool(np.isfinite(row.std)) for row in self.base)
         well, some = int(np.sum(share < 0.1)), int(np.sum((share >= 0.1) & (share < 1.0)))
         return (
-            f"{told} of {len(self.base)} base parameters: {well} with a standard deviation below 10 % of their value,"
-            f" {some} more below 100 %"
+            f"{determined} of {len(self.base)} base parameters: {well} with a standard deviation below 10 % of their"
+            f" value, {some} more below 100 %"
         )
 
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[TorqueEntry]) -> "TorqueMetrics":
-        """Of a fit; see `KindMetrics`."""
+        """Metrics of a fit; see `KindMetrics`."""
         rows = []
         base, moved = _base_rows(finding, entries)
         essential, left = _essential(finding, entries, moved) if _comparable(finding, entries, moved) else (None, None)
@@ -150,14 +150,14 @@ class TorqueMetrics(KindMetrics):
 def torque_remarks(
     finding: Finding, entries: Sequence[TorqueEntry], metrics: TorqueMetrics
 ) -> tuple[list[str], list[str]]:
-    """Sentences on motions that cannot be the machine's, and on friction that is not where its equations are taken."""
+    """Sentences on doubtful motions, and on Stribeck speeds far from the values of linearization."""
     causes = grouped((entry.name, text) for entry in entries for text in entry.source.doubts)
     others, first = list[str](), parameters(finding.study.model)
     for name, value in zip(finding.study.free.names, finding.values, strict=True):
         if name.startswith("stribeck_speed.") and abs(value / first[name] - 1.0) > FAR:
             others.append(
-                f"{name} went from {first[name]:.3g}, about which efforts are linear in it, to {value:.3g}: bounds or a"
-                " prior keep friction from what the data tell, and efforts of the machine are not those of the fit"
+                f"{name} changed from {first[name]:.3g}, the value of linearization, to {value:.3g}: bounds or a"
+                " prior limit the friction, and efforts of the machine differ from those of the fit"
             )
     return causes, others
 
@@ -166,16 +166,16 @@ def _known(std: float) -> float | None:
     return float(std) if np.isfinite(std) else None
 
 
-def _comparable(finding: Finding, entries: Sequence[TorqueEntry], moved: FreeBaseParameters) -> bool:
-    """Whether least squares over the base parameters alone is the fit without its bounds.
+def _comparable(finding: Finding, entries: Sequence[TorqueEntry], base: FreeBaseParameters) -> bool:
+    """Whether least squares over the base parameters is equivalent to the fit without its bounds.
 
-    With a prior, robust weights or tests of other kinds, or where what is held ties base parameters together, it is
-    another fit: with fewer parameters it could follow these tests better, and mean nothing.
+    It is not with a prior, robust weights or tests of other kinds, or where fixed parameters constrain the base
+    parameters: with fewer parameters it could then have a smaller residual in these tests.
     """
     tests = finding.study.tests
     alone = len(tests) == sum(entry.role == "fit" for entry in entries)
     return (
-        moved.anything
+        base.anything
         and alone
         and not finding.study.free.of_tests
         and finding.study.problem.prior is None
@@ -184,46 +184,49 @@ def _comparable(finding: Finding, entries: Sequence[TorqueEntry], moved: FreeBas
 
 
 def _essential(
-    finding: Finding, entries: Sequence[TorqueEntry], moved: FreeBaseParameters
+    finding: Finding, entries: Sequence[TorqueEntry], base_parameters: FreeBaseParameters
 ) -> tuple[EssentialParameters, Callable[[np.ndarray], np.ndarray]]:
-    """Essential ones of the base parameters that have something free in them, from the fitted torque tests; and what a
-    test sees of a machine that has these alone of them, by its view of the identified one."""
+    """Essential base parameters from the fitted torque tests, and a function that reduces a view of the identified
+    machine to these."""
     names = regressor_names(finding.model)
-    own = [names.index(name) for name in moved.names]
+    own = [names.index(name) for name in base_parameters.names]
     parts = []
     for entry in entries:
         if entry.role == "fit":
             test = entry.test
             regressor, seen = np.asarray(test.regressor), np.asarray(test.view(finding.model))
             rest = seen.copy()
-            rest[own] -= moved.matrix @ seen[: len(names)]
+            rest[own] -= base_parameters.matrix @ seen[: len(names)]
             without = np.asarray(test.effort) - np.asarray(test.constant) - regressor @ rest
             parts.append((regressor[:, own], without, np.asarray(test.std)))
     parts = parts or [(np.zeros((0, len(own))), np.zeros(0), np.zeros(0))]
     matrix, measured, std = (np.concatenate(column) for column in zip(*parts, strict=True))
-    found = essential_parameters(matrix, measured, std, moved.names)
+    found = essential_parameters(matrix, measured, std, base_parameters.names)
     value = dict(zip(found.names, found.values, strict=True))
 
-    def left(seen: np.ndarray) -> np.ndarray:
-        # the independent parameter of each takes up what its base parameter differs by
+    def reduce(seen: np.ndarray) -> np.ndarray:
+        # the independent parameter of each takes the change of its base parameter
         changed = np.array(seen)
-        changed[own] += np.array([value.get(name, 0.0) for name in moved.names]) - moved.matrix @ changed[: len(names)]
+        changed[own] += (
+            np.array([value.get(name, 0.0) for name in base_parameters.names])
+            - base_parameters.matrix @ changed[: len(names)]
+        )
         return changed
 
-    return found, left
+    return found, reduce
 
 
 def _base_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple[tuple[BaseRow, ...], FreeBaseParameters]:
-    """Base parameters of the identified machine that have something free in them."""
+    """Base parameters of the identified machine that depend on free parameters."""
     free, names = finding.study.free, regressor_names(finding.model)
     test = entries[0].test
     found = test.linear.sums(finding.study.model, free)
     by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
-    # of each number of the machine by each free value
-    moved = found.matrix @ affine_numbers(finding.study.model, free, names)[0] * by_value
-    own = np.flatnonzero(moved.any(axis=1))
-    freely = moved[own] / np.linalg.norm(moved[own], axis=1, keepdims=True)
-    std = _deviations(finding, moved, _unrelated(freely, free, names))
+    # derivative of each base parameter by each entry of u
+    slope = found.matrix @ affine_numbers(finding.study.model, free, names)[0] * by_value
+    own = np.flatnonzero(slope.any(axis=1))
+    freely = slope[own] / np.linalg.norm(slope[own], axis=1, keepdims=True)
+    std = _deviations(finding, slope, _unrelated(freely, free, names))
     if any(entry.source.std_unknown for entry in finding.study.fitted):
         std = np.full(std.size, np.inf)
     known, true = parameters(finding.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
@@ -239,7 +242,7 @@ def _base_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple[tuple[
 
 
 def _unrelated(freely: Float[np.ndarray, "b d"], free: FreeParameters, names: Sequence[str]) -> np.ndarray:
-    """Directions of the free inertial and friction parameters along which no base parameter changes [k, d]."""
+    """Directions of the free inertial and friction parameters without effect on base parameters [k, d]."""
     inertial = np.array([tied[0] in names for tied in free.tied], dtype=bool)
     _, values, right = np.linalg.svd(freely[:, inertial])
     found = np.zeros((len(right) - int(np.sum(values > RANK_TOLERANCE)), free.size))
@@ -250,8 +253,8 @@ def _unrelated(freely: Float[np.ndarray, "b d"], free: FreeParameters, names: Se
 def _deviations(finding: Finding, sums: Float[np.ndarray, "b d"], unrelated: np.ndarray) -> Float[np.ndarray, "b"]:
     """Standard deviations of base parameters; inf where the tests do not determine them.
 
-    Directions that no base parameter depends on are taken as known to the width of their bounds: what they do to the
-    data is the rounding of angles in the machine's description, which else would spread over the base parameters.
+    Directions without effect on base parameters are assumed known to the width of their bounds: their effect on the
+    data is rounding of angles in the machine description, which would otherwise affect the base parameters.
     """
     weights = finding.row_weights
     if finding.linear is not None:
@@ -265,7 +268,7 @@ def _deviations(finding: Finding, sums: Float[np.ndarray, "b d"], unrelated: np.
 
 
 def _centres(finding: Finding) -> tuple[CentreRow, ...]:
-    """Centres of mass that follow from free masses and first moments, c = h / m."""
+    """Centres of mass from free masses and first moments, c = h / m."""
     free, own, found = finding.study.free, parameters(finding.model), list[CentreRow]()
     by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
     single = {name for names in free.tied for name in names}

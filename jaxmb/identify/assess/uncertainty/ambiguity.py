@@ -1,8 +1,7 @@
-"""What the linear standard deviations of a fit do not see: other fits as good, and modes that nobody measured.
+"""Uncertainty beyond the linear standard deviations of a fit: equally good fits, unmeasured modes, bounds, curvature.
 
-Standard deviations come from the Jacobian at the best fit. Two things make them too small. Another start may have come
-to quite different values at nearly the same cost. And the best fit may have found a place for a parameter by inventing
-a mode beside a measured one, where it fits what is noise.
+Standard deviations from the Jacobian at the best fit are too small in two cases: another start converged to different
+values at nearly the same cost, or a parameter governs a fitted mode that was not measured and that fits noise.
 """
 
 import jax
@@ -26,21 +25,21 @@ from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import Modes
 
 AS_GOOD = 0.05
-"""Likelihood of a fit over that of the best one, from which on it is as good."""
+"""Likelihood of a fit over that of the best one above which it is equally good."""
 CURVED = 0.5
-"""Part of a residual's change that is not linear in the parameters, from which on another fit is one of its own."""
+"""Nonlinear part of the change of a residual above which another fit is a distinct minimum."""
 HELD = 5.0
-"""Standard deviations that the cost would fall without a bound, from which on that is no noise."""
+"""Decrease of the cost without a bound, in standard deviations, above which it is not noise."""
 DISAGREES = 1.96
 """Standard deviations beyond which another fit's value is not covered by the interval about the best one."""
 
 
 def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> tuple[Finding, list[str]]:
-    """The finding with standard deviations that hold what other fits and unmeasured modes leave open, and remarks.
+    """The finding with standard deviations that include ambiguity by other fits and unmeasured modes, and remarks.
 
     Where another fit as good as the best disagrees on a parameter by more than its interval, the largest such distance
-    becomes its standard deviation. Where a parameter governs a fitted mode that was not measured it is known weakly at
-    best: its standard deviation is at least the one at which "weak" begins.
+    becomes its standard deviation. Where a parameter governs a fitted mode that was not measured, its verdict is at
+    most "weak": its standard deviation is at least the limit of "weak".
 
     Args:
         finding: the best fit, known from its Jacobian.
@@ -50,13 +49,13 @@ def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> 
     study, known = finding.study, finding.known
     others = equally_good(finding, fit, variances)
     distance = np.max(np.abs(others - finding.u), axis=0, initial=0.0)
-    apart = np.flatnonzero(distance > DISAGREES * known.std)
+    ambiguous = np.flatnonzero(distance > DISAGREES * known.std)
     std = known.std.copy()
-    std[apart] = distance[apart]
+    std[ambiguous] = distance[ambiguous]
     remarks, names = [], study.free.names
-    if apart.size:
+    if ambiguous.size:
         values = np.array([study.free.values(u) for u in (*others, finding.u)])
-        ranges = [f"{names[i]} ({values[:, i].min():.3g} to {values[:, i].max():.3g})" for i in apart]
+        ranges = [f"{names[i]} ({values[:, i].min():.3g} to {values[:, i].max():.3g})" for i in ambiguous]
         remarks.append(f"ambiguous, since fits that the noise does not distinguish disagree: {listed(ranges)}")
     unmeasured = dict[str, list[str]]()
     weakest = np.broadcast_to(limits(known.prior_std)[0], std.shape)
@@ -79,11 +78,11 @@ def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> 
 
 
 def not_bound_limited(finding: Finding) -> tuple[Finding, list[str]]:
-    """The finding without the parameters that only a bound holds back, and a remark on each.
+    """The finding with infinite standard deviations of parameters limited by a bound, and a remark on these.
 
-    The standard deviation on a bound is that of a minimum there. Where the data would move a parameter beyond by more
-    than its 95 % interval, there is none: all that is known is that it wants to leave. Where the cost would fall by far
-    (`HELD`), the bound keeps the fit from the machine that was measured, and the other parameters are wrong too.
+    A standard deviation on a bound assumes a minimum there. It is invalid where the unbounded minimum is beyond the
+    bound by more than the 95 % interval. Where the cost would decrease by far (`HELD`), the bound excludes the measured
+    machine, and confidence is capped for all parameters.
     """
     study, known = finding.study, finding.known
     bound = on_bound(study, finding.u)
@@ -101,11 +100,10 @@ def not_bound_limited(finding: Finding) -> tuple[Finding, list[str]]:
 
 
 def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:
-    """Ends of other starts, u, whose cost is above the best one by no more than noise explains.
+    """Minima u of other starts whose cost exceeds the best one by no more than noise explains.
 
-    Which of several minima is the lowest is left to chance: a fit is as good as the best where its likelihood, with
-    the variance of the residuals, is at least `AS_GOOD` of the best one's. What lies in the valley of the best fit,
-    where the residual changes as the Jacobian says, is in its standard deviations.
+    A fit is equally good where its likelihood, with the variance of the residuals, is at least `AS_GOOD` times that of
+    the best. Fits within the linear range of the best one are excluded, as its standard deviations cover them.
 
     Source: likelihood ratios as evidence, Royall, Statistical Evidence, 1997.
     """
@@ -126,19 +124,19 @@ def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) 
 
 
 ENOUGH = 0.8
-"""Rise of the cost there over that of the parabola, from which on the interval is right to a tenth."""
+"""Rise of the cost over that of the parabola above which the interval is accurate to a tenth."""
 MOST_STEPS = 4
-"""Steps of least squares in the other parameters, and steps outwards."""
+"""Largest number of least squares steps in the other parameters, and of steps outwards."""
 
 
 def with_curvature(finding: Finding) -> Finding:
-    """The finding with standard deviations that hold where the cost rises less than its parabola says.
+    """The finding with standard deviations that are valid where the cost rises less than its parabola.
 
-    For each parameter that is well known to first order the cost is looked at on either side, all others fitted again
-    (the profile of the cost). Where it rises less at the ends of the 95 % interval, the interval is widened to where
-    it has risen as much, or to the parameter's bound. It is never narrowed. Few steps with the program that every fit
-    has compiled do for that; `cost_profile` follows the cost further. Of large problems (`is_large`) each step takes
-    minutes, and standard deviations are so small that the cost is a parabola: they stay as they are.
+    For each parameter with the verdict "yes" the profile of the cost is evaluated on either side, all others refitted.
+    Where it rises less at the ends of the 95 % interval, the interval is widened to the point of equal rise, or to the
+    parameter's bound; it is never narrowed. A few steps with the compiled program of the fit suffice; `cost_profile`
+    follows the cost further. Large problems (`is_large`) are unchanged: each step takes minutes, and standard
+    deviations are so small that the cost is a parabola.
     """
     known = finding.known
     well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0]
@@ -156,8 +154,8 @@ def with_curvature(finding: Finding) -> Finding:
 def _std_on_side(
     finding: Finding, i: int, side: float, std: float, most: float, column: Float[np.ndarray, "d"]
 ) -> float:
-    """Distance to where the cost has risen as its parabola does at the end of the interval, or to the bound, over
-    `INTERVAL`; `most` where that is not reached before."""
+    """Distance, over `INTERVAL`, at which the cost has risen as its parabola at the end of the interval, limited by the
+    bound and by `most`."""
     lower, upper = (np.asarray(bound) for bound in (finding.study.free.lower, finding.study.free.upper))
     least, expected = float(finding.residual @ finding.residual), (INTERVAL * std) ** 2 / column[i]
     distance, along = INTERVAL * std, column / column[i]
@@ -174,7 +172,7 @@ def _std_on_side(
 
 
 def _least_cost(finding: Finding, i: int, u: np.ndarray, enough: float) -> float:
-    """The least cost with u_i as it is, in units of the noise; of one that stays above `enough` only that it does."""
+    """Minimum cost at fixed u_i, in units of the noise; not minimized further if certain to stay above `enough`."""
     problem, others = finding.study.problem, np.arange(u.size) != i
     lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
     best = np.inf
@@ -208,7 +206,7 @@ def mode_deviations(
     where there is structural or fractional damping.
 
     Args:
-        test: at whose posture the modes are.
+        test: determines the posture.
         model: to which the free parameters are applied.
         free: the free parameters.
         u: their fitted entries.

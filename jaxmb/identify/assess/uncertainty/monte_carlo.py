@@ -1,4 +1,4 @@
-"""A study fitted to many draws of its noise, of its truth, or of what its fit left, as one program."""
+"""Monte-Carlo and bootstrap: fits of a study to many draws of its noise, truth or residual, as one compiled program."""
 
 import dataclasses
 import os
@@ -28,7 +28,7 @@ from jaxmb.identify.study.study import Study
 from jaxmb.io.files import write_atomically
 
 AT_ONCE = 32
-"""Draws of each device between two reports of the progress."""
+"""Draws per device between two progress reports."""
 SETTLED = 1e-6
 """Cosine between residual and Jacobian up to which a fit counts as converged."""
 
@@ -38,30 +38,30 @@ class Draws:
     """Fits of one study to many draws."""
 
     names: tuple[str, ...]
-    """Of the free parameters d."""
+    """Names of the free parameters [d]."""
     logarithmic: Bool[np.ndarray, "d"]
-    """Whose error is that of the logarithm; that of others is in their own unit."""
+    """Mask of parameters whose error is that of the logarithm; others in their own unit."""
     truth: Float[np.ndarray, "n d"]
-    """Physical values of which each draw was made; those of the fit for a bootstrap."""
+    """True physical values of each draw; those of the fit for a bootstrap."""
     values: Float[np.ndarray, "n d"]
-    """Physical values that each fit found."""
+    """Physical values identified in each fit."""
     error: Float[np.ndarray, "n d"]
-    """Of the logarithms, or of the values."""
+    """Errors of the logarithms, or of the values."""
     std: Float[np.ndarray, "n d"]
-    """Standard deviation of the error as each fit states it; inf where it knows nothing."""
+    """Standard deviation reported by each fit; inf where not identifiable."""
     cost: Float[np.ndarray, "n"]
     """Objective at the end of each fit, in units of the noise."""
     converged: Bool[np.ndarray, "n"]
-    """Whether it came to a minimum; what is said of all draws leaves out those that did not."""
+    """Mask of the converged fits; statistics over all draws exclude the others."""
 
     @property
     def covered(self) -> Bool[np.ndarray, "n d"]:
-        """Whether the 95 % interval of a fit holds the true value."""
+        """Whether the 95 % interval of each fit contains the true value."""
         return np.abs(self.error) <= INTERVAL * self.std
 
     @property
     def coverage(self) -> Float[np.ndarray, "d"]:
-        """Share of the fits whose 95 % interval holds the true value."""
+        """Share of the fits whose 95 % interval contains the true value."""
         return np.mean(self.covered[self.converged], axis=0)
 
     @property
@@ -92,20 +92,20 @@ def monte_carlo(
     starts: int = 0,
     report: Callable[[int, int], None] | None = None,
 ) -> Draws:
-    """Fits of a study to data as its machine would give them at known true values, with many draws of its noise.
+    """Fits of a study to data simulated at known true values, with many draws of its noise.
 
-    The noise is Gaussian, as large as the tests of the study state it, and added where a residual counts it: to log H
-    of FRFs, to displacements, to frequencies. A prior is taken for one more measurement, and drawn as well. All fits
-    are one program, shared out over all devices.
+    The noise is Gaussian, with the stated standard deviations, and added to the quantities of the residual: log H of
+    FRFs, displacements, frequencies. A prior is treated as a measurement and resampled as well. All fits are one
+    compiled program, distributed over all devices.
 
     Args:
         study: from `load_study`, or `result.study`, whose tests have the noise that was estimated.
-        draws: how many.
+        draws: number of draws.
         seed: of the noise and of further starts.
         truth: true values by name (or [n, d], one row a draw, in the order of `study.free.names`); those with which
             the study simulates its tests where not given.
         starts: each fit begins at the true values, and from so many points drawn evenly within the bounds besides; the
-            lowest end counts. With none, what is told is what noise does near the true minimum.
+            lowest minimum is used. Without any, the result is the effect of noise near the true minimum.
         report: called with how many draws are done, and of how many.
 
     Raises:
@@ -129,20 +129,20 @@ def bootstrap(
     seed: int = 0,
     report: Callable[[int, int], None] | None = None,
 ) -> Draws:
-    """Fits of an identified study to what its machine predicts, with what the fit left drawn anew from itself.
+    """Fits of an identified study to its predictions plus a bootstrap sample of its residual.
 
-    It asks for no stated noise. What is left of an FRF test is drawn in blocks of neighbouring lines, complex and of
-    all outputs and inputs together, as long as neighbours err alike; of other tests row by row. It is made larger by
-    the degrees of freedom that the fit took. Fits begin at the values that were found.
+    No stated noise is needed. Residuals of an FRF test are resampled in blocks of neighbouring lines, with all outputs
+    and inputs, one correlation length long; those of other tests row by row. They are scaled for the degrees of freedom
+    of the fit. Fits start from the identified values.
 
     Args:
         result: of `identify`.
-        draws: how many.
+        draws: number of draws.
         seed: of the draws.
         report: called with how many draws are done, and of how many.
 
     Raises:
-        ValueError: the fit left nothing but rounding, or no fit to any draw converges.
+        ValueError: the residual is only rounding, or no fit to any draw converges.
         NotImplementedError: the study finds a complete stiffness model.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 9.4; blocks: Kuensch, "The jackknife
@@ -151,7 +151,7 @@ def bootstrap(
     study = result.study
     _check(study, draws)
     if result.cost <= study.settings.tolerance:
-        raise ValueError("the fit left nothing but rounding, expected data with noise for a bootstrap")
+        raise ValueError("the residual of the fit is only rounding, expected data with noise for a bootstrap")
     problem, free = study.problem, study.free
     u = np.clip(
         free.encode(np.array([result.parameters[name].value for name in free.names])),
@@ -182,15 +182,15 @@ def write_draws(path: str | os.PathLike[str], draws: Draws) -> None:
 
 
 class _Run(NamedTuple):
-    """What all draws have in common."""
+    """Quantities common to all draws."""
 
     problem: Problem
     u: Float[np.ndarray, "n d"]
-    """Of the true values of each draw."""
+    """True u of each draw."""
     seed: int
     starts: int
     simulated: bool
-    """Whether the tests are replaced by what would be measured without noise."""
+    """Whether the data of the tests are replaced by noise-free simulations."""
 
 
 def _check(study: Study, draws: int) -> None:
@@ -236,7 +236,9 @@ def _fitted(
                 report(min(len(parts) * len(u), len(run.u)), len(run.u))
     u, cost, std, converged = (np.concatenate(x)[: len(run.u)] for x in zip(*parts, strict=True))
     if not converged.any():
-        raise ValueError(f"none of {len(run.u)} fits to draws converged: the data do not tell the free parameters")
+        raise ValueError(
+            f"none of {len(run.u)} fits to draws converged: the free parameters are not identifiable from the data"
+        )
     logarithmic = np.array(free.logarithmic)
     size = np.where(logarithmic, 1.0, np.asarray(free.width))
     values, truth = (np.array([free.values(x) for x in rows]) for rows in (u, run.u))
@@ -246,7 +248,7 @@ def _fitted(
 def _batches(
     run: _Run, errors: Callable[[np.random.Generator], np.ndarray]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """True u, starts and shifts of the residual, as many draws each time; the last ones are filled up."""
+    """Batches of true u, starts and shifts of the residual; the last batch is padded."""
     mesh = all_devices()
     count = min(AT_ONCE * (1 if mesh is None else mesh.size), len(run.u))
     lower, upper = np.asarray(run.problem.free.lower), np.asarray(run.problem.free.upper)
@@ -268,7 +270,7 @@ def _fit_draws(
     begin: Float[Array, "n s d"] | Float[np.ndarray, "n s d"],
     shift: Float[Array, "n m"] | Float[np.ndarray, "n m"],
 ) -> tuple[Float[Array, "n d"], Float[Array, "n"], Float[Array, "n d"], Bool[Array, "n"]]:
-    """u, objective, standard deviation of u and whether it converged, of the fit to each draw."""
+    """u, objective, standard deviation of u and convergence of the fit to each draw."""
 
     def some(draws: tuple[Array, Array, Array], problem: Problem, box: Box) -> tuple[Array, Array, Array, Array]:
         def one(draw: tuple[Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
@@ -293,7 +295,7 @@ def _fit_draws(
 
 
 def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:
-    """The problem with data as they would be measured without noise."""
+    """The problem with noise-free data."""
     values = problem.free.values(u)
     tests = [
         test_at(test, problem.free, values).noise.noiseless(problem.view(k, values))
@@ -303,7 +305,7 @@ def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:
 
 
 def _deviation(jacobian: Float[Array, "m d"], weights: Float[Array, "m"]) -> Float[Array, "d"]:
-    """Standard deviation of a weighted estimate (see `knowledge`); inf where the Jacobian does not tell."""
+    """Standard deviation of a weighted estimate (see `knowledge`); inf where not identifiable."""
     scale = jnp.sqrt(jnp.sum(jacobian**2, axis=0))
     columns = jacobian / jnp.where(scale > 0.0, scale, 1.0)
     inverse = jnp.linalg.inv(columns.T @ columns)

@@ -1,4 +1,4 @@
-"""The cost along one parameter, all others fitted again at each of its values."""
+"""Profiles of the cost: its minimum over all other parameters, at values of one parameter."""
 
 import dataclasses
 import fnmatch
@@ -21,16 +21,16 @@ from jaxmb.io.validation import known_name
 
 POINTS = 25
 REACH = 3.5
-"""Standard deviations to either side that are looked at."""
+"""Standard deviations covered to either side."""
 WIDEST = 4.0
-"""Of u to either side, where the standard deviation is not known or larger: a factor of 55."""
+"""Largest range of u to either side, where the standard deviation is unknown or larger: a factor of 55."""
 RISE = float(chdtri(1, 1.0 - 0.95))
 """Rise of the cost, in units of the noise, at the ends of a 95 % interval: 1.96 squared."""
 
 
 def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> Result:
-    """The result with `metrics.profiles`: by name the profiles of what names or patterns select; and a remark on each
-    in which a fit did not converge."""
+    """The result with `metrics.profiles`, profiles of the parameters selected by names or patterns, and a remark on
+    each in which a fit did not converge."""
     profiles = {profile.name: profile for profile in cost_profiles(result, patterns, points)}
     sentences = [
         f"the profile of {name} may be too steep: at {profile.unsettled} of {profile.values.size} values the fit of the"
@@ -44,7 +44,7 @@ def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
 
 
 def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> tuple[Profile, ...]:
-    """Profiles of the parameters that names or patterns select, in the order of the study.
+    """Profiles of the parameters selected by names or patterns, in the order of the study.
 
     Raises:
         ValueError: a pattern selects no free parameter.
@@ -54,9 +54,9 @@ def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
 
 
 def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
-    """Parameters that names or patterns select for profiles, in the order of the study; raises as `cost_profiles`."""
+    """Names of the parameters selected for profiles, in the order of the study; raises as `cost_profiles`."""
     if study.is_linear or study.complete is not None:
-        raise NotImplementedError("profiles are for fits that search, and this study takes one linear step")
+        raise NotImplementedError("profiles are for nonlinear fits, and this study takes one linear step")
     for pattern in patterns:
         if not fnmatch.filter(study.free.names, pattern):
             raise ValueError(known_name("profile: free parameter or pattern", pattern, study.free.names))
@@ -64,15 +64,15 @@ def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
 
 
 def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
-    """The least cost at values of one parameter, from the fit outwards, all others starting where they were before.
+    """Profile of one parameter, from the fit outwards, all others starting from the previous point.
 
-    The rise is scaled so that it has the meaning of a likelihood ratio also where weights or an estimated noise make
-    the cost another quantity: by the variance of the weighted estimate over that by the curvature alone.
+    The rise is scaled to a likelihood ratio also for weighted costs or estimated noise: by the variance from the
+    curvature over that of the weighted estimate.
 
     Args:
         result: a finished identification.
         name: of a free parameter.
-        points: values that are looked at, the fit included.
+        points: number of values, the fit included.
     """
     study, problem = result.study, result.study.problem
     i = study.free.names.index(name)
@@ -118,9 +118,9 @@ def _std_u(result: Result, i: int) -> float:
 
 
 def _scale(result: Result, u: np.ndarray, i: int) -> float:
-    """Variance of u_i by the curvature of the cost, over that of the weighted estimate; 1 where it has none.
+    """Variance of u_i from the curvature of the cost, over that of the weighted estimate; 1 where undefined.
 
-    What made the fit's own standard deviation larger afterwards, other fits as good for one, is left out.
+    Later inflation of the standard deviation, such as by ambiguous fits, is excluded.
     """
     study = result.study
     residual, jacobian, weights = linearized(study.problem, u)
@@ -133,8 +133,8 @@ def _scale(result: Result, u: np.ndarray, i: int) -> float:
 
 
 def _side(problem: Problem, best: np.ndarray, i: int, values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Least cost in units of the noise at values of u_i that lead away from the fit, and at how many of them the fit
-    of the others did not converge."""
+    """Minimum cost in units of the noise at values of u_i away from the fit, and the number of values without
+    convergence."""
     u, costs, unsettled = jnp.asarray(best), [], 0
     lower, upper = np.array(problem.free.lower), np.array(problem.free.upper)
     for value in values:

@@ -174,12 +174,12 @@ def test_single_lines(tmp_path, level):
     made = changed(study(tmp_path, level=level), mains)
     result = identify(made)
     (found,) = result.metrics.mistakes
-    assert found.text == "leaving out 6, 6.25, 16 Hz of test 'p0' (robust = true)"
+    assert found.text == "excluding 6, 6.25, 16 Hz of test 'p0' (robust = true)"
     tests = [dataclasses.replace(test, robust=True) for test in made.tests]
     robust = identify(made.with_problem(with_tests(made.problem, tests)))
     assert robust.metrics.mistakes is None
     assert robust.as_json()["lines_left_out"] == {"p0": [20, 21, 60]}
-    assert "test 'p0': outlier lines left out: 6, 6.25, 16 Hz" in robust.remarks
+    assert "test 'p0': outlier lines excluded: 6, 6.25, 16 Hz" in robust.remarks
     for name, value in TRUTH.items():
         found = robust.parameters[name]
         assert abs(np.log(found.value / value)) < 4.0 * found.std_log

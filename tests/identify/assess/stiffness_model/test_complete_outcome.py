@@ -67,7 +67,7 @@ def test_many_such_tests_are_counted(fit_cases, models):
 
 
 def test_the_spring_that_is_left_out_is_told(result):
-    told = "machine.toml has no spring 'compensator': what it does is part of the compliances, as in C1"
+    told = "machine.toml has no spring 'compensator': its effect is part of the compliances, as in C1"
     assert told in result.remarks
     assert result.machine.spring == ()
 
@@ -153,7 +153,7 @@ def test_searches_that_did_not_converge_are_told(result, fit_cases, monkeypatch)
     told = jaxmb.identify(complete_study(fit_cases))
     search, spring = (r for r in told.doubts if "did not converge" in r)
     assert search.startswith("the search for the machine that agrees best with these values did not converge: ")
-    assert spring.startswith("the fit of the spring that would make the compliance of q2 what it is did not converge: ")
+    assert spring.startswith("the fit of a spring to the compliance of q2 did not converge: ")
     assert {search, spring} < set(told.remarks)
     assert told.as_json()["metrics"]["compensator"]["spring"]["unsettled"] is True
 

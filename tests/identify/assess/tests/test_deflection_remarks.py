@@ -45,7 +45,7 @@ def test_a_compliance_that_cannot_be_is_named_with_its_eigenvalue(identified):
     # the pair (y, rz), scaled: 1 and 1 with 2e-8 / sqrt(2e-9 6e-8) beside
     least = 1.0 - 2e-8 / np.sqrt(2e-9 * 6e-8)
     assert f"virtual spring 'arm' is not positive semi-definite (least eigenvalue {least:.3g}," in told[0]
-    assert told[0].endswith("[complete] finds compliances that are, by minimise_over of jaxmb.estimation")
+    assert told[0].endswith("[complete] gives semi-definite compliances, by minimise_over of jaxmb.estimation")
 
 
 def test_a_compliance_that_can_be_is_not(identified):
@@ -76,7 +76,7 @@ def test_draws_on_a_bound_are_counted_in_the_result(identified):
     count = row["stiffness.q4"]["clipped"]
     assert 0 < count < 40
     assert (
-        f"stiffness.q4 ended on its bound in {count} of 40 draws, whose scatter is too small for that" in result.remarks
+        f"stiffness.q4 ended on its bound in {count} of 40 draws, so that its standard deviation is too small" in result.remarks
     )
 
 
@@ -89,7 +89,7 @@ def test_a_reversed_wrench_is_told_in_the_result(identified):
 def test_values_that_are_all_too_small_are_told_in_the_result(identified):
     free = {name: {"lower": k / 3.0, "upper": 10.0 * k} for name, k in zip(JOINTS, TRUTH.tolist(), strict=True)}
     larger = identified(lambda cases: displaced(cases, lambda d: 50.0 * d), free)
-    told = [r for r in larger.remarks if "without bounds all values would be outside of them" in r]
+    told = [r for r in larger.remarks if "without bounds all values are outside of them" in r]
     assert len(told) == 1
     assert "inside with all displacements times 1/57.3:" in told[0]
     assert not any("without bounds all values" in r for r in identified(free=free).remarks)

@@ -92,7 +92,7 @@ def test_wrong_names_are_refused(noisy, tmp_path):
     with pytest.raises(ValueError, match=r"profile: free parameter or pattern 'stiffness\.q' does not exist"):
         cost_profiles(noisy, ["stiffness.q"])
     free = {"stiffness.*": FREE["stiffness.*"]}
-    with pytest.raises(NotImplementedError, match="profiles are for fits that search"):
+    with pytest.raises(NotImplementedError, match="profiles are for nonlinear fits"):
         cost_profiles(identify(study_of(tmp_path, loads(), free=free)), ["*"])
 
 

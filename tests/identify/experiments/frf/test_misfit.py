@@ -110,7 +110,7 @@ def test_the_other_sign_of_time_where_no_force_acts_at_a_sensor(tmp_path):
 def test_a_fit_to_the_wrong_unit_says_so(made):
     """The fit converges, for all noise is what it leaves, but the user is told."""
     result = jaxmb.identify(changed(made, lambda h: 9.80665 * h))
-    assert result.status == "data not followed: the best fit predicts something else for test 'a'"
+    assert result.status == "data not followed: the best fit does not reproduce test 'a'"
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
     assert result.metrics.one_model is None
     assert "a factor of 0.102 on the FRFs of test 'a'" in result.remarks[0]

@@ -75,7 +75,7 @@ def test_without_noise(exact):
     """Central differences of five samples of a motion at 0.6 Hz, 200 times a second, make rates smaller by
     (w dt)^4 / 30 = 4e-9. What the small rotor has not, the other inertias of 20 times its size have. The given inertias
     about x and y are moved for the bodies to be possible, which must not cost the free ones their digits."""
-    assert exact.status.endswith("the best fit predicts something else for test 'other'")  # which is of another machine
+    assert exact.status.endswith("the best fit does not reproduce test 'other'")  # which is of another machine
     found = {name: exact.parameters[name].value for name in TRUE}
     np.testing.assert_allclose(list(found.values()), list(TRUE.values()), rtol=1e-7, err_msg=str(list(found)))
 

@@ -79,7 +79,7 @@ def test_gross_errors_do_not_pass(tmp_path, error, told):
     q, torque = table()
     error(q, torque)
     result = identified(tmp_path, q, torque)
-    assert result.status == "data not followed: the best fit predicts something else for test 'm'"
+    assert result.status == "data not followed: the best fit does not reproduce test 'm'"
     assert any(told in text for text in result.doubts)
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
 
@@ -121,7 +121,7 @@ def test_held_out_and_exit_code(tmp_path, capsys):
                                  for n, b in FREE.items())  # fmt: skip
     (tmp_path / "study.toml").write_text(text)
     assert main(["identify", str(tmp_path / "study.toml"), "--out", str(tmp_path / "out")]) == 3
-    assert "data not followed: the best fit predicts something else for test 'm'; " in capsys.readouterr().err
+    assert "data not followed: the best fit does not reproduce test 'm'; " in capsys.readouterr().err
     result = jaxmb.load_result(tmp_path / "out")
     assert not result.converged
     assert result.parameters["first_moment.fore.x"].value == pytest.approx(TRUE["first_moment.fore.x"], rel=0.05)

@@ -118,7 +118,7 @@ def test_joints_beyond_their_range(tmp_path):
     )
     # no zero makes that the machine's motion
     far = identified(tmp_path, recorded, machine=with_range(low, low + 0.4 * width))
-    assert far.status == "data not followed: the best fit predicts something else for test 'motion'"
+    assert far.status == "data not followed: the best fit does not reproduce test 'motion'"
     assert len(remarks(far, "beyond its range")) == 1
     # as far beyond as zeros of encoders are off
     assert not remarks(identified(tmp_path, recorded, machine=with_range(low + 0.01 * width, high)), "range")
