@@ -224,7 +224,7 @@ def test_messages_name_study_and_test(study):
     few = displaced(loaded(count=1), lambda d: np.where(np.arange(6) < 4, d, np.nan))
     with pytest.raises(
         jaxmb.InputError,
-        match=r"^study 'mine': test 'near': 4 measured values give fewer equations than there are free parameters \(6\)",
+        match=r"^study 'mine': test 'near': 4 measured values give fewer equations than there are free",
     ):
         jaxmb.identify(study(few))
     with pytest.raises(jaxmb.InputError, match=r"^study 'mine': \[complete\]: machine 'kuka-kr240' has no virtual spr"):

@@ -85,9 +85,7 @@ def test_a_step_says_whether_its_bounds_were_found(deflections, robust, monkeypa
     step = linear_step(found, rows, deflections.start.values, robust)
     assert not step.solved
     assert (
-        status_of(step, ended="converged")
-        == UNSOLVED
-        == "not converged: the active set of bounds was not identified"
+        status_of(step, ended="converged") == UNSOLVED == "not converged: the active set of bounds was not identified"
     )
 
 

@@ -76,7 +76,8 @@ def test_draws_on_a_bound_are_counted_in_the_result(identified):
     count = row["stiffness.q4"]["clipped"]
     assert 0 < count < 40
     assert (
-        f"stiffness.q4 ended on its bound in {count} of 40 draws, so that its standard deviation is too small" in result.remarks
+        f"stiffness.q4 ended on its bound in {count} of 40 draws, so that its standard deviation is too small"
+        in result.remarks
     )
 
 
