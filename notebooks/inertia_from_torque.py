@@ -8,9 +8,9 @@
 # # Inertial parameters from the torque of a drive
 #
 # A crank turns, a coupler follows, a slider moves to and fro: the slider-crank of Pyrhönen, Mikkola and Naets (2024),
-# which jaxmb ships with the inertias of their Table 1. What can be told of it from the angle and the torque of its
-# crank alone, along which motion, and how well? All is simulated here, so that the truth is known; with files of a real
-# machine the same study has `file` in the place of `simulate`.
+# which jaxmb ships with the inertias of their Table 1. Which of them are identifiable from the angle and the torque
+# of its crank alone, along which motion, and how well? All is simulated here, so that the truth is known; with files
+# of a real machine the same study has `file` in the place of `simulate`.
 
 # %%
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ names = jaxmb.regressor_names(model)
 print(f"torques are linear in {len(names)} numbers")
 
 # %% [markdown]
-# ## What torques can tell
+# ## Parameters identifiable from torques
 #
 # Of bodies in a plane that close a loop only some sums act on the crank: the base parameters, eq. 9 of the paper. Here
 # the friction of the slide is wanted too, as in the experiment of section 3.2.
@@ -36,7 +36,7 @@ print("\n".join(base.formulas))
 assert len(base.names) == 7
 
 # %% [markdown]
-# ## A motion that tells them
+# ## An informative motion
 #
 # A period of 2 s begins and ends at rest and keeps to the limits of the drive. Printed are the standard deviations to
 # be expected from two periods, with 0.01 Nm of noise at 200 samples a second.
@@ -50,7 +50,7 @@ for row in best.base:
     print(f"{row.std:9.1e}  {row.formula}")
 
 # %% [markdown]
-# ## A record and what follows from it
+# ## A record and its identification
 #
 # The machine as built differs from its drawing: slider and coupler are heavier, and the slide rubs with 2 N. The record
 # has the paper's noise, 1 mrad and 0.01 Nm. Another motion is held out. Where the crank is slow, friction is more than

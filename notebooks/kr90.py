@@ -5,7 +5,7 @@
 # ---
 
 # %% [markdown]
-# # What can be known of a milling robot's joints from a hammer test at its tool?
+# # Which joint parameters of a milling robot are identifiable from a hammer test at its tool?
 #
 # Huynh et al. (Robotics and Computer-Integrated Manufacturing, 2020) put an accelerometer at the tool of a KUKA KR90,
 # hit it with a hammer, and asked for the stiffness and damping of nine virtual joint coordinates. This notebook repeats
@@ -29,7 +29,7 @@ print("coordinates:", ", ".join(jaxmb.coordinates(model)))
 # ## The machine in its milling posture
 #
 # Four modes lie below 30 Hz, the band of the test. Their strain energy shows which springs they bend, and so which
-# parameters they can tell.
+# parameters are identifiable from them.
 
 # %%
 tangent = jaxmb.linearize(model, q)
@@ -94,7 +94,7 @@ ax.tick_params(axis="x", rotation=60)
 plt.show()
 
 # %% [markdown]
-# ## What was measured on the real robot
+# ## Measurement on the real robot
 #
 # Only the modes were printed: four frequencies, four damping ratios, and which joints move in each. Eight numbers
 # cannot fix 18 parameters, so the study `kr90-measured-modes` adds a prior about the paper's initial values and reports

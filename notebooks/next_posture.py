@@ -7,9 +7,10 @@
 # %% [markdown]
 # # Which posture should I measure next?
 #
-# A robot's frequency responses at one posture do not tell all of its joint stiffnesses and dampings, and one can say
-# so before measuring: the Jacobian of what would be measured, in units of its noise, is known from the model. Here the
-# KUKA KR90 of Huynh et al. 2020 is measured in its milling posture, and the question is where to go from there.
+# A robot's frequency responses at one posture do not determine all of its joint stiffnesses and dampings, and one can
+# say so before measuring: the Jacobian of what would be measured, in units of its noise, is known from the model.
+# Here the KUKA KR90 of Huynh et al. 2020 is measured in its milling posture, and the question is where to go from
+# there.
 
 # %%
 import matplotlib.pyplot as plt
@@ -36,7 +37,7 @@ def study(*tests, **more):
 
 
 # %% [markdown]
-# ## What the milling posture tells
+# ## Information of the milling posture
 #
 # Up to 30 Hz, as published, four dampings cannot be known; the sentences say why, and what would help most.
 

@@ -59,7 +59,7 @@ assert (np.diff(of_second) > 1e-3 * of_second[:-1]).all()
 # ## Responses
 #
 # A vertical hit at the platform excites no member of a pair, so Table IV's five frequencies of the symmetric
-# configuration are not five of these. Of 318 small motions a fifth is enough for responses up to 100 Hz.
+# configuration are not five of these. Of 318 degrees of freedom a fifth is enough for responses up to 100 Hz.
 
 # %%
 points = [("tool", "x"), ("tool", "z")]

@@ -7,9 +7,9 @@
 # %% [markdown]
 # # From loads and deflections to a tool that stands where it should
 #
-# A mass hangs on a robot, a laser tracker sees how far its tool moves. What follows from that: the stiffness of its
-# joints, which of them the loads cannot tell, a model of joints and links, and joint targets with which the loaded tool
-# does not sag.
+# A mass loads a robot, and a laser tracker measures the deflection of its tool. The results are the stiffness of its
+# joints, which of them are not identifiable from the loads, a model of joints and links, and joint targets with which
+# the loaded tool does not sag.
 
 # %%
 import dataclasses
@@ -96,14 +96,15 @@ known = np.isfinite(identified(tests))
 assert known.tolist() == [False] + 5 * [True]
 
 # %% [markdown]
-# Joint 1 turns about a vertical axis: no hanging mass loads it. Two tests with a rope that pulls to the side tell it.
+# Joint 1 turns about a vertical axis: no hanging mass loads it. Two tests with a rope that pulls to the side
+# determine it.
 
 # %%
 sideways = [measured(robot, hanging(f"rope {i}", postures[i], (0.0, 1000.0, 0.0))) for i in range(2)]
 assert np.isfinite(identified(tests + sideways)).all()
 
 # %% [markdown]
-# ## Links bend too
+# ## Flexible links
 #
 # The KR 270 stand-in has elastic links and bearings. Its study fits four models to 15 tests and compares what each of
 # them would compensate in 30 other ones: joints alone (J1, J2) leave a tenth of the deflections, joints and
@@ -132,7 +133,7 @@ plt.show()
 # ## A tool that does not sag
 #
 # The identified machine corrects the joint targets of a path; the real one (the stand-in again, with its compensator)
-# follows them under a load. What a vertical load does is corrected. Of a load to the side the tests have told little:
+# follows them under a load. What a vertical load does is corrected. The compliance to a side load is poorly identified:
 # nothing pulled that way.
 
 # %%
