@@ -74,7 +74,7 @@ def test_other_starts_that_did_not_converge_are_told(problem, monkeypatch):
     monkeypatch.setattr(noise_estimation, "least_squares_from", stopped)
     ends = [np.append(0.0, U), np.append(0.0, U + 1.0)]
     _, _, (sentence,) = with_estimated_noise(problem, Fit(best_u=U, ends=ends))
-    assert sentence.startswith("1 of 2 fits from other starts did not converge with the noise as it follows from")
+    assert sentence.startswith("1 of 2 fits from other starts did not converge with the noise")
 
 
 def test_nothing_is_estimated_where_it_decides_nothing(problem):
