@@ -72,7 +72,7 @@ def summary(lines: list[dict]) -> None:
             continue
         print(f"{truth}: {len(mine)} noise seeds")
         print(
-            f"  one model does: {sum(x['does'] for x in mine)}; first: {Counter(x['first']['parameter'] for x in mine)}"
+            f"  one model is consistent: {sum(x['does'] for x in mine)}; first: {Counter(x['first']['parameter'] for x in mine)}"
         )
         residual = np.mean([x["residual_over_noise"] for x in mine])
         spread = np.mean([x["first"]["spread"] for x in mine])

@@ -85,7 +85,7 @@ def test_uneven_time(tmp_path):
     assert any("resampled at 200 Hz, from steps of 0.001" in text for text in result.remarks)
     values, _ = found(tmp_path, time=time, resample_hz=100.0, cutoff_hz=30.0)
     np.testing.assert_allclose(values, TRUE, rtol=1e-2)
-    with pytest.raises(ValueError, match=r"resample_hz: 1 Hz makes 6 samples, expected 20 to 2000000"):
+    with pytest.raises(ValueError, match=r"resample_hz: 1 Hz gives 6 samples, expected 20 to 2000000"):
         study(tmp_path, time=time, resample_hz=1.0)
 
 
