@@ -71,9 +71,8 @@ def summary(lines: list[dict]) -> None:
         if not mine:
             continue
         print(f"{truth}: {len(mine)} noise seeds")
-        print(
-            f"  one model is consistent: {sum(x['does'] for x in mine)}; first: {Counter(x['first']['parameter'] for x in mine)}"
-        )
+        first = Counter(x["first"]["parameter"] for x in mine)
+        print(f"  one model is consistent: {sum(x['does'] for x in mine)}; first: {first}")
         residual = np.mean([x["residual_over_noise"] for x in mine])
         spread = np.mean([x["first"]["spread"] for x in mine])
         print(f"  residual over noise {residual:.3f}, spread of the first {100 * spread:.2f} %")
