@@ -47,7 +47,8 @@ def main() -> None:
             axis.annotate(f"{label} {level:g}", (1.0, level), (2, 2), textcoords="offset points", fontsize=8)
         for count in counts:
             axis.axvline(count, color="black", linewidth=0.8, linestyle=":")
-        axis.set(title=f"{name}, printed in {title}: dashed", xlabel="evaluations", ylabel="least cost so far")
+        axis.set(xlabel="evaluations", ylabel="least cost so far, eq. 22")
+        axis.set_title(f"{name}\nprinted in {title}: costs dashed, evaluations dotted", fontsize=9)
         axis.legend()
     figure.savefig(options.out / "cost.png", dpi=100)
 

@@ -10,7 +10,7 @@ class Family(NamedTuple):
 
     name: str
     owner: Owner
-    """What has such a parameter; channels and drives are no part of the machine."""
+    """Kind of element with such a parameter; channels and drives are not part of the machine."""
     leaf: str = ""
     """Array of `Model` that holds them."""
     units: tuple[str, ...] = ("1",)
@@ -23,7 +23,7 @@ class Family(NamedTuple):
     loss: bool = False
     """Whether it multiplies the stiffness of its owner to structural damping."""
     key: str = ""
-    """Of its owner in a machine file, where it is written back as it is."""
+    """Key of the owner in a machine file; empty where the value is not written back unchanged."""
 
 
 _STIFFNESS, _DAMPING = ("N/m", "N m/rad"), ("N s/m", "N m s/rad")
@@ -84,14 +84,9 @@ LOGARITHMIC = frozenset(family.name for family in FAMILIES if family.logarithmic
 OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")
 
 
-def of_owner(owner: Owner) -> tuple[Family, ...]:
-    """Families of one kind of owner, in the order of the table."""
-    return tuple(family for family in FAMILIES if family.owner == owner)
-
-
 def keys_of(owner: Owner) -> dict[str, str]:
-    """Leaf of the model by key of the machine file, of what is written back as it is."""
-    return {family.key: family.leaf for family in of_owner(owner) if family.key}
+    """Array of the model by key of the machine file, for values that are written back unchanged."""
+    return {family.key: family.leaf for family in FAMILIES if family.owner == owner and family.key}
 
 
 def leaves_of(family: Family) -> tuple[str, ...]:

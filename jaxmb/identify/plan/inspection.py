@@ -36,7 +36,7 @@ from jaxmb.io.validation import Named, Table
 
 SCHEMA = 1
 PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion}
-"""(study, place, what is known) -> what `[next]` of the kind asks for."""
+"""(study, linearization point, knowledge) -> proposal for `[next]`, by kind of test."""
 HOW_TO_ASK = (
     "no next test is proposed: a table [next] in the study lists candidate postures, points and bands, from which"
     " `jaxmb inspect` selects"

@@ -1,7 +1,7 @@
 """Model-error hypotheses on the description of an FRF test: directions in the space of its description errors."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -41,18 +41,11 @@ def no_errors(outputs: int, inputs: int, joints: int) -> DescriptionErrors:
     return DescriptionErrors(np.zeros(()), np.zeros(outputs), np.zeros(inputs), np.zeros(()), np.zeros(joints))
 
 
-class Direction(NamedTuple):
-    """One hypothesis: its direction of errors, and the fields of its `Hypothesis`."""
+def directions(test: "FrfTest", model: Model, latest: float) -> Iterator[tuple[DescriptionErrors, Hypothesis]]:
+    """All single errors, each a direction with its hypothesis.
 
-    errors: DescriptionErrors
-    key: str
-    size: float
-    text: Callable[[float], str]
-
-
-def directions(test: "FrfTest", model: Model, latest: float) -> Iterator[Direction]:
-    """All single errors: factors on frequencies, on FRFs of the test, on an output or input of all tests or of this
-    one; delays of all tests and of this one; offsets of joint coordinates.
+    Factors on frequencies, on FRFs of the test, on an output or input of all tests or of this one; delays of all tests
+    and of this one; offsets of joint coordinates.
 
     Args:
         test: the test.
@@ -62,28 +55,27 @@ def directions(test: "FrfTest", model: Model, latest: float) -> Iterator[Directi
     name, where = test.name, display_name(test.name)
     right = no_errors(len(test.outputs), len(test.inputs), len(model.joints))
     one = np.ones(())
-    yield Direction(
-        right._replace(log_frequency=one), "frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high"
-    )
+    faster = right._replace(log_frequency=one)
+    yield faster, Hypothesis("frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high")
     every = right._replace(log_gain=np.ones(len(test.outputs)))
-    yield Direction(every, f"gain {name}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {where}")
+    yield every, Hypothesis(f"gain {name}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {where}")
     delayed = right._replace(delay=one)
-    yield Direction(delayed, f"delay {name}", latest, lambda x: f"responses of {where} that are {1e3 * x:.3g} ms late")
-    yield Direction(delayed, "delay", latest, lambda x: f"responses of all FRF tests that are {1e3 * x:.3g} ms late")
+    yield delayed, Hypothesis(f"delay {name}", latest, lambda x: f"responses of {where} that are {1e3 * x:.3g} ms late")
+    yield delayed, Hypothesis("delay", latest, lambda x: f"responses of all FRF tests that are {1e3 * x:.3g} ms late")
     for suffix, which in (("", ""), (f" {name}", f" of {where}")):
         for k, point in enumerate(dof_names(test.outputs)):
             errors = right._replace(log_gain=np.eye(len(test.outputs))[k])
             text = functools.partial(_factor_text, "output", f"{point}{which}")
-            yield Direction(errors, f"output {point}{suffix}", 0.1, text)
+            yield errors, Hypothesis(f"output {point}{suffix}", 0.1, text)
         for k, point in enumerate(dof_names(test.inputs)):
             # sign as for an output: positive where the true value is larger than measured
             errors = right._replace(log_force_gain=-np.eye(len(test.inputs))[k])
             text = functools.partial(_factor_text, "input", f"{point}{which}")
-            yield Direction(errors, f"input {point}{suffix}", 0.1, text)
+            yield errors, Hypothesis(f"input {point}{suffix}", 0.1, text)
     for k, (coordinate, revolute) in enumerate(zip(model.joints, model.revolute, strict=False)):
         errors = right._replace(posture=np.eye(len(model.joints))[k])
         text = functools.partial(_posture_text, coordinate, where, revolute)
-        yield Direction(errors, f"posture {name} {coordinate}", 0.05 if revolute else 0.01, text)
+        yield errors, Hypothesis(f"posture {name} {coordinate}", 0.05 if revolute else 0.01, text)
 
 
 class FrfHypotheses(Hypotheses["FrfTest"]):
@@ -92,11 +84,11 @@ class FrfHypotheses(Hypotheses["FrfTest"]):
     def of(self, model: Model) -> tuple[Hypothesis, ...]:
         """A hypothesis for each of `directions`."""
         latest = 0.1 / float(np.asarray(self.test.omega).max())
-        return tuple(Hypothesis(*found[1:]) for found in directions(self.test, model, latest))
+        return tuple(hypothesis for _, hypothesis in directions(self.test, model, latest))
 
     def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
         """The residual with the description corrected by multiples of `directions`."""
-        each = [found.errors for found in directions(self.test, model, 1.0)]
+        each = [errors for errors, _ in directions(self.test, model, 1.0)]
         return residual_with(self.test, model, jax.tree.map(lambda *e: jnp.tensordot(numbers, np.stack(e), 1), *each))
 
 
