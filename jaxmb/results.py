@@ -7,7 +7,7 @@ from jaxmb.identify.assess.finding import Finding as Finding
 from jaxmb.identify.assess.holdout import Verdict as Verdict
 from jaxmb.identify.assess.identify import identify as identify
 from jaxmb.identify.assess.laws.one_model import OneModel as OneModel
-from jaxmb.identify.assess.linear_outcome import linear_finding as linear_finding
+from jaxmb.identify.assess.linear_estimate import linear_estimate as linear_estimate
 from jaxmb.identify.assess.metrics import (
     KindMetrics as KindMetrics,
     Metrics as Metrics,

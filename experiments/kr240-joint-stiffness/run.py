@@ -13,7 +13,7 @@ import numpy as np
 import jaxmb
 from jaxmb.deflections import DeflectionSource, LoadCase, deflection_test, monte_carlo, predicted
 from jaxmb.fitting import linear_equations, linear_step, unknowns
-from jaxmb.results import Finding, linear_finding
+from jaxmb.results import Finding, linear_estimate
 from jaxmb.studies import linear_in, study_data
 
 PRINTED = np.array([np.nan, 1e5, 3.7e5, 1e4, 1.4e4, 2.2e4])
@@ -102,7 +102,7 @@ def _at_truth(study: jaxmb.Study, truth: dict[str, float]) -> Finding:
     """What is found of a study, had it found the truth."""
     values = np.array([truth[name] for name in study.free.names])
     model = study.free.apply(study.model, jnp.asarray(values))
-    return dataclasses.replace(linear_finding(study), values=values, model=model)
+    return dataclasses.replace(linear_estimate(study), values=values, model=model)
 
 
 def _seeds() -> None:

@@ -1,12 +1,9 @@
 """A plane arm of two hinges, and studies of it with tests of every kind, for the tests of several rooms."""
 
-import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.estimation.identifiability import knowledge
-from jaxmb.identify.fit.noise import row_variances
-from jaxmb.identify.fit.problem import final_state
+from jaxmb.identify.assess.search_estimate import search_estimate
+from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.file import write_machine
@@ -64,13 +61,8 @@ def study_of(folder, *tests, free=FREE, noise_seed=None, machine=MACHINE, **sett
 
 
 def finding_at(study, u):
-    """What a fit that ended at u would have found."""
-    residual, jacobian, weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(u)))
-    known = knowledge(jacobian, row_variances(study.problem, residual, jacobian, weights))
-    values = study.free.values(np.asarray(u))
-    model = study.free.apply(study.model, jnp.asarray(values))
-    views = tuple(test.view(model) for test in study.tests)
-    return Finding(study, 0, np.asarray(u), values, model, residual, jacobian, weights, known, views)
+    """The estimate of a fit that ended at u."""
+    return search_estimate(study, Fit(round=3, best_u=np.asarray(u), initial_u=np.asarray(u)), seed=0)
 
 
 LAWS = {"parameters": ["stiffness.*", "damping.*"], "by": ["b", "amplitude"]}

@@ -2,7 +2,8 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import Misfit, misfits, misfits_of_tests
+from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
@@ -42,6 +44,27 @@ class Linear(NamedTuple):
     step: LinearStep
     start: Float[np.ndarray, "d"]
     """Physical values kept by parameters without effect on any measurement."""
+
+
+class Solver(NamedTuple):
+    """Course of the solver that made an estimate."""
+
+    initial: Float[np.ndarray, "d"]
+    """Initial physical values."""
+    cost: float
+    """Without the prior."""
+    initial_cost: float
+    variances: Float[np.ndarray, "m"]
+    """Of the residual, in units of the noise."""
+    evaluations: dict[str, int]
+    history: list[tuple[int, float]]
+    """(evaluations, best objective so far)."""
+    doubts: tuple[str, ...] = ()
+    """Sentences on noise and convergence."""
+    fit: Fit | None = None
+    """Starts and minima of a search; None for a linear step."""
+    information: Float[np.ndarray, "k d"] | None = None
+    """Information about u, where the estimate is not at the minimum of the cost; else that of the Jacobian."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,6 +88,7 @@ class Finding:
     """Standard deviations and verdicts of u, from the Jacobian."""
     views: tuple[Any, ...]
     """Views of the identified machine by each fitted test; not recomputed for other standard deviations."""
+    solver: Solver
     linear: Linear | None = None
     """Linear step; None for other studies."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
@@ -102,6 +126,11 @@ class Finding:
             if test.name in self.gross_errors or (not noise and test.score(view, None).poor):
                 names.append(test.name)
         return tuple(names)
+
+    @property
+    def std(self) -> Float[np.ndarray, "d"]:
+        """Standard deviations of u."""
+        return self.known.std
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -189,3 +218,20 @@ class Finding:
             if entry.role == "fit":
                 k = index[entry.name]
                 yield entry, self.views[k], self.study.problem.rows[k]
+
+
+class Diagnosis(NamedTuple):
+    """Errors of model or data found in an estimate beyond its noise."""
+
+    finding: Finding
+    """The estimate, its standard deviations with the effect of these errors."""
+    wrong: bool
+    """Whether the model does not reproduce the data, which caps the confidence in all parameters."""
+    doubts: Sequence[str]
+    remarks: Sequence[str]
+    causes: Sequence[str] = ()
+    """Sentences on likely causes of a residual larger than its noise."""
+    hypothesis: str = ""
+    """Sentence on the model-error hypotheses that explain the residual; empty for none."""
+    metrics: Mapping[str, object] = types.MappingProxyType({})
+    """Fields of `Metrics` by name."""

@@ -1,17 +1,16 @@
-"""Identification of a complete stiffness model: reduction, variants, compensation, completed machine."""
+"""Estimate and assessment of a complete stiffness model: reduction, variants, compensation, completed machine."""
 
 import dataclasses
 import functools
-import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from jaxmb.identify.assess.deflection_scatter import drawn_displacements
 from jaxmb.identify.assess.deflections import deflection_budgets
 from jaxmb.identify.assess.finding import FAR_OFF
-from jaxmb.identify.assess.linear_outcome import outlier_remarks, parallel_loads, seconds_of, status_of
+from jaxmb.identify.assess.linear_estimate import linear_status, outlier_remarks, parallel_loads
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, tests_text
 from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
@@ -195,41 +194,59 @@ PUBLISHED_REDUCTION = {
 """Klimchik et al. 2014, Table 1."""
 
 
-def identify_complete(study: Study, seed: int = 0) -> Result:
-    """Fit all variants of a machine's stiffness model to the deflection tests of a study.
+@dataclasses.dataclass(frozen=True, eq=False)
+class StiffnessEstimate:
+    """Variants of a stiffness model fitted to the deflection tests of a study, and the completed machine."""
 
-    The parameters of the result are those of the most detailed variant. Its machine is physically consistent: joints
-    and links have symmetric, positive semi-definite compliances that agree with the identified values.
+    study: Study
+    seed: int
+    complete: CompleteModel
+    models: dict[str, StiffnessModel]
+    variants: dict[str, Variant]
+    best: Variant
+    """The most detailed variant, with the parameters of the result."""
+    compensated: Compensated | None
+    weight: Float[np.ndarray, "m"]
+    """Of the independent rows."""
+    displacement_std: Float[np.ndarray, "m"]
+    """Of the measured displacements."""
+    unseen: list[str]
+    """Sentences on joints whose compliance is not identifiable."""
+    whole: Completion
+    model: Model
+    """The identified machine: joints and links have symmetric, positive semi-definite compliances that agree with the
+    identified values."""
+    machine: Machine
+    misfit: Misfit
+    """Of the best variant."""
+
+    @property
+    def u(self) -> Float[np.ndarray, "d"]:
+        """Compliances of the best variant."""
+        return self.best.fit.values
+
+    @property
+    def std(self) -> Float[np.ndarray, "d"]:
+        """Standard deviations of the compliances."""
+        return self.misfit.widening * self.best.fit.std
+
+
+def stiffness_estimate(study: Study, seed: int = 0) -> StiffnessEstimate:
+    """All variants of a machine's stiffness model fitted to the deflection tests of a study.
 
     Args:
         study: from `load_study`, with a table [complete].
-        seed: of the Monte-Carlo draws.
+        seed: of later Monte-Carlo draws.
 
     Raises:
         ValueError: there are fewer equations than parameters, no tests to fit, a posture is singular, no load acts on
             the compensated joint, or the machine is not a chain of links.
     """
     with place(f"study '{study.name}'"):
-        return _identified(study, seed)
+        return _fitted_variants(study, seed)
 
 
-class _Fitted(NamedTuple):
-    """Variants of a stiffness model fitted to the deflection tests of a study."""
-
-    entries: tuple[Entry, ...]
-    cases: list[LoadCase]
-    complete: CompleteModel
-    models: dict[str, StiffnessModel]
-    variants: dict[str, Variant]
-    best: Variant
-    compensated: Compensated | None
-    weight: np.ndarray
-    """Of the independent rows."""
-    unseen: list[str]
-    """Sentences on joints whose compliance no test shows."""
-
-
-def _fitted_variants(study: Study) -> _Fitted:
+def _fitted_variants(study: Study, seed: int) -> StiffnessEstimate:
     entries, model = study.fitted, study.model
     cases = cases_of(entries, "fit")
     joint = None if study.complete is None else study.complete.compensated
@@ -249,40 +266,46 @@ def _fitted_variants(study: Study) -> _Fitted:
             name: fitted_variant(stiffness, model, cases, robust, weight, independent)
             for name, stiffness in models.items()
         }
-    best = variants["C1" if compensated is None else "C2"]
-    return _Fitted(entries, cases, complete, models, variants, best, compensated, weight, unseen)
+    _, std = measured_displacements(cases)
+    best, plain = variants["C1" if compensated is None else "C2"], variants["C1"]
+    covariance = _misfit(plain, weight, std).widening ** 2 * plain.fit.covariance
+    whole = completion(complete, plain.model.reduction, plain.fit.values, covariance, _nominal(model))
+    return StiffnessEstimate(
+        study, seed, complete, models, variants, best, compensated, weight, std, unseen, whole,
+        *completed_machine(study, whole), _misfit(best, weight, std),
+    )  # fmt: skip
 
 
-def _identified(study: Study, seed: int) -> Result:
-    began, model, found = time.monotonic(), study.model, _fitted_variants(study)
-    entries, variants, best, weight = found.entries, found.variants, found.best, found.weight
-    plain = variants["C1"]
-    measured, std = measured_displacements(found.cases)
-    far, of_plain = (_misfit(variant, weight, std) for variant in (best, plain))
-    covariance = of_plain.widening**2 * plain.fit.covariance
-    whole = completion(found.complete, plain.model.reduction, plain.fit.values, covariance, _nominal(model))
-    finished, machine = completed_machine(study, whole)
-    metrics = _metrics(study, model, found.complete, variants, found.compensated, whole, far.widening)
+def assess_stiffness(found: StiffnessEstimate) -> Result:
+    """Result of a complete stiffness model: variants, compensation, scatter, metrics and remarks.
+
+    The parameters are those of the most detailed variant.
+    """
+    study, model, best, weight, std = found.study, found.study.model, found.best, found.weight, found.displacement_std
+    entries = study.fitted
+    measured, _ = measured_displacements(cases_of(entries, "fit"))
+    metrics = _metrics(found)
     draws = max((i.draws for entry in entries if (i := entry.source.instruments) is not None), default=0)
-    solved = time.monotonic()
     scatter = None
     if draws > 1:
         each = std / np.sqrt(weight)
-        scatter = compensation_scatter(model, finished, study.entries, variants, best.model.name, each, draws, seed)
+        scatter = compensation_scatter(
+            model, found.model, study.entries, found.variants, best.model.name, each, draws, found.seed
+        )
     counted = weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
-    wrong = not far.explained and far.square > FAR_OFF**2
+    wrong = not found.misfit.explained and found.misfit.square > FAR_OFF**2
     initial_cost = float(np.sum(counted * (independent_rows(entries, measured) / std) ** 2))
     missed = [entry.name for entry in entries] if wrong and cost > HALF**2 * initial_cost else []
-    parameters = _parameters(best, far.widening)
+    parameters = _parameters(best, found.misfit.widening)
     causes = [*factor_remarks(entries, unexplained_by(found.models["J1"], model)), *size_remarks(entries)]
     doubts = (
-        *excess_remarks(far, causes=causes),
+        *excess_remarks(found.misfit, causes=causes),
         *([CAPPED] if wrong else []),
         *outlier_remarks(best.fit.weights),
-        *angle_remarks(model, study.entries, variants),
+        *angle_remarks(model, study.entries, found.variants),
         *found.unseen,
-        *_search_remarks(whole, metrics.compensator),
+        *_search_remarks(found.whole, metrics.compensator),
     )
     verdicts = [p.identifiable for p in parameters.values()]
     if wrong:
@@ -290,11 +313,11 @@ def _identified(study: Study, seed: int) -> Result:
             name: p._replace(identifiable="weak") if p.identifiable == "yes" else p for name, p in parameters.items()
         }
     ended = ended_text(missed, wrong, verdicts, [p.identifiable for p in parameters.values()], doubts)
-    metrics = dataclasses.replace(metrics, monte_carlo=scatter, budget=deflection_budgets(study.entries, finished))
+    metrics = dataclasses.replace(metrics, monte_carlo=scatter, budget=deflection_budgets(study.entries, found.model))
     return Result(
         study=study,
-        status=status_of(*(variant.fit for variant in variants.values()), ended=ended),
-        seed=seed,
+        status=linear_status([variant.fit for variant in found.variants.values()], ended),
+        seed=found.seed,
         cost=cost,
         initial_cost=initial_cost,
         parameters=parameters,
@@ -303,16 +326,16 @@ def _identified(study: Study, seed: int) -> Result:
         remarks=(
             *doubts,
             *([] if scatter is None else [scatter.remark]),
-            *_remarks(study, found.complete, whole),
+            *_remarks(study, found.complete, found.whole),
             *data_remarks(study),
         ),
         doubts=doubts,
         correlation=correlation(best.fit.covariance),
         singular_values=best.fit.singular_values,
-        model=finished,
-        machine=machine,
+        model=found.model,
+        machine=found.machine,
         evaluations={"search": 0, "refine": 1, "non_finite": 0},
-        seconds=seconds_of(began, solved),
+        seconds={},
         history=[(1, cost)],
     )
 
@@ -381,16 +404,9 @@ def _unit(name: str) -> str:
     return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in entry.split(","))]
 
 
-def _metrics(
-    study: Study,
-    model: Model,
-    complete: CompleteModel,
-    variants: dict[str, Variant],
-    compensated: Compensated | None,
-    whole: Completion,
-    wider: float,
-) -> StiffnessModelMetrics:
-    chain = variants["C1"].model.reduction
+def _metrics(found: StiffnessEstimate) -> StiffnessModelMetrics:
+    study, model, whole, variants = found.study, found.study.model, found.whole, found.variants
+    chain, compensated = variants["C1"].model.reduction, found.compensated
     parts, counts = chain.partition, chain.counts
     left = compensation_metrics(model, study.entries, variants)
     return StiffnessModelMetrics(
@@ -403,11 +419,13 @@ def _metrics(
             "final": len(chain.names),
         },
         published_reduction=dict(PUBLISHED_REDUCTION) if study.machine.name == PUBLISHED_MACHINE else None,
-        groups=tuple(tuple(complete.names[c] for c in group.columns) for group in chain.groups),
+        groups=tuple(tuple(found.complete.names[c] for c in group.columns) for group in chain.groups),
         group_ranks=tuple(group.rank for group in chain.groups),
         parameters={name: len(variant.model.names) for name, variant in variants.items()},
         completion=CompletionOutcome(whole.possible, whole.freedom, whole.chi_square, whole.joints, whole.links),
-        compensator=None if compensated is None else _compensator(model, compensated, variants["C2"], wider),
+        compensator=None
+        if compensated is None
+        else _compensator(model, compensated, variants["C2"], found.misfit.widening),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.assess.linear_outcome import kept_values
+from jaxmb.identify.assess.linear_estimate import kept_values
 from jaxmb.identify.assess.modal_agreement import mode_shares
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.estimation.identifiability import (

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.assess.identify import _status, identify
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.search_estimate import search_status
 from jaxmb.identify.fit.state import Fit
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
@@ -114,7 +115,7 @@ def status_near_minimum(folder, noise, deviations):
     u = study.free.encode(np.array([result.parameters[name].value for name in study.free.names]))
     at_minimum = finding_at(study, u)
     u[0] += deviations / np.linalg.norm(at_minimum.jacobian[:, 0])
-    return _status(finding_at(study, u), Fit(round=3), result.cost, "converged")
+    return search_status(finding_at(study, u), Fit(round=3), "converged")
 
 
 @pytest.mark.parametrize(("noise", "deviations", "converged"), [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.linear_outcome import identify_linear
+from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.report.tests import base_table, torque_table
 from tests.identify.fit.test_possible import BOUND, INERTIAL, made, study_of
@@ -70,7 +70,7 @@ def test_of_an_arm(tmp_path):
     machine = arm_along_x()
     free = INERTIAL | {"damping.*": {"lower": 0.0, "upper": 9.0, "scale": "linear"}, "offset.*": BOUND}
     draw = np.random.default_rng(4)
-    result = identify_linear(made(tmp_path, *study_of(machine, draw, free=free, count=300, noise=0.1)))
+    result = identify(made(tmp_path, *study_of(machine, draw, free=free, count=300, noise=0.1)))
     metrics = result.metrics.of(TorqueMetrics)
     base = jaxmb.base_parameters(jaxmb.build_model(machine))
     own = jaxmb.parameters(jaxmb.build_model(machine))
@@ -105,7 +105,7 @@ def test_only_beside_the_same_fit(tmp_path, free, settings, robust):
     draw = np.random.default_rng(5)
     own, data, test, source = study_of(arm_along_x(), draw, free=free | DAMPING, noise=0.1, **settings)
     test = dataclasses.replace(test, is_robust=robust)
-    metrics = identify_linear(made(tmp_path, own, data, test, source)).metrics.of(TorqueMetrics)
+    metrics = identify(made(tmp_path, own, data, test, source)).metrics.of(TorqueMetrics)
     shown = free is INERTIAL and not settings and not robust
     assert metrics.base
     assert any(row.essential_value is not None for row in metrics.base) == shown

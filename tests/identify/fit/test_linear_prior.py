@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.linear_outcome import identify_linear
+from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.study.study import make_study
 from tests.identify.fit.test_possible import BOUND, arm, made, study_of
 
@@ -25,7 +25,7 @@ def test_posterior(tmp_path):
     """Sigma = (A^T A + P^-1)^-1, mean = Sigma (A^T y + P^-1 m), in units of the noise."""
     study = example(tmp_path)
     assert study.is_linear
-    result = identify_linear(study)
+    result = identify(study)
     names, own = study.free.names, jaxmb.parameters(study.model)
     rows = study.tests[0].linear.equations(study.model, study.free)
     prior = {"damping.q1": 0.02, "inertia.b1.xx": 0.05} | {f"offset.q{i}": 0.1 for i in range(3)}
@@ -47,7 +47,7 @@ def test_posterior(tmp_path):
 
 def test_verdicts_are_beside_the_prior(tmp_path):
     """Where the torques do not halve the prior's deviation a value is not known by them."""
-    result = identify_linear(example(tmp_path))
+    result = identify(example(tmp_path))
     for name, std in result.metrics["prior_std"].items():
         ratio = result.parameters[name].std / std
         assert result.parameters[name].identifiable == ("yes" if ratio < 0.5 else "weak" if ratio < 0.95 else "no")
@@ -61,7 +61,7 @@ def test_deviations_where_the_model_does_not_follow(tmp_path):
     test = dataclasses.replace(study.tests[0], std=np.asarray(study.tests[0].std) / 1.7)
     problem = dataclasses.replace(study.problem, tests=(test,))
     entries = (dataclasses.replace(study.entries[0], test=test),)
-    result = identify_linear(dataclasses.replace(study, problem=problem, entries=entries))
+    result = identify(dataclasses.replace(study, problem=problem, entries=entries))
     square = result.metrics["misfit"]["square"]
     assert np.sqrt(square) == pytest.approx(1.7, rel=0.17)
     rows = test.linear.equations(study.model, study.free)

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import OptimizeResult, lsq_linear
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.linear_outcome import UNSETTLED, UNSOLVED, status_of
+from jaxmb.identify.assess.linear_estimate import UNSETTLED, UNSOLVED, linear_status
 from jaxmb.identify.estimation import linear
 from jaxmb.identify.fit.linear import linear_equations, linear_step, unknowns
 from jaxmb.identify.study.study import linear_in
@@ -85,7 +85,7 @@ def test_a_step_says_whether_its_bounds_were_found(deflections, robust, monkeypa
     step = linear_step(found, rows, deflections.start.values, robust)
     assert not step.solved
     assert (
-        status_of(step, ended="converged") == UNSOLVED == "not converged: the active set of bounds was not identified"
+        linear_status([step], "converged") == UNSOLVED == "not converged: the active set of bounds was not identified"
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 import jaxmb
-from jaxmb.identify.assess.linear_outcome import identify_linear, linear_finding
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
@@ -186,8 +187,8 @@ def test_random_machines(tmp_path, joints, seed):
     draw = np.random.default_rng(seed)
     machine = four_bar(draw) if joints == "loop" else arm(draw, joints)
     study = made(tmp_path, *study_of(machine, draw, own=disturbed(machine, draw), noise=3.0))
-    result = identify_linear(study)
-    finding = linear_finding(study)
+    result = identify(study)
+    finding = linear_estimate(study)
     assert possible(result.machine)
     files = jaxmb.write_result(result, tmp_path)
     assert ("machine.urdf" in files) == (joints != "loop")
@@ -216,7 +217,7 @@ def test_beside_another_solver(tmp_path, joints, seed):
     draw = np.random.default_rng(seed)
     machine = arm(draw, joints)
     study = made(tmp_path, *study_of(machine, draw, own=disturbed(machine, draw), noise=3.0, free=INERTIAL))
-    finding = linear_finding(study)
+    finding = linear_estimate(study)
     by_scipy = chi_square_by_scipy(finding, [jaxmb.build_model(machine), study.model])
     assert finding.linear.step.cost <= by_scipy + 0.02
     assert by_scipy <= finding.linear.step.cost + 0.5  # a local search of many flat directions ends somewhat above
@@ -230,7 +231,7 @@ def test_what_is_possible_is_left_alone(tmp_path):
     free = {name: BOUND | {"lower": 0.0 if name.startswith(("mass", "damping")) else -1e3, "scale": "linear"}
             for name in base.names}  # fmt: skip
     study = made(tmp_path, *study_of(machine, draw, free=free, noise=1e-3))
-    found, rows, step, start = linear_finding(study).linear
+    found, rows, step, start = linear_estimate(study).linear
     plain = linear_step(found, rows, start)
     assert np.isfinite(step.known.std).all()
     np.testing.assert_array_equal(step.x, plain.x)
@@ -242,7 +243,7 @@ def test_what_the_data_do_not_tell_stays_as_it_was(tmp_path):
     draw = np.random.default_rng(7)
     machine = arm(draw, 4)
     study = made(tmp_path, *study_of(machine, draw, noise=0.0))
-    result = identify_linear(study)
+    result = identify(study)
     own = jaxmb.parameters(study.model)
     sizes = {"mass": 1e-5, "first_moment": 1e-5, "inertia": 1e-5}  # the least squares' rounding, in the largest body's
     for name, p in result.parameters.items():
@@ -256,7 +257,7 @@ def test_friction_without_effect_stays_on_the_bound_where_it_began(tmp_path):
     free = INERTIAL | {"friction.q1": {"lower": 0.0, "upper": 50.0}}
     own, data, test, source = study_of(machine, draw, free=free, noise=1.0)
     regressor = np.where(np.array(test.parameters) == "friction.q1", 0.0, test.regressor)  # no torque of this joint
-    result = identify_linear(made(tmp_path, own, data, dataclasses.replace(test, regressor=regressor), source))
+    result = identify(made(tmp_path, own, data, dataclasses.replace(test, regressor=regressor), source))
     assert result.parameters["friction.q1"].value == 0.0
 
 
@@ -268,13 +269,13 @@ def test_fixed_numbers_that_no_body_can_have(tmp_path):
     own = changed(machine, b2={"mass": 0.01 * last.mass, "inertia_tensor": (0.01 * last.central_inertia).tolist()})
     free = {"first_moment.b2.*": BOUND, "inertia.b2.*": BOUND}
     study = made(tmp_path, *study_of(machine, draw, own=own, free=free, noise=0.05))
-    result = identify_linear(study)
+    result = identify(study)
     assert jaxmb.parameters(result.model)["mass.b2"] == 0.01 * last.mass
     assert possible(result.machine)
     impossible = next(text for text in result.doubts if "physically inconsistent bodies (b2)" in text)
     assert "more than noise explains" in impossible
     # what does not follow the data is known weakly, by the deviation that what is left has widened
-    finding = linear_finding(study)
+    finding = linear_estimate(study)
     widened = finding.linear.step.misfit.widening * finding.linear.step.known.std * np.array(study.free.width)
     assert any(text.startswith("confidence is capped at 'weak'") for text in result.doubts)
     assert [p.std for p in result.parameters.values()] == pytest.approx(widened, rel=1e-9)
@@ -291,7 +292,7 @@ def test_saved_machine(tmp_path):
     own = changed(machine, crank=thin, coupler=thin, rocker=thin)
     free = {"first_moment.*.[xy]": BOUND, "inertia.*.zz": BOUND}
     study = made(tmp_path, *study_of(machine, draw, own=own, free=free))
-    result = identify_linear(study)
+    result = identify(study)
     assert possible(result.machine)
     moved = result.metrics["moved_numbers"]
     assert moved
@@ -316,7 +317,7 @@ def test_a_mass_is_not_below_its_lower_bound(tmp_path, inertia):
         tensor = (inertia * mass / last.mass * last.central_inertia).tolist()
         own = changed(machine, b2={"mass": mass, "center_of_mass": [0.0] * 3, "inertia_tensor": tensor})
         study = made(tmp_path, *study_of(machine, np.random.default_rng(12), own=own, free=free))
-        step = linear_finding(study).linear.step
+        step = linear_estimate(study).linear.step
         costs.append(step.cost)
         if len(costs) == 1:
             assert step.x[0] == least
@@ -328,7 +329,7 @@ def test_one_sentence_for_each_reason(tmp_path):
     draw = np.random.default_rng(13)
     machine = arm(draw, 3)
     bounds = {"mass.b2": {"lower": 0.0, "upper": 0.5 * machine.body[2].mass, "scale": "linear"}}
-    result = identify_linear(made(tmp_path, *study_of(machine, draw, free=INERTIAL | bounds, noise=1e-3)))
+    result = identify(made(tmp_path, *study_of(machine, draw, free=INERTIAL | bounds, noise=1e-3)))
     free = result.study.free
     form = re.compile(r"(.*?)(?: and (\d+) more)? (?:is|are) ((?:not known|identifiable only in combination).*)")
     found = [

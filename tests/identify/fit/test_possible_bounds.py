@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from jaxmb.identify.assess.linear_outcome import identify_linear, linear_finding
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.fit.linear import linear_step
 from jaxmb.identify.fit.possible import PULL, bodies
 from tests.identify.fit.test_possible import INERTIAL, all_rows, arm, made, possible, study_of
@@ -28,7 +29,7 @@ def test_conditions_of_a_minimum(tmp_path, seed):
     machine = arm(draw, 3)
     free = INERTIAL | tight(machine)
     study = made(tmp_path, *study_of(machine, draw, free=free))
-    finding = linear_finding(study)
+    finding = linear_estimate(study)
     found, _, step, start = finding.linear
     x = step.x
     assert np.all((found.least <= x) & (x <= found.most))
@@ -60,7 +61,7 @@ def test_bounds_that_no_body_keeps_are_named(tmp_path):
     machine = arm(draw, 3)
     small, large = {"lower": -1.0, "upper": 0.01}, {"lower": 1.0, "upper": 2.0}
     free = INERTIAL | {"inertia.b2.xx": large, "inertia.b2.yy": small, "inertia.b2.zz": small}
-    result = identify_linear(made(tmp_path, *study_of(machine, draw, free=free)))
+    result = identify(made(tmp_path, *study_of(machine, draw, free=free)))
     (remark,) = [text for text in result.doubts if text.startswith("no physically consistent body is within")]
     named = remark.partition(" bounds of ")[2].partition(":")[0].split(", ")
     assert set(named) <= {"inertia.b2.xx", "inertia.b2.yy", "inertia.b2.zz"}

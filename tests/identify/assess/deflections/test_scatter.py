@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.deflection_scatter import convergence, monte_carlo
-from jaxmb.identify.assess.linear_outcome import linear_finding
+from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.fit.linear import linear_step
 from jaxmb.identify.study.study import load_study
@@ -21,7 +21,7 @@ def finding():
     study = load_study("kr240-joint-stiffness")
     truth = np.array([study.truth[name] for name in study.free.names])
     model = study.free.apply(study.model, jnp.asarray(truth))
-    return dataclasses.replace(linear_finding(study, seed=2), values=truth, model=model)
+    return dataclasses.replace(linear_estimate(study, seed=2), values=truth, model=model)
 
 
 def draws(finding, count, seed=2, upper=None, **errors):

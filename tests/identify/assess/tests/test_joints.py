@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.kinds import with_systematic_errors
-from jaxmb.identify.assess.linear_outcome import linear_finding
+from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.assess.tests.joints import joint_rows
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.study.study import make_study
@@ -139,7 +139,7 @@ def test_torques_that_are_not_simultaneous_with_the_angles(tmp_path, correct, la
 def test_friction_beside_a_prior(tmp_path):
     """The change is that between two least-squares fits, without and with a column of friction, the prior in both."""
     free = FREE | PAYLOAD | {"mass.load": PAYLOAD["mass.load"] | {"initial": 1.9}}
-    finding = linear_finding(recorded(tmp_path, gear_friction, free=free, prior={"mass.load": 0.02}))
+    finding = linear_estimate(recorded(tmp_path, gear_friction, free=free, prior={"mass.load": 0.02}))
     added, (text, *_) = with_systematic_errors(finding)
     assert "friction: a (load" in text
     assert " b (" not in text

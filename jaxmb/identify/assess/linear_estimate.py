@@ -1,32 +1,21 @@
-"""Identification of a linear study: one linear step, its result and remarks."""
+"""Estimate of a linear study by one linear step: its equations, diagnosis and status."""
 
-import dataclasses
-import time
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.finding import Finding, Linear
-from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks, with_systematic_errors
+from jaxmb.identify.assess.finding import Diagnosis, Finding, Linear, Solver
+from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.remarks import (
-    CAPPED,
     bound_doubts,
-    data_remarks,
-    excess_remarks,
-    gross_remarks,
-    machine_remarks,
-    prior_remarks,
     tests_text,
     value_remarks,
 )
-from jaxmb.identify.assess.result import Outcome, Result, ended_text, found_parameters
+from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
-    correlation,
-    groups,
-    groups_by_name,
-    information_rows,
     knowledge,
     scaled_svd,
 )
@@ -67,80 +56,49 @@ PARALLEL = 1e-6
 """Sine of the angle between two wrenches below which they are parallel."""
 
 
-def identify_linear(study: Study, seed: int = 0) -> Result:
-    """Identify the free parameters of a linear study in one step.
+def diagnosed_linear(finding: Finding) -> Diagnosis:
+    """Diagnosis of a linear step: systematic errors of its tests, a restricted fit, outliers, bodies, bounds.
 
     Args:
-        study: from `load_study`, its predictions linear in the free values or their reciprocals.
-        seed: of random orders and draws for the scatter of the values.
+        finding: from `linear_estimate`.
 
     Raises:
-        ValueError: the free parameters are not identifiable from the tests.
+        ValueError: the study is not linear.
     """
-    began = time.monotonic()
-    finding = linear_finding(study, seed)
-    wrong, plain = bool(finding.not_followed) or finding.far_off, finding.known.verdict
-    finding, systematic = (finding, []) if wrong else with_systematic_errors(finding)
-    solved = time.monotonic()
     if finding.linear is None:
-        raise ValueError(f"study '{study.name}': is not linear, expected one with a linear step")
-    found, _, step, start = finding.linear
+        raise ValueError(f"study '{finding.study.name}': is not linear, expected one with a linear step")
+    step, systematic = finding.linear.step, list[str]()
+    wrong = bool(finding.not_followed) or finding.far_off
+    if not wrong:
+        finding, systematic = with_systematic_errors(finding)
     restricted = _restricted_remarks(finding)
     wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
-    finding = finding.cap_confidence(not wrong)
-    if any(entry.source.std_unknown for entry in study.fitted):
+    if any(entry.source.std_unknown for entry in finding.study.fitted):
         finding = finding.with_std(np.full(finding.u.size, np.inf))
-    together = groups(information_rows(step.jacobian, finding.row_weights), step.prior_std)
-    known_together = groups_by_name(together, study.free.names)
-    changed = moved_numbers(study, finding.values, step) or None
-    metrics = dataclasses.replace(fit_metrics(finding), known_together=known_together, moved_numbers=changed)
-    machine = study.machine_with(finding.model)
-    # gross errors first, as they invalidate everything else
-    causes, others = kind_remarks(finding, metrics)
-    doubts = (
-        *excess_remarks(finding.misfit, causes=[*causes, *gross_remarks(finding)]),
-        *others,
-        *restricted,
-        *([CAPPED] if wrong else []),
-        *outlier_remarks(step.robust_weight),
-        *systematic,
-        *([] if finding.gross_errors else body_remarks(finding, step)),
-        *machine_remarks(machine),
-        *bound_doubts(finding),
-    )
-    return Result(
-        study=study,
-        status=status_of(step, ended=ended_text(finding.missed, wrong, plain, finding.known.verdict, doubts)),
-        seed=seed,
-        cost=step.cost,
-        initial_cost=_cost(finding, found.encode(start)),
-        parameters=found_parameters(study, finding.values, start, finding.known),
-        modes=(),
-        metrics=metrics,
-        remarks=(
-            *doubts,
-            *([] if finding.gross_errors else noise_remarks(step)),
-            *value_remarks(finding),
-            *prior_remarks(finding),
-            *data_remarks(study),
+    consistent = not finding.gross_errors  # which invalidate everything else
+    return Diagnosis(
+        finding=finding,
+        wrong=wrong,
+        doubts=(
+            *finding.solver.doubts,
+            *outlier_remarks(step.robust_weight),
+            *systematic,
+            *(body_remarks(finding, step) if consistent else []),
+            *bound_doubts(finding),
         ),
-        doubts=doubts,
-        correlation=correlation(finding.known.covariance),
-        singular_values=finding.known.singular_values,
-        model=finding.model,
-        machine=machine,
-        evaluations={"search": 0, "refine": 1, "non_finite": 0},
-        seconds=seconds_of(began, solved),
-        history=[(1, step.cost)],
+        remarks=(*(noise_remarks(step) if consistent else []), *value_remarks(finding)),
+        causes=restricted,
+        metrics={"moved_numbers": moved_numbers(finding.study, finding.values, step) or None},
     )
 
 
-def linear_finding(study: Study, seed: int = 0) -> Finding:
-    """The fit of a linear study: one linear step, with the views of the identified machine.
+def linear_estimate(study: Study, seed: int = 0, doubts: tuple[str, ...] = ()) -> Finding:
+    """Estimate of a linear study in one linear step, with the views of the identified machine.
 
     Args:
         study: from `load_study`, its predictions linear in the free values or their reciprocals.
         seed: of later random orders and draws.
+        doubts: sentences on the linearization of its tests.
 
     Raises:
         ValueError: the free parameters are not identifiable from the tests.
@@ -171,6 +129,15 @@ def linear_finding(study: Study, seed: int = 0) -> Finding:
         row_weights=step.row_weights,
         known=reported_knowledge(step),
         linear=Linear(found, rows, step, start),
+        solver=Solver(
+            initial=start,
+            cost=step.cost,
+            initial_cost=_cost(rows, step.row_weights, found.encode(start)),
+            variances=step.row_weights,
+            evaluations={"search": 0, "refine": 1, "non_finite": 0},
+            history=[(1, step.cost)],
+            doubts=doubts,
+        ),
     )
 
 
@@ -182,7 +149,7 @@ def moved_numbers(study: Study, values: np.ndarray, step: LinearStep) -> dict[st
     return {name: before[name] + change for name, change in step.possible.added.items()}
 
 
-def status_of(*fits: LinearFit | LinearStep, ended: str) -> str:
+def linear_status(fits: Sequence[LinearFit | LinearStep], ended: str) -> str:
     """Status of linear fits: `ended` if all converged, otherwise the reason."""
     if not all(fit.solved for fit in fits):
         return UNSOLVED
@@ -222,12 +189,6 @@ def _restricted_remarks(finding: Finding) -> list[str]:
     ]
 
 
-def seconds_of(began: float, solved: float) -> dict[str, float]:
-    """Time of one linear step, s; later work counts as search."""
-    now = time.monotonic()
-    return {"total": now - began, "compile": 0.0, "search": now - solved, "refine": solved - began}
-
-
 def kept_values(study: Study) -> np.ndarray:
     """Physical values kept by parameters that no test determines.
 
@@ -237,11 +198,8 @@ def kept_values(study: Study) -> np.ndarray:
     return known_values(study.model, study.free, study.start.values, study.start.given)
 
 
-def _cost(finding: Finding, x: np.ndarray) -> float:
-    if finding.linear is None:
-        return float("nan")
-    rows = finding.linear.equations
-    weights = finding.row_weights[: rows.measured.size]
+def _cost(rows: Equations, row_weights: np.ndarray, x: np.ndarray) -> float:
+    weights = row_weights[: rows.measured.size]
     return float(np.sum(weights * ((rows.measured - rows.matrix @ x) / rows.std) ** 2))
 
 

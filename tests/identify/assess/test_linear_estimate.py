@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.linear_outcome import check_equations
+from jaxmb.identify.assess.linear_estimate import check_equations
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.fit.linear import linear_equations
 from jaxmb.identify.fit.noise import misfit

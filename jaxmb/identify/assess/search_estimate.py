@@ -1,0 +1,161 @@
+"""Estimate of a study by search and refinement: standard deviations, diagnosis, status."""
+
+import jax
+import numpy as np
+
+from jaxmb.identify.assess.finding import Diagnosis, Finding, Solver
+from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
+from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
+from jaxmb.identify.assess.mistakes import mistake_text, mistakes
+from jaxmb.identify.assess.remarks import bound_remarks, on_bound, search_remarks, unmatched_remarks
+from jaxmb.identify.assess.result import Outcome, evaluations
+from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited, with_curvature
+from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.experiments.names import display_name
+from jaxmb.identify.fit.noise import row_variances
+from jaxmb.identify.fit.problem import is_large, linearized, objective_at
+from jaxmb.identify.fit.state import Fit
+from jaxmb.identify.study.study import Study
+
+CONVERGED_SLOPE = 1e-6
+"""Cosine between the residual and a column of the Jacobian, of a parameter not limited by a bound, below which the fit
+has converged."""
+CONVERGED_CHI2 = 1e-2
+"""Largest predicted decrease of chi-square, over its mean for a row, at convergence with noisy data: a tenth of a
+standard deviation."""
+NOT_SEARCHED = "errors in the description were not searched for: the Jacobian is too large for the memory"
+NOISY = 0.1
+"""Mean square of the residual, in units of the stated noise, above which data count as noisy."""
+
+
+def search_estimate(
+    study: Study, fit: Fit, seed: int, doubts: tuple[str, ...] = (), information: np.ndarray | None = None
+) -> Finding:
+    """Estimate of a finished fit, with the standard deviations of its Jacobian.
+
+    Args:
+        study: with the noise as estimated in the fit.
+        fit: the finished fit.
+        seed: of the fit.
+        doubts: sentences on noise and convergence.
+        information: about u, for a fit that is not at the minimum of the cost.
+
+    Raises:
+        ValueError: no start has a finite cost.
+    """
+    if fit.best_u is None or fit.initial_u is None:
+        raise ValueError(f"study '{study.name}': no start has a finite cost{_impossible(study)}")
+    study = study.at_values(study.free.values(fit.best_u))
+    problem, free = study.problem, study.free
+    residual, jacobian, row_weights = linearized(problem, fit.best_u)
+    variances = row_variances(problem, residual, jacobian, row_weights)
+    prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
+    known = (jacobian, variances) if information is None else (information, np.ones(len(information)))
+    # exp(log(bound)) may differ from the bound in the last digit.
+    values, initial = (np.clip(free.values(u), free.lower_value, free.upper_value) for u in (fit.best_u, fit.initial_u))
+    model = free.apply(study.model, values)
+    return Finding(
+        study=study,
+        seed=seed,
+        u=fit.best_u,
+        values=values,
+        model=model,
+        views=tuple(test.view(model) for test in study.tests),
+        residual=residual,
+        jacobian=jacobian,
+        row_weights=row_weights,
+        known=knowledge(*known, prior_std),
+        solver=Solver(
+            initial=initial,
+            cost=float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2)),
+            initial_cost=objective_at(problem, fit.initial_u) - _prior_part(study, fit.initial_u),
+            variances=variances,
+            evaluations=evaluations(fit),
+            history=fit.history,
+            doubts=doubts,
+            fit=fit,
+            information=information,
+        ),
+    )
+
+
+def _impossible(study: Study) -> str:
+    """Text on responses of the initial machine with which no data can be compared; empty where there are none."""
+    found = [
+        f"{display_name(test.name)}: {what}"
+        for test in study.tests
+        if test.lines is not None
+        for what in test.lines.undefined(test.view(study.model))
+    ]
+    return ": in the initial model " + "; ".join(found) + ", exclude it from the test" if found else ""
+
+
+def _prior_part(study: Study, u: np.ndarray) -> float:
+    """Contribution of the prior to the objective at u."""
+    if study.problem.prior is None:
+        return 0.0
+    errors = np.asarray(study.problem.prior_residual(jax.device_put(u))) * float(study.problem.noise_unit)
+    return float(errors @ errors)
+
+
+def diagnosed_search(finding: Finding, fit: Fit) -> Diagnosis:
+    """Diagnosis of a fit: other minima, curvature, bounds, model-error hypotheses, one model for all tests.
+
+    Args:
+        finding: from `search_estimate`.
+        fit: the finished fit.
+    """
+    solver, ambiguous = finding.solver, list[str]()
+    if solver.information is None:
+        finding, ambiguous = ambiguity(finding, fit, solver.variances)
+        finding = with_curvature(finding)
+    finding, bounded = not_bound_limited(finding)
+    hypotheses, agreed = mistakes(finding), one_model(finding)
+    if agreed is not None and agreed.does and finding.not_followed:
+        agreed = None
+    apart = agreed is not None and not agreed.does
+    wrong = bool(finding.not_followed or finding.far_off or finding.systematic or hypotheses or apart)
+    excess = finding.misfit is not None and not finding.misfit.explained
+    laws = chosen_laws(finding.cap_confidence(not wrong))
+    return Diagnosis(
+        finding=finding,
+        wrong=wrong,
+        doubts=(
+            *solver.doubts,
+            *bounded,
+            *([] if finding.not_followed else (*ambiguous, *unmatched_remarks(finding))),
+            *unsettled_laws(laws),
+        ),
+        remarks=(
+            *search_remarks(finding.study, fit),
+            *([NOT_SEARCHED] if (wrong or excess) and is_large(finding.study.problem) else []),
+            *(bound_remarks(finding, fit.initial_u) if fit.initial_u is not None else ()),
+        ),
+        causes=[text for text in (one_model_text(agreed),) if text],
+        hypothesis=mistake_text(hypotheses),
+        metrics={"one_model": agreed, "mistakes": hypotheses or None, "laws": laws},
+    )
+
+
+def search_status(finding: Finding, fit: Fit, ended: str) -> str:
+    """Status of a fit: `ended` if it converged."""
+    if finding.solver.cost <= finding.study.settings.tolerance:
+        return ended
+    if finding.solver.information is not None and fit.settled:
+        return ended
+    (residual, jacobian), bound = finding.compressed, on_bound(finding.study, finding.u)
+    gradient = jacobian.T @ residual
+    size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
+    outwards = np.where(bound < 0, gradient > 0.0, np.where(bound > 0, gradient < 0.0, False))
+    slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
+    # Without noise the rounding of the parameters determines the slope.
+    of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(finding.u), 1.0))
+    slope = np.where(np.abs(gradient) <= of_digits, 0.0, slope)
+    worst = int(np.argmax(slope))
+    noisy = float(residual @ residual) >= NOISY * finding.residual.size
+    if slope[worst] <= CONVERGED_SLOPE or (noisy and slope[worst] ** 2 * finding.residual.size <= CONVERGED_CHI2):
+        return ended
+    return (
+        f"{Outcome.NOT_CONVERGED} after {fit.round} rounds: the cost still falls along"
+        f" {finding.study.free.names[worst]} (slope cosine {slope[worst]:.1e}, expected at most {CONVERGED_SLOPE:.0e})"
+    )
