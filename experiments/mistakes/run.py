@@ -229,7 +229,7 @@ def main() -> None:
         for case in every:
             with tempfile.TemporaryDirectory() as folder:
                 result, worst = fitted(case.make(Path(folder), level, options.seed))
-            texts = [mistake.text for mistake in result.metrics.mistakes or ()]
+            texts = [error.text for error in result.metrics.model_errors or ()]
             right = any(case.expected in text for text in texts)
             known = all(p.identifiable == "yes" for p in result.parameters.values())
             named += right
@@ -239,7 +239,7 @@ def main() -> None:
         for draw in range(options.correct):
             with tempfile.TemporaryDirectory() as folder:
                 result, _ = fitted(study(Path(folder), level, 100 + draw))
-            accused += result.metrics.mistakes is not None
+            accused += result.metrics.model_errors is not None
         print(f"{named} of {len(every)} named; {passed} passed with every parameter 'yes' and one off by more than")
         print(f"{SIGMAS:g} deviations; {accused} of {options.correct} correct studies accused")
 

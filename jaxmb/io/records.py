@@ -85,7 +85,7 @@ def plain(value: Any) -> Any:
     """Records as dictionaries by field name, tuples as lists; arrays and numbers unchanged.
 
     A field that is None is omitted if None is its default, else it is null. A trailing underscore of a name, which
-    avoids a Python keyword, is omitted.
+    avoids a Python keyword, is omitted; the entry `key` of a field's metadata replaces its name.
 
     A record may define its own conversion by the methods `as_plain` and `from_plain`.
     """
@@ -145,4 +145,4 @@ def _record(kind: Any, data: Table) -> Any:
 
 
 def _name(field: "dataclasses.Field[Any]") -> str:
-    return field.name.removesuffix("_")
+    return field.metadata.get("key", field.name.removesuffix("_"))

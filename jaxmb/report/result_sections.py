@@ -47,11 +47,11 @@ def data_sentences(result: Result) -> list[str]:
 def _noise_line(result: Result) -> str:
     misfit, one_model = result.metrics.misfit, result.metrics.one_model
     agreement = "followed"
-    if result.outcome is Outcome.NOT_FOLLOWED:
+    if result.outcome is Outcome.NOT_REPRODUCED:
         agreement = "NOT followed"
     elif misfit is not None and not misfit.explained:
         agreement = "NOT followed within the noise"
-    elif one_model is not None and not one_model.does:
+    elif one_model is not None and not one_model.is_consistent:
         agreement = "NOT followed by one model for all tests"
     elif result.outcome is Outcome.NOT_IDENTIFIED:
         agreement = "in doubt"
@@ -118,7 +118,7 @@ def doubts(result: Result) -> list[str]:
 def to_do(result: Result) -> list[str]:
     """Recommendations where the data are not followed, the fit did not converge or parameters are not identifiable."""
     sentences = []
-    if result.outcome is Outcome.NOT_FOLLOWED:
+    if result.outcome is Outcome.NOT_REPRODUCED:
         return ["first find out why the data are not followed: until then no identified value is reliable"]
     verdicts = [p.identifiable for p in result.parameters.values()]
     if result.outcome is Outcome.NOT_IDENTIFIED or (result.doubts and not result.converged and "yes" not in verdicts):

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.fit.problem import nameless
+from jaxmb.identify.fit.problem import without_name
 
 
 @eqx.filter_jit
@@ -21,7 +21,7 @@ def _seen(test, model):
 
 def residual_alone(test, model):
     """Residual of a test of a model, compiled once for tests of one form."""
-    return np.asarray(_seen(nameless(test), model))
+    return np.asarray(_seen(without_name(test), model))
 
 
 @eqx.filter_jit

@@ -27,7 +27,7 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
 
-FAR_OFF = 2.0
+INCONSISTENT = 2.0
 """Root mean square residual, in units of stated noise, above which no standard deviation covers the effect of model
 error on parameters."""
 SYSTEMATIC = 0.05
@@ -116,7 +116,7 @@ class Finding:
         return misfits(self.residual, self.jacobian, self.row_weights, [data], [own], [float(alike)])[0]
 
     @functools.cached_property
-    def not_followed(self) -> tuple[str, ...]:
+    def not_reproduced(self) -> tuple[str, ...]:
         """Names of the fitted tests that the machine does not reproduce within their noise."""
         problem, names = self.study.problem, []
         for test, view, misfit in zip(problem.tests, self.views, self.misfits, strict=True):
@@ -135,7 +135,7 @@ class Finding:
     @property
     def missed(self) -> tuple[str, ...]:
         """Names of all tests that the machine does not reproduce, held-out tests included."""
-        return tuple(dict.fromkeys([*self.not_followed, *self.held_out_errors]))
+        return tuple(dict.fromkeys([*self.not_reproduced, *self.held_out_errors]))
 
     @functools.cached_property
     def gross_errors(self) -> dict[str, str]:
@@ -167,13 +167,13 @@ class Finding:
         return found
 
     @property
-    def far_off(self) -> bool:
-        """Whether the residual of a test is at least `FAR_OFF` times its stated noise."""
+    def is_inconsistent(self) -> bool:
+        """Whether the residual of a test is at least `INCONSISTENT` times its stated noise."""
         if self.linear is not None:  # without the outliers of robust tests
             left = self.misfit
-            return left is not None and not left.explained and left.square > FAR_OFF**2
+            return left is not None and not left.explained and left.square > INCONSISTENT**2
         pairs = zip(self.study.problem.tests, self.misfits, strict=True)
-        return any(test.noise.is_known and not left.explained and left.square > FAR_OFF**2 for test, left in pairs)
+        return any(test.noise.is_known and not left.explained and left.square > INCONSISTENT**2 for test, left in pairs)
 
     def cap_confidence(self, follows: bool) -> "Finding":
         """The finding with confidence capped at "weak" for all parameters, unless the machine reproduces the data.

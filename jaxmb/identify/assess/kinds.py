@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.holdout import verdict
-from jaxmb.identify.assess.metrics import GENERAL, KindMetrics, Metrics, prior_deviations, truth_metrics
+from jaxmb.identify.assess.metrics import KindMetrics, Metrics, prior_deviations, truth_metrics
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
@@ -52,8 +52,7 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
         record = None if of_kind is None else of_kind.read(data, {entry.name for entry in entries})
         if record is not None:
             tests[kind] = record
-    general = {name: data[name] for name in GENERAL if name in data}
-    return dataclasses.replace(restored(Metrics, general | {"tests": {}, "stiffness_model": None}), tests=tests)
+    return dataclasses.replace(restored(Metrics, {**data, "tests": {}}), tests=tests)
 
 
 def fit_metrics(finding: Finding) -> Metrics:

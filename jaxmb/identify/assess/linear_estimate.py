@@ -35,7 +35,7 @@ from jaxmb.identify.fit.linear import (
     without_effect,
 )
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.possible import Possible, bodies
+from jaxmb.identify.fit.physical_consistency import ConsistentSolution, bodies
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
 from jaxmb.identify.study.reading.parameters import fixed_values
 from jaxmb.identify.study.study import Study, known_values, linear_in
@@ -68,7 +68,7 @@ def diagnosed_linear(finding: Finding) -> Diagnosis:
     if finding.linear is None:
         raise ValueError(f"study '{finding.study.name}': is not linear, expected one with a linear step")
     step, systematic = finding.linear.step, list[str]()
-    wrong = bool(finding.not_followed) or finding.far_off
+    wrong = bool(finding.not_reproduced) or finding.is_inconsistent
     if not wrong:
         finding, systematic = with_systematic_errors(finding)
     restricted = _restricted_remarks(finding)
@@ -88,7 +88,7 @@ def diagnosed_linear(finding: Finding) -> Diagnosis:
         ),
         remarks=(*(noise_remarks(step) if consistent else []), *value_remarks(finding)),
         causes=restricted,
-        metrics={"moved_numbers": moved_numbers(finding.study, finding.values, step) or None},
+        metrics={"adjusted_parameters": adjusted_parameters(finding.study, finding.values, step) or None},
     )
 
 
@@ -115,7 +115,7 @@ def linear_estimate(study: Study, seed: int = 0, doubts: tuple[str, ...] = ()) -
     step = linear_step(found, stacked, start, robust, touched, prior_std, np.concatenate(lengths))
     # 1 / (1 / k) may differ from k by rounding
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
-    model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), moved_numbers(study, values, step))
+    model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), adjusted_parameters(study, values, step))
     study = study.at_values(values)
     return Finding(
         study=study,
@@ -141,21 +141,21 @@ def linear_estimate(study: Study, seed: int = 0, doubts: tuple[str, ...] = ()) -
     )
 
 
-def moved_numbers(study: Study, values: np.ndarray, step: LinearStep) -> dict[str, float]:
+def adjusted_parameters(study: Study, values: np.ndarray, step: LinearStep) -> dict[str, float]:
     """Fixed inertial parameters that were changed for physical consistency, by name."""
-    if step.possible is None or not step.possible.added:
+    if step.consistent is None or not step.consistent.added:
         return {}
     before = parameters(study.free.apply(study.model, jnp.asarray(values)))
-    return {name: before[name] + change for name, change in step.possible.added.items()}
+    return {name: before[name] + change for name, change in step.consistent.added.items()}
 
 
 def linear_status(fits: Sequence[LinearFit | LinearStep], ended: str) -> str:
     """Status of linear fits: `ended` if all converged, otherwise the reason."""
-    if not all(fit.solved for fit in fits):
+    if not all(fit.active_set_found for fit in fits):
         return UNSOLVED
-    if ended.startswith(Outcome.NOT_FOLLOWED):
+    if ended.startswith(Outcome.NOT_REPRODUCED):
         return ended
-    return ended if all(fit.settled for fit in fits) else UNSETTLED
+    return ended if all(fit.weights_converged for fit in fits) else UNSETTLED
 
 
 def _restricted_remarks(finding: Finding) -> list[str]:
@@ -268,13 +268,13 @@ def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
 
 def body_remarks(finding: Finding, step: LinearStep) -> list[str]:
     """Sentences on bodies that could not be made physically consistent, or only with a larger residual."""
-    found = step.possible
+    found = step.consistent
     if found is None:
         return []
     return [*_price_remarks(step, found, finding.study.free.names), *adjustment_remarks(finding)]
 
 
-def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) -> list[str]:
+def _price_remarks(step: LinearStep, found: ConsistentSolution, names: tuple[str, ...]) -> list[str]:
     named = listed(found.pressing)
     if found.shut_out:
         bounds = listed([names[i] for i in found.shut_out])
@@ -296,14 +296,14 @@ def _price_remarks(step: LinearStep, found: Possible, names: tuple[str, ...]) ->
     ]
 
 
-def _noise_explains(step: LinearStep, found: Possible) -> bool:
+def _noise_explains(step: LinearStep, found: ConsistentSolution) -> bool:
     noise = 1.0 if step.misfit.explained else step.misfit.square
     return found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM))
 
 
 def noise_remarks(step: LinearStep) -> list[str]:
     """A sentence on bodies that are physically inconsistent due to noise only, which is not a doubt."""
-    found = step.possible
+    found = step.consistent
     if found is None or not found.exists or found.shut_out:
         return []
     if found.rise < SMALL_RISE or not _noise_explains(step, found):

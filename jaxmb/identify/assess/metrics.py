@@ -13,7 +13,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.assess.holdout import Verdict
 from jaxmb.identify.assess.laws.law_problem import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
-from jaxmb.identify.assess.mistakes import Mistake
+from jaxmb.identify.assess.model_errors import ModelError
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
@@ -106,7 +106,7 @@ class Metrics(Mapping[str, Any]):
     """Metrics of an identification; None for metrics that do not apply to the study.
 
     It is also a mapping to plain data by name, in the layout that `metrics` has in result.json:
-    `metrics.one_model.does` is `metrics["one_model"]["does"]`.
+    `metrics.one_model.is_consistent` is `metrics["one_model"]["does"]`.
     """
 
     parameter_error: dict[str, float] | None = None
@@ -117,7 +117,7 @@ class Metrics(Mapping[str, Any]):
     largest_damping_error_percent: float | None = None
     misfit: Misfit | None = None
     """Reduced chi-square of all data; None where noise is estimated from the residual."""
-    mistakes: tuple[Mistake, ...] | None = None
+    model_errors: tuple[ModelError, ...] | None = dataclasses.field(default=None, metadata={"key": "mistakes"})
     """Model-error hypotheses on the machine or its tests, each of which explains the misfit."""
     fit: Verdict | None = None
     """Prediction scores of the fitted tests."""
@@ -132,7 +132,7 @@ class Metrics(Mapping[str, Any]):
     one_model: OneModel | None = None
     known_together: tuple[KnownTogether, ...] | None = None
     laws: Laws | None = None
-    moved_numbers: dict[str, float] | None = None
+    adjusted_parameters: dict[str, float] | None = dataclasses.field(default=None, metadata={"key": "moved_numbers"})
     """Values of fixed inertial parameters without effect on any measurement that were changed for physical
     consistency."""
     profiles: dict[str, Profile] | None = None
@@ -154,15 +154,11 @@ class Metrics(Mapping[str, Any]):
 
     @functools.cached_property
     def _by_name(self) -> dict[str, Any]:
-        general = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        by_name = {name: plain(general[name]) for name in GENERAL if general[name] is not None}
-        for record in (*self.tests.values(), self.stiffness_model):
-            for name, value in ({} if record is None else plain(record)).items():
+        by_name = plain(self)
+        for record in (*by_name.pop("tests").values(), by_name.pop("stiffness_model", {})):
+            for name, value in record.items():
                 by_name[name] = [*by_name[name], *value] if isinstance(by_name.get(name), list) else value
         return by_name
-
-
-GENERAL = tuple(f.name for f in dataclasses.fields(Metrics) if f.name not in ("tests", "stiffness_model"))
 
 
 def prior_deviations(study: Study, of: np.ndarray, factor: np.ndarray | float) -> dict[str, float] | None:

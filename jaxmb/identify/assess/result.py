@@ -42,7 +42,7 @@ class Outcome(enum.StrEnum):
 
     CONVERGED = "converged"
     NOT_CONVERGED = "not converged"
-    NOT_FOLLOWED = "data not followed"
+    NOT_REPRODUCED = "data not followed"
     """The fit converged, but the machine does not reproduce the measurement."""
     NOT_IDENTIFIED = "no parameter identified"
     """The fit converged, but doubts cap the confidence in every parameter."""
@@ -61,7 +61,7 @@ def ended_text(
         doubts: the most important first.
     """
     if missed:
-        return f"{Outcome.NOT_FOLLOWED}: the best fit does not reproduce {listed([*map(display_name, missed)])}"
+        return f"{Outcome.NOT_REPRODUCED}: the best fit does not reproduce {listed([*map(display_name, missed)])}"
     if doubts and "yes" not in now and (wrong or "yes" in before):
         return f"{Outcome.NOT_IDENTIFIED}: {doubts[0]}"
     return Outcome.CONVERGED.value

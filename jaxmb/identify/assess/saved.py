@@ -338,5 +338,5 @@ def _machine(study: Study, metrics: Metrics, parameters: Mapping[str, Parameter]
             ),
         )
     values = [parameters[name].value for name in study.free.names]
-    model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), metrics.moved_numbers or {})
+    model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), metrics.adjusted_parameters or {})
     return model, study.machine_with(model)

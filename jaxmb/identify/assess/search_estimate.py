@@ -6,7 +6,7 @@ import numpy as np
 from jaxmb.identify.assess.finding import Diagnosis, Finding, Solver
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
-from jaxmb.identify.assess.mistakes import mistake_text, mistakes
+from jaxmb.identify.assess.model_errors import model_errors, model_errors_text
 from jaxmb.identify.assess.remarks import bound_remarks, on_bound, search_remarks, unmatched_remarks
 from jaxmb.identify.assess.result import Outcome, evaluations
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited, with_curvature
@@ -110,11 +110,11 @@ def diagnosed_search(finding: Finding, fit: Fit) -> Diagnosis:
         finding, ambiguous = ambiguity(finding, fit, solver.variances)
         finding = with_curvature(finding)
     finding, bounded = not_bound_limited(finding)
-    hypotheses, agreed = mistakes(finding), one_model(finding)
-    if agreed is not None and agreed.does and finding.not_followed:
+    hypotheses, agreed = model_errors(finding), one_model(finding)
+    if agreed is not None and agreed.is_consistent and finding.not_reproduced:
         agreed = None
-    apart = agreed is not None and not agreed.does
-    wrong = bool(finding.not_followed or finding.far_off or finding.systematic or hypotheses or apart)
+    apart = agreed is not None and not agreed.is_consistent
+    wrong = bool(finding.not_reproduced or finding.is_inconsistent or finding.systematic or hypotheses or apart)
     excess = finding.misfit is not None and not finding.misfit.explained
     laws = chosen_laws(finding.cap_confidence(not wrong))
     return Diagnosis(
@@ -123,7 +123,7 @@ def diagnosed_search(finding: Finding, fit: Fit) -> Diagnosis:
         doubts=(
             *solver.doubts,
             *bounded,
-            *([] if finding.not_followed else (*ambiguous, *unmatched_remarks(finding))),
+            *([] if finding.not_reproduced else (*ambiguous, *unmatched_remarks(finding))),
             *unsettled_laws(laws),
         ),
         remarks=(
@@ -132,8 +132,8 @@ def diagnosed_search(finding: Finding, fit: Fit) -> Diagnosis:
             *(bound_remarks(finding, fit.initial_u) if fit.initial_u is not None else ()),
         ),
         causes=[text for text in (one_model_text(agreed),) if text],
-        hypothesis=mistake_text(hypotheses),
-        metrics={"one_model": agreed, "mistakes": hypotheses or None, "laws": laws},
+        hypothesis=model_errors_text(hypotheses),
+        metrics={"one_model": agreed, "model_errors": hypotheses or None, "laws": laws},
     )
 
 

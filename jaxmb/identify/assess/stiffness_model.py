@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.deflection_scatter import drawn_displacements
 from jaxmb.identify.assess.deflections import deflection_budgets
-from jaxmb.identify.assess.finding import FAR_OFF
+from jaxmb.identify.assess.finding import INCONSISTENT
 from jaxmb.identify.assess.linear_estimate import linear_status, outlier_remarks, parallel_loads
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, tests_text
@@ -294,7 +294,7 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
         )
     counted = weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
-    wrong = not found.misfit.explained and found.misfit.square > FAR_OFF**2
+    wrong = not found.misfit.explained and found.misfit.square > INCONSISTENT**2
     initial_cost = float(np.sum(counted * (independent_rows(entries, measured) / std) ** 2))
     missed = [entry.name for entry in entries] if wrong and cost > HALF**2 * initial_cost else []
     parameters = _parameters(best, found.misfit.widening)

@@ -173,15 +173,15 @@ def _weighted(svd: ScaledSvd, jacobian: Jacobian, row_weights: np.ndarray) -> Fl
     return sum(((basis.T * weights) @ basis for basis, weights in bases), start=np.zeros((svd.rank, svd.rank)))
 
 
-def deviations(rows: Float[np.ndarray, "k d"], sums: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s"]:
+def deviations(rows: Float[np.ndarray, "k d"], combinations: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s"]:
     """Standard deviations [s] of linear combinations of parameters from linear tests; inf if not identifiable.
 
     Args:
         rows: of the tests [k, d], in units of their noise.
-        sums: coefficients of the parameters in each combination [s, d].
+        combinations: coefficients of the parameters in each combination [s, d].
     """
     svd = scaled_svd(rows, RANK_TOLERANCE)
-    parts = sums / svd.scale @ svd.right.T
+    parts = combinations / svd.scale @ svd.right.T
     identifiable = np.linalg.norm(parts[:, svd.rank :], axis=1) <= COUPLED * np.linalg.norm(parts, axis=1)
     return np.where(identifiable, np.linalg.norm(parts[:, : svd.rank] / svd.values[: svd.rank], axis=1), np.inf)
 

@@ -33,9 +33,9 @@ class LinearFit:
     """Of the weighted matrix, columns scaled to length 1, descending."""
     on_bound: Bool[np.ndarray, "d"]
     """Mask of the parameters limited by their bound."""
-    settled: bool = True
+    weights_converged: bool = True
     """Whether the robust weights converged within `MOST_ROUNDS` rounds."""
-    solved: bool = True
+    active_set_found: bool = True
     """Whether the active set of the bounds was identified, in up to 100 exchanges per parameter."""
 
 
@@ -104,8 +104,8 @@ def linear_fit(
         rank=svd.rank,
         singular_values=svd.values,
         on_bound=limited,
-        settled=converged,
-        solved=solved,
+        weights_converged=converged,
+        active_set_found=solved,
     )
 
 

@@ -197,7 +197,7 @@ class Equations(NamedTuple):
     """Index of the case of each row: rows measured together, such as under one load, share it."""
 
 
-class Sums(NamedTuple):
+class IdentifiableCombinations(NamedTuple):
     """Linear combinations of machine parameters that are identifiable from a kind of test."""
 
     names: tuple[str, ...]
@@ -234,7 +234,7 @@ class LinearForm(Component[T]):
         A column is zero where the prediction does not depend on the value.
         """
 
-    def sums(self, model: Model, free: FreeParameters) -> Sums | None:
+    def combinations(self, model: Model, free: FreeParameters) -> IdentifiableCombinations | None:
         """Parameter combinations identifiable from such tests. They depend on the machine's structure and on which
         parameters are free, not on their values. None where each parameter is identifiable by itself."""
         return None

@@ -11,7 +11,13 @@ from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import Misfit, misfit
-from jaxmb.identify.fit.possible import Bodies, Possible, numbers_of, possible_values, touched_bodies
+from jaxmb.identify.fit.physical_consistency import (
+    Bodies,
+    ConsistentSolution,
+    consistent_solution,
+    numbers_of,
+    touched_bodies,
+)
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
 from jaxmb.machine.build import Model
@@ -61,9 +67,9 @@ class LinearStep:
     residual: Float[np.ndarray, "m"]
     """Measured minus fitted."""
     robust_weight: Float[np.ndarray, "m"]
-    settled: bool
+    weights_converged: bool
     """Whether the robust weights converged."""
-    solved: bool
+    active_set_found: bool
     """Whether the active set of bounds was identified."""
     cost: float
     """Sum of weight (residual / std)^2, robust weights included."""
@@ -73,7 +79,7 @@ class LinearStep:
     """Weight of the squared error of each row, beside its variance; robust weights included."""
     prior_std: Float[np.ndarray, "d"] | None = None
     """Standard deviation of the prior of u, whose rows are the last ones; None without a prior."""
-    possible: Possible | None = None
+    consistent: ConsistentSolution | None = None
     """Physically consistent solution where inertial parameters are free; it determines `x`."""
 
 
@@ -199,13 +205,13 @@ def linear_step(
     x = best = np.where(insensitive, found.encode(start), fitted.values)
     weight = rows.weight * fitted.weights
     root = np.sqrt(weight) / rows.std
-    possible = None
+    consistent = None
     if bodies is not None:
-        possible = possible_values(
+        consistent = consistent_solution(
             bodies, matrix * root[:, None], rows.measured * root, best, fitted.on_bound & ~insensitive,
             found.encode(start), found.least, found.most,
         )  # fmt: skip
-        x = possible.x
+        x = consistent.x
     residual = rows.measured - matrix @ x
     jacobian = matrix * found.slope(x) * root[:, None]
     known = knowledge(jacobian, weight, prior_std)
@@ -222,8 +228,8 @@ def linear_step(
         on_bound=on_bound,
         residual=residual,
         robust_weight=np.asarray(fitted.weights),
-        settled=fitted.settled,
-        solved=fitted.solved,
+        weights_converged=fitted.weights_converged,
+        active_set_found=fitted.active_set_found,
         cost=float(np.sum(errors[data] ** 2)),
         misfit=misfit(
             errors[data],
@@ -234,7 +240,7 @@ def linear_step(
         ),
         row_weights=weight,
         prior_std=prior_std,
-        possible=possible,
+        consistent=consistent,
     )
 
 

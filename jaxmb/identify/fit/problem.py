@@ -88,8 +88,10 @@ class Problem(eqx.Module):
         which are not used."""
         self.model, self.free, self.tests, self.views = model, free, tuple(tests), tuple(views)
         self.prior, self.noise_unit, self.spread = prior, noise_unit, spread
-        own = [nameless(test) for test in self.tests]
-        self.forms = tuple(stacked(free, self.tests, own, self.views, members) for members in alike(own, views))
+        own = [without_name(test) for test in self.tests]
+        self.forms = tuple(
+            stack_form(free, self.tests, own, self.views, members) for members in group_by_form(own, views)
+        )
 
     def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
         """Residuals of all tests, then of the prior; their squares sum to the cost plus the prior's.
@@ -238,7 +240,7 @@ def with_free_numbers(
     return test.own.with_values(xp.where(entries >= 0, values[entries], test.own.values))
 
 
-def stacked(
+def stack_form(
     free: FreeParameters,
     tests: Sequence[Test],
     unnamed: Sequence[Test],
@@ -252,7 +254,7 @@ def stacked(
         tests: all tests.
         unnamed: the same without their names.
         views: all views.
-        members: numbers of those that have one form (`alike`).
+        members: numbers of those that have one form (`group_by_form`).
     """
     own, seen = [unnamed[k] for k in members], [views[k] for k in members]
     found = [free.entries_of(own_names(tests[k])) for k in members]
@@ -275,12 +277,12 @@ def _stacked(*leaves: Any) -> Array:
     return jax.device_put(np.stack([np.asarray(leaf) for leaf in leaves]))
 
 
-def nameless(test: Test) -> Test:
+def without_name(test: Test) -> Test:
     """The test as its residual sees it: without its name, so that tests of the same form are one program."""
     return dataclasses.replace(test.evaluation.stripped(), name="")
 
 
-def alike(unnamed: Sequence[Test], views: Sequence[AffineView | None]) -> list[list[int]]:
+def group_by_form(unnamed: Sequence[Test], views: Sequence[AffineView | None]) -> list[list[int]]:
     """Numbers of tests without names that have the same form: kind, sizes, points, and entries of the tangent that
     move."""
     groups: dict[Any, list[int]] = {}
@@ -396,7 +398,7 @@ def _of_test(problem: Problem, number: int, u: np.ndarray, derivatives: bool) ->
     """Residual of a test, or that and its Jacobian; tests of one form share a program."""
     test = problem.tests[number]
     entries = problem.free.entries_of(own_names(test))
-    parts = problem.model, problem.free, nameless(test), entries, problem.views[number], jax.device_put(u)
+    parts = problem.model, problem.free, without_name(test), entries, problem.views[number], jax.device_put(u)
     return jax.tree.map(np.asarray, (_state_of if derivatives else _values_of)(*parts))
 
 

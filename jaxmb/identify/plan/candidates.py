@@ -15,7 +15,7 @@ import tomli_w
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import Probe, Sums
+from jaxmb.identify.experiments.components import IdentifiableCombinations, Probe
 from jaxmb.identify.experiments.frf.noise import SMALLEST_RATIO
 from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
@@ -256,7 +256,7 @@ class Known(NamedTuple):
     """Information rows of the planned tests and the prior, by u."""
     prior_std: Float[np.ndarray, "d"] | None
     """The prior's standard deviations, if any; its rows are in `made`."""
-    sums: Sums | None
+    combinations: IdentifiableCombinations | None
     """Base parameters; None without torque tests."""
 
 

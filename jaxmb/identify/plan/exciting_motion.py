@@ -11,7 +11,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, deviations, scaled_svd
-from jaxmb.identify.experiments.components import Sums
+from jaxmb.identify.experiments.components import IdentifiableCombinations
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.plan.motion_information import (
     FINE,
@@ -201,7 +201,7 @@ def exciting_motion(
     base = base_parameters(model, free)
     chosen = [name for i, name in enumerate(names) if base.matrix[:, i].any()]
     columns = np.eye(len(names))[:, [names.index(name) for name in chosen]]
-    sums = Sums(base.names, base.formulas, names, base.matrix)
+    combinations = IdentifiableCombinations(base.names, base.formulas, names, base.matrix)
     coordinates = independent_coordinates(model)
     std = torque_std if isinstance(torque_std, Mapping) else dict.fromkeys(coordinates, torque_std)
     for name in std:
@@ -214,7 +214,7 @@ def exciting_motion(
         raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
     measured = np.array([1.0 / std[name] if name in std else 0.0 for name in coordinates])
     none = np.zeros((0, len(chosen)))
-    sought = MotionProblem(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, sums)
+    sought = MotionProblem(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, combinations)
     return found_motion(machine, model, part, sought)
 
 
@@ -233,7 +233,7 @@ class MotionProblem(NamedTuple):
     """Independent samples per second."""
     made: Float[np.ndarray, "k d"]
     """Information rows of the planned tests and the prior."""
-    base: Sums
+    base: IdentifiableCombinations
     """Base parameters."""
 
 
@@ -376,7 +376,7 @@ def base_columns(sought: MotionProblem) -> np.ndarray:
 
 
 def base_deviations(
-    rows: Float[np.ndarray, "k d"], base: Sums, columns: Float[np.ndarray, "p d"]
+    rows: Float[np.ndarray, "k d"], base: IdentifiableCombinations, columns: Float[np.ndarray, "p d"]
 ) -> tuple[BaseDeviation, ...]:
     """Predicted standard deviations of the base parameters that contain a free parameter.
 

@@ -22,7 +22,7 @@ from jaxmb.identify.estimation.identifiability import (
     information_rows,
     knowledge,
 )
-from jaxmb.identify.experiments.components import Sums
+from jaxmb.identify.experiments.components import IdentifiableCombinations
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Known, Place, Planned
@@ -157,10 +157,10 @@ def _inspect(study: Study) -> Inspection:
     combinations = groups(made, prior_std)
     place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
     linear = (test.linear for test in study.tests if test.linear is not None)
-    sums = next((s for form in linear if (s := form.sums(study.model, study.free)) is not None), None)
+    identifiable = next((s for form in linear if (s := form.combinations(study.model, study.free)) is not None), None)
     planned = Planned(None, HOW_TO_ASK)
     if study.next is not None:
-        planned = PLANNERS[study.next.kind](study, place, Known(values, made, prior_std, sums))
+        planned = PLANNERS[study.next.kind](study, place, Known(values, made, prior_std, identifiable))
     chosen, remark, pool, information = planned
     correlations = correlation(known.covariance)
     reasons = _reasons(study, place, values, known, correlations, combinations, made, pool, information)
@@ -172,7 +172,7 @@ def _inspect(study: Study) -> Inspection:
         singular_values=np.linalg.svd(made, compute_uv=False),
         correlation=correlations,
         parameters=_parameters(study, values, known, reasons, chosen),
-        base=() if sums is None else _base(study, values, made, sums),
+        base=() if identifiable is None else _base(study, values, made, identifiable),
         groups=combinations,
         without_effect=_without_effect(study, jacobian),
         next=chosen,
@@ -234,9 +234,11 @@ def _parameters(
     return found
 
 
-def _base(study: Study, values: np.ndarray, made: np.ndarray, sums: Sums) -> tuple[BaseDeviation, ...]:
-    columns = shares(study.free, sums.parameters) * unit_sizes(study.free, values)
-    return base_deviations(made, sums, columns)
+def _base(
+    study: Study, values: np.ndarray, made: np.ndarray, combinations: IdentifiableCombinations
+) -> tuple[BaseDeviation, ...]:
+    columns = shares(study.free, combinations.parameters) * unit_sizes(study.free, values)
+    return base_deviations(made, combinations, columns)
 
 
 def _without_effect(study: Study, jacobian: np.ndarray) -> tuple[str, ...]:

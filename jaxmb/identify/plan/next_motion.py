@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
-from jaxmb.identify.experiments.components import Sums
+from jaxmb.identify.experiments.components import IdentifiableCombinations
 from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.plan.candidates import Known, Place, Planned, proposal_toml
@@ -65,9 +65,11 @@ def plan_motion(study: Study, place: Place, before: Known) -> Planned:
         ValueError: the study has no torque test.
     """
     part: Any = study.next
-    if before.sums is None:
+    if before.combinations is None:
         raise ValueError("[next]: found no torque test in the study, expected one as a template of the motion")
-    return Planned(next_motion(study, part, before.values, before.made, before.sums, before.prior_std), PROPOSED)
+    return Planned(
+        next_motion(study, part, before.values, before.made, before.combinations, before.prior_std), PROPOSED
+    )
 
 
 def next_motion(
@@ -75,7 +77,7 @@ def next_motion(
     part: NextMotionPart,
     values: Float[np.ndarray, "d"],
     made: Float[np.ndarray, "m d"],
-    base: Sums,
+    base: IdentifiableCombinations,
     prior_std: Float[np.ndarray, "d"] | None,
 ) -> NextMotion:
     """Optimal motion in addition to the planned tests.

@@ -9,7 +9,7 @@ import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.report.tests import base_table, torque_table
-from tests.identify.fit.test_possible import BOUND, INERTIAL, made, study_of
+from tests.identify.fit.test_physical_consistency import BOUND, INERTIAL, made, study_of
 
 NAMES = tuple("abcdefgh")
 TRUE = np.array([3.0, 0.0, -1.0, 0.0, 0.5, 0.0, 0.0, 20.0])

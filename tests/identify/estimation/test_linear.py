@@ -71,7 +71,7 @@ def test_not_below_zero(seed: int) -> None:
     rng = np.random.default_rng(seed)
     measured = matrix @ truth + std * rng.normal(size=40)
     fit = linear_fit(matrix, measured, std, np.zeros(5))
-    assert fit.solved
+    assert fit.active_set_found
     rows = matrix / std[:, None]
     scale = np.linalg.norm(rows, axis=0)
     expected, _ = nnls(rows / scale, measured / std)
@@ -97,7 +97,7 @@ def test_within_bounds(seed: int) -> None:
     ends = np.sort(truth[:, None] * rng.uniform(-0.5, 2.5, (5, 2)), axis=1) + [0.0, 1e-3] / scale[:, None]
     ends = np.where(rng.random((5, 2)) < 0.2, [-np.inf, np.inf], ends)
     fit = linear_fit(matrix, measured, std, *ends.T)
-    assert fit.solved
+    assert fit.active_set_found
     expected = lsq_linear(
         matrix / std[:, None] / scale, measured / std, (ends * scale[:, None]).T, "bvls", tol=1e-14, max_iter=1000
     )

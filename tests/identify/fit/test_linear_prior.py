@@ -8,7 +8,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.study.study import make_study
-from tests.identify.fit.test_possible import BOUND, arm, made, study_of
+from tests.identify.fit.test_physical_consistency import BOUND, arm, made, study_of
 
 POSITIVE = {"lower": 0.0, "upper": 10.0, "scale": "linear"}
 FREE = {"damping.q0": POSITIVE, "damping.q1": POSITIVE | {"initial": 0.5}, "offset.*": BOUND, "inertia.b1.xx": BOUND}

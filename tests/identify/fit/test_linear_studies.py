@@ -52,12 +52,12 @@ def test_a_step_says_whether_its_weights_came_to_rest(deflections, monkeypatch):
     wrong = rows.measured.copy()
     wrong[::7] += 20.0 * rows.std[::7]
     rows, start = rows._replace(measured=wrong), deflections.start.values
-    assert linear_step(found, rows, start, robust=True).settled
+    assert linear_step(found, rows, start, robust=True).weights_converged
     monkeypatch.setattr(linear, "MOST_ROUNDS", 1)
     step = linear_step(found, rows, start, robust=True)
-    assert not step.settled
+    assert not step.weights_converged
     assert (step.robust_weight < 0.5).any()
-    assert linear_step(found, rows, start).settled  # nothing to come to rest
+    assert linear_step(found, rows, start).weights_converged  # nothing to come to rest
 
 
 def test_a_fit_whose_weights_still_move_did_not_converge(deflections, monkeypatch):
@@ -76,14 +76,14 @@ def test_a_step_says_whether_its_bounds_were_found(deflections, robust, monkeypa
     found = unknowns(problem.free, linear_in(problem))
     rows = linear_equations(problem.model, problem.free, problem.tests)
     rows = rows._replace(measured=-rows.measured)
-    assert linear_step(found, rows, deflections.start.values, robust).solved
+    assert linear_step(found, rows, deflections.start.values, robust).active_set_found
 
     def stopped(*given, **more):
         return OptimizeResult(lsq_linear(*given, **more) | {"success": False})
 
     monkeypatch.setattr("scipy.optimize.lsq_linear", stopped)
     step = linear_step(found, rows, deflections.start.values, robust)
-    assert not step.solved
+    assert not step.active_set_found
     assert (
         linear_status([step], "converged") == UNSOLVED == "not converged: the active set of bounds was not identified"
     )

@@ -11,7 +11,7 @@ import pytest
 from jaxmb.identify.estimation.identifiability import information_rows, knowledge, row_blocks
 from jaxmb.identify.fit import problem as problem_module
 from jaxmb.identify.fit.noise import misfits_of_tests, row_variances
-from jaxmb.identify.fit.problem import alike, compressed, final_state, linearized, nameless
+from jaxmb.identify.fit.problem import compressed, final_state, group_by_form, linearized, without_name
 from jaxmb.identify.fit.stage import objective
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.study.study import load_study
@@ -151,7 +151,7 @@ def test_tests_together_are_tests_one_by_one(tmp_path):
     """Tests of one form run as one program; the residuals are those of each alone, in the order of the study."""
     study = study_of(tmp_path, frf(), shapes(), frf(b=0.9), loads(), frf(b=-0.4, noise_log_std=0.03), shapes(b=1.1))
     problem = study.problem
-    assert alike([nameless(test) for test in problem.tests], problem.views) == [[0, 2, 4], [1, 5], [3]]
+    assert group_by_form([without_name(test) for test in problem.tests], problem.views) == [[0, 2, 4], [1, 5], [3]]
     u = jnp.log(jnp.array([4e4, 1e4, 30.0, 3.0]))
     model = problem.free.apply(problem.model, problem.free.values(u))
     alone = [residual_alone(test, model) for test in problem.tests]

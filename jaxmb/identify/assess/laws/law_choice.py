@@ -86,7 +86,7 @@ def law_outcome(
         GroupError(tuple(study.tests[t].name for t in group), float(a), float(b))
         for group, a, b in zip(apart, without.error, with_laws.error, strict=True)
     )
-    does = after.separate.p >= LEVEL and min(holm([p.p for p in after.parameters])) >= LEVEL
+    is_consistent = after.separate.p >= LEVEL and min(holm([p.p for p in after.parameters])) >= LEVEL
     return Laws(
         by=() if study.laws is None else tuple(study.laws.by),
         chosen=tuple(
@@ -97,7 +97,7 @@ def law_outcome(
         centre_std_log=free.named(std[:d] / np.abs(np.where(relative == 0.0, 1.0, relative))),
         holdout=HoldOutErrors(without.mean, errors, with_laws.mean),
         considered=tuple(considered),
-        one_model=WithLaws(does, after.ratio, after.p),
+        one_model=WithLaws(is_consistent, after.ratio, after.p),
         values={name: _values(study, chosen, fit, problem, covariance, name) for name in shown},
     )
 

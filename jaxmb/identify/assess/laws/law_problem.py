@@ -86,7 +86,7 @@ class HoldOutErrors:
 class WithLaws:
     """Consistency of one model with all tests, with parameters that follow the laws."""
 
-    does: bool
+    is_consistent: bool = dataclasses.field(metadata={"key": "does"})
     residual_over_noise: float
     p: float | None
 

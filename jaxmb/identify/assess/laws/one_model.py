@@ -95,7 +95,7 @@ class Separate:
 class OneModel:
     """Consistency of one model with all tests."""
 
-    does: bool
+    is_consistent: bool = dataclasses.field(metadata={"key": "does"})
     """Whether neither all parameters together nor any single one differ significantly between the tests."""
     residual_over_noise: float
     chi2: float
@@ -270,7 +270,7 @@ def one_model(finding: Finding) -> OneModel | None:
     ]
     lines.sort(key=lambda line: -line.drop)
     return OneModel(
-        does=found.separate.p >= DISAGREE and min(corrected) >= DISAGREE,
+        is_consistent=found.separate.p >= DISAGREE and min(corrected) >= DISAGREE,
         residual_over_noise=found.ratio,
         chi2=found.chi2,
         degrees=found.degrees,
@@ -301,7 +301,7 @@ def _fitted_apart(
 def one_model_text(found: OneModel | None) -> str:
     """A sentence where one model is not consistent with all tests, with the parameter that explains most of it; empty
     otherwise."""
-    if found is None or found.does:
+    if found is None or found.is_consistent:
         return ""
     line, p = found.parameters[0], min(found.separate.p, *(line.p_holm for line in found.parameters))
     text = f"no single linear model is consistent with all tests (p {f'{p:.1g}' if p > TINY else f'below {TINY:g}'})"

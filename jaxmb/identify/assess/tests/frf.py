@@ -78,7 +78,7 @@ def frf_remarks(finding: Finding, entries: Sequence[FrfEntry], metrics: FrfMetri
     found = dict[str, list[tuple[str, FrfMisfit]]]()
     for entry, view, _ in finding.of(entries):
         test = entry.test
-        poor = test.name in finding.not_followed
+        poor = test.name in finding.not_reproduced
         off = frf_misfit(test, np.asarray(test.predict(view)), poor, undamped(finding))
         if off is not None:
             found.setdefault(off.cause, []).append((entry.name, off))

@@ -220,7 +220,7 @@ def _base_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple[tuple[
     """Base parameters of the identified machine that depend on free parameters."""
     free, names = finding.study.free, regressor_names(finding.model)
     test = entries[0].test
-    found = test.linear.sums(finding.study.model, free)
+    found = test.linear.combinations(finding.study.model, free)
     by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
     # derivative of each base parameter by each entry of u
     slope = found.matrix @ affine_numbers(finding.study.model, free, names)[0] * by_value
@@ -250,7 +250,9 @@ def _unrelated(freely: Float[np.ndarray, "b d"], free: FreeParameters, names: Se
     return found
 
 
-def _deviations(finding: Finding, sums: Float[np.ndarray, "b d"], unrelated: np.ndarray) -> Float[np.ndarray, "b"]:
+def _deviations(
+    finding: Finding, combinations: Float[np.ndarray, "b d"], unrelated: np.ndarray
+) -> Float[np.ndarray, "b"]:
     """Standard deviations of base parameters; inf where the tests do not determine them.
 
     Directions without effect on base parameters are assumed known to the width of their bounds: their effect on the
@@ -261,10 +263,10 @@ def _deviations(finding: Finding, sums: Float[np.ndarray, "b d"], unrelated: np.
         step = finding.linear.step
         wide = np.arange(weights.size) < finding.study.problem.data_rows
         weights = np.where(wide, step.misfit.widening**2, 1.0) * weights
-    std = deviations(np.concatenate([information_rows(finding.jacobian, weights), unrelated]), sums)
+    std = deviations(np.concatenate([information_rows(finding.jacobian, weights), unrelated]), combinations)
     if finding.systematic_covariance is None:
         return std
-    return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", sums, finding.systematic_covariance, sums))
+    return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", combinations, finding.systematic_covariance, combinations))
 
 
 def _centres(finding: Finding) -> tuple[CentreRow, ...]:

@@ -13,10 +13,10 @@ from jaxtyping import Array, Float, Int
 from jaxmb.identify.experiments.components import (
     Correlation,
     Equations,
+    IdentifiableCombinations,
     LinearForm,
     Noise,
     OwnParameters,
-    Sums,
 )
 from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Score, Test
@@ -202,10 +202,10 @@ class TorqueEquations(LinearForm[TorqueTest]):
             case=np.arange(self.test.rows),
         )
 
-    def sums(self, model: Model, free: FreeParameters) -> Sums:
+    def combinations(self, model: Model, free: FreeParameters) -> IdentifiableCombinations:
         """Base parameters."""
         found = base_parameters(model, relevant_names(model, {name for names in free.tied for name in names}))
-        return Sums(found.names, found.formulas, regressor_names(model), found.matrix)
+        return IdentifiableCombinations(found.names, found.formulas, regressor_names(model), found.matrix)
 
 
 class TorqueGains(OwnParameters[TorqueTest]):

@@ -188,7 +188,7 @@ def test_a_small_difference_is_measured_to_first_order(tmp_path):
 def test_where_one_model_does_nothing_is_said(tmp_path):
     """FRFs and deflections of one machine; and a single test cannot disagree with itself."""
     found = told_of(study_of(tmp_path, *differing(0.0), loads()))
-    assert found.does
+    assert found.is_consistent
     assert found.p > CHANCE
     assert one_model_text(found) == ""
     assert [line.drop for line in found.parameters] == sorted((x.drop for x in found.parameters), reverse=True)

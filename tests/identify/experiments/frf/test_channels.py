@@ -113,7 +113,7 @@ def test_the_machine_does_not_hold_them_and_the_result_does(found, folder):
 
 def test_no_mistake_is_named_that_is_free(found):
     """Without its channels free the fit names them."""
-    assert not found.metrics.mistakes
+    assert not found.metrics.model_errors
 
 
 def test_one_value_for_several_tests(folder):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.mistakes import mistakes
+from jaxmb.identify.assess.model_errors import model_errors
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
@@ -90,7 +90,7 @@ def loaded(mass):
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_size(tmp_path, make, text, level):
     result = identify(make(tmp_path, level))
-    first = result.metrics.mistakes[0]
+    first = result.metrics.model_errors[0]
     said, expected = (
         [float(word) for word in words.replace("+", "").split() if word.lstrip("-").replace(".", "").isdigit()]
         for words in (first.text, text)
@@ -106,7 +106,7 @@ def test_a_mistake_is_named_with_its_size(tmp_path, make, text, level):
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
 def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
     result = identify(study(tmp_path, level=level))
-    assert result.metrics.mistakes is None
+    assert result.metrics.model_errors is None
     assert {p.identifiable for p in result.parameters.values()} == {"yes"}
     for name, true in TRUTH.items():
         assert abs(np.log(result.parameters[name].value / true)) < 4.0 * result.parameters[name].std_log
@@ -115,28 +115,28 @@ def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
 def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
     """Any number more lets the free parameters leave it for the lowest one: none of these is a cause."""
     findings = []
-    module = importlib.import_module("jaxmb.identify.assess.identify")
-    monkeypatch.setattr(module, "mistakes", lambda finding: findings.append(finding) or ())
+    module = importlib.import_module("jaxmb.identify.assess.search_estimate")
+    monkeypatch.setattr(module, "model_errors", lambda finding: findings.append(finding) or ())
     identify(changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w))))
     monkeypatch.undo()
     good = study(tmp_path)
     u = findings[0].u + np.where(np.arange(findings[0].u.size) == 0, 0.1, 0.0)
     residual = np.asarray(good.problem.residual(u))
-    (cause,) = mistakes(dataclasses.replace(findings[0], study=good, u=u, residual=residual))
+    (cause,) = model_errors(dataclasses.replace(findings[0], study=good, u=u, residual=residual))
     assert cause.text.startswith("a lower minimum of the cost that the search did not find, with stiffness.a near ")
     assert float(cause.text.rstrip(",").split()[-1]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
 
 
 def test_a_locked_joint_that_is_elastic(tmp_path):
     made = study(tmp_path, lock=["a"])
-    (found,) = identify(made).metrics.mistakes
+    (found,) = identify(made).metrics.model_errors
     assert re.fullmatch(r"a stiffness of (.*) N m/rad of a, which is locked,", found.text)
     assert float(found.text.split()[3]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
 
 
 def test_a_damping_that_is_held_at_another_value(tmp_path):
     made = study(tmp_path, hold={"damping.a": 3.0 * TRUTH["damping.a"]}, level="estimate")
-    texts = [mistake.text for mistake in identify(made).metrics.mistakes]
+    texts = [error.text for error in identify(made).metrics.model_errors]
     # frequencies three times as high, with all stiffnesses and the other damping, look just like that
     assert any(re.fullmatch(r"a damping of (24\.\d|25|25\.\d) N m s/rad of a instead of 75", text) for text in texts)
 
@@ -146,7 +146,7 @@ def test_what_no_mistake_explains_leaves_nothing_well_known(tmp_path, level):
     """Also where the noise is estimated, or stated so large that it covers the misfit: it goes on from line to line."""
     made = changed(study(tmp_path, level=level), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w)))
     result = identify(made)
-    assert result.metrics.mistakes is None
+    assert result.metrics.model_errors is None
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
     assert any(text.startswith("confidence is capped at 'weak'") for text in result.doubts)
     assert any(re.search(r"\d+ % of the residual of test 'p0' is systematic", text) for text in result.doubts)
@@ -159,7 +159,7 @@ def test_leaks_hide_no_mistake(tmp_path):
     assert good.status == "converged"
     assert good.doubts == ()
     made = changed(study(tmp_path, level="estimate", leak=0.03), lambda h, w: 0.8 * h)
-    assert identify(made).metrics.mistakes[0].text.startswith("a factor of 1.25 on the FRFs of test 'p0'")
+    assert identify(made).metrics.model_errors[0].text.startswith("a factor of 1.25 on the FRFs of test 'p0'")
     made = changed(study(tmp_path, level="estimate", leak=0.03), lambda h, w: h * np.exp(0.8 * np.sin(0.3 * w)))
     assert identify(made).status.startswith("data not followed")
 
@@ -173,11 +173,11 @@ def test_single_lines(tmp_path, level):
 
     made = changed(study(tmp_path, level=level), mains)
     result = identify(made)
-    (found,) = result.metrics.mistakes
+    (found,) = result.metrics.model_errors
     assert found.text == "excluding 6, 6.25, 16 Hz of test 'p0' (robust = true)"
     tests = [dataclasses.replace(test, robust=True) for test in made.tests]
     robust = identify(made.with_problem(with_tests(made.problem, tests)))
-    assert robust.metrics.mistakes is None
+    assert robust.metrics.model_errors is None
     assert robust.as_json()["lines_left_out"] == {"p0": [20, 21, 60]}
     assert "test 'p0': outlier lines excluded: 6, 6.25, 16 Hz" in robust.remarks
     for name, value in TRUTH.items():

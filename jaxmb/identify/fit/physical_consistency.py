@@ -127,7 +127,7 @@ PRESSING = 0.01
 """Part of the largest multiplier from which on a body is one of those that keep the data from being followed."""
 
 
-class Possible(NamedTuple):
+class ConsistentSolution(NamedTuple):
     """The best possible machine beside the best one."""
 
     x: Float[np.ndarray, "d"]
@@ -146,7 +146,7 @@ class Possible(NamedTuple):
     """Free values whose bounds leave no possible body, where there is one without them."""
 
 
-def possible_values(
+def consistent_solution(
     found: Bodies,
     matrix: Float[np.ndarray, "m d"],
     measured: Float[np.ndarray, "m"],
@@ -155,7 +155,7 @@ def possible_values(
     start: Float[np.ndarray, "d"],
     least: Float[np.ndarray, "d"],
     most: Float[np.ndarray, "d"],
-) -> Possible:
+) -> ConsistentSolution:
     """Free values with the least chi^2 = |measured - matrix x|^2 of all possible machines.
 
     Directions that the data do not determine stay as near to the start as bodies that can exist let them, each number
@@ -186,7 +186,7 @@ def possible_values(
         y = centre.values(np.zeros(centre.size))
         if _can_exist(problem, y):
             whole = centre.rank == start.size
-            return Possible(best if whole else y[: start.size], {}, 0.0, (), True, centre.rank)
+            return ConsistentSolution(best if whole else y[: start.size], {}, 0.0, (), True, centre.rank)
     inside = _inside(problem, best)
     return inside._replace(rise=unit**2 * inside.rise)
 
@@ -332,7 +332,7 @@ def _on_face(matrix: np.ndarray, face: np.ndarray, filled: float) -> np.ndarray:
     return found
 
 
-def _inside(problem: _Problem, best: np.ndarray) -> Possible:
+def _inside(problem: _Problem, best: np.ndarray) -> ConsistentSolution:
     """The least chi^2 over possible machines, from a point among them on."""
     least, most = problem.least, problem.most
     sized = problem.bodies.scale[: best.size] > 0.0
@@ -347,21 +347,21 @@ def _inside(problem: _Problem, best: np.ndarray) -> Possible:
         walls = _Walls(walls.lower | beyond.lower, walls.upper | beyond.upper)
 
 
-def _inside_walls(problem: _Problem, best: np.ndarray, walls: _Walls) -> Possible:
+def _inside_walls(problem: _Problem, best: np.ndarray, walls: _Walls) -> ConsistentSolution:
     d = problem.start.size
     about = _centred(problem, problem.start, np.zeros(d, bool), walls)
     cone = dataclasses.replace(about.cone, base=about.cone.base - MARGIN * about.size_of)
     start, pressing = _any_inside(cone, about)
     if start is None:
         shut_out = _shutting_out(problem, walls, pressing)
-        return Possible(best, {}, 0.0, _named(problem, pressing), False, about.rank, shut_out)
+        return ConsistentSolution(best, {}, 0.0, _named(problem, pressing), False, about.rank, shut_out)
     weight = np.where(np.arange(about.size) < about.rank, 2.0, 2.0 * PULL)
     w, _ = minimise_over(cone, np.diag(weight), np.zeros(about.size), start, GAP)
     y = _restored(problem, _on_walls(problem, walls, about.values(w)))
     x = y[:d]
     rise = max(problem.excess(x) - problem.excess(best), 0.0)
     added = {name: float(value) for name, value in zip(problem.bodies.added, y[d:], strict=True) if value}
-    return Possible(x, added, rise, _named(problem, cone.matrices(w)), True, about.rank)
+    return ConsistentSolution(x, added, rise, _named(problem, cone.matrices(w)), True, about.rank)
 
 
 def _shutting_out(problem: _Problem, walls: _Walls, matrices: np.ndarray) -> tuple[int, ...]:

@@ -7,8 +7,8 @@ from scipy.optimize import nnls
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.fit.linear import linear_step
-from jaxmb.identify.fit.possible import PULL, bodies
-from tests.identify.fit.test_possible import INERTIAL, all_rows, arm, made, possible, study_of
+from jaxmb.identify.fit.physical_consistency import PULL, bodies
+from tests.identify.fit.test_physical_consistency import INERTIAL, all_rows, arm, made, possible, study_of
 
 
 def tight(machine):

@@ -18,7 +18,7 @@ from jaxmb.identify.assess.finding import Finding
 from jaxmb.identify.experiments.components import Hypothesis, own_names
 from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.fit.problem import Problem, is_large, nameless, with_free_numbers
+from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers, without_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 
@@ -173,7 +173,7 @@ State = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Mistake:
+class ModelError:
     """A model-error hypothesis with its fitted number."""
 
     text: str
@@ -182,7 +182,7 @@ class Mistake:
     """Part of the misfit beyond noise that it explains."""
 
 
-def mistakes(finding: Finding) -> tuple[Mistake, ...]:
+def model_errors(finding: Finding) -> tuple[ModelError, ...]:
     """Model-error hypotheses that each explain most of the misfit beyond noise, the best first.
 
     Each adds one number: a factor on all masses, a payload, the compliance of a joint modelled as rigid or with a
@@ -233,8 +233,8 @@ def mistakes(finding: Finding) -> tuple[Mistake, ...]:
             lower = np.append(fitted[:size], np.zeros(scale.size))
             other, left = _fitted(state, lower, np.arange(size), study.problem)
             if 1.0 - (left - noise) / excess >= explains - ALIKE:
-                return (Mistake(_minimum_text(study.free, first[:size], other), explains),)
-            found.append(Mistake(changes[k].text(value), explains))
+                return (ModelError(_minimum_text(study.free, first[:size], other), explains),)
+            found.append(ModelError(changes[k].text(value), explains))
     return _best(found) or _single_lines(finding, state, first, excess)
 
 
@@ -245,13 +245,13 @@ def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str
     return f"a lower minimum of the cost that the search did not find, with {free.names[most]} near {value:.4g},"
 
 
-def _best(found: list[Mistake]) -> tuple[Mistake, ...]:
+def _best(found: list[ModelError]) -> tuple[ModelError, ...]:
     """The hypothesis that explains most, and those equivalent to it."""
-    found.sort(key=lambda mistake: -mistake.explains)
-    return tuple(mistake for mistake in found if mistake.explains >= found[0].explains - ALIKE)[:MOST_NAMED]
+    found.sort(key=lambda error: -error.explains)
+    return tuple(error for error in found if error.explains >= found[0].explains - ALIKE)[:MOST_NAMED]
 
 
-def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: float) -> tuple[Mistake, ...]:
+def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: float) -> tuple[ModelError, ...]:
     """Outlier lines, where the residual without them is noise."""
     problem, counts, texts = finding.study.problem, np.ones(finding.residual.size), []
     for rows, test in zip(problem.rows, problem.tests, strict=True):
@@ -271,14 +271,14 @@ def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: flo
     _, chi_square = _fitted(without, first, np.arange(finding.u.size), problem)
     explains = min(1.0 - (chi_square - float(np.sum(counts * finding.row_weights))) / excess, 1.0)
     text = f"excluding {' and '.join(texts)} (robust = true)"
-    return (Mistake(text, explains),) if explains >= EXPLAINS else ()
+    return (ModelError(text, explains),) if explains >= EXPLAINS else ()
 
 
-def mistake_text(found: Sequence[Mistake]) -> str:
+def model_errors_text(found: Sequence[ModelError]) -> str:
     """A sentence on the errors that would explain a misfit; empty where there are none."""
     if not found:
         return ""
-    texts = ", or ".join(mistake.text for mistake in found)
+    texts = ", or ".join(error.text for error in found)
     return f"{texts} would explain {100.0 * found[0].explains:.0f} % of the misfit beyond noise"
 
 
@@ -369,7 +369,7 @@ def _state(
             tangents = np.zeros((together, own.size))
             tangents[: part.size] = columns[part, None] == own
             value, slopes = _along(
-                nameless(test), entries, model, problem.free, stated, point, jax.device_put(tangents)
+                without_name(test), entries, model, problem.free, stated, point, jax.device_put(tangents)
             )
             residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
     return residual, jacobian

@@ -15,7 +15,7 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.source import TorqueSource
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.fit.linear import linear_step
-from jaxmb.identify.fit.possible import NUMBERS, pseudo_inertia
+from jaxmb.identify.fit.physical_consistency import NUMBERS, pseudo_inertia
 from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.study import make_study
 
@@ -201,8 +201,8 @@ def test_random_machines(tmp_path, joints, seed):
     found, rows, step, start = finding.linear
     plain = linear_step(found, rows, start)
     assert step.cost >= plain.cost * (1.0 - 1e-12)
-    assert step.possible.rise == pytest.approx(step.cost - plain.cost, abs=1e-6 * plain.cost)
-    assert step.possible.rise < 3.0 * step.possible.determined
+    assert step.consistent.rise == pytest.approx(step.cost - plain.cost, abs=1e-6 * plain.cost)
+    assert step.consistent.rise < 3.0 * step.consistent.determined
     assert not any("does not explain" in text for text in result.remarks)
     seen = np.asarray(finding.study.tests[0].predict(finding.views[0]))
     np.testing.assert_allclose(seen - study.tests[0].effort, -step.residual, atol=1e-6 * np.abs(seen).max())
