@@ -275,9 +275,9 @@ def body_remarks(finding: Finding, step: LinearStep) -> list[str]:
 
 
 def _price_remarks(step: LinearStep, found: ConsistentSolution, names: tuple[str, ...]) -> list[str]:
-    named = listed(found.pressing)
-    if found.shut_out:
-        bounds = listed([names[i] for i in found.shut_out])
+    named = listed(found.active)
+    if found.excluding:
+        bounds = listed([names[i] for i in found.excluding])
         return [
             f"no physically consistent body is within the bounds of {bounds}: masses, first moments and inertias are"
             " those of the best fit within them, expected wider bounds"
@@ -304,12 +304,12 @@ def _noise_explains(step: LinearStep, found: ConsistentSolution) -> bool:
 def noise_remarks(step: LinearStep) -> list[str]:
     """A sentence on bodies that are physically inconsistent due to noise only, which is not a doubt."""
     found = step.consistent
-    if found is None or not found.exists or found.shut_out:
+    if found is None or not found.exists or found.excluding:
         return []
     if found.rise < SMALL_RISE or not _noise_explains(step, found):
         return []
     return [
-        f"the data alone give physically inconsistent bodies ({listed(found.pressing)}): physical consistency raises"
+        f"the data alone give physically inconsistent bodies ({listed(found.active)}): physical consistency raises"
         f" chi^2 by {found.rise:.3g}, which noise explains"
     ]
 

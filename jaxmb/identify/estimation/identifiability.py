@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 Verdict = Literal["yes", "weak", "no"]
 
@@ -94,9 +94,23 @@ class ScaledSvd(NamedTuple):
     rank: int
     """Number of directions with an effect on the data."""
 
+    @property
+    def gain(self) -> Float[np.ndarray, "d r"]:
+        """Parameters [d, r] by coordinates along the first `rank` left singular vectors."""
+        return self.right[: self.rank].T / self.values[: self.rank] / self.scale[:, None]
+
     def basis(self, rows: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "k r"]:
         """Rows [k, r] of the first `rank` left singular vectors, from the same rows of the matrix."""
-        return rows @ (self.right[: self.rank].T / self.values[: self.rank] / self.scale[:, None])
+        return rows @ self.gain
+
+    def range(self, count: int) -> Float[np.ndarray, "m r"]:
+        """The first `rank` left singular vectors [m, r] of a matrix with `count` rows, without rows of padding."""
+        return self.left[:count, : self.rank]
+
+    def solve(self, right: Float[np.ndarray, "m"]) -> Float[np.ndarray, "d"]:
+        """Least-squares solution x of A x = right of smallest scaled norm."""
+        along = (self.range(right.size).T @ right) / self.values[: self.rank]
+        return (self.right[: self.rank].T @ along) / self.scale
 
     @property
     def unknown(self) -> np.ndarray:
@@ -160,8 +174,7 @@ def knowledge(
     """
     factor = triangular_factor(jacobian[block] for block in row_blocks(jacobian))
     svd = scaled_svd(factor, rows=jacobian.shape[0])
-    gain = svd.right[: svd.rank].T / svd.values[: svd.rank]
-    covariance = gain @ _weighted(svd, jacobian, row_weights) @ gain.T / np.outer(svd.scale, svd.scale)
+    covariance = svd.gain @ _weighted(svd, jacobian, row_weights) @ svd.gain.T
     std = np.where(svd.unknown, np.inf, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
     _, singular_values, directions = np.linalg.svd(np.pad(factor, ((0, svd.scale.size - len(factor)), (0, 0))))
     return Knowledge(std, covariance, singular_values, directions.T, prior_std, verdicts(std, prior_std))
@@ -226,7 +239,7 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
     svd = scaled_svd(rows)
     null = svd.right[svd.rank :].T
     found = []
-    for part in _components(np.abs(null @ null.T) > COUPLED):
+    for part in components(np.abs(null @ null.T) > COUPLED):
         dimension = round(float(np.sum(null[part] ** 2)))
         if dimension:
             found.append(_null_group(part, null / svd.scale[:, None], dimension))
@@ -236,7 +249,7 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
     fixed = np.flatnonzero(np.isfinite(known.std))
     covariance = known.covariance[np.ix_(fixed, fixed)] / np.outer(unit[fixed], unit[fixed])
     weak = []
-    for part in _components(np.abs(correlation(covariance)) >= TOGETHER):
+    for part in components(np.abs(correlation(covariance)) >= TOGETHER):
         variance, axes = np.linalg.eigh(covariance[np.ix_(part, part)])
         for size, axis in zip(variance, axes.T, strict=True):
             if size > limit**2:
@@ -261,17 +274,12 @@ def groups_by_name(found: Sequence[Group], names: Sequence[str]) -> tuple[KnownT
     return tuple(KnownTogether(g.std, g.dimension, {names[i]: float(g.parts[i]) for i in g.members}) for g in found)
 
 
-def _components(adjacency: np.ndarray) -> list[np.ndarray]:
-    """Indices of each connected component of a symmetric graph [n, n]."""
-    remaining, found = set(range(len(adjacency))), []
-    while remaining:
-        part, new = set(), {min(remaining)}
-        while new:
-            part |= new
-            new = set(np.flatnonzero(adjacency[sorted(new)].any(axis=0)).tolist()) - part
-        remaining -= part
-        found.append(np.array(sorted(part)))
-    return found
+def components(adjacency: Bool[np.ndarray, "n n"]) -> list[Int[np.ndarray, "k"]]:
+    """Ascending indices of each connected component of a symmetric graph, in the order of their first ones."""
+    from scipy.sparse.csgraph import connected_components
+
+    count, label = connected_components(adjacency, directed=False)
+    return sorted((np.flatnonzero(label == k) for k in range(count)), key=lambda part: part[0])
 
 
 def _null_group(part: np.ndarray, null: Float[np.ndarray, "d k"], dimension: int) -> Group:

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, ScaledSvd, scaled_svd, without_rounding
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, without_rounding
 
 HUBER = 1.345
 BISQUARE = 4.685
@@ -115,7 +115,7 @@ def _solve(
     """Least-squares parameters of smallest scaled norm in a box about 0 [d], mask of the bound-limited ones [d], and
     whether the active set was identified."""
     svd = scaled_svd(rows, RANK_TOLERANCE)
-    values = _smallest(svd, right)
+    values = svd.solve(right)
     if np.all((lower <= values) & (values <= upper)):
         return values, np.zeros(values.size, bool), True
     from scipy.optimize import lsq_linear
@@ -137,18 +137,13 @@ def _solve(
     # With the active set fixed, the others are solved exactly and without regularization.
     free = ~(below | above)
     polished = values.copy()
-    polished[free] = _smallest(scaled_svd(rows[:, free], RANK_TOLERANCE), right - rows[:, ~free] @ values[~free])
+    polished[free] = scaled_svd(rows[:, free], RANK_TOLERANCE).solve(right - rows[:, ~free] @ values[~free])
     if np.all((lower <= polished) & (polished <= upper)):
         values = polished
     # Bound-limited means that the gradient points beyond the bound; others on a bound count as free.
     slope = small.T @ (small @ (values * svd.scale / length) - target)
     limited = below & (slope > 1e-12) | above & (slope < -1e-12)
     return values, limited, bool(found.success)
-
-
-def _smallest(svd: ScaledSvd, right: np.ndarray) -> np.ndarray:
-    r = svd.rank
-    return (svd.right[:r].T @ ((svd.left[:, :r].T @ right) / svd.values[:r])) / svd.scale
 
 
 def _reweight(
@@ -183,7 +178,7 @@ def _covariance(weighted: np.ndarray, weights: np.ndarray, limited: np.ndarray) 
     """Covariance [d, d] and standard deviations [d] of a weighted estimate."""
     d = limited.size
     svd = scaled_svd(weighted[:, ~limited], RANK_TOLERANCE)
-    gain = (svd.right[: svd.rank].T / svd.values[: svd.rank]) @ svd.left[:, : svd.rank].T / svd.scale[:, None]
+    gain = svd.gain @ svd.range(weights.size).T
     covariance, std = np.zeros((d, d)), np.zeros(d)
     covariance[np.ix_(~limited, ~limited)] = (gain * weights) @ gain.T
     std[~limited] = np.where(svd.unknown, np.inf, np.sqrt(np.diagonal(covariance)[~limited]))

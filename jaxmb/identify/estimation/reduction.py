@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import fdtri
 
-from jaxmb.identify.estimation.identifiability import COUPLED, RANK_TOLERANCE, scaled_svd
+from jaxmb.identify.estimation.identifiability import COUPLED, RANK_TOLERANCE, components, scaled_svd
 
 INDEPENDENT = 1e-3
 """Smallest distance of a scaled column from the span of those chosen before it, for a choice by preference."""
@@ -111,7 +111,6 @@ def reduction(
     preference: Mapping[str, float] | None = None,
     constants: Mapping[str, float] | None = None,
     before: Sequence[Step] = (),
-    independent: float = INDEPENDENT,
 ) -> Reduction:
     """Reduction of a linear model to full rank with equal predictions: elimination (M4) and selection in groups (M5).
 
@@ -124,8 +123,6 @@ def reduction(
         preference: priority by parameter; higher ones are preferably kept, default: 0. If None: length of the column.
         constants: fixed values of the eliminated parameters, default: 0; their effect must be subtracted from the data.
         before: steps that led to this matrix.
-        independent: smallest distance of a scaled column from the span of those chosen before it, for a choice by
-            preference.
 
     Raises:
         ValueError: sizes differ, a name is unknown or used twice, a number is not finite, or near-dependent columns
@@ -139,7 +136,7 @@ def reduction(
     groups = coupled_groups(matrix, parts)
     lengths = np.linalg.norm(matrix, axis=0)
     priority = lengths if preference is None else np.array([preference.get(name, 0.0) for name in names])
-    kept = set(parts.identifiable).union(*(select(matrix, group, priority, independent) for group in groups))
+    kept = set(parts.identifiable).union(*(select(matrix, group, priority) for group in groups))
     elimination = _elimination(names, parts, constants or {})
     remaining = [names.index(name) for name in elimination.names]
     position = {column: i for i, column in enumerate(remaining)}
@@ -175,21 +172,18 @@ def coupled_groups(matrix: Float[np.ndarray, "m d"], parts: Partition) -> tuple[
     semi = np.array(parts.semi_identifiable, int)
     if not semi.size:
         return ()
-    from scipy.sparse.csgraph import connected_components
-
     own = scaled_svd(matrix[:, semi], RANK_TOLERANCE)
     rows = own.right[: own.rank]
     star = _independent_columns(rows, np.zeros(semi.size), own.rank)
     couplings = np.abs(np.linalg.solve(rows[:, star], rows)) > COUPLED
     # Columns with a component in the same row of L are coupled.
-    count, label = connected_components(couplings.T.astype(float) @ couplings.astype(float) > 0.0, directed=False)
-    members = [semi[label == number] for number in range(count)]
-    groups = [_group(matrix, columns, parts) for columns in sorted(members, key=lambda columns: columns[0])]
+    members = components(couplings.T.astype(float) @ couplings.astype(float) > 0.0)
+    groups = [_group(matrix, semi[part], parts) for part in members]
     if sum(group.rank for group in groups) + len(parts.identifiable) != parts.rank:
         raise ValueError(
-            f"the {count} groups of coupled parameters have {sum(group.rank for group in groups)} independent columns"
-            f" and the matrix has rank {parts.rank}, with {len(parts.identifiable)} separately identifiable columns:"
-            " the columns are too close to dependent to determine groups"
+            f"the {len(groups)} groups of coupled parameters have {sum(group.rank for group in groups)} independent"
+            f" columns and the matrix has rank {parts.rank}, with {len(parts.identifiable)} separately identifiable"
+            " columns: the columns are too close to dependent to determine groups"
         )
     return tuple(groups)
 
@@ -198,11 +192,10 @@ def select(
     matrix: Float[np.ndarray, "m d"],
     group: Group,
     preference: Float[np.ndarray, "d"],
-    independent: float = INDEPENDENT,
 ) -> tuple[int, ...]:
     """Kept columns of a group (M5b): as many as its rank, independent, of the highest preference.
 
-    Greedy selection, which maximises the sum of preferences of independent columns. Columns closer than `independent`
+    Greedy selection, which maximises the sum of preferences of independent columns. Columns closer than `INDEPENDENT`
     to the span of those chosen before are considered last. Ties go to the largest distance, then to the first column.
 
     Raises:
@@ -210,7 +203,7 @@ def select(
     """
     columns = matrix[:, list(group.columns)]
     scaled = columns / np.linalg.norm(columns, axis=0)
-    chosen = _independent_columns(scaled, preference[list(group.columns)], group.rank, independent)
+    chosen = _independent_columns(scaled, preference[list(group.columns)], group.rank)
     if len(chosen) < group.rank:
         raise ValueError(
             f"a group of rank {group.rank} has only {len(chosen)} independent columns: the matrix is too close to"
@@ -219,13 +212,11 @@ def select(
     return tuple(group.columns[i] for i in chosen)
 
 
-def _independent_columns(
-    columns: np.ndarray, priority: np.ndarray, rank: int, independent: float = INDEPENDENT
-) -> list[int]:
+def _independent_columns(columns: np.ndarray, priority: np.ndarray, rank: int) -> list[int]:
     """Indices of independent columns by Gram-Schmidt orthogonalization, see `select`."""
     rest = columns
     chosen: list[int] = []
-    for least in (independent, RANK_TOLERANCE):
+    for least in (INDEPENDENT, RANK_TOLERANCE):
         for level in np.unique(priority)[::-1]:
             while len(chosen) < rank:
                 size = np.where(priority == level, np.linalg.norm(rest, axis=0), 0.0)
@@ -277,7 +268,7 @@ def _group(matrix: np.ndarray, columns: np.ndarray, parts: Partition) -> Group:
     svd = scaled_svd(matrix[:, columns], RANK_TOLERANCE)
     others = np.setdiff1d([*parts.identifiable, *parts.semi_identifiable], columns).astype(int)
     scaled = matrix[:, others] / np.linalg.norm(matrix[:, others], axis=0)
-    span = svd.left[: matrix.shape[0], : svd.rank]
+    span = svd.range(matrix.shape[0])
     independent = np.linalg.norm(scaled - span @ (span.T @ scaled), axis=0) > RANK_TOLERANCE
     if not (np.all(svd.unknown) and np.all(independent)):
         raise ValueError(
@@ -401,9 +392,7 @@ def _fit(corner: np.ndarray, columns: list[int]) -> tuple[np.ndarray, np.ndarray
     if not columns:
         return np.zeros(0), np.zeros(0), float(corner[:, -1] @ corner[:, -1]), 0
     svd = scaled_svd(corner[:, columns], RANK_TOLERANCE)
-    gain = svd.right[: svd.rank].T / svd.values[: svd.rank]
-    target = svd.left[: len(corner), : svd.rank].T @ corner[:, -1]
-    values = gain @ target / svd.scale
-    std = np.where(svd.unknown, np.inf, np.linalg.norm(gain, axis=1) / svd.scale)
+    values = svd.solve(corner[:, -1])
+    std = np.where(svd.unknown, np.inf, np.linalg.norm(svd.gain, axis=1))
     error = corner[:, -1] - corner[:, columns] @ values
     return values, std, float(error @ error), svd.rank

@@ -74,43 +74,30 @@ def in_blocks(function: Callable[[Any], Any], points: Any, memory: int) -> Any:
         points: a pytree of arrays with the points along the first axis.
         memory: limit of the intermediate arrays of one block, bytes; 0 for sequential evaluation.
     """
-    one, count = Traced(function, points), count_of(points)
-    block = block_size(one, count, memory)
-    if block == count:
-        return one.batch(points)
+    count = count_of(points)
+    first = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), points)
+    program, shape = jax.make_jaxpr(function, return_shape=True)(first)
+    block = block_size(live_bytes(program.jaxpr), count, memory)
+
+    def one(point: Any) -> Any:
+        return jax.tree.unflatten(jax.tree.structure(shape), jaxpr_as_fun(program)(*jax.tree.leaves(point)))
+
+    def several(points: Any) -> Any:  # of a single point only the selected branch of a conditional is computed
+        if block > 1:
+            return jax.vmap(one)(points)
+        return jax.tree.map(lambda x: x[None], one(jax.tree.map(lambda x: x[0], points)))
+
     blocks = -(-count // block)
+    if blocks == 1:
+        return several(points)
 
     def cut(x: Any) -> Any:
         x = jnp.asarray(x)
         filled = jnp.concatenate([x, jnp.broadcast_to(x[:1], (blocks * block - count, *x.shape[1:]))])
         return filled.reshape(blocks, block, *x.shape[1:])
 
-    found = jax.lax.map(one.batch, jax.tree.map(cut, points))
+    found = jax.lax.map(several, jax.tree.map(cut, points))
     return jax.tree.map(lambda x: x.reshape(blocks * block, *x.shape[2:])[:count], found)
-
-
-class Traced:
-    """A traced function of one point, with an estimate of its memory."""
-
-    def __init__(self, function: Callable[[Any], Any], points: Any):
-        """Trace it for the first of some points."""
-        first = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), points)
-        self._program, shape = jax.make_jaxpr(function, return_shape=True)(first)
-        self._structure = jax.tree.structure(shape)
-
-    @property
-    def bytes(self) -> int:
-        """Estimated memory of one point (`live_bytes`)."""
-        return live_bytes(self._program)
-
-    def batch(self, points: Any) -> Any:
-        """Its values at several points; at a single one only the selected branch of a conditional is computed."""
-        if count_of(points) > 1:
-            return jax.vmap(self._one)(points)
-        return jax.tree.map(lambda x: x[None], self._one(jax.tree.map(lambda x: x[0], points)))
-
-    def _one(self, point: Any) -> Any:
-        return jax.tree.unflatten(self._structure, jaxpr_as_fun(self._program)(*jax.tree.leaves(point)))
 
 
 def count_of(points: Any) -> int:
@@ -118,27 +105,23 @@ def count_of(points: Any) -> int:
     return int(jax.tree.leaves(points)[0].shape[0])
 
 
-def block_size(one: Traced, count: int, memory: int) -> int:
-    """Number of points of a block: limited by memory, at least one, equal for all blocks."""
-    most = max(1, min(count, memory // max(one.bytes, 1)))
+def block_size(needed: int, count: int, memory: int) -> int:
+    """Number of points of a block, equal for all blocks: at least one, else limited by memory, `needed` bytes each."""
+    most = max(1, min(count, memory // max(needed, 1)))
     return -(-count // -(-count // most))
 
 
-def live_bytes(program: ClosedJaxpr) -> int:
+def live_bytes(program: Jaxpr) -> int:
     """Peak memory of the intermediate arrays of a program, bytes, each kept until its last use.
 
     XLA takes less where it fuses steps and more where it copies. Constants, shared by all points, are not counted.
     """
-    return _live(program.jaxpr)
-
-
-def _live(jaxpr: Jaxpr) -> int:
-    last = {var: k for k, equation in enumerate(jaxpr.eqns) for var in _variables(equation.invars)}
-    last |= dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns))
+    last = {var: k for k, equation in enumerate(program.eqns) for var in _variables(equation.invars)}
+    last |= dict.fromkeys(_variables(program.outvars), len(program.eqns))
     live: dict[Any, int] = {}
     most = 0
-    for k, equation in enumerate(jaxpr.eqns):
-        inside = max((_live(inner) for inner in _programs(equation.params.values())), default=0)
+    for k, equation in enumerate(program.eqns):
+        inside = max((live_bytes(inner) for inner in _programs(equation.params.values())), default=0)
         most = max(most, sum(live.values()) + inside)
         live |= {var: _bytes(var.aval) for var in equation.outvars}
         most = max(most, sum(live.values()))

@@ -1,7 +1,7 @@
-"""Linear steps that end at machines that can exist: every body has a positive definite pseudo-inertia."""
+"""Linear least squares over physically consistent machines: the pseudo-inertia of every body is positive definite."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -11,39 +11,39 @@ from pydantic import ValidationError
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.estimation.semidefinite import Cone, minimise_over
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
+from jaxmb.identify.parameters.model_parameters import TENSOR
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import central_inertia
 from jaxmb.machine.schema import RigidMass
 
 FAMILIES = ("mass", "first_moment", "inertia")
 SMALLEST_PART = 0.1
-"""Mass and length of a body that has none, over the largest ones of the machine."""
-_AXES = ("x", "y", "z")
-_TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
-NUMBERS = ("mass", *(f"first_moment.{a}" for a in _AXES), *(f"inertia.{a}" for a in _TENSOR))
-"""The ten numbers of a body."""
+"""Mass and length assumed for a body without its own, over the largest ones of the machine."""
+NUMBERS = ("mass", *(f"first_moment.{axis}" for axis in "xyz"), *(f"inertia.{axes}" for axes in TENSOR))
+"""The ten inertial parameters of a body."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bodies:
-    """Pseudo-inertias of the bodies that a fit touches, affine in y: the free values, then the added numbers."""
+    """Pseudo-inertias of the bodies with free inertial parameters, affine in y: free values, then added parameters."""
 
     names: tuple[str, ...]
     base: Float[np.ndarray, "b 4 4"]
-    """At y = 0."""
+    """Pseudo-inertias at y = 0."""
     slope: Float[np.ndarray, "k b 4 4"]
+    """Derivatives by each entry of y."""
     size: Float[np.ndarray, "b 4"]
-    """Diagonal of a pseudo-inertia of each body's size: m l^2, three times, and m."""
+    """Typical diagonal of each body's pseudo-inertia, by its mass m and length l: m l^2, three times, and m."""
     scale: Float[np.ndarray, "k"]
-    """Of y: m, m l or m l^2; 0 of what is no inertial number."""
+    """Typical size of each entry of y: m, m l or m l^2; 0 for parameters that are not inertial."""
     added: tuple[str, ...]
-    """Numbers that are not free and that no measurement depends on; they may move for a body to be possible."""
+    """Fixed parameters without effect on any measurement, which may change for physical consistency."""
 
 
 def pseudo_inertia(numbers: Float[np.ndarray, "... 10"]) -> Float[np.ndarray, "... 4 4"]:
-    """[[tr(I) / 2 E - I, h], [h^T, m]] of mass m, first moment h and inertia I about the frame's origin.
+    """[[tr(I) / 2 E - I, h], [h^T, m]] for mass m, first moment h and inertia I about the frame's origin.
 
-    It is positive definite if and only if some distribution of mass in space has these ten numbers.
+    It is positive definite if and only if some distribution of mass in space has these ten parameters.
 
     Args:
         numbers: in the order of `NUMBERS`.
@@ -51,36 +51,34 @@ def pseudo_inertia(numbers: Float[np.ndarray, "... 10"]) -> Float[np.ndarray, ".
     Source: Wensing, Kim and Slotine, "Linear matrix inequalities for physically consistent inertial parameter
         identification", IEEE Robotics and Automation Letters 3 (2018), eq. 12.
     """
-    numbers = np.asarray(numbers, float)
-    inertia = np.zeros((*numbers.shape[:-1], 3, 3))
-    for k, (i, j) in enumerate(_TENSOR.values(), 4):
-        inertia[..., i, j] = inertia[..., j, i] = numbers[..., k]
-    found = np.zeros((*numbers.shape[:-1], 4, 4))
-    trace = np.trace(inertia, axis1=-2, axis2=-1)[..., None, None]
-    found[..., :3, :3] = 0.5 * trace * np.eye(3) - inertia
-    found[..., :3, 3] = found[..., 3, :3] = numbers[..., 1:4]
-    found[..., 3, 3] = numbers[..., 0]
-    return found
+    m, hx, hy, hz, xx, yy, zz, xy, xz, yz = np.moveaxis(np.asarray(numbers, float), -1, 0)
+    rows = [
+        [0.5 * (yy + zz - xx), -xy, -xz, hx],
+        [-xy, 0.5 * (xx + zz - yy), -yz, hy],
+        [-xz, -yz, 0.5 * (xx + yy - zz), hz],
+        [hx, hy, hz, m],
+    ]
+    return np.moveaxis(np.array(rows), (0, 1), (-2, -1))
 
 
 def touched_bodies(free: FreeParameters) -> tuple[str, ...]:
-    """Bodies and payloads of which an inertial number is free."""
+    """Bodies and payloads with a free inertial parameter."""
     named = (name.split(".") for names in free.tied for name in names)
     return tuple(dict.fromkeys(item for family, item, *_ in named if family in FAMILIES))
 
 
 def numbers_of(body: str) -> tuple[str, ...]:
-    """Names of the ten numbers of a body."""
+    """Names of the ten inertial parameters of a body."""
     return tuple(f"{family}.{body}{dot}{axes}" for family, dot, axes in (name.partition(".") for name in NUMBERS))
 
 
 def bodies(model: Model, free: FreeParameters, idle: Collection[str]) -> Bodies | None:
-    """What must be positive definite where inertial numbers are free; None where none is.
+    """Pseudo-inertias of the bodies with free inertial parameters; None where there are none.
 
     Args:
-        model: the machine's, whose own bodies give the sizes.
+        model: of the machine, whose bodies determine the typical sizes.
         free: the free parameters.
-        idle: numbers that may be moved beside them.
+        idle: fixed parameters that may change as well.
     """
     names = touched_bodies(free)
     if not names:
@@ -112,38 +110,38 @@ def bodies(model: Model, free: FreeParameters, idle: Collection[str]) -> Bodies 
 
 
 MARGIN = 1e-6
-"""Least eigenvalue of a scaled pseudo-inertia: far from what rounding does to a centre of mass, and nothing beside what
-a body has."""
+"""Smallest eigenvalue of a scaled pseudo-inertia: far above the rounding of a centre of mass, and negligible beside the
+eigenvalues of a body."""
 ROUNDING = 1e-12
-"""By which that of a thin plate or rod, which is 0, may be below."""
+"""Tolerance of the smallest eigenvalue for thin plates and rods, whose exact value is 0."""
 PULL = 1e-4
-"""Rise of chi^2 for which a direction that the data do not determine may move a body by its own size."""
+"""Increase of chi^2 equivalent to a change of a body by its own size along a direction without effect on the data."""
 GAP = 1e-10
-"""Of chi^2, at which the search for the best possible machine ends."""
+"""Duality gap of chi^2 at convergence."""
 FARTHEST = 1e6
-"""Standard deviations from the start to the best fit, or in a body's own size, above which chi^2 is taken in larger
-units: without noise they are 1e10 and the search is lost in rounding."""
-PRESSING = 0.01
-"""Part of the largest multiplier from which on a body is one of those that keep the data from being followed."""
+"""Standard deviations from the start to the best fit, or in a body's own size, above which chi^2 is scaled down: data
+without noise give 1e10, where rounding prevents convergence."""
+ACTIVE = 0.01
+"""Multiplier of a body's constraint, over the largest one, from which the constraint counts as active."""
 
 
 class ConsistentSolution(NamedTuple):
-    """The best possible machine beside the best one."""
+    """Physically consistent solution of a linear least-squares problem."""
 
     x: Float[np.ndarray, "d"]
-    """Free values."""
+    """Free values; those of the unconstrained fit where no consistent solution exists."""
     added: dict[str, float]
-    """By how much numbers that are not free were moved."""
+    """Changes of fixed parameters by name."""
     rise: float
-    """Of chi^2 above that of the best fit, possible or not."""
-    pressing: tuple[str, ...]
-    """Bodies that end on the limit of what can exist, where the data would move them beyond."""
+    """Increase of chi^2 over the unconstrained fit."""
+    active: tuple[str, ...]
+    """Bodies whose constraint is active: the data alone would make them physically inconsistent."""
     exists: bool
-    """Whether a possible machine has the numbers that are kept; if not, x are the values of the best fit."""
+    """Whether a physically consistent machine has the fixed parameters."""
     determined: int
-    """Directions that the data determine."""
-    shut_out: tuple[int, ...] = ()
-    """Free values whose bounds leave no possible body, where there is one without them."""
+    """Number of directions with an effect on the data."""
+    excluding: tuple[int, ...] = ()
+    """Free values whose bounds exclude all consistent solutions, where there are some without them."""
 
 
 def consistent_solution(
@@ -151,25 +149,25 @@ def consistent_solution(
     matrix: Float[np.ndarray, "m d"],
     measured: Float[np.ndarray, "m"],
     best: Float[np.ndarray, "d"],
-    held: Bool[np.ndarray, "d"],
+    limited: Bool[np.ndarray, "d"],
     start: Float[np.ndarray, "d"],
     least: Float[np.ndarray, "d"],
     most: Float[np.ndarray, "d"],
 ) -> ConsistentSolution:
-    """Free values with the least chi^2 = |measured - matrix x|^2 of all possible machines.
+    """Free values with the smallest chi^2 = |measured - matrix x|^2 over all physically consistent machines.
 
-    Directions that the data do not determine stay as near to the start as bodies that can exist let them, each number
-    in units of its body. Where the best fit can exist, it is what comes back.
+    Along directions without effect on the data, the values are as close to the start as consistency permits, each
+    parameter in units of its body. A best fit that is consistent is returned unchanged.
 
     Args:
         found: the bodies.
         matrix: of the equations, in units of the noise.
-        measured: what they are to give.
-        best: values with the least chi^2 within their bounds, bodies possible or not.
-        held: which of them are held on a bound.
-        start: the machine's own values, or those that the study starts from.
-        least: the lower bounds, -inf for none.
-        most: the upper ones.
+        measured: right-hand side of the equations.
+        best: values with the smallest chi^2 within their bounds, consistent or not.
+        limited: mask of the values limited by their bound in the best fit.
+        start: values of the machine, or initial values of the study.
+        least: lower bounds, -inf for none.
+        most: upper bounds.
 
     Source: Wensing, Kim and Slotine 2018; Traversaro et al., "Identification of fully physical consistent inertial
         parameters using optimization on manifolds", IROS 2016.
@@ -181,13 +179,13 @@ def consistent_solution(
     unit = max(1.0, farthest / FARTHEST)
     rows, right = corner[:, :-1] / unit, corner[:, -1] / unit
     problem = _Problem(found, rows, right, scale, start, least, most)
-    for fixed in [np.zeros(start.size, bool), held] if held.any() else [np.zeros(start.size, bool)]:
+    for fixed in (np.zeros(start.size, bool), limited):
         centre = _centred(problem, np.where(fixed, best, start), fixed)
         y = centre.values(np.zeros(centre.size))
-        if _can_exist(problem, y):
+        if _is_consistent(problem, y):
             whole = centre.rank == start.size
             return ConsistentSolution(best if whole else y[: start.size], {}, 0.0, (), True, centre.rank)
-    inside = _inside(problem, best)
+    inside = _consistent_solution(problem, best)
     return inside._replace(rise=unit**2 * inside.rise)
 
 
@@ -202,12 +200,12 @@ class _Problem:
     most: np.ndarray
 
     def excess(self, x: np.ndarray) -> float:
-        """chi^2 but for what no x explains."""
+        """chi^2 at x, apart from a constant."""
         return float(np.sum((self.right - self.rows @ (x - self.start)) ** 2))
 
 
-class _Walls(NamedTuple):
-    """Which lower and upper bounds a search minds; the others it never came to."""
+class _Constrained(NamedTuple):
+    """Masks of the lower and upper bounds that are constraints of the search; it never reached the others."""
 
     lower: Bool[np.ndarray, "d"]
     upper: Bool[np.ndarray, "d"]
@@ -215,7 +213,7 @@ class _Walls(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Centred:
-    """Values and added numbers y = centre + basis w; w = 0 is the best fit nearest to the start.
+    """Coordinates w with y = centre + basis w; w = 0 is the best fit closest to the start.
 
     The first `rank` entries of w are in standard deviations, the others in sizes of bodies.
     """
@@ -228,25 +226,26 @@ class _Centred:
     """w of the start."""
     rank: int
     cone: Cone
-    """Margin left out; on the faces on which the bodies lie whatever w is."""
-    size_of: np.ndarray
+    """Constraints less the margin, on the faces to which the bodies are confined for all w."""
 
     @property
     def size(self) -> int:
+        """Number of entries of w."""
         return self.basis.shape[1]
 
     def values(self, w: np.ndarray) -> np.ndarray:
+        """y of w."""
         return self.centre + self.basis @ w
 
 
-def _can_exist(problem: _Problem, y: np.ndarray) -> bool:
-    """Whether the bodies at y are those of a machine file, and nothing is outside of its bounds."""
+def _is_consistent(problem: _Problem, y: np.ndarray) -> bool:
+    """Whether a machine file accepts the bodies at y, and all values are within their bounds."""
     d, found = problem.start.size, problem.bodies
     if np.any((y[:d] < problem.least) | (y[:d] > problem.most)):
         return False
     root = np.sqrt(found.size)
     for matrix, r in zip(found.base + np.tensordot(y, found.slope, 1), root, strict=True):
-        # The machine file's own check is wider: what is printed with a few digits may be a little beyond the limit.
+        # The check of a machine file is more tolerant, as its numbers have few digits.
         if np.linalg.eigvalsh(matrix / np.outer(r, r)).min() < -ROUNDING:
             return False
         inertia = np.trace(matrix[:3, :3]) * np.eye(3) - matrix[:3, :3]
@@ -263,7 +262,7 @@ def _can_exist(problem: _Problem, y: np.ndarray) -> bool:
 
 
 def _scales(found: Bodies, rows: np.ndarray) -> np.ndarray:
-    """Sizes of all y: what is no inertial number changes what is measured as much as one of those of its size."""
+    """Typical size of each entry of y; other parameters get the one with the median effect of inertial ones on data."""
     d = rows.shape[1]
     length = np.linalg.norm(rows, axis=0)
     scale = found.scale.copy()
@@ -274,8 +273,10 @@ def _scales(found: Bodies, rows: np.ndarray) -> np.ndarray:
     return scale
 
 
-def _centred(problem: _Problem, start: np.ndarray, fixed: np.ndarray, walls: _Walls | None = None) -> _Centred:
-    """Coordinates w about the best fit, some values fixed."""
+def _centred(
+    problem: _Problem, start: np.ndarray, fixed: np.ndarray, constrained: _Constrained | None = None
+) -> _Centred:
+    """Coordinates w about the best fit, with some values fixed."""
     d, k = start.size, problem.scale.size
     moving = np.flatnonzero(~fixed)
     rows, right = problem.rows[:, moving], problem.right - problem.rows @ (start - problem.start)
@@ -291,12 +292,12 @@ def _centred(problem: _Problem, start: np.ndarray, fixed: np.ndarray, walls: _Wa
     own = np.zeros(along.shape[1])
     own[: svd.rank] = -best
     centre = np.concatenate([start, np.zeros(k - d)]) - basis @ own
-    cone, size_of = _cone(problem, centre, basis, walls or _Walls(fixed, fixed))
-    return _Centred(centre, basis, np.linalg.norm(along, axis=0), own, svd.rank, cone, size_of)
+    cone = _cone(problem, centre, basis, constrained or _Constrained(fixed, fixed))
+    return _Centred(centre, basis, np.linalg.norm(along, axis=0), own, svd.rank, cone)
 
 
-def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, walls: _Walls) -> tuple[Cone, np.ndarray]:
-    """Pseudo-inertias in sizes of their bodies, and bounds, affine in w; and what a margin takes from them."""
+def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, constrained: _Constrained) -> Cone:
+    """Pseudo-inertias in sizes of their bodies less the margin, and bounds, affine in w."""
     found = problem.bodies
     root = 1.0 / np.sqrt(found.size)
     unit = root[:, :, None] * root[:, None, :]
@@ -304,7 +305,7 @@ def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, walls: _Wall
     slope = unit * np.tensordot(basis.T, found.slope, 1)
     sizes = np.tile(np.eye(4), (len(base), 1, 1))
     for b in range(len(base)):
-        # What no w moves and is singular cannot be in the inside: it is left to the face on which it lies.
+        # A constant singular block has no interior: the body is restricted to its face.
         flat = np.concatenate([unit[b] * found.base[b], *(unit[b] * part for part in found.slope[:, b])])
         _, size, axes = np.linalg.svd(flat / (np.abs(flat).max() or 1.0))
         face = axes[size > 1e-9]
@@ -312,7 +313,7 @@ def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, walls: _Wall
             continue
         base[b], slope[:, b] = _on_face(base[b], face, 1.0), _on_face(slope[:, b], face, 0.0)
         sizes[b] = _on_face(np.eye(4), face, 0.0)
-    for at, bounds, side in ((walls.lower, problem.least, 1.0), (walls.upper, problem.most, -1.0)):
+    for at, bounds, side in ((constrained.lower, problem.least, 1.0), (constrained.upper, problem.most, -1.0)):
         i = np.flatnonzero(at)
         bound, bound_slope = np.zeros((i.size, 4, 4)), np.zeros((basis.shape[1], i.size, 4, 4))
         bound[:] = np.eye(4)
@@ -320,11 +321,11 @@ def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, walls: _Wall
         bound_slope[:, :, 0, 0] = side * (basis[i] / problem.scale[i, None]).T
         base, slope = np.concatenate([base, bound]), np.concatenate([slope, bound_slope], axis=1)
         sizes = np.concatenate([sizes, np.zeros(bound.shape)])
-    return Cone(base, slope, np.zeros(basis.shape[1])), sizes
+    return Cone(base - MARGIN * sizes, slope, np.zeros(basis.shape[1]))
 
 
 def _on_face(matrix: np.ndarray, face: np.ndarray, filled: float) -> np.ndarray:
-    """Matrices seen on a face, the rest of the diagonal filled up."""
+    """Matrices restricted to a face, padded by a constant on the diagonal."""
     n = len(face)
     found = np.zeros(matrix.shape)
     found[..., :n, :n] = face @ matrix @ face.T
@@ -332,64 +333,60 @@ def _on_face(matrix: np.ndarray, face: np.ndarray, filled: float) -> np.ndarray:
     return found
 
 
-def _inside(problem: _Problem, best: np.ndarray) -> ConsistentSolution:
-    """The least chi^2 over possible machines, from a point among them on."""
+def _consistent_solution(problem: _Problem, best: np.ndarray) -> ConsistentSolution:
+    """Solution with the smallest chi^2 over consistent machines, with the bounds that it reaches as constraints."""
     least, most = problem.least, problem.most
     sized = problem.bodies.scale[: best.size] > 0.0
-    # A mass above 0 is what the bodies say already, one above more is not.
-    walls = _Walls((least >= 0.0) & (~sized | (least > 0.0)), np.zeros(best.size, bool))
+    # Consistent bodies already have masses above 0, but not above a larger bound.
+    constrained = _Constrained((least >= 0.0) & (~sized | (least > 0.0)), np.zeros(best.size, bool))
     while True:
-        found = _inside_walls(problem, best, walls)
-        beyond = _Walls(found.x < least, found.x > most)
+        found = _constrained_solution(problem, best, constrained)
+        beyond = _Constrained(found.x < least, found.x > most)
         if not found.exists or not (beyond.lower.any() or beyond.upper.any()):
             return found
-        # The problem is convex: bounds that the best point keeps by itself need not be looked at.
-        walls = _Walls(walls.lower | beyond.lower, walls.upper | beyond.upper)
+        # The problem is convex: bounds that the solution satisfies by itself need no constraint.
+        constrained = _Constrained(constrained.lower | beyond.lower, constrained.upper | beyond.upper)
 
 
-def _inside_walls(problem: _Problem, best: np.ndarray, walls: _Walls) -> ConsistentSolution:
+def _constrained_solution(problem: _Problem, best: np.ndarray, constrained: _Constrained) -> ConsistentSolution:
     d = problem.start.size
-    about = _centred(problem, problem.start, np.zeros(d, bool), walls)
-    cone = dataclasses.replace(about.cone, base=about.cone.base - MARGIN * about.size_of)
-    start, pressing = _any_inside(cone, about)
+    about = _centred(problem, problem.start, np.zeros(d, bool), constrained)
+    start, matrices = _interior_point(about)
     if start is None:
-        shut_out = _shutting_out(problem, walls, pressing)
-        return ConsistentSolution(best, {}, 0.0, _named(problem, pressing), False, about.rank, shut_out)
+        excluding = _excluding(problem, constrained, matrices)
+        return ConsistentSolution(best, {}, 0.0, _active(problem, matrices), False, about.rank, excluding)
     weight = np.where(np.arange(about.size) < about.rank, 2.0, 2.0 * PULL)
-    w, _ = minimise_over(cone, np.diag(weight), np.zeros(about.size), start, GAP)
-    y = _restored(problem, _on_walls(problem, walls, about.values(w)))
+    w, _ = minimise_over(about.cone, np.diag(weight), np.zeros(about.size), start, GAP)
+    y = _restored(problem, _on_bounds(problem, constrained, about.values(w)))
     x = y[:d]
     rise = max(problem.excess(x) - problem.excess(best), 0.0)
     added = {name: float(value) for name, value in zip(problem.bodies.added, y[d:], strict=True) if value}
-    return ConsistentSolution(x, added, rise, _named(problem, cone.matrices(w)), True, about.rank)
+    return ConsistentSolution(x, added, rise, _active(problem, about.cone.matrices(w)), True, about.rank)
 
 
-def _shutting_out(problem: _Problem, walls: _Walls, matrices: np.ndarray) -> tuple[int, ...]:
-    """Values whose bounds are why no possible body was found, none where there is none without them either."""
-    own = np.zeros(problem.start.size, bool)
-    if not (walls.lower.any() or walls.upper.any()):
+def _excluding(problem: _Problem, constrained: _Constrained, matrices: np.ndarray) -> tuple[int, ...]:
+    """Values whose bounds exclude all consistent solutions; none where there are none without bounds either."""
+    if not (constrained.lower.any() or constrained.upper.any()):
         return ()
-    about = _centred(problem, problem.start, own, _Walls(own, own))
-    cone = dataclasses.replace(about.cone, base=about.cone.base - MARGIN * about.size_of)
-    if _any_inside(cone, about)[0] is None:
+    if _interior_point(_centred(problem, problem.start, np.zeros(problem.start.size, bool)))[0] is None:
         return ()
-    which = np.concatenate([np.flatnonzero(walls.lower), np.flatnonzero(walls.upper)])
+    which = np.concatenate([np.flatnonzero(constrained.lower), np.flatnonzero(constrained.upper)])
     left = matrices[len(problem.bodies.names) :, 0, 0]
-    return tuple(sorted(set(which[left <= left.min() / PRESSING].tolist())))
+    return tuple(sorted(set(which[left <= left.min() / ACTIVE].tolist())))
 
 
-def _on_walls(problem: _Problem, walls: _Walls, y: np.ndarray) -> np.ndarray:
-    """Values put on the bounds that they would touch: the search ends a little before them."""
+def _on_bounds(problem: _Problem, constrained: _Constrained, y: np.ndarray) -> np.ndarray:
+    """Values with those close to a bound set to it, as the search ends in the interior."""
     d = problem.start.size
     near = 1e-6 * problem.scale[:d]
     found = y.copy()
-    found[:d] = np.where(walls.lower & (y[:d] - problem.least < near), problem.least, found[:d])
-    found[:d] = np.where(walls.upper & (problem.most - y[:d] < near), problem.most, found[:d])
+    found[:d] = np.where(constrained.lower & (y[:d] - problem.least < near), problem.least, found[:d])
+    found[:d] = np.where(constrained.upper & (problem.most - y[:d] < near), problem.most, found[:d])
     return found
 
 
 def _restored(problem: _Problem, y: np.ndarray) -> np.ndarray:
-    """Numbers that no measurement depends on as they were, where their bodies can exist with them."""
+    """y with the start's values of parameters without effect on any measurement, where bodies stay consistent."""
     d, slope = problem.start.size, problem.bodies.slope
     own = np.append(problem.start, np.zeros(y.size - d))
     idle = np.append(~problem.rows.any(axis=0), np.ones(y.size - d, bool))
@@ -400,16 +397,17 @@ def _restored(problem: _Problem, y: np.ndarray) -> np.ndarray:
         for some in (mine, *([k] for k in mine)):
             tried = y.copy()
             tried[some] = own[some]
-            if _can_exist(problem, tried):
+            if _is_consistent(problem, tried):
                 y = tried
     return y
 
 
-def _any_inside(cone: Cone, about: _Centred) -> tuple[np.ndarray | None, np.ndarray]:
-    """A point inside, near the start; None where there is none. And the matrices there.
+def _interior_point(about: _Centred) -> tuple[np.ndarray | None, np.ndarray]:
+    """An interior point near the start, None where there is none, and the matrices there.
 
-    t of P(w) + t E > 0 goes towards -1, at a price for leaving the start that is small beside that.
+    Minimizes t with P(w) + t E positive definite, towards -1, with a small penalty on the distance to the start.
     """
+    cone = about.cone
     inside = cone.matrices(about.own)
     short = float(np.linalg.eigvalsh(inside).min())
     if short > MARGIN:
@@ -425,8 +423,8 @@ def _any_inside(cone: Cone, about: _Centred) -> tuple[np.ndarray | None, np.ndar
     return (w[:k] if w[k] < 0.0 else None), wider.matrices(w)
 
 
-def _named(problem: _Problem, matrices: np.ndarray) -> tuple[str, ...]:
-    """Bodies that press on the limit: near the minimum of the barrier the multiplier of a matrix is its inverse."""
-    names: Sequence[str] = problem.bodies.names
-    press = np.trace(np.linalg.inv(matrices[: len(names)]), axis1=1, axis2=2)
-    return tuple(name for name, p in zip(names, press, strict=True) if p >= PRESSING * press.max())
+def _active(problem: _Problem, matrices: np.ndarray) -> tuple[str, ...]:
+    """Bodies with active constraints: near the minimum of the barrier the multiplier of a matrix is its inverse."""
+    names = problem.bodies.names
+    multiplier = np.trace(np.linalg.inv(matrices[: len(names)]), axis1=1, axis2=2)
+    return tuple(name for name, m in zip(names, multiplier, strict=True) if m >= ACTIVE * multiplier.max())

@@ -1,6 +1,7 @@
 """All tests of a study as one least-squares problem in the free parameters."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -31,22 +32,23 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import degrees_of_freedom
 
 MOST_ENTRIES = 2**24
-"""Of a Jacobian that is held in the memory, an eighth of a gigabyte; of a larger one a test at a time."""
+"""Number of entries up to which the Jacobian of all tests is kept in memory, 128 MiB; a larger one is computed test by
+test."""
 
 
 class Prior(eqx.Module):
-    """Gaussian knowledge of the free parameters before the tests, in the coordinates u."""
+    """Gaussian prior of the free parameters, in the coordinates u."""
 
     mean: Float[Array, "d"]
     std: Float[Array, "d"]
-    """inf where nothing is known."""
+    """inf for parameters without prior."""
 
 
 class Form(eqx.Module):
-    """Tests that differ in their numbers alone, stacked; a single one as it is."""
+    """Tests that differ only in the values of their arrays, stacked along a first axis; a single test unstacked."""
 
     members: tuple[int, ...] = eqx.field(static=True)
-    """Numbers of the tests."""
+    """Indices of the tests."""
     test: Test
     view: AffineView | None
     entries: Int[np.ndarray, "..."] | None
@@ -54,24 +56,24 @@ class Form(eqx.Module):
 
 
 class Problem(eqx.Module):
-    """Residuals of all tests and of the prior where there is one, as functions of u.
+    """Residuals of all tests, and of the prior if there is one, as functions of u.
 
-    The cost is eq. 22 of Huynh et al. 2020, sum W |log Hs - log H|^2. Tests with another noise than the first FRF test
-    count by the square of the ratio of the two, so that weights follow from noise; what is no FRF counts by its
-    squared error over its variance, times that first noise's variance.
+    The cost is eq. 22 of Huynh et al. 2020, sum W |log Hs - log H|^2. FRF tests with another noise than the first one
+    are weighted by the squared ratio of the two standard deviations. Other tests contribute their squared error over
+    its variance, times the variance of that first noise.
     """
 
     model: Model
     free: FreeParameters
     tests: tuple[Test, ...]
     views: tuple[AffineView | None, ...]
-    """Of each test as an affine function of the free values, where it is one."""
+    """View of each test as an affine function of the free values; None where it is not affine."""
     prior: Prior | None
     noise_unit: Float[Array, ""]
     forms: tuple[Form, ...]
-    """The same tests and views, those of one form stacked: what is computed with."""
+    """The same tests and views, those of one form stacked; all computations use these."""
     spread: bool = eqx.field(static=True)
-    """Whether the tests of a form are shared out over all devices (`devices.shared_out`)."""
+    """Whether the tests of a form are distributed over all devices (`devices.shared_out`)."""
 
     def __init__(
         self,
@@ -84,8 +86,8 @@ class Problem(eqx.Module):
         forms: Any = None,
         spread: bool = False,
     ):
-        """Stack the tests of one form, so that no call has to; `dataclasses.replace` gives those of the old tests,
-        which are not used."""
+        """Stack the tests of one form once; `forms` is ignored, as `dataclasses.replace` passes those of the old
+        tests."""
         self.model, self.free, self.tests, self.views = model, free, tuple(tests), tuple(views)
         self.prior, self.noise_unit, self.spread = prior, noise_unit, spread
         own = [without_name(test) for test in self.tests]
@@ -94,10 +96,10 @@ class Problem(eqx.Module):
         )
 
     def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
-        """Residuals of all tests, then of the prior; their squares sum to the cost plus the prior's.
+        """Residuals of all tests, then of the prior; their squares sum to the cost plus the prior's part.
 
         Raises:
-            ValueError: u is no vector of one entry for each free parameter.
+            ValueError: u is not a real vector with one entry for each free parameter.
         """
         parts = self.measured(self._values(u))
         if self.prior is not None:
@@ -105,7 +107,7 @@ class Problem(eqx.Module):
         return jnp.concatenate(parts) * self.noise_unit
 
     def objective(self, u: Float[Array, "d"]) -> Float[Array, ""]:
-        """What the fit minimizes: the sum of squares of `residual`."""
+        """Objective of the fit: the sum of squares of `residual`."""
         return jnp.sum(self.residual(u) ** 2)
 
     def cost(self, u: Float[Array, "d"]) -> Float[Array, ""]:
@@ -117,7 +119,7 @@ class Problem(eqx.Module):
         return jnp.concatenate(self.measured(values)) * self.noise_unit
 
     def _values(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
-        """Physical values behind u, of which size and kind are checked."""
+        """Physical values of u, after a check of its shape and type."""
         if not is_real(u) or jnp.shape(u) != (self.free.size,):
             raise ValueError(
                 f"u: found {kind_of(u)}, expected a real array of shape ({self.free.size},), an entry for each of"
@@ -126,7 +128,7 @@ class Problem(eqx.Module):
         return self.free.values(u)
 
     def prior_residual(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
-        """Distance to the prior in its standard deviations; 0 where there is no prior."""
+        """Distance to the prior mean in its standard deviations, 0 without a prior of the entry; empty without one."""
         return jnp.zeros(0) if self.prior is None else (u - self.prior.mean) / self.prior.std
 
     def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
@@ -140,24 +142,24 @@ class Problem(eqx.Module):
 
     @property
     def rows(self) -> tuple[slice, ...]:
-        """Rows of each test; those of the prior are the last ones."""
+        """Rows of each test; the rows of the prior follow them."""
         ends = np.cumsum([0, *(test.rows for test in self.tests)]).tolist()
         return tuple(slice(a, b) for a, b in itertools.pairwise(ends))
 
     @property
     def one_by_one(self) -> bool:
-        """Whether several points are better taken one after the other: a machine with many small motions is solved in
-        the way that its numbers ask for, and several at once would be solved in all ways."""
+        """Whether several points are evaluated sequentially, as for machines with many degrees of freedom: their solver
+        selects a method by the values, and a batch of points would be solved by every method."""
         return len(degrees_of_freedom(self.model)) > FEW
 
     @property
     def memory(self) -> int:
-        """For one block of points (see `in_blocks`)."""
+        """Memory limit of one block of points, bytes (see `in_blocks`)."""
         return 0 if self.one_by_one else memory_of_points()
 
     @property
     def memory_of_fits(self) -> int:
-        """For one block of fits from several points (see `in_blocks`)."""
+        """Memory limit of one block of fits from several points, bytes (see `in_blocks`)."""
         return 0 if self.one_by_one else memory_of_fits()
 
     @property
@@ -166,42 +168,44 @@ class Problem(eqx.Module):
         return sum(test.rows for test in self.tests)
 
     def view(self, number: int, values: Float[Array, "d"] | np.ndarray) -> Any:
-        """What a test sees of the machine at physical values; NumPy in, NumPy out where the view is affine."""
+        """View of the machine by a test at physical values; NumPy in, NumPy out where the view is affine."""
         affine = self.views[number]
         if affine is not None:
             return affine(values)
         return self.tests[number].view(self.free.apply(self.model, on_host(values)))
 
     def measured(self, values: Float[Array, "d"] | Float[Array, "t d"]) -> list[Float[Array, "m"]]:
-        """Residual of each test in units of its noise, at the same physical values in all of them or at its own."""
-        values = jnp.asarray(values)  # tests of one form are traced together, where NumPy cannot be
+        """Residual of each test in units of its noise, at physical values common to all tests, or one row a test."""
+        values = jnp.asarray(values)  # NumPy arrays cannot be traced with the tests of a form
         parts: list[Array] = [jnp.zeros(0)] * len(self.tests)
         for form in self.forms:
             own, same = ((values[jnp.asarray(form.members)],), ()) if values.ndim == 2 else ((), (values,))
-            found = self._each(form, self._residual_of, memory_of_tests(self.free.size), same, own)
+            of = functools.partial(_residual_of, self.model, self.free)
+            found = self._each(form, of, memory_of_tests(self.free.size), same, own)
             for k, part in zip(form.members, found, strict=True):
                 parts[k] = part
         return parts
 
     def normal_equations(self, u: Float[Array, "d"]) -> NormalEquations:
-        """Those of `residual`, summed over the tests, so that the Jacobian of all of them is never in the memory."""
+        """Normal equations of `residual`, summed over the tests: the Jacobian of all tests is never in memory."""
 
         def of_test(test: Test, entries: Any, view: AffineView | None, u: Array) -> NormalEquations:
             if view is not None and entries is None:
                 return test.evaluation.normal_equations(view, self.free.values, u)
-            return normal_equations(lambda x: self._residual_of(test, entries, view, self.free.values(x)), u)
+            values = self.free.values
+            return normal_equations(lambda x: _residual_of(self.model, self.free, test, entries, view, values(x)), u)
 
         parts = [self._each(form, of_test, memory_of_tests(0), (u,)) for form in self.forms]
         if self.prior is not None:
             parts.append(jax.tree.map(lambda x: x[None], normal_equations(self.prior_residual, u)))
         return jax.tree.map(lambda *x: sum(jnp.sum(part, axis=0) for part in x) * self.noise_unit**2, *parts)
 
-    def _residual_of(self, test: Test, entries: Any, view: AffineView | None, values: Array) -> Array:
-        return _residual_of(self.model, self.free, test, entries, view, values)
-
     def _each(self, form: Form, of: Callable[..., Any], memory: int, same: Any, own: Any = ()) -> Any:
-        """`of` the tests of a form, along the first axis, one program for all postures: of a test, its entries, its
-        view, arrays of its own, and those that are the same for all."""
+        """Values of the function `of` for all tests of a form, stacked along the first axis; one program.
+
+        Its arguments are a test, its entries, its view, the arrays `own` of each test and the arrays `same` common to
+        all tests.
+        """
         each: tuple[Any, ...] = (form.test, form.entries, form.view, *own)
         if len(form.members) == 1:
             found = of(*each[:3], *(x[0] for x in own), *same)
@@ -214,13 +218,13 @@ class Problem(eqx.Module):
 
 
 def shared_over_devices(problem: Problem, points: int) -> Problem:
-    """The problem with its tests shared out over the devices where that keeps more of them busy than the points do."""
+    """The problem with its tests distributed over the devices, where this uses more of them than distributed points."""
     spread = more_postures(points, max((len(form.members) for form in problem.forms), default=0))
     return problem if spread == problem.spread else dataclasses.replace(problem, spread=spread)
 
 
 def test_at(test: Test, free: FreeParameters, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Test:
-    """The test with those of its own numbers that are free at physical values of the free parameters."""
+    """The test with its own free parameters, such as gains, at physical values of the free parameters."""
     return with_free_numbers(test, free.entries_of(own_names(test)), values)
 
 
@@ -231,7 +235,7 @@ def with_free_numbers(
 
     Args:
         test: the test.
-        entries: of the free parameters, behind its numbers (`FreeParameters.entries_of`).
+        entries: of its own parameters among the free ones (`FreeParameters.entries_of`).
         values: of the free parameters.
     """
     if entries is None or test.own is None:
@@ -252,16 +256,16 @@ def stack_form(
     Args:
         free: of the problem.
         tests: all tests.
-        unnamed: the same without their names.
+        unnamed: all tests without their names.
         views: all views.
-        members: numbers of those that have one form (`group_by_form`).
+        members: indices of tests of one form (`group_by_form`).
     """
     own, seen = [unnamed[k] for k in members], [views[k] for k in members]
     found = [free.entries_of(own_names(tests[k])) for k in members]
     if len(members) == 1:
         return Form(tuple(members), _on_device(own[0]), seen[0], found[0])
     entries = None
-    if any(e is not None for e in found):  # -1 where a number of a test is not free
+    if any(e is not None for e in found):  # -1 for fixed parameters of a test
         entries = np.array([np.full(len(own_names(own[0])), -1) if e is None else e for e in found])  # fmt: skip
     return Form(tuple(members), jax.tree.map(_stacked, *own), jax.tree.map(_stacked, *seen), entries)
 
@@ -271,20 +275,24 @@ def _on_device(tree: Any) -> Any:
 
 
 def _stacked(*leaves: Any) -> Array:
-    """On the host where nothing is traced, so that nothing need be compiled for it."""
+    """Leaves stacked, on the host unless one is traced, which avoids a compilation."""
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         return jnp.stack(leaves)
     return jax.device_put(np.stack([np.asarray(leaf) for leaf in leaves]))
 
 
 def without_name(test: Test) -> Test:
-    """The test as its residual sees it: without its name, so that tests of the same form are one program."""
+    """The test without its name and without arrays that its residual ignores: tests of equal form share a program."""
     return dataclasses.replace(test.evaluation.stripped(), name="")
 
 
 def group_by_form(unnamed: Sequence[Test], views: Sequence[AffineView | None]) -> list[list[int]]:
-    """Numbers of tests without names that have the same form: kind, sizes, points, and entries of the tangent that
-    move."""
+    """Indices of tests of the same form: kind, sizes, points and free entries of the tangent.
+
+    Args:
+        unnamed: tests without their names.
+        views: their views.
+    """
     groups: dict[Any, list[int]] = {}
     for k, (test, affine) in enumerate(zip(unnamed, views, strict=True)):
         leaves, structure = jax.tree.flatten((test, affine))
@@ -295,24 +303,24 @@ def group_by_form(unnamed: Sequence[Test], views: Sequence[AffineView | None]) -
 def make_problem(model: Model, free: FreeParameters, tests: Sequence[Test], prior: Prior | None = None) -> Problem:
     """The least-squares problem of a study.
 
-    Where what a test sees is an affine function of the free values, it is computed once: exact, and the kinematics
-    leave the inner loop.
+    Views that are affine functions of the free values are computed once, which is exact and avoids the kinematics in
+    each evaluation.
     """
     views = [test.evaluation.affine_view(model, free) for test in tests]
-    joined = [
+    compatible = [
         None if v is None else v.joined([w for w in views if w is not None and type(w) is type(v)]) for v in views
     ]
-    return Problem(model, free, tuple(tests), tuple(joined), prior, noise_unit(tests))
+    return Problem(model, free, tests, compatible, prior, noise_unit(tests))
 
 
 def noise_unit(tests: Sequence[Test]) -> Float[Array, ""]:
-    """Standard deviation in units of which the cost counts: that of the first FRF test, 1 where there is none."""
+    """Standard deviation that is the unit of the cost's residuals: that of the first FRF test, 1 without FRF tests."""
     nominal = (test.noise.nominal for test in tests)
     return jax.device_put(np.asarray(next((level for level in nominal if level is not None), 1.0)))
 
 
 def with_tests(problem: Problem, tests: Sequence[Test]) -> Problem:
-    """The problem with other data of the same tests, in units of their noise; itself where they are the same."""
+    """The problem with other data of the same tests and the unit of their noise; the same problem for equal tests."""
     if all(new is old for new, old in zip(tests, problem.tests, strict=True)):
         return problem
     return dataclasses.replace(problem, tests=tuple(tests), noise_unit=noise_unit(tests))
@@ -330,26 +338,27 @@ def is_real(value: Any) -> bool:
 
 
 def kind_of(value: Any) -> str:
-    """Shape of a real array, else the type, in words."""
+    """Text on a value: the shape of a real array, else its type."""
     if is_real(value):
         return f"shape {jnp.shape(value)}"
     return "a complex number or array" if eqx.is_array_like(value) else f"a {type(value).__name__}"
 
 
 def is_large(problem: Problem) -> bool:
-    """Whether the Jacobian of all tests is too large to be held in the memory (`MOST_ENTRIES`)."""
+    """Whether the Jacobian of all tests is too large for the memory (`MOST_ENTRIES`)."""
     return problem.data_rows * problem.free.size > MOST_ENTRIES
 
 
 def residual_at(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "m"]:
-    """Residual in units of the noise; that of an ordinary problem by the program that every fit compiles anyway."""
+    """Residual in units of the noise; unless the problem is large, by a program that every fit compiles anyway."""
     if not is_large(problem):
         return np.asarray(final_state(problem, jax.device_put(u))[0])
-    return np.concatenate([*(_of_test(problem, k, u, False) for k in range(len(problem.tests))), _prior(problem, u)[0]])
+    tests = (_of_test(problem, k, u, derivatives=False) for k in range(len(problem.tests)))
+    return np.concatenate([*tests, _prior(problem, u)[0]])
 
 
 def linearized(problem: Problem, u: Float[np.ndarray, "d"]) -> tuple[np.ndarray, Jacobian, np.ndarray]:
-    """`final_state` in NumPy, with the Jacobian of a large problem in blocks of the rows of one test."""
+    """`final_state` in NumPy; the Jacobian of a large problem is a `JacobianByTest`."""
     if is_large(problem):
         return residual_at(problem, u), JacobianByTest(problem, u), np.asarray(problem.row_weights())
     residual, jacobian, row_weights = final_state(problem, jax.device_put(u))
@@ -357,13 +366,13 @@ def linearized(problem: Problem, u: Float[np.ndarray, "d"]) -> tuple[np.ndarray,
 
 
 def compressed(problem: Problem, u: Float[np.ndarray, "d"]) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:
-    """Residual and Jacobian in units of the noise, rotated into at most d + 1 rows: the same least-squares problem."""
+    """Residual and Jacobian in units of the noise, rotated to at most d + 1 rows: an equivalent problem."""
 
     def blocks() -> Iterator[tuple[Any, Any]]:
         if not is_large(problem):
             yield final_state(problem, jax.device_put(u))[:2]
             return
-        yield from (_of_test(problem, k, u, True) for k in range(len(problem.tests)))
+        yield from (_of_test(problem, k, u, derivatives=True) for k in range(len(problem.tests)))
         yield _prior(problem, u)
 
     factor = triangular_factor(np.column_stack([jacobian, residual]) for residual, jacobian in blocks())
@@ -371,10 +380,10 @@ def compressed(problem: Problem, u: Float[np.ndarray, "d"]) -> tuple[Float[np.nd
 
 
 class JacobianByTest:
-    """Jacobian of a large problem at u in units of the noise: the rows of a test are computed when they are used."""
+    """Jacobian of a large problem at u in units of the noise; the rows of a test are computed at each access."""
 
     def __init__(self, problem: Problem, u: Float[np.ndarray, "d"]):
-        """Of a problem; nothing is computed yet."""
+        """Store the problem and u, without any computation."""
         self._problem, self._u = problem, u
         rows = problem.data_rows + (0 if problem.prior is None else u.size)
         self.shape = rows, u.size
@@ -383,37 +392,34 @@ class JacobianByTest:
     def __getitem__(self, rows: slice) -> Float[np.ndarray, "k d"]:
         """The rows of a test, or of the prior."""
         k = self.blocks.index(slice(*rows.indices(self.shape[0])[:2]))
-        last = k == len(self.blocks) - 1
-        return (_prior(self._problem, self._u) if last else _of_test(self._problem, k, self._u, True))[1]
+        if k == len(self._problem.tests):
+            return _prior(self._problem, self._u)[1]
+        return _of_test(self._problem, k, self._u, derivatives=True)[1]
 
 
 def _prior(problem: Problem, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Residual and Jacobian of the prior; no rows where there is none."""
+    """Residual and Jacobian of the prior; without rows if there is none."""
     if problem.prior is None:
         return np.zeros(0), np.zeros((0, u.size))
     return np.asarray(problem.prior_residual(jax.device_put(u))), np.diag(1.0 / np.asarray(problem.prior.std))
 
 
 def _of_test(problem: Problem, number: int, u: np.ndarray, derivatives: bool) -> Any:
-    """Residual of a test, or that and its Jacobian; tests of one form share a program."""
+    """Residual of a test, with its Jacobian if `derivatives`; tests of one form share a program."""
     test = problem.tests[number]
     entries = problem.free.entries_of(own_names(test))
     parts = problem.model, problem.free, without_name(test), entries, problem.views[number], jax.device_put(u)
-    return jax.tree.map(np.asarray, (_state_of if derivatives else _values_of)(*parts))
+    return jax.tree.map(np.asarray, _state_of(*parts, derivatives))
 
 
 @compiled
 def _state_of(
-    model: Model, free: FreeParameters, test: Test, entries: Any, view: AffineView | None, u: Array
-) -> tuple[Array, Array]:
-    return residual_and_jacobian(lambda x: _residual_of(model, free, test, entries, view, free.values(x)), u)
+    model: Model, free: FreeParameters, test: Test, entries: Any, view: AffineView | None, u: Array, derivatives: bool
+) -> Any:
+    def residual(u: Array) -> Array:
+        return _residual_of(model, free, test, entries, view, free.values(u))
 
-
-@compiled
-def _values_of(
-    model: Model, free: FreeParameters, test: Test, entries: Any, view: AffineView | None, u: Array
-) -> Array:
-    return _residual_of(model, free, test, entries, view, free.values(u))
+    return residual_and_jacobian(residual, u) if derivatives else residual(u)
 
 
 def _residual_of(

@@ -1,4 +1,4 @@
-"""Population search: any algorithm of evosax proposes where to refine."""
+"""Population search for candidates to refine, by any algorithm of evosax."""
 
 import functools
 from typing import Any, NamedTuple
@@ -16,16 +16,17 @@ from jaxmb.identify.fit.stage import NOT_FINITE, STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
 
 DEFAULT = "CMA_ES"
-"""Algorithm of `"auto"`: of those compared it found hard minima most often (experiments/search)."""
+"""Algorithm of `"auto"`: of the compared ones it found difficult minima most often (experiments/search)."""
 DRAWN = ("auto", "random")
-"""Settings whose first rounds begin at drawn starts."""
+"""Settings whose first rounds use random starts."""
 SHORT_NAMES = {"de": "DifferentialEvolution", "ga": "SimpleGA"}
 INITIAL_STD = 0.3
-"""Of a distribution, in widths of the box; evosax's own, 1, puts most candidates on a bound."""
+"""Initial standard deviation of a distribution, in widths of the box; with evosax's default, 1, most candidates are on
+a bound."""
 
 
 class SearchState(NamedTuple):
-    """A population search on its way."""
+    """State of a population search."""
 
     key: Array
     algorithm: Any
@@ -37,14 +38,14 @@ class SearchState(NamedTuple):
     best_u: Float[Array, "d"]
     best: Float[Array, ""]
     latest: Float[Array, "g p"]
-    """Fitness of a population that it began with, then of the generations of the last advance."""
+    """Fitness of the initial population, then of the generations of the last advance."""
 
 
 class PopulationSearch:
     """Any evosax algorithm, by name, on the box scaled to the unit cube.
 
-    evosax knows no bounds: what it asks for outside is moved onto the bound, evaluated and told back there. A candidate
-    without a finite cost is counted and ranked below all others. evosax is imported when a search begins.
+    evosax has no bounds: candidates outside are projected onto the bound, evaluated and returned to evosax there. A
+    candidate without a finite cost is counted and ranked below all others. evosax is imported when a search begins.
     """
 
     name = "search"
@@ -55,7 +56,7 @@ class PopulationSearch:
 
     @functools.cached_property
     def _evosax(self) -> tuple[Any, bool, Any]:
-        """The algorithm, whether it starts from a population rather than from a mean, and its parameters."""
+        """The algorithm, whether it begins with a population instead of a mean, and its parameters."""
         algorithm, from_population = _evosax(self._name, self._size, self._generations, self._box.lower.size)
         params = algorithm.default_params
         if self._name == "SimpleGA":
@@ -91,7 +92,7 @@ class PopulationSearch:
         return SearchState(key, memory, population, fitness, zero, bad, population[best], fitness[best], latest)
 
     def _evaluated(self, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
-        """Costs on this process's own device, and how many are not finite."""
+        """Costs on the device of this process, and the number of those that are not finite."""
         return jax.device_put(jax.device_get(_fitness(self._problem, everywhere(population))))
 
     def advance(self, state: SearchState, goal: float) -> SearchState:
@@ -150,39 +151,39 @@ def algorithm_names() -> tuple[str, ...]:
     """Names of evosax's algorithms."""
     import evosax.algorithms
 
-    # The Stein variational ones search with several populations of their own, which a study cannot describe.
+    # Stein variational algorithms have several populations, for which studies have no setting.
     return tuple(name for name in evosax.algorithms.algorithms if not name.startswith("SV_"))
 
 
 def algorithm_named(name: str) -> str:
-    """A search algorithm's own name, of its name in any case and without _ and - ("cmaes"), or its short one ("de").
+    """evosax's name of a search algorithm, from its name in any case, with or without _ and - ("cmaes"), or a short
+    name ("de").
 
     Nothing is imported for "auto" and "random".
 
     Raises:
-        ValueError: there is no such algorithm.
+        ValueError: the algorithm is unknown.
     """
-    word = _word(name)
-    if word in DRAWN:
-        return word
-    known = {_word(own): own for own in algorithm_names()} | SHORT_NAMES
-    if word not in known:
-        listed = (*DRAWN, *known.values(), *known)  # short ones too, for what is suggested
+
+    def plain(text: str) -> str:
+        return text.lower().replace("_", "").replace("-", "")
+
+    if plain(name) in DRAWN:
+        return plain(name)
+    known = {plain(own): own for own in algorithm_names()} | SHORT_NAMES
+    if plain(name) not in known:
+        listed = (*DRAWN, *known.values(), *known)  # with short names, for the suggestion
         raise ValueError(known_name("search algorithm", name, dict.fromkeys(listed)))
-    return known[word]
-
-
-def _word(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
+    return known[plain(name)]
 
 
 @functools.lru_cache
 def _evosax(name: str, population: int, generations: int, size: int) -> tuple[Any, bool]:
-    """evosax's algorithm of that name, and whether it starts from a population rather than from a mean.
+    """An algorithm of evosax, and whether it begins with a population instead of a mean.
 
-    One for all searches with the same settings: what is compiled for it is found again.
+    It is cached for all searches with the same settings, so that compiled programs are reused.
     """
-    # They take over a second to import, which a fit without them need not wait for.
+    # These imports take over a second.
     import optax
     from evosax.algorithms import algorithms, population_based_algorithms
 
@@ -191,7 +192,7 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
     if name == "RandomSearch":
         options["sampling_fn"] = lambda key: jax.random.uniform(key, (size,))
     if name == "SimpleGA":
-        # Its own defaults, no crossover and mutations as wide as the box, do not converge.
+        # The defaults, no crossover and mutations as wide as the box, do not converge.
         options["std_schedule"] = optax.linear_schedule(0.25, 0.02, generations)
     algorithm = algorithms[name](population_size=population, solution=jnp.zeros(size), **options)
     return algorithm, name in population_based_algorithms
@@ -199,7 +200,7 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
 
 @compiled
 def population_objectives(problem: Problem, population: Float[Array, "p d"]) -> Float[Array, "p"]:
-    """The objective of every candidate of a population, in blocks of as many as the memory holds, on all devices."""
+    """Objective of each candidate of a population, in blocks limited by memory, on all devices."""
 
     def objectives(some: Array, problem: Problem) -> Array:
         return in_blocks(problem.objective, some, problem.memory)

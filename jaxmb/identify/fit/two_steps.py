@@ -22,11 +22,11 @@ from jaxmb.identify.parameters.free_parameters import subset
 from jaxmb.measurement.line_noise import correlated_lines
 
 DAMPING = ("loss_factor", "damping", "rayleigh", "fractional")
-"""Families of parameters that the second step finds."""
+"""Families of parameters identified in the second step."""
 STEP = 1e-4
-"""Of u, for central differences of FRFs."""
+"""Step of u for central differences of FRFs."""
 EXACT = 1e-9
-"""Error of a response, over the root mean square of all, that is rounding."""
+"""Error of a response, over the root mean square of all responses, up to which it is rounding."""
 
 
 class TwoSteps(NamedTuple):
@@ -46,12 +46,12 @@ def two_step_fit(
     resume: bool = False,
     report: Callable[[Report], None] | None = None,
 ) -> TwoSteps:
-    """Fit all but the damping to frequencies and shapes of the modal tests, then the damping to the FRFs by J_Q.
+    """Fit of all parameters but damping to frequencies and shapes of modal tests, then of damping to FRFs by J_Q.
 
-    J_Q is the sum of |H_model - H|^2 over that of |H|^2 (eq. 34), over the lines of all FRF tests that are used.
-    As in the paper, normal modes of the undamped machine are compared with the measured ones. Errors of the first step
-    reach the damping through the FRFs; those of the second are taken from the residual, whose correlation along
-    frequency is estimated. See `run_fit` for the arguments.
+    J_Q is the sum of |H_model - H|^2 over that of |H|^2 (eq. 34), over the used lines of all FRF tests. As in the
+    paper, normal modes of the undamped machine are compared with the measured ones. Errors of the first step propagate
+    to the damping through the FRFs. Errors of the second step are estimated from the residual and its correlation along
+    frequency. See `run_fit` for the arguments.
 
     Source: Rognant et al. 2010, sections II-E and III-B; covariance of estimates in two steps: Murphy and Topel,
     J. Business and Economic Statistics 3, 370 (1985).
@@ -71,42 +71,44 @@ def two_step_fit(
     found[of_second] = _least_jq(problem, frfs, found, of_second)
     residual, jacobian, row_weights = linearized(own, found[of_first])
     rows = information_rows(jacobian, row_variances(own, residual, jacobian, row_weights))
-    information = _joined(rows, _damping_rows(problem, frfs, found, of_second), of_first, of_second)
+    first_rows = np.zeros((len(rows), u.size))  # the modal tests have no information on the damping
+    first_rows[:, of_first] = rows
+    information = np.concatenate([first_rows, _damping_rows(problem, frfs, found, of_second)])
     whole = dataclasses.replace(fit, best_u=found, initial_u=u, ends=[])
     return TwoSteps(whole, information)
 
 
 def _of_second_step(problem: Problem) -> Bool[np.ndarray, "d"]:
-    """Which free parameters the FRFs decide."""
+    """Mask of the free parameters identified from the FRFs."""
     return np.array([name.split(".")[0] in DAMPING for name in problem.free.names])
 
 
 def check_two_steps(problem: Problem) -> None:
-    """Raise ValueError where one of the two steps has nothing to find or nothing to find it from."""
+    """Raise ValueError if one of the two steps has no free parameters or no tests."""
     second = _of_second_step(problem)
     prior = np.full(second.size, np.inf) if problem.prior is None else np.asarray(problem.prior.std)
     modal, frfs = ([test for test in problem.tests if isinstance(test, kind)] for kind in (ModesTest, FrfTest))
-    for lacking, what in (
+    for is_wrong, message in (
         (not modal, "no modal test is fitted, expected one for the stiffnesses"),
         (not frfs, "no FRF test is fitted, expected one for the damping"),
         (not second.any(), f"no damping is free, expected one of {', '.join(f'{name}.*' for name in DAMPING)}"),
         (bool(second.all()), "damping alone is free, expected stiffnesses beside it"),
         (
             bool(np.isfinite(prior[second]).any()),
-            "a prior of damping is given, expected none: J_Q alone decides it",
+            "a prior of damping is given, expected none: only J_Q determines the damping",
         ),
         (len(modal) + len(frfs) < len(problem.tests), "expected modal and FRF tests alone"),
         (bool(problem.free.of_tests), "gains and delays of tests are free, expected parameters of the machine alone"),
     ):
-        if lacking:
-            raise ValueError(f"method 'rognant2010': {what}")
+        if is_wrong:
+            raise ValueError(f"method 'rognant2010': {message}")
 
 
 def _undamped(test: ModesTest, problem: Problem) -> ModesTest:
-    """The test of shapes and of the frequencies that the structure would have without damping.
+    """The test with its shapes and with the frequencies of the undamped structure.
 
-    With an eigenvalue lambda these are |lambda| where damping is viscous, and Re(-lambda^2)^(1/2) where it is
-    structural, to first order of a damping that is spread over the structure as stiffness or mass is.
+    For an eigenvalue lambda the frequency is |lambda| with viscous damping and Re(-lambda^2)^(1/2) with structural
+    damping, to first order for damping distributed as stiffness or mass.
     """
     structural = any(name.startswith("loss_factor") for name in problem.free.names)
     squared = test.damping_ratio**2
@@ -121,7 +123,7 @@ def _undamped(test: ModesTest, problem: Problem) -> ModesTest:
 def _first_problem(
     problem: Problem, modal: Sequence[ModesTest], chosen: Int[np.ndarray, "k"], values: np.ndarray
 ) -> Problem:
-    """The first step's, all else as in some values."""
+    """Problem of the first step, with all other parameters at given values."""
     prior = problem.prior
     if prior is not None:
         prior = Prior(jnp.asarray(prior.mean)[chosen], jnp.asarray(prior.std)[chosen])
@@ -129,7 +131,7 @@ def _first_problem(
 
 
 def _responses(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray) -> list[np.ndarray]:
-    """Predicted less measured responses of each test [f, o, i], 0 where a line is not used."""
+    """Predicted minus measured responses of each test [f, o, i], 0 for unused lines."""
     values = np.asarray(problem.free.values(u))
     views = [problem.view(k, values) for k, test in enumerate(problem.tests) if isinstance(test, FrfTest)]
     errors = [np.asarray(t.predict(v)) - np.asarray(t.measured) for t, v in zip(frfs, views, strict=True)]
@@ -137,13 +139,13 @@ def _responses(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray) -> list
 
 
 def _parts(responses: Sequence[np.ndarray]) -> np.ndarray:
-    """Real and imaginary parts of all, one after another."""
+    """Real parts of all responses, then imaginary parts."""
     flat = np.concatenate([each.ravel() for each in responses])
     return np.concatenate([np.real(flat), np.imag(flat)])
 
 
 def _least_jq(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray, chosen: Int[np.ndarray, "k"]) -> np.ndarray:
-    """The damping's entries of u with the least J_Q."""
+    """Entries of u for damping with the smallest J_Q."""
     size = np.sqrt(sum(np.sum(np.abs(np.where(np.asarray(t.weight) > 0.0, t.measured, 0.0)) ** 2) for t in frfs))
 
     def error(x: np.ndarray) -> np.ndarray:
@@ -159,10 +161,10 @@ def _least_jq(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray, chosen: 
 def _damping_rows(
     problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray, chosen: Int[np.ndarray, "k"]
 ) -> Float[np.ndarray, "k d"]:
-    """Rows of weight 1 that fix the damping given all else: R (d u_2 - S d u_1), S the effect of an error of u_1.
+    """Rows of weight 1 that determine the damping u_2 given u_1: R (d u_2 - S d u_1), S the effect of an error of u_1.
 
-    The covariance R^-1 R^-T given u_1 is the sandwich (J^T J)^-1 G^T G (J^T J)^-1, G the products of Jacobian and
-    residual summed over the responses of each line, times the number of neighbouring lines whose products are one.
+    The covariance R^-1 R^-T given u_1 is the sandwich (J^T J)^-1 G^T G (J^T J)^-1, times the correlation length in
+    lines; G are the products of Jacobian and residual summed over the responses of each line.
     """
     steps = [
         (_responses(problem, frfs, u + step), _responses(problem, frfs, u - step)) for step in STEP * np.eye(u.size)
@@ -178,19 +180,7 @@ def _damping_rows(
         products.append(own)
     scores = np.concatenate(products, axis=1)
     slope = jacobian[:, chosen].T @ jacobian
-    # data without noise leave rounding alone
+    # for data without noise the residual is only rounding
     least = EXACT**2 * np.sum(_parts([np.asarray(test.measured) for test in frfs]) ** 2) / len(jacobian)
     lower = np.linalg.cholesky(alike * scores @ scores.T + least * slope[:, chosen])
     return np.linalg.solve(lower, slope)
-
-
-def _joined(
-    first: Float[np.ndarray, "k k"],
-    second: Float[np.ndarray, "m d"],
-    of_first: Int[np.ndarray, "k"],
-    of_second: Int[np.ndarray, "m"],
-) -> Float[np.ndarray, "d d"]:
-    """Rows of both steps: the first's know nothing of the damping, the second's fix the damping alone."""
-    whole = np.zeros((len(first), of_first.size + of_second.size))
-    whole[:, of_first] = first
-    return np.concatenate([whole, second])

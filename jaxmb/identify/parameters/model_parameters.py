@@ -22,7 +22,8 @@ Vector = TypeVar("Vector", np.ndarray, Array)
 
 ORDER = "fractional.order"
 """Order of fractional damping, at most 1."""
-_TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
+TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
+"""Rows and columns of the six independent entries of an inertia."""
 
 
 class ParameterSpec(NamedTuple):
@@ -102,7 +103,7 @@ def _entries(family: Family, i: int) -> Iterator[tuple[tuple[str, ...], tuple[tu
     elif family.leaf == "first_moment":
         yield from (((axis,), ((i, k),)) for k, axis in enumerate("xyz"))
     elif family.leaf == "inertia":
-        yield from (((axes,), _symmetric(i, a, b)) for axes, (a, b) in _TENSOR.items())
+        yield from (((axes,), _symmetric(i, a, b)) for axes, (a, b) in TENSOR.items())
     elif family.leaf == "compliance":
         for a, b in itertools.combinations_with_replacement(range(6), 2):
             yield (ELASTIC_AXES[a], ELASTIC_AXES[b]), _symmetric(i, a, b)

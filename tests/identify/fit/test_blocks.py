@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.fit import devices as blocks
-from jaxmb.identify.fit.devices import Traced, block_size, in_blocks, live_bytes
+from jaxmb.identify.fit.devices import block_size, in_blocks, live_bytes
 from jaxmb.identify.fit.search import population_objectives
 from tests.identify.arm import frf, study_of
 
@@ -25,17 +25,17 @@ def test_any_block_gives_the_same(memory):
 
 
 def test_blocks_are_even():
-    one = Traced(lambda x: x * 2.0, POINTS)
-    assert one.bytes == 24
-    assert [block_size(one, 7, memory) for memory in (0, 24, 4 * 24, 6 * 24, 1000)] == [1, 1, 4, 4, 7]
+    needed = live_bytes(jax.make_jaxpr(lambda x: x * 2.0)(POINTS[0]).jaxpr)
+    assert needed == 24
+    assert [block_size(needed, 7, memory) for memory in (0, 24, 4 * 24, 6 * 24, 1000)] == [1, 1, 4, 4, 7]
 
 
 def test_live_bytes_of_a_chain_are_those_of_two_links():
     """Of x -> exp -> exp -> exp no more than two arrays of 800 bytes live at a time, and one within a loop."""
     chain = jax.make_jaxpr(lambda x: jnp.exp(jnp.exp(jnp.exp(x))))(np.zeros(100))
-    assert live_bytes(chain) == 1600
+    assert live_bytes(chain.jaxpr) == 1600
     loop = jax.make_jaxpr(lambda x: jax.lax.fori_loop(0, 5, lambda k, y: jnp.exp(y), x))(np.zeros(100))
-    assert 800 <= live_bytes(loop) <= 1700
+    assert 800 <= live_bytes(loop.jaxpr) <= 1700
 
 
 @pytest.mark.parametrize("lines", [50, 400])
@@ -46,11 +46,11 @@ def test_estimate_of_a_population(tmp_path, lines):
     test["simulate"] |= {"lines": {"first_hz": 1.0, "last_hz": 1.0 + 0.05 * lines, "step_hz": 0.05}}
     problem = study_of(tmp_path, test, frf(b=0.9) | {"simulate": test["simulate"]}).problem
     population = np.repeat(np.asarray(problem.free.lower)[None], 16, axis=0)
-    one = Traced(problem.objective, population)
+    needed = live_bytes(jax.make_jaxpr(problem.objective)(population[0]).jaxpr)
     program = jax.jit(lambda x: in_blocks(problem.objective, x, 10**12)).lower(population).compile()
     taken = program.memory_analysis().temp_size_in_bytes / 16
     residual = 8 * problem.data_rows
-    assert residual < taken < one.bytes < 5 * taken
+    assert residual < taken < needed < 5 * taken
 
 
 def test_a_population_as_on_a_device_with_memory(tmp_path, monkeypatch):
