@@ -15,9 +15,8 @@ from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.search_estimate import search_estimate
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
-from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
-from jaxmb.identify.fit.noise import with_estimated_noise
+from jaxmb.identify.fit.noise import refitted_ends, with_estimated_noise
 from jaxmb.identify.fit.problem import compressed, objective_at
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
@@ -145,11 +144,10 @@ def _refined_about(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
     free, u = study.free, fit.best_u
     if u is None:
         return study, fit, []
-    box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
 
     def refit(about: Study) -> tuple[Model, bool]:
         nonlocal u, fit
-        state = least_squares_from(about.problem, box, jax.device_put(u))
+        state = least_squares_from(about.problem, about.problem.box, jax.device_put(u))
         found = np.asarray(state.u)
         change, u = float(np.linalg.norm(compressed(about.problem, found)[1] @ (found - u))), found
         fit = dataclasses.replace(fit, refine_evaluations=fit.refine_evaluations + int(state.evaluations))
@@ -157,6 +155,5 @@ def _refined_about(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
 
     study, doubts = _relinearized(study, free.apply(study.model, free.values(u)), refit)
     # other minima are refitted to the same equations, so that they can be compared with this one
-    others = [least_squares_from(study.problem, box, jax.device_put(end[1:])) for end in fit.ends]
-    ends = [np.append(float(other.objective), np.asarray(other.u)) for other in others]
+    ends, _ = refitted_ends(study.problem, fit)
     return study, dataclasses.replace(fit, best=objective_at(study.problem, u), best_u=u, ends=ends), doubts

@@ -47,9 +47,8 @@ class Unknowns:
 
     def slope(self, x: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
         """dx / du, with u the entries of `FreeParameters`."""
-        logarithmic, width = np.array(self.free.logarithmic), np.array(self.free.width)
-        of_reciprocal = -x * np.where(logarithmic, 1.0, x * width)
-        return np.where(self.reciprocal, of_reciprocal, np.where(logarithmic, x, width))
+        of_reciprocal = -x * np.where(self.free.logarithmic, 1.0, x * self.free.width)
+        return np.where(self.reciprocal, of_reciprocal, self.free.slope(x))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

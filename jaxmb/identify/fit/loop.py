@@ -10,7 +10,6 @@ import jax
 import jax.monitoring
 import numpy as np
 
-from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.devices import check_shared, from_first, is_first
 from jaxmb.identify.fit.noise import explained_objective
 from jaxmb.identify.fit.problem import Problem, compressed
@@ -174,8 +173,7 @@ class _Run(NamedTuple):
 
 
 def _stages(problem: Problem, settings: FitSettings) -> tuple[*tuple[Stage, ...], Refinement]:
-    free, refine, search = problem.free, settings.refine, settings.search
-    box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
+    box, refine, search = problem.box, settings.refine, settings.search
     coarse = coarsened(problem, refine.coarse_lines) if refine.coarse_lines else problem
     stages: list[Stage] = []
     if search.algorithm != "random":
@@ -306,10 +304,9 @@ def _finish_round(run: _Run, fit: Fit) -> None:
 
 
 def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
-    """Starts around the best minimum, along the directions in which the data tell least, weakest first.
+    """Starts around the best minimum, along the directions with the least effect on the data, weakest first.
 
-    Another minimum that noise does not tell from this one, or one that is better, lies most often there; starts drawn
-    at random may all miss it.
+    Other minima as good as this one, or better ones, are most often there, and random starts may miss all of them.
     """
     if fit.best_u is None:
         return np.zeros((0, problem.free.size))
@@ -319,7 +316,7 @@ def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
     directions = np.linalg.svd(triangle)[2][::-1]
     steps = SCOUTED * directions / np.max(np.abs(directions), axis=1, keepdims=True)
     away = np.stack([fit.best_u + steps, fit.best_u - steps], axis=1).reshape(-1, fit.best_u.size)
-    # signs of directions, and which comes first of two alike, are a matter of rounding
+    # Rounding determines the signs of directions and the order of equal ones.
     return from_first(np.clip(away, np.asarray(problem.free.lower), np.asarray(problem.free.upper)))
 
 

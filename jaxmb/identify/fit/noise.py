@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy.special import chdtri
 
 from jaxmb.identify.estimation.identifiability import Jacobian, jacobian_svd, row_blocks
-from jaxmb.identify.estimation.least_squares import Box, finished
+from jaxmb.identify.estimation.least_squares import LeastSquaresState, finished
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.problem import Problem, linearized, objective_at, test_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
@@ -200,7 +200,7 @@ def noise_objective(problem: Problem) -> float:
 MOST_PASSES = 20
 NEAR = 2.0
 """Cost over the best one above which the convergence of another start is irrelevant."""
-SETTLED = 1e-3
+NOISE_TOLERANCE = 1e-3
 """Relative change of the noise at convergence."""
 
 
@@ -218,30 +218,29 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
         problem: the fitted problem.
         fit: result of the search.
     """
-    u, free, first = fit.best_u, problem.free, problem
+    u, first = fit.best_u, problem
     follows = any(test.noise.follows_fit for test in first.tests)
-    if u is None or not (follows or any(_is_robust(test) or _decides(problem, test) for test in first.tests)):
+    robust = any(test.lines is not None and test.lines.robust for test in first.tests)
+    if u is None or not (follows or robust or any(_decides(problem, test) for test in first.tests)):
         return problem, fit, []
-    box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
     evaluations, change = 0, np.inf
     for _ in range(MOST_PASSES):
         tests = _with_noise_at(first, problem, u)
         change = max(new.noise.change_from(old) for new, old in zip(tests, problem.tests, strict=True))
         problem = with_tests(problem, tests)
-        state = least_squares_from(problem, box, jax.device_put(u))
+        state = least_squares_from(problem, problem.box, jax.device_put(u))
         u, evaluations = np.asarray(state.u), evaluations + int(state.evaluations)
-        if change <= SETTLED:
+        if change <= NOISE_TOLERANCE:
             break
     sentences = []
-    if change > SETTLED:
+    if change > NOISE_TOLERANCE:
         sentences.append(
             f"the noise that is to be estimated did not settle: after {MOST_PASSES} fits it still changes by"
             f" {100.0 * np.expm1(change):.2g} %, and with it what its tests count beside the others"
         )
     best = objective_at(problem, u)
     # Minima of other starts are later compared with this one, so they are refitted with the same noise.
-    others = [least_squares_from(problem, box, jax.device_put(end[1:])) for end in fit.ends]
-    ends = [np.append(float(other.objective), np.asarray(other.u)) for other in others]
+    ends, others = refitted_ends(problem, fit)
     unconverged = sum(not finished(jax.device_get(other)) and float(other.objective) <= NEAR * best for other in others)
     if unconverged:
         sentences.append(
@@ -254,8 +253,10 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     return problem, refined, sentences
 
 
-def _is_robust(test: Test) -> bool:
-    return test.lines is not None and test.lines.robust
+def refitted_ends(problem: Problem, fit: Fit) -> tuple[list[np.ndarray], list[LeastSquaresState]]:
+    """End points of all starts of a fit (objective, then u), refitted to another problem, and the states there."""
+    others = [least_squares_from(problem, problem.box, jax.device_put(end[1:])) for end in fit.ends]
+    return [np.append(float(other.objective), np.asarray(other.u)) for other in others], others
 
 
 def _decides(problem: Problem, test: Test) -> bool:

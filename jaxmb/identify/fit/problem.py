@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import Jacobian, triangular_factor
-from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations, residual_and_jacobian
+from jaxmb.identify.estimation.least_squares import Box, NormalEquations, normal_equations, residual_and_jacobian
 from jaxmb.identify.experiments.components import AffineView, own_names
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.devices import (
@@ -139,6 +139,11 @@ class Problem(eqx.Module):
             parts.append(std.__array_namespace__().isfinite(std).astype(float))
         xp = np if all(isinstance(part, np.ndarray) for part in parts) else jnp
         return xp.concatenate(parts)
+
+    @property
+    def box(self) -> Box:
+        """Bounds of u."""
+        return Box(self.free.lower, self.free.upper, jax.device_put(np.array(self.free.logarithmic)))
 
     @property
     def rows(self) -> tuple[slice, ...]:

@@ -32,7 +32,7 @@ NEGLIGIBLE_CHI2 = 1e-3
 few hundredths of a standard deviation at most."""
 CREEPING_AFTER = 4 * STEPS_AT_ONCE
 """Smallest number of evaluations before a start ends for that reason: identifiable problems converge fully in fewer."""
-SETTLED = 1e-9
+STATIONARY = 1e-9
 """Cosine between residual and Jacobian at convergence."""
 
 
@@ -143,12 +143,18 @@ def _advance_least_squares(
 @compiled
 def least_squares_from(problem: Problem, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
     """Bounded least squares from one point until convergence (`finished`) or `MOST_STEPS`; compiled as a whole."""
-    return _some_steps_of(problem.normal_equations, box, SETTLED, start(u), MOST_STEPS)
+    return _some_steps_of(problem.normal_equations, box, STATIONARY, start(u), MOST_STEPS)
 
 
-def least_squares_to_end(residual: Residual, box: Box, u: Float[Array, "d"]) -> LeastSquaresState:
+def least_squares_to_end(
+    residual: Residual,
+    box: Box,
+    u: Float[Array, "d"],
+    most_steps: int = MOST_STEPS,
+    gradient_tolerance: float = STATIONARY,
+) -> LeastSquaresState:
     """`least_squares_from` of any residual, in compiled functions."""
-    return _some_steps_of(functools.partial(normal_equations, residual), box, SETTLED, start(u), MOST_STEPS)
+    return _some_steps_of(functools.partial(normal_equations, residual), box, gradient_tolerance, start(u), most_steps)
 
 
 def _some_steps_of(

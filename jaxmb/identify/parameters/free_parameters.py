@@ -65,6 +65,10 @@ class FreeParameters(eqx.Module):
         """Number of entries d."""
         return len(self.names)
 
+    def slope(self, values: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
+        """Derivative of each physical value by its entry of u: the value on a logarithmic scale, else the width."""
+        return np.where(np.array(self.logarithmic), values, self.width)
+
     def values(self, u: Vector) -> Vector:
         """Physical values of u, SI units; NumPy in, NumPy out."""
         xp = u.__array_namespace__()  # NumPy outside JAX, without compilation

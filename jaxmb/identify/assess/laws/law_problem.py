@@ -2,18 +2,17 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.least_squares import Box, finished, normal_equations, residual_and_jacobian, start, step
+from jaxmb.identify.estimation.least_squares import Box, finished, residual_and_jacobian
 from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.fit.refine import least_squares_to_end
 from jaxmb.identify.study.law_terms import Term, covariate, law_terms
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
@@ -212,13 +211,7 @@ def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> Fi
 
 @compiled
 def _fit(problem: LawProblem, box: Box, x: Array) -> tuple[Array, Array, Array]:
-    def is_running(counted: tuple[Array, Any]) -> Array:
-        return (counted[0] < MOST_STEPS) & ~finished(counted[1])
-
-    def once(counted: tuple[Array, Any]) -> tuple[Array, Any]:
-        return counted[0] + 1, step(partial(normal_equations, problem.residual), box, GRADIENT_TOLERANCE, counted[1])
-
-    _, state = jax.lax.while_loop(is_running, once, (jnp.asarray(0), start(x)))
+    state = least_squares_to_end(problem.residual, box, x, MOST_STEPS, GRADIENT_TOLERANCE)
     return state.u, state.objective, finished(state)
 
 

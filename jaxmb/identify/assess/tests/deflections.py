@@ -187,7 +187,7 @@ def _table2(finding: Finding, linear: Linear, drawn: MonteCarlo | None) -> tuple
     study, fit, rows = finding.study, linear.step, []
     for i, (name, value) in enumerate(zip(study.free.names, finding.values, strict=True)):
         known = bool(np.isfinite(fit.known.std[i]))
-        scale = value if study.free.logarithmic[i] else study.free.width[i]
+        scale = study.free.slope(finding.values)[i]
         # from the instruments only, as the draws: not inflated by a misfit
         first_order = float("inf") if fit.on_bound[i] else float(fit.known.std[i] * scale)
         error = float(drawn.std[i]) if drawn is not None else np.nan

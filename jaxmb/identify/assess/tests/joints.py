@@ -165,7 +165,7 @@ def _disagreement(
         noise = missed @ missed / max(1.0, missed.size - rank) * correlation_length(missed, rank)
         stds[j] = np.where(own.unknown, np.inf, np.sqrt(noise) * np.linalg.norm(own.root, axis=1))
         weights[j] = np.einsum("ij,ji->i", spread, rows[:, :size].T @ rows[:, :size])
-    values = finding.values + np.where(free.logarithmic, finding.values, free.width) * whole.step
+    values = finding.values + free.slope(finding.values) * whole.step
     limit = np.where(np.array(free.logarithmic), 1.0, np.abs(finding.u + whole.step))
     determined = (stds < limit) & np.isfinite(finding.known.std) & ~whole.unknown
     compared = np.flatnonzero(determined.any(axis=0))
@@ -181,7 +181,7 @@ def _disagreement(
         between = max(0.0, between / (precision.sum() - np.sum(precision**2) / precision.sum())) if count > 1 else 0.0
         equal = 1.0 / (between + 1.0 / precision)
         scatter[i] = between * float(np.sum(weights[:, i] ** 2)) + float(equal @ step / equal.sum()) ** 2
-        slope = finding.values[i] if free.logarithmic[i] else free.width[i]
+        slope = free.slope(finding.values)[i]
         each = ", ".join(
             f"{values[i] + slope * steps[j, i]:.4g} +- {abs(slope) * stds[j, i]:.2g} by {joints[j].name}"
             for j in np.flatnonzero(own).tolist()
@@ -324,7 +324,7 @@ def _effect(finding: Finding, change: Float[np.ndarray, "d"]) -> str:
     relative = np.where(np.isfinite(std) & (std > 0.0), np.abs(change) / np.where(std > 0.0, std, 1.0), 0.0)
     # friction of the joint itself changes most; other parameters are preferred in the remark
     i = int(np.argmax(relative * np.array([0.1 if name.split(".")[0] in LOSSES else 1.0 for name in free.names])))
-    by = change[i] * (finding.values[i] if free.logarithmic[i] else free.width[i])
+    by = change[i] * free.slope(finding.values)[i]
     return (
         f"would change {free.names[i]} by {by:.2g} {unit(finding.model, free.names[i])}; the standard deviations"
         " contain this"

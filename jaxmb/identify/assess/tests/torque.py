@@ -221,7 +221,7 @@ def _base_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple[tuple[
     free, names = finding.study.free, regressor_names(finding.model)
     test = entries[0].test
     found = test.linear.combinations(finding.study.model, free)
-    by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
+    by_value = free.slope(finding.values)
     # derivative of each base parameter by each entry of u
     slope = found.matrix @ affine_numbers(finding.study.model, free, names)[0] * by_value
     own = np.flatnonzero(slope.any(axis=1))
@@ -272,7 +272,7 @@ def _deviations(
 def _centres(finding: Finding) -> tuple[CentreRow, ...]:
     """Centres of mass from free masses and first moments, c = h / m."""
     free, own, found = finding.study.free, parameters(finding.model), list[CentreRow]()
-    by_value = np.where(np.array(free.logarithmic), finding.values, free.width)
+    by_value = free.slope(finding.values)
     single = {name for names in free.tied for name in names}
     for body in finding.model.masses:
         names = [f"mass.{body}", *(f"first_moment.{body}.{axis}" for axis in "xyz")]

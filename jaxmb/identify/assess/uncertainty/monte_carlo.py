@@ -29,7 +29,7 @@ from jaxmb.io.files import write_atomically
 
 AT_ONCE = 32
 """Draws per device between two progress reports."""
-SETTLED = 1e-6
+STATIONARY = 1e-6
 """Cosine between residual and Jacobian up to which a fit counts as converged."""
 
 
@@ -225,8 +225,7 @@ def _fitted(
     run: _Run, errors: Callable[[np.random.Generator], np.ndarray], report: Callable[[int, int], None] | None
 ) -> Draws:
     free = run.problem.free
-    box = Box(free.lower, free.upper, jax.device_put(np.array(free.logarithmic)))
-    fixed = everywhere((run.problem, box))
+    fixed = everywhere((run.problem, run.problem.box))
     parts = []
     with threadpool_limits(1, user_api="blas"):
         for u, begin, shift in _batches(run, errors):
@@ -240,7 +239,7 @@ def _fitted(
             f"none of {len(run.u)} fits to draws converged: the free parameters are not identifiable from the data"
         )
     logarithmic = np.array(free.logarithmic)
-    size = np.where(logarithmic, 1.0, np.asarray(free.width))
+    size = free.slope(np.ones(len(free.names)))
     values, truth = (np.array([free.values(x) for x in rows]) for rows in (u, run.u))
     return Draws(free.names, logarithmic, truth, values, (u - run.u) * size, std * size, cost, converged)
 
@@ -285,7 +284,7 @@ def _fit_draws(
             lowest = jnp.argmin(jnp.where(jnp.isfinite(ends.objective), ends.objective, jnp.inf))
             end: LeastSquaresState = jax.tree.map(lambda x: x[lowest], ends)
             jacobian = residual_and_jacobian(residual, end.u)[1]
-            converged = jnp.isfinite(end.objective) & (slope_cosine(end, box) <= SETTLED)
+            converged = jnp.isfinite(end.objective) & (slope_cosine(end, box) <= STATIONARY)
             return end.u, end.objective, _deviation(jacobian, jnp.asarray(own.row_weights())), converged
 
         return in_blocks(one, draws, problem.memory_of_fits)
