@@ -4,7 +4,6 @@
 """
 
 from jaxmb.identify.assess.finding import Finding as Finding
-from jaxmb.identify.assess.holdout import Verdict as Verdict
 from jaxmb.identify.assess.identify import identify as identify
 from jaxmb.identify.assess.laws.one_model import OneModel as OneModel
 from jaxmb.identify.assess.linear_estimate import linear_estimate as linear_estimate
@@ -13,6 +12,7 @@ from jaxmb.identify.assess.metrics import (
     Metrics as Metrics,
     Profile as Profile,
     TrueMode as TrueMode,
+    Verdict as Verdict,
 )
 from jaxmb.identify.assess.result import (
     Mode as Mode,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.assess.holdout import Verdict
+from jaxmb.identify.assess.metrics import Verdict
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.experiments.entry import by_kind
 from jaxmb.report.laws import law_sections

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from jaxmb.identify.assess.holdout import TestPrediction
+from jaxmb.identify.assess.metrics import TestPrediction
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, ErrorRow
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics

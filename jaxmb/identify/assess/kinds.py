@@ -7,31 +7,36 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.holdout import verdict
-from jaxmb.identify.assess.metrics import KindMetrics, Metrics, prior_deviations, truth_metrics
+from jaxmb.identify.assess.metrics import KindMetrics, Metrics, prior_deviations, truth_metrics, verdict
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
 from jaxmb.identify.assess.tests.joints import systematic_errors
 from jaxmb.identify.assess.tests.torque import TorqueMetrics, torque_remarks
-from jaxmb.identify.experiments.entry import by_kind
+from jaxmb.identify.experiments.entry import Entry, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
 
 
-class Kind(NamedTuple):
-    """Assessment of a kind of test; None for parts that do not apply."""
+def _no_remarks(finding: Finding, entries: Sequence[Entry], metrics: KindMetrics | None) -> tuple[list[str], list[str]]:
+    return [], []
 
-    metrics: type[KindMetrics] | None = None
-    remarks: Callable[..., tuple[list[str], list[str]]] | None = None
+
+class Kind(NamedTuple):
+    """Assessment of a kind of test."""
+
+    metrics: type[KindMetrics] = KindMetrics
+    remarks: Callable[..., tuple[list[str], list[str]]] = _no_remarks
     """(finding, entries of the kind, its metrics) -> likely causes of a poor fit, and other doubts."""
     systematic: Callable[..., tuple[np.ndarray, Sequence[str]]] | None = None
-    """(linear finding, entries of the kind) -> covariance of u due to systematic errors, and remarks."""
+    """(linear finding, entries of the kind) -> covariance of u due to systematic errors, and remarks; None for none."""
+    shared: tuple[str, ...] = ()
+    """Lists of metrics that other kinds have as well; in each of their lines `posture` is the name of a test."""
 
 
 KINDS: dict[str, Kind] = {
-    "frf": Kind(FrfMetrics, frf_remarks),
-    "modes": Kind(ModesMetrics),
+    "frf": Kind(FrfMetrics, frf_remarks, shared=("measured_modes", "unmatched_modes")),
+    "modes": Kind(ModesMetrics, shared=("measured_modes",)),
     "deflection": Kind(DeflectionMetrics, deflection_remarks),
     "torque": Kind(TorqueMetrics, torque_remarks, systematic_errors),
 }
@@ -48,42 +53,39 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
         return Metrics(stiffness_model=restored(StiffnessModelMetrics, data))
     tests = {}
     for kind, entries in by_kind(study.entries, KINDS):
-        of_kind = KINDS[kind].metrics
-        record = None if of_kind is None else of_kind.read(data, {entry.name for entry in entries})
-        if record is not None:
-            tests[kind] = record
-    return dataclasses.replace(restored(Metrics, {**data, "tests": {}}), tests=tests)
+        names = {entry.name for entry in entries}
+        shared = [name for name in KINDS[kind].shared if name in data]
+        own = {name: [line for line in data[name] if line["posture"] in names] for name in shared}
+        tests[kind] = KINDS[kind].metrics.read({**data, **own})
+    return dataclasses.replace(restored(Metrics, {**data, "tests": {}}), tests=_known(tests))
 
 
 def fit_metrics(finding: Finding) -> Metrics:
     """Metrics of a fit: errors against the truth, prediction scores of fitted and held-out tests, and metrics of each
     kind of test."""
     study = finding.study
-    kinds = {}
-    for kind, entries in by_kind(study.entries, KINDS):
-        of_kind = KINDS[kind].metrics
-        record = None if of_kind is None else of_kind.found(finding, entries)
-        if record is not None:
-            kinds[kind] = record
+    found = {kind: KINDS[kind].metrics.found(finding, entries) for kind, entries in by_kind(study.entries, KINDS)}
     return dataclasses.replace(
         truth_metrics(finding),
         misfit=finding.misfit,
         fit=verdict(study.fitted, finding.views) if study.fitted else None,
         holdout=verdict(study.checks, (e.test.view(finding.model) for e in study.checks)) if study.checks else None,
-        tests=kinds,
+        tests=_known(found),
         prior_log_std=prior_deviations(study, np.array(study.free.logarithmic), 1.0),
         prior_std=prior_deviations(study, ~np.array(study.free.logarithmic), study.free.width),
     )
+
+
+def _known(found: dict[str, KindMetrics | None]) -> dict[str, KindMetrics]:
+    return {kind: record for kind, record in found.items() if record is not None}
 
 
 def kind_remarks(finding: Finding, metrics: Metrics) -> tuple[list[str], list[str]]:
     """Sentences of each kind of test: likely causes of a poor fit, and other doubts."""
     causes, others = list[str](), list[str]()
     for kind, entries in by_kind(finding.study.entries, KINDS):
-        remarks = KINDS[kind].remarks
-        if remarks is not None:
-            own = remarks(finding, entries, metrics.tests.get(kind))
-            causes, others = [*causes, *own[0]], [*others, *own[1]]
+        own = KINDS[kind].remarks(finding, entries, metrics.tests.get(kind))
+        causes, others = [*causes, *own[0]], [*others, *own[1]]
     return causes, others
 
 

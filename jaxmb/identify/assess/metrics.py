@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import jax
@@ -10,13 +10,13 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.holdout import Verdict
 from jaxmb.identify.assess.laws.law_problem import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
 from jaxmb.identify.assess.model_errors import ModelError
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Score
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import plain, restored
@@ -25,7 +25,7 @@ from jaxmb.response.modal import Modes, modes
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KindMetrics:
-    """Additional metrics of one kind of test. Each kind with such metrics derives its own class."""
+    """Additional metrics of one kind of test: none, unless a kind derives its own class."""
 
     @property
     def noise_text(self) -> str:
@@ -39,33 +39,52 @@ class KindMetrics:
 
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[Entry]) -> Self | None:
-        """Metrics of a fit.
+        """Metrics of a fit; None without additional metrics.
 
         Args:
             finding: the fit.
             entries: all tests of the kind.
         """
-        raise NotImplementedError
+        return None
 
     @classmethod
-    def read(cls, data: Mapping[str, Any], names: set[str]) -> Self | None:
-        """Metrics from result.json; of lists shared by several kinds only the lines of the given tests.
-
-        Args:
-            data: its `metrics`.
-            names: of the tests of the kind.
-        """
-        own = {field.name for field in dataclasses.fields(cls)} & data.keys()
-        return restored(cls, {name: _lines_of(data[name], names) for name in own}) if own else None
-
-
-def _lines_of(value: Any, names: set[str]) -> Any:
-    if isinstance(value, list) and value and isinstance(value[0], dict) and "posture" in value[0]:
-        return [line for line in value if line["posture"] in names]
-    return value
+    def read(cls, data: Mapping[str, Any]) -> Self | None:
+        """Metrics from `metrics` of result.json; None where it has none of the kind."""
+        return restored(cls, data) if any(field.name in data for field in dataclasses.fields(cls)) else None
 
 
 K = TypeVar("K", bound=KindMetrics)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prediction:
+    """Prediction score; None for quantities that do not apply."""
+
+    frac: float | None
+    """Mean frequency response assurance criterion of all FRFs, 1 for proportional FRFs."""
+    log_error: float | None
+    """Root mean square error of log H."""
+    frequency_error_hz: float | None
+    """Mean absolute error of the natural frequencies."""
+    explained_percent: float | None
+    """Explained part of data on a linear scale, mean over the tests."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TestPrediction(Prediction):
+    """Prediction score of one test."""
+
+    __test__ = False
+
+    modes: int
+    """Number of compared natural frequencies."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Verdict(Prediction):
+    """Prediction scores of several tests, overall and by name."""
+
+    tests: dict[str, TestPrediction]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -159,6 +178,34 @@ class Metrics(Mapping[str, Any]):
             for name, value in record.items():
                 by_name[name] = [*by_name[name], *value] if isinstance(by_name.get(name), list) else value
         return by_name
+
+
+def verdict(entries: Sequence[Entry], views: Iterable[Any]) -> Verdict:
+    """Prediction scores of some tests, overall and by name.
+
+    Args:
+        entries: the tests.
+        views: of the machine, one for each test.
+    """
+    each = {e.name: e.test.score(view, e.reference_hz) for e, view in zip(entries, views, strict=True)}
+    tests = {
+        name: TestPrediction(*_means([score]), modes=len(score.frequency_errors_hz)) for name, score in each.items()
+    }
+    return Verdict(*_means(list(each.values())), tests=tests)
+
+
+def _means(scores: Sequence[Score]) -> tuple[float | None, float | None, float | None, float | None]:
+    """Mean FRAC, error of log H, error of frequencies (Hz) and explained part (percent) of some scores."""
+    fracs = [x for score in scores for x in score.frac]
+    logs = [score.log_error for score in scores if score.log_error is not None]
+    errors = [e for score in scores for e in score.frequency_errors_hz]
+    explained = [score.explained_percent for score in scores if score.explained_percent is not None]
+    return (
+        float(np.mean(fracs)) if fracs else None,
+        float(np.sqrt(np.mean(np.square(logs)))) if logs else None,
+        float(np.mean(errors)) if errors else None,
+        float(np.mean(explained)) if explained else None,
+    )
 
 
 def prior_deviations(study: Study, of: np.ndarray, factor: np.ndarray | float) -> dict[str, float] | None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.assess.holdout import verdict
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.metrics import verdict
 from jaxmb.io.records import plain
 from jaxmb.io.validation import InputError
 from jaxmb.response.modal import modes
