@@ -26,7 +26,7 @@ APART, LAGS = 4, 6
 """Lag in lines beyond which no window correlates noise, and number of lags tested from there."""
 
 
-def correlated_lines(errors: np.ndarray, present: np.ndarray) -> float:
+def correlation_length(errors: np.ndarray, present: np.ndarray) -> float:
     """Correlation length of errors in lines: the integrated autocorrelation 1 + 2 sum rho_k.
 
     The sum ends at the first lag with no positive correlation (Geyer, Statistical Science 7(4), 1992).

@@ -19,7 +19,7 @@ from jaxmb.identify.fit.problem import Prior, Problem, linearized, make_problem
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import subset
-from jaxmb.measurement.line_noise import correlated_lines
+from jaxmb.measurement.line_noise import correlation_length
 
 DAMPING = ("loss_factor", "damping", "rayleigh", "fractional")
 """Families of parameters identified in the second step."""
@@ -176,7 +176,7 @@ def _damping_rows(
         own = np.stack([np.sum((np.conj(slopes[k][t]) * error).real, axis=(1, 2)) for k in chosen])
         size = np.sqrt(np.mean(own**2, axis=1, keepdims=True))
         scaled = own / np.where(size > 0.0, size, 1.0)
-        alike = max(alike, correlated_lines(scaled, np.ones(own.shape, dtype=bool)))
+        alike = max(alike, correlation_length(scaled, np.ones(own.shape, dtype=bool)))
         products.append(own)
     scores = np.concatenate(products, axis=1)
     slope = jacobian[:, chosen].T @ jacobian

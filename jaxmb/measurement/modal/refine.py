@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from jaxmb.measurement.line_noise import correlated_lines
+from jaxmb.measurement.line_noise import correlation_length
 from jaxmb.measurement.modal.model import Lines, between, inverse_root, pole_functions, solved_by, turned
 
 MOST_STEPS = 30
@@ -236,7 +236,7 @@ def _pole_covariance(point: _Equations, participation: np.ndarray) -> np.ndarray
 def _correlation_length(point: _Equations, noise: np.ndarray) -> float:
     """Correlation length of the residual in lines: windows and overlap correlate the noise of neighbouring lines."""
     errors = (point.remainder / noise).reshape(2, -1, noise.size)
-    return correlated_lines(errors, np.ones(errors.shape, bool))
+    return correlation_length(errors, np.ones(errors.shape, bool))
 
 
 def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ from jaxmb.identify.experiments.frf.noise import (
 )
 from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation, MotionVibration
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.measurement.line_noise import correlated_lines, lines_of_window, outlier_lines, systematic
+from jaxmb.measurement.line_noise import correlation_length, lines_of_window, outlier_lines, systematic
 from jaxmb.response.frf import laplace, sensor_factor
 from jaxmb.response.frf_kind import dof_names
 
@@ -77,8 +77,8 @@ class FrfCorrelation(Correlation["FrfTest"]):
         return lines_of_window(np.asarray(self.test.omega) / (2.0 * np.pi), float(self.test.decay))
 
     def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Correlation length of the residual along frequency, in lines (see `correlated_lines`)."""
-        return correlated_lines(*line_errors(self.test, residual, row_weights))
+        """Correlation length of the residual along frequency, in lines (see `correlation_length`)."""
+        return correlation_length(*line_errors(self.test, residual, row_weights))
 
 
 class FrfNoise(Noise["FrfTest"]):
