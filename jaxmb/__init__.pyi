@@ -87,8 +87,8 @@ from .measurement.frf_set import (
     FrfSet as FrfSet,
     as_kind as as_kind,
     in_band as in_band,
-    lines as lines,
-    pick as pick,
+    select_channels as select_channels,
+    select_lines as select_lines,
     to_si as to_si,
 )
 from .measurement.modal.analysis import (

@@ -10,7 +10,7 @@ import pytest
 
 from jaxmb.cli import main
 from jaxmb.measurement.files.frf_file import read_frf, write_frf
-from jaxmb.measurement.frf_set import FrfSet, pick
+from jaxmb.measurement.frf_set import FrfSet, select_channels
 
 POLES = np.array([[11.0, 0.012], [11.2, 0.009], [23.0, 0.006]])
 """Frequency and damping of the modes that were measured."""
@@ -63,7 +63,7 @@ def test_poles_files_and_figures(measured, tmp_path, capsys):
 
 def test_one_output_and_its_coherence(measured, tmp_path, capsys):
     noisy = dataclasses.replace(measured, coherence=np.full(measured.frf.shape[:2], 0.9), averages=5)
-    write_frf(tmp_path / "set.npz", pick(noisy, ["3 z"], ["1 z"]))
+    write_frf(tmp_path / "set.npz", select_channels(noisy, ["3 z"], ["1 z"]))
     analysed(tmp_path, "--band-hz", "15", "30", "--order", "20")
     assert "1 output, 1 input, unit" in capsys.readouterr().out
     assert (tmp_path / "out" / "figures" / "coherence.png").read_bytes().startswith(b"\x89PNG")

@@ -162,7 +162,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.out
     folder.mkdir(parents=True, exist_ok=True)
-    measured = jaxmb.pick(jaxmb.frf_of_records("daisy-arm"), ["arm y"], ["motor rz"])
+    measured = jaxmb.select_channels(jaxmb.frf_of_records("daisy-arm"), ["arm y"], ["motor rz"])
     measured = dataclasses.replace(measured, unit="m/s^2/N")
 
     for delay in (False, True):
@@ -191,8 +191,8 @@ def main() -> None:
         print(f"  mode {mode.frequency_hz:.5f}, damping {100 * mode.damping_ratio:.3f} %")
     odd = np.arange(measured.frequency_hz.size) % 2 == 1
     for name, half in (("odd", odd), ("even", ~odd)):
-        row = fitted(folder, arm(), jaxmb.lines(measured, half), judged=jaxmb.lines(measured, ~half))
-        seen = fitted(folder, arm(), measured, judged=jaxmb.lines(measured, ~half))
+        row = fitted(folder, arm(), jaxmb.select_lines(measured, half), judged=jaxmb.select_lines(measured, ~half))
+        seen = fitted(folder, arm(), measured, judged=jaxmb.select_lines(measured, ~half))
         print(f"fitted to the {name} lines: error {row.error:.4f} at the others, {seen.error:.4f} if fitted to all")
 
     print("| model | numbers | cost | error | third mode | hub (std, known) |\n|---|---|---|---|---|---|")

@@ -257,7 +257,7 @@ def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
             f"no line of the FRF lies in {low:g} to {high:g} Hz:"
             f" its lines are {frf_set.frequency_hz[0]:g} to {frf_set.frequency_hz[-1]:g} Hz"
         )
-    return lines(frf_set, keep)
+    return select_lines(frf_set, keep)
 
 
 def split_dof(name: str) -> tuple[str, str, int]:
@@ -290,7 +290,7 @@ def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
     frf_set = to_si(frf_set)
     power = check_kind(kind) - DERIVATIVES[frf_set.kind]
     if power < 0 and frf_set.decay_1_s == 0.0 and frf_set.frequency_hz[0] == 0.0:
-        frf_set = lines(frf_set, frf_set.frequency_hz > 0.0)
+        frf_set = select_lines(frf_set, frf_set.frequency_hz > 0.0)
     s = 2j * np.pi * frf_set.frequency_hz + frf_set.decay_1_s
     return dataclasses.replace(frf_set, frf=frf_set.frf * (s**power)[:, None, None], kind=kind, unit=SI_UNITS[kind])
 
@@ -329,7 +329,9 @@ def with_unit(frf_set: FrfSet, unit: str) -> FrfSet:
     return dataclasses.replace(frf_set, unit=unit)
 
 
-def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence[str] | None = None) -> FrfSet:
+def select_channels(
+    frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence[str] | None = None
+) -> FrfSet:
     """Selected outputs and inputs of a set, in the order given; "tool -x" is "tool x" with its sign reversed.
 
     A multiple coherence is converted to one of each input where inputs are omitted (`of_each_input`).
@@ -358,7 +360,7 @@ def pick(frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence
     )
 
 
-def lines(frf_set: FrfSet, keep: np.ndarray) -> FrfSet:
+def select_lines(frf_set: FrfSet, keep: np.ndarray) -> FrfSet:
     """Selected lines of a set, by mask or index [f]."""
     coherence = None if frf_set.coherence is None else frf_set.coherence[keep]
     return dataclasses.replace(

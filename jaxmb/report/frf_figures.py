@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from jaxmb.identify.assess.result import Result, initial_model
 from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfSource, FrfTest
-from jaxmb.measurement.frf_set import FrfSet, lines, pick
+from jaxmb.measurement.frf_set import FrfSet, select_channels, select_lines
 from jaxmb.report.modes import data_label
 from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, PowersOfTen, logarithmic_ticks
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, turns
@@ -381,8 +381,8 @@ def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> Fr
     everything = data.everything
     if not np.isin(frequency_hz.round(9), everything.frequency_hz.round(9)).all():
         return None
-    of_test = lines(everything, np.isin(everything.frequency_hz.round(9), frequency_hz.round(9)))
-    return pick(of_test, dof_names(test.outputs), dof_names(test.inputs))
+    of_test = select_lines(everything, np.isin(everything.frequency_hz.round(9), frequency_hz.round(9)))
+    return select_channels(of_test, dof_names(test.outputs), dof_names(test.inputs))
 
 
 def noise_of(result: Result, entry: FrfEntry) -> tuple[float, bool]:

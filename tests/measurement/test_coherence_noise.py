@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxmb.measurement.coherence_noise import coherence_noise, moderated
-from jaxmb.measurement.frf_set import FrfSet, of_each_input, pick, without_chance
+from jaxmb.measurement.frf_set import FrfSet, of_each_input, select_channels, without_chance
 from jaxmb.measurement.line_noise import lines_of_window, window_correlation
 from jaxmb.measurement.reciprocity import joined_inputs, symmetrized
 
@@ -85,10 +85,12 @@ def test_a_multiple_coherence_keeps_its_share(averages):
     assert np.median(std[:, 0, 1] / std[:, 0, 0]) > 30.0
     for i, name in enumerate(names):
         np.testing.assert_allclose(
-            coherence_noise(pick(measured, inputs=[name])).log_std[:, :, 0], std[:, :, i], rtol=1e-9
+            coherence_noise(select_channels(measured, inputs=[name])).log_std[:, :, 0], std[:, :, i], rtol=1e-9
         )
-    np.testing.assert_allclose(coherence_noise(pick(measured, inputs=names[::-1])).log_std, std[:, :, ::-1], rtol=1e-9)
-    assert pick(measured, inputs=names[::-1]).coherence.ndim == 2
+    np.testing.assert_allclose(
+        coherence_noise(select_channels(measured, inputs=names[::-1])).log_std, std[:, :, ::-1], rtol=1e-9
+    )
+    assert select_channels(measured, inputs=names[::-1]).coherence.ndim == 2
     third = FrfSet(np.arange(6.0), h[:, :, :1], "mobility", names, ("c x",), coherence=coherence, averages=averages)
     joined = coherence_noise(joined_inputs([measured, third])).log_std
     np.testing.assert_allclose(joined[:, :, :2], std, rtol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from jaxmb.measurement.frf_set import FrfSet, pick
+from jaxmb.measurement.frf_set import FrfSet, select_channels
 from jaxmb.measurement.reciprocity import joined_inputs, reciprocal_pairs, symmetrized, total_unsymmetry, unsymmetry
 
 FREQUENCY = np.linspace(1.0, 20.0, 12)
@@ -30,7 +30,7 @@ def test_names_decide_and_not_positions(rows, columns, turned):
     def names(order, signs):
         return tuple(DOFS[i].replace(" ", " -") if turn else DOFS[i] for i, turn in zip(order, signs, strict=True))
 
-    moved = pick(reciprocal(), names(rows, turned[:4]), names(columns, turned[4:]))
+    moved = select_channels(reciprocal(), names(rows, turned[:4]), names(columns, turned[4:]))
     assert len(reciprocal_pairs(moved)) == 6
     assert total_unsymmetry(moved) == pytest.approx(0.0, abs=1e-15)
     for keep in ("mean", "upper", "lower"):
@@ -112,7 +112,7 @@ def test_sets_of_one_input_each_are_joined():
     whole = dataclasses.replace(
         reciprocal(), coherence=np.random.default_rng(3).uniform(size=(12, 4, 4)), averages=5, decay_1_s=1.5
     )
-    columns = [pick(whole, inputs=[name]) for name in DOFS]
+    columns = [select_channels(whole, inputs=[name]) for name in DOFS]
     columns[2] = dataclasses.replace(columns[2], averages=3)
     made = joined_inputs(columns)
     np.testing.assert_array_equal(made.frf, whole.frf)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmb.measurement.frf_set import FrfSet, in_band, lines, pick, repeated, split_dof
+from jaxmb.measurement.frf_set import FrfSet, in_band, repeated, select_channels, select_lines, split_dof
 from jaxmb.measurement.modal.model import ModalModel
 
 FEW_SENSORS = 3
@@ -187,7 +187,7 @@ def single_hits(data: ModalData, hits: Sequence[FrfSet]) -> SingleHits:
             raise ValueError(f"hit {number} has {len(hit.inputs)} inputs, expected one")
         at = indices.get(hit.inputs[0].replace(" -", " "))
         if at is not None:
-            frf = pick(hit, used.outputs, used.inputs[at : at + 1]).frf[:, :, 0]
+            frf = select_channels(hit, used.outputs, used.inputs[at : at + 1]).frf[:, :, 0]
             frf = frf[np.isin(hit.frequency_hz, used.frequency_hz)]
             if len(frf) != used.frequency_hz.size:
                 raise ValueError(f"hit {number} has {len(frf)} of the {used.frequency_hz.size} lines of the averages")
@@ -219,7 +219,7 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
         twice = repeated(references)
         if twice is not None:
             raise ValueError(f"reference '{twice}' occurs more than once, expected different ones")
-        used = pick(used, outputs=references) if transposed else pick(used, inputs=references)
+        used = select_channels(used, outputs=references) if transposed else select_channels(used, inputs=references)
     used = _finite_channels(used, remarks)
     good = used.finite.all(axis=(1, 2))
     static = (used.frequency_hz == 0.0) & (used.decay_1_s == 0.0)
@@ -233,7 +233,7 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
         remarks.append("the line at 0 Hz is omitted: residual terms are not finite there")
     if not np.any(good & ~static):
         raise ValueError(f"no line of '{frf_set.source}' in the band has only finite responses")
-    return ModalData(lines(used, good & ~static), transposed, int(np.sum(~good)), tuple(remarks))
+    return ModalData(select_lines(used, good & ~static), transposed, int(np.sum(~good)), tuple(remarks))
 
 
 def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:
@@ -271,4 +271,4 @@ def _finite_channels(frf_set: FrfSet, remarks: list[str]) -> FrfSet:
         remarks += [f"{what} '{name}' is omitted: {why}" for name, out in zip(names, bad, strict=True) if out]
     if len(inputs) == len(frf_set.inputs) and len(outputs) == len(frf_set.outputs):
         return frf_set
-    return pick(frf_set, outputs, inputs)
+    return select_channels(frf_set, outputs, inputs)

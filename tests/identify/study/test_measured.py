@@ -240,7 +240,7 @@ AT_1 = ("1 x", "1 y", "1 z")
 
 def as_mounted(names=("1 z", "1 -x", "1 y")):
     """The exact responses as a file has them whose sensors and hits stand along other axes and against them."""
-    mounted = jaxmb.pick(exact(), ("tool z", "tool -x", "tool y"), ("tool z", "tool -x", "tool y"))
+    mounted = jaxmb.select_channels(exact(), ("tool z", "tool -x", "tool y"), ("tool z", "tool -x", "tool y"))
     return dataclasses.replace(mounted, outputs=names, inputs=names)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jaxmb.measurement.frf_set import FrfSet, lines as lines_of, pick
+from jaxmb.measurement.frf_set import FrfSet, select_channels, select_lines
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.reciprocity import joined_inputs
 from jaxmb.response.modal import mac
@@ -93,7 +93,7 @@ def test_single_hits_have_one_pole_each(points, sensors, hits):
     assert analysis.scatter.between == "hits"
     assert analysis.scatter.shift.shape == shift.shape
     # an output turned round and an input fewer
-    some = modal_analysis(pick(averages, outputs=["1 -z", "2 z"]), hits=sets)
+    some = modal_analysis(select_channels(averages, outputs=["1 -z", "2 z"]), hits=sets)
     np.testing.assert_allclose(some.frequency_hz, analysis.frequency_hz, rtol=0.001)
 
 
@@ -102,7 +102,7 @@ def test_single_hits_of_other_tests_are_refused():
     with pytest.raises(ValueError, match="no hit at input '1 z' has only finite values"):
         modal_analysis(averages, hits=sets[1:] * 2)
     with pytest.raises(ValueError, match="hit 2 has 500 of the 560 lines"):
-        modal_analysis(averages, hits=[sets[0], lines_of(sets[1], slice(500)), *sets[2:]])
+        modal_analysis(averages, hits=[sets[0], select_lines(sets[1], slice(500)), *sets[2:]])
     with pytest.raises(ValueError, match=r"decay_1_s of hit 1 is 2\.0, expected 0\.0 as in the averages"):
         modal_analysis(averages, hits=[replace(each, decay_1_s=2.0) for each in sets])
 

@@ -11,7 +11,7 @@ import tomli_w
 from scipy import signal
 
 from jaxmb.io.validation import InputError
-from jaxmb.measurement.frf_set import pick, to_si
+from jaxmb.measurement.frf_set import select_channels, to_si
 from jaxmb.measurement.records.file import (
     estimate_of_records,
     frf_of_records,
@@ -396,5 +396,5 @@ def test_daisy_arm_and_which_column_is_the_torque():
     for peak in peaks:
         assert phase[peak + 3] - phase[peak - 3] == pytest.approx(-np.pi, abs=0.3)
     # The reaction on the ground is minus the torque on the arm: a positive inertia at low frequency.
-    arm = pick(frf_set, inputs=["motor rz"]).frf[:5, 0, 0]
+    arm = select_channels(frf_set, inputs=["motor rz"]).frf[:5, 0, 0]
     np.testing.assert_allclose(arm, 0.105, atol=0.01)

@@ -17,7 +17,7 @@ from jaxmb.identify.study.setting import Setting
 from jaxmb.identify.study.simulation.frf import simulated_frf
 from jaxmb.machine.build import Model
 from jaxmb.measurement.coherence_noise import CoherenceNoise, coherence_noise
-from jaxmb.measurement.frf_set import FrfSet, in_band, pick, to_si, with_unit
+from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, to_si, with_unit
 from jaxmb.measurement.line_noise import cross_axis_leak
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
@@ -78,7 +78,7 @@ def measured_responses(
         responses = synthesize(analysis.model, everything.frequency_hz)
         if part.band_hz is None:
             responses = in_band(responses, analysis.model.band_hz)
-    responses = pick(responses, dof_names(outputs), dof_names(inputs))
+    responses = select_channels(responses, dof_names(outputs), dof_names(inputs))
     if part.band_hz is not None:
         responses = in_band(responses, part.band_hz)
     if part.symmetrize is not None:
@@ -144,7 +144,7 @@ def _from_file(
     unit, read = read.unit, to_si(read)
     _check_posture(read, part.posture, model)
     named = named_points(read, outputs, inputs, part.nodes, model)
-    taken = pick(named, dof_names(outputs), dof_names(inputs))
+    taken = select_channels(named, dof_names(outputs), dof_names(inputs))
     name_of = dict(zip(read.inputs, named.inputs, strict=True))
     hits = tuple(
         dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
