@@ -114,8 +114,8 @@ from .measurement.motion.csv_motion import (
 from .measurement.motion.kalman import KalmanMotion as KalmanMotion, kalman_motion as kalman_motion
 from .measurement.motion.record import MotionRecord as MotionRecord
 from .measurement.reciprocity import (
-    joined_inputs as joined_inputs,
-    symmetrized as symmetrized,
+    stack_inputs as stack_inputs,
+    symmetrize as symmetrize,
     unsymmetry as unsymmetry,
 )
 from .measurement.records.file import (

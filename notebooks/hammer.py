@@ -77,7 +77,7 @@ for i, axis in enumerate("xyz"):
     )
     print(f"hits along {axis}: {len(test.accepted)} used", *test.rejected.values())
     columns.append(test.frf_set)
-measured = jaxmb.joined_inputs(columns)
+measured = jaxmb.stack_inputs(columns)
 print("how far cross responses are from symmetric:")
 for pair, far in jaxmb.unsymmetry(measured).items():
     print(f"  {pair}: {far:.3f}")

@@ -98,7 +98,7 @@ def hammer(hits: int, decay_1_s: float = 0.0, **changes: Any) -> Way:
                 records.append((force, motion + 0.02 * rng.normal(size=(SAMPLES, 3))))
             test = jaxmb.estimate_frf_from_hits(records, RATE_HZ, decay_1_s=decay_1_s, outputs=AXES, inputs=(axis,))
             columns.append(test.frf_set)
-        jaxmb.write_frf(folder / "hits.npz", jaxmb.joined_inputs(columns))
+        jaxmb.write_frf(folder / "hits.npz", jaxmb.stack_inputs(columns))
         own = {"file": "hits.npz", "posture": study_test()["posture"], "band_hz": [2.0, 30.0], "noise_log_std": 1e-4}
         return [{"kind": "frf", "name": "hits"} | own | changes]
 

@@ -99,7 +99,7 @@ def total_unsymmetry(frf_set: FrfSet) -> float:
     return _distance(*_parts(frf_set, _some_pairs(frf_set)))
 
 
-def symmetrized(frf_set: FrfSet, keep: Keep | Sequence[str] = "mean") -> FrfSet:
+def symmetrize(frf_set: FrfSet, keep: Keep | Sequence[str] = "mean") -> FrfSet:
     """The set with each pair of cross responses made equal; responses without a partner are unchanged.
 
     Args:
@@ -136,7 +136,7 @@ def symmetrized(frf_set: FrfSet, keep: Keep | Sequence[str] = "mean") -> FrfSet:
     return dataclasses.replace(frf_set, frf=h, coherence=coherence)
 
 
-def joined_inputs(sets: Sequence[FrfSet]) -> FrfSet:
+def stack_inputs(sets: Sequence[FrfSet]) -> FrfSet:
     """One set from several measured in turn at different inputs, as with a roving hammer.
 
     Returns:

@@ -6,7 +6,7 @@ import pytest
 from jaxmb.measurement.coherence_noise import coherence_noise, moderated
 from jaxmb.measurement.frf_set import FrfSet, of_each_input, select_channels, without_chance
 from jaxmb.measurement.line_noise import lines_of_window, window_correlation
-from jaxmb.measurement.reciprocity import joined_inputs, symmetrized
+from jaxmb.measurement.reciprocity import stack_inputs, symmetrize
 
 AVERAGES = 200
 DRAWS = 3000
@@ -92,17 +92,17 @@ def test_a_multiple_coherence_keeps_its_share(averages):
     )
     assert select_channels(measured, inputs=names[::-1]).coherence.ndim == 2
     third = FrfSet(np.arange(6.0), h[:, :, :1], "mobility", names, ("c x",), coherence=coherence, averages=averages)
-    joined = coherence_noise(joined_inputs([measured, third])).log_std
+    joined = coherence_noise(stack_inputs([measured, third])).log_std
     np.testing.assert_allclose(joined[:, :, :2], std, rtol=1e-9)
     np.testing.assert_allclose(joined[:, :, 2], coherence_noise(third).log_std[:, :, 0], rtol=1e-9)
     for keep, expected in (("upper", std[:, 0, 1]), ("lower", std[:, 1, 0])):
-        kept = coherence_noise(symmetrized(measured, keep)).log_std
+        kept = coherence_noise(symmetrize(measured, keep)).log_std
         np.testing.assert_allclose(kept[:, 0, 1], expected, rtol=1e-9)
         np.testing.assert_allclose(kept[:, 1, 0], expected, rtol=1e-9)
         np.testing.assert_allclose(kept[:, 0, 0], std[:, 0, 0], rtol=1e-9)
     # the worse one stands for the mean
     np.testing.assert_allclose(
-        coherence_noise(symmetrized(measured)).log_std[:, 0, 1], np.maximum(std[:, 0, 1], std[:, 1, 0]), rtol=1e-9
+        coherence_noise(symmetrize(measured)).log_std[:, 0, 1], np.maximum(std[:, 0, 1], std[:, 1, 0]), rtol=1e-9
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from jaxmb.measurement.frf_set import FrfSet, select_channels
-from jaxmb.measurement.reciprocity import joined_inputs, reciprocal_pairs, symmetrized, total_unsymmetry, unsymmetry
+from jaxmb.measurement.reciprocity import reciprocal_pairs, stack_inputs, symmetrize, total_unsymmetry, unsymmetry
 
 FREQUENCY = np.linspace(1.0, 20.0, 12)
 DOFS = ("a x", "b x", "b y", "c z")
@@ -34,7 +34,7 @@ def test_names_decide_and_not_positions(rows, columns, turned):
     assert len(reciprocal_pairs(moved)) == 6
     assert total_unsymmetry(moved) == pytest.approx(0.0, abs=1e-15)
     for keep in ("mean", "upper", "lower"):
-        np.testing.assert_allclose(symmetrized(moved, keep).frf, moved.frf, rtol=1e-14)
+        np.testing.assert_allclose(symmetrize(moved, keep).frf, moved.frf, rtol=1e-14)
 
 
 def test_measure():
@@ -75,7 +75,7 @@ def test_pairs_are_made_equal_and_the_rest_is_left(keep):
     coherence = rng.uniform(size=(12, 3, 3))
     # "b x" was hit from the other side; "d z" was never hit, "e x" carried no sensor.
     set_ = FrfSet(FREQUENCY, h, "mobility", ("a x", "b x", "d z"), ("b -x", "a x", "e x"), coherence=coherence)
-    made = symmetrized(set_, keep)
+    made = symmetrize(set_, keep)
     keep = keep if isinstance(keep, str) else "lower" if keep else "mean"
     upper, lower = h[:, 0, 0], -h[:, 1, 1]
     kept = {"mean": (upper + lower) / 2, "upper": upper, "lower": lower}[keep]
@@ -94,15 +94,15 @@ def test_pairs_are_made_equal_and_the_rest_is_left(keep):
 
 def test_what_has_no_pair():
     set_ = FrfSet(FREQUENCY, np.ones((12, 2, 2)), "mobility")
-    for verb in (unsymmetry, total_unsymmetry, symmetrized):
+    for verb in (unsymmetry, total_unsymmetry, symmetrize):
         with pytest.raises(ValueError, match="no response was measured both ways: outputs are 1, 2, inputs 1, 2"):
             verb(set_)
     with pytest.raises(ValueError, match="keep is 'average', expected one of mean, upper, lower"):
-        symmetrized(reciprocal(), "average")
+        symmetrize(reciprocal(), "average")
     for names, text in ((["a x / c x"], "'a x / c x' was not measured both ways, expected one of "),
                         (["a x / b x", "b x / a x"], "the pair a x / b x is named twice")):  # fmt: skip
         with pytest.raises(ValueError, match=text):
-            symmetrized(reciprocal(), names)
+            symmetrize(reciprocal(), names)
     twice = FrfSet(FREQUENCY, np.ones((12, 2, 2)), "mobility", ("a x", "a -x"), ("a x", "b x"))
     with pytest.raises(ValueError, match="output 'a x' occurs twice in the set"):
         unsymmetry(twice)
@@ -114,12 +114,12 @@ def test_sets_of_one_input_each_are_joined():
     )
     columns = [select_channels(whole, inputs=[name]) for name in DOFS]
     columns[2] = dataclasses.replace(columns[2], averages=3)
-    made = joined_inputs(columns)
+    made = stack_inputs(columns)
     np.testing.assert_array_equal(made.frf, whole.frf)
     np.testing.assert_array_equal(made.coherence, whole.coherence)
     assert (made.inputs, made.averages, made.decay_1_s) == (DOFS, 3, 1.5)
-    assert joined_inputs(columns[:1]).inputs == ("a x",)
-    assert joined_inputs([columns[0], dataclasses.replace(columns[1], coherence=None)]).coherence is None
+    assert stack_inputs(columns[:1]).inputs == ("a x",)
+    assert stack_inputs([columns[0], dataclasses.replace(columns[1], coherence=None)]).coherence is None
     for changes, message in (
         ({"kind": "mobility", "unit": "m/s/N"}, "kind of set 2 is 'mobility', expected 'accelerance' as in set 1"),
         ({"decay_1_s": 0.0}, r"decay_1_s of set 2 is 0\.0, expected 1\.5 as in set 1"),
@@ -127,6 +127,6 @@ def test_sets_of_one_input_each_are_joined():
         ({"inputs": ("a x",)}, "input 'a x' occurs in more than one set"),
     ):
         with pytest.raises(ValueError, match=message):
-            joined_inputs([columns[0], dataclasses.replace(columns[1], **changes)])
+            stack_inputs([columns[0], dataclasses.replace(columns[1], **changes)])
     with pytest.raises(ValueError, match="there are no sets to join"):
-        joined_inputs([])
+        stack_inputs([])

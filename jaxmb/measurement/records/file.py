@@ -13,7 +13,7 @@ from jaxmb.io.validation import InputError, place, validated
 from jaxmb.measurement.files.frf_file import read_variables
 from jaxmb.measurement.files.named_arrays import Shapes
 from jaxmb.measurement.frf_set import FrfLabels, FrfSet, to_si
-from jaxmb.measurement.reciprocity import joined_inputs
+from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.schema import Channels, Hits, Noise, Periodic, Record, RecordsFile
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf
@@ -292,7 +292,7 @@ def _from_hits(records: Sequence[TimeRecord], method: Hits, description: Records
         single += test.hits or [test.frf_set]
         summary.append(_hits_used(test, f"hits at '{inputs[0]}'" if several else "hits", description))
     several = len(single) > len(sets)
-    return Estimate(joined_inputs(sets), tuple(remarks), tuple(summary), tuple(single) if several else ())
+    return Estimate(stack_inputs(sets), tuple(remarks), tuple(summary), tuple(single) if several else ())
 
 
 def _hits_used(test: HitTest, what: str, description: RecordsFile) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from jaxmb.measurement.frf_set import FrfSet, select_channels, select_lines
 from jaxmb.measurement.modal.analysis import modal_analysis
-from jaxmb.measurement.reciprocity import joined_inputs
+from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.response.modal import mac
 
 FREQUENCY_HZ = np.array([31.0, 47.0, 47.3, 68.0])
@@ -68,7 +68,7 @@ def single_hits(points, sensors, hits, scatter=0.003, seed=5):
         noise = 10.0 ** rng.uniform(-3, -2) * np.sqrt(np.mean(np.abs(h) ** 2, axis=0) / 2.0)
         h = h + noise * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape))
         sets.append(FrfSet(lines, h[:, :, None], "accelerance", names[:sensors], names[k // hits : k // hits + 1]))
-    averages = joined_inputs(
+    averages = stack_inputs(
         [
             replace(sets[hits * p], frf=np.mean([each.frf for each in sets[hits * p : hits * (p + 1)]], axis=0))
             for p in range(points)

@@ -21,7 +21,7 @@ from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, to_si, w
 from jaxmb.measurement.line_noise import cross_axis_leak
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
-from jaxmb.measurement.reciprocity import Keep, kept_of_pairs, reciprocal_pairs, symmetrized, unsymmetry
+from jaxmb.measurement.reciprocity import Keep, kept_of_pairs, reciprocal_pairs, symmetrize, unsymmetry
 from jaxmb.measurement.records.file import Estimate
 from jaxmb.measurement.source import measured_frf
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
@@ -83,7 +83,7 @@ def measured_responses(
         responses = in_band(responses, part.band_hz)
     if part.symmetrize is not None:
         remarks = (*remarks, *_opposite(responses))
-        responses = symmetrized(responses, keep=part.symmetrize)
+        responses = symmetrize(responses, keep=part.symmetrize)
     return FrfSource(
         fitted=responses,
         everything=everything,
@@ -105,7 +105,7 @@ def _treatment(part: FrfTestPart) -> str:
 def _opposite(responses: FrfSet) -> list[str]:
     """A sentence on the pairs of cross responses of which one is minus the other, where there are such."""
     if not reciprocal_pairs(responses):
-        return []  # which `symmetrized` refuses
+        return []  # which `symmetrize` refuses
     found = {name: d for name, d in unsymmetry(responses).items() if d > OPPOSITE}
     if not found:
         return []

@@ -13,7 +13,7 @@ from jaxmb.identify.study.format.test_format import Hits, Lines, Simulate
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.reciprocity import joined_inputs
+from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.file import Estimate
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.damping import with_loaded_stiffness
@@ -135,7 +135,7 @@ def _from_hits(
         for i in range(len(inputs))
     ]
     hits = tuple(hit for test in tests for hit in test.hits)
-    return Estimate(joined_inputs([test.frf_set for test in tests]), (), hits=hits)
+    return Estimate(stack_inputs([test.frf_set for test in tests]), (), hits=hits)
 
 
 def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Generator) -> np.ndarray:
