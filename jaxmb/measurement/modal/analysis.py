@@ -13,7 +13,7 @@ from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, sing
 from jaxmb.measurement.modal.estimators import lsce_poles, polyreference_poles
 from jaxmb.measurement.modal.model import ModalModel, as_lines, residual_terms
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
-from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, Scatter, moving_test
+from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, Scatter, varying_test
 from jaxmb.measurement.modal.search import (
     Estimator,
     Search,
@@ -182,7 +182,7 @@ def modal_analysis(
 
     An estimator computes poles for every model order. Poles that are stable over the orders, by `rule`, are refined
     together on all responses (see `refine_poles`), those not significant above the noise are removed, and the residual
-    is searched once more. Where natural frequencies vary between responses (see `moving_test`), each mode is one pole
+    is searched once more. Where natural frequencies vary between responses (see `varying_test`), each mode is one pole
     with a shift in every response, and chart and model are those of the mean. Out-of-band poles that the lines require
     are fitted too and kept separately in the model.
 
@@ -271,19 +271,19 @@ class _Found(NamedTuple):
 def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits | None, data: ModalData) -> _Found:
     """Stable poles of the chart, refined."""
     report("testing whether frequencies vary between responses")
-    moving = moving_test(search, report, single, data.transposed)
-    if moving is not None:
-        search = moving.search
+    varying = varying_test(search, report, single, data.transposed)
+    if varying is not None:
+        search = varying.search
     report("stabilization chart")
     chart = chart_of(search, search.frf, search.orders)
     report("refining the poles")
     start = stable_poles(chart)
-    if moving is not None:
-        moving, refined = moving.with_poles_beside()
+    if varying is not None:
+        varying, refined = varying.with_poles_beside()
         mode = is_mode(refined, search.band_hz, search.rule)
-        mode[moving.eigenvalue.size :] = False
+        mode[varying.eigenvalue.size :] = False
         between = "hits" if single is not None else "inputs" if data.transposed else "outputs"
-        return _Found(search, chart, start, refined, mode, moving.scatter(refined.eigenvalue, mode, between))
+        return _Found(search, chart, start, refined, mode, varying.scatter(refined.eigenvalue, mode, between))
     refined = refine_poles(search.lines, chart.eigenvalue[start], chart.participation[start])
     refined, doubtful = with_residual_poles(search, with_poles_beside(search, all_strong(search, refined)))
     if search.frf.shape[2] == 1:

@@ -7,14 +7,14 @@ import numpy as np
 
 from jaxmb.measurement.modal.data import SingleHits
 from jaxmb.measurement.modal.model import as_lines
-from jaxmb.measurement.modal.moving_search import MovingSearch
 from jaxmb.measurement.modal.refine import RefinedPoles, fixed_poles, refine_poles
 from jaxmb.measurement.modal.search import Search, remainder, with_poles_beside
+from jaxmb.measurement.modal.varying_search import VaryingSearch
 
 MOST_ALONE = 8
 """Largest number of modes used to test whether poles vary."""
 FEWEST_RESPONSES = 4
-MOVING = 1.1
+LEAST_GAIN = 1.1
 """Least reduction factor of the variance by varying poles: it is 1.00 to 1.01 for responses measured simultaneously,
 1.2 and more for a scatter of 0.03 % of the frequencies."""
 OUTSTANDING = 10.0
@@ -48,7 +48,7 @@ class Scatter:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MovingTest:
+class VaryingTest:
     """Modes that vary between responses, and the responses corrected for the shifts."""
 
     search: Search
@@ -64,9 +64,9 @@ class MovingTest:
     covariance: np.ndarray
     """Covariance of Re and Im of each pole [r, 2, 2], (rad/s)^2, including the scatter of the mean."""
 
-    def part(self, keep: np.ndarray) -> "MovingTest":
+    def part(self, keep: np.ndarray) -> "VaryingTest":
         """The test with selected modes."""
-        return MovingTest(
+        return VaryingTest(
             self.search,
             self.eigenvalue[keep],
             self.participation[keep],
@@ -75,7 +75,7 @@ class MovingTest:
             self.covariance[keep],
         )
 
-    def with_poles_beside(self) -> tuple["MovingTest", RefinedPoles]:
+    def with_poles_beside(self) -> tuple["VaryingTest", RefinedPoles]:
         """The significant modes, and these together with refined out-of-band poles.
 
         Modes fitted on the lines around them may only describe the residual of their neighbours; over the whole band
@@ -113,9 +113,9 @@ class MovingTest:
         return Scatter(self.shift[:, modes], self.std[modes], between)
 
 
-def moving_test(
+def varying_test(
     search: Search, report: Callable[[str], None], hits: SingleHits | None, transposed: bool
-) -> MovingTest | None:
+) -> VaryingTest | None:
     """Modes with the variation of their poles; None where the poles do not vary, or no mode is found.
 
     Responses to single hits are used where known, with all outputs as references: each hit then has one pole per mode,
@@ -123,7 +123,7 @@ def moving_test(
 
     Up to `MOST_ALONE` well-separated modes, the highest first, are fitted with a varying and with a constant pole.
     Poles vary if the median ratio of the residual variances, over the better fitted half of these modes, is at least
-    `MOVING`.
+    `LEAST_GAIN`.
 
     Args:
         search: in the measured responses.
@@ -135,12 +135,12 @@ def moving_test(
     if frf.shape[1] < FEWEST_RESPONSES:
         return None
     largest, decay = search.rule.largest_damping_ratio, search.decay_1_s
-    moving = MovingSearch(search.frequency_hz, frf, search.lines.power, largest, decay, hits is not None)
-    moving.find_separated(MOST_ALONE)
-    if moving.gain_of_moves() < MOVING:
+    varying = VaryingSearch(search.frequency_hz, frf, search.lines.power, largest, decay, hits is not None)
+    varying.find_separated(MOST_ALONE)
+    if varying.gain_of_moves() < LEAST_GAIN:
         return None
-    moving.find_all(report)
-    return _without_moves(search, moving, hits, transposed) if moving.modes.eigenvalue.size else None
+    varying.find_all(report)
+    return _corrected(search, varying, hits, transposed) if varying.modes.eigenvalue.size else None
 
 
 def _outstanding(search: Search, known: RefinedPoles) -> np.ndarray:
@@ -156,16 +156,16 @@ def _outstanding(search: Search, known: RefinedPoles) -> np.ndarray:
     return ratio
 
 
-def _without_moves(search: Search, moving: MovingSearch, hits: SingleHits | None, transposed: bool) -> MovingTest:
-    modes, power = moving.modes, search.lines.power
-    frf = moving.frf - modes.responses(moving.s, power) + modes.responses(moving.s, power, still=True)
+def _corrected(search: Search, varying: VaryingSearch, hits: SingleHits | None, transposed: bool) -> VaryingTest:
+    modes, power = varying.modes, search.lines.power
+    frf = varying.frf - modes.responses(varying.s, power) + modes.responses(varying.s, power, still=True)
     rows = modes.participation
     if hits is not None:
-        weight = 1.0 / np.mean(moving.noise, axis=1)
+        weight = 1.0 / np.mean(varying.noise, axis=1)
         frf = hits.averaged(frf, weight)
         if not transposed:
             frf, rows = frf.transpose(0, 2, 1), hits.averaged(modes.shape, weight).T
     corrected = dataclasses.replace(search, frf=frf, lines=as_lines(search.lines.s, frf, power))
     # an exponential window adds its decay rate to that of every mode
     eigenvalue = modes.eigenvalue + search.decay_1_s
-    return MovingTest(corrected, eigenvalue, rows, modes.move[:, :, 0], modes.std[:, 0], modes.covariance)
+    return VaryingTest(corrected, eigenvalue, rows, modes.move[:, :, 0], modes.std[:, 0], modes.covariance)

@@ -9,7 +9,7 @@ import numpy as np
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MovingModes:
+class VaryingModes:
     """Modes whose poles vary between responses, by a shift of frequency and damping and by their scatter over hits."""
 
     eigenvalue: np.ndarray
@@ -25,9 +25,9 @@ class MovingModes:
     covariance: np.ndarray
     """Covariance of Re and Im of the mean lambda [r, 2, 2], (rad/s)^2, by noise and by the variation."""
 
-    def part(self, keep: np.ndarray) -> "MovingModes":
+    def part(self, keep: np.ndarray) -> "VaryingModes":
         """Selected modes."""
-        return MovingModes(
+        return VaryingModes(
             self.eigenvalue[keep],
             self.participation[keep],
             self.move[:, keep],
@@ -36,13 +36,13 @@ class MovingModes:
             self.covariance[keep],
         )
 
-    def of_responses(self, some: np.ndarray) -> "MovingModes":
+    def of_responses(self, some: np.ndarray) -> "VaryingModes":
         """The modes in selected outputs."""
         return dataclasses.replace(self, move=self.move[some], shape=self.shape[some])
 
-    def and_also(self, other: "MovingModes") -> "MovingModes":
+    def and_also(self, other: "VaryingModes") -> "VaryingModes":
         """These modes and others."""
-        return MovingModes(
+        return VaryingModes(
             np.concatenate([self.eigenvalue, other.eigenvalue]),
             np.concatenate([self.participation, other.participation]),
             np.concatenate([self.move, other.move], axis=1),
@@ -60,7 +60,7 @@ class MovingModes:
         return (both * s**power).transpose(2, 0, 1)
 
 
-def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, outputs: int) -> MovingModes:
+def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, outputs: int) -> VaryingModes:
     """Initial estimate of a mode, with a pole that does not vary.
 
     Args:
@@ -69,7 +69,7 @@ def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, ou
         std: standard deviations of a, b, v and k [4].
         outputs: number of responses.
     """
-    return MovingModes(
+    return VaryingModes(
         np.array([eigenvalue]),
         participation[None],
         np.broadcast_to([0.0, 0.0, std[2], 0.0], (outputs, 1, 4)),
@@ -79,7 +79,7 @@ def one_mode(eigenvalue: complex, participation: np.ndarray, std: np.ndarray, ou
     )
 
 
-def one_less(group: MovingModes, pole: complex, shift: np.ndarray) -> MovingModes:
+def one_less(group: VaryingModes, pole: complex, shift: np.ndarray) -> VaryingModes:
     """The group without one mode, its nearest neighbour moved to the weighted mean of the two.
 
     Args:
@@ -100,7 +100,7 @@ def one_less(group: MovingModes, pole: complex, shift: np.ndarray) -> MovingMode
     return dataclasses.replace(others, eigenvalue=eigenvalue, move=move)
 
 
-def moved_poles(eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
+def poles_of_responses(eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarray:
     """Poles of every response [output, r], shifted by `move` [output, r, 4]."""
     return eigenvalue + 1j * np.imag(eigenvalue) * move[..., 0] + np.real(eigenvalue) * move[..., 1]
 
@@ -124,7 +124,12 @@ def slopes(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> np.ndarra
 
 def _terms(s: np.ndarray, eigenvalue: np.ndarray, move: np.ndarray) -> tuple[np.ndarray, ...]:
     """z = s - lambda_o [output, r, f], w [r, 1], and v and k [output, r, 1]."""
-    return s - moved_poles(eigenvalue, move)[:, :, None], np.imag(eigenvalue)[:, None], move[..., 2:3], move[..., 3:]
+    return (
+        s - poles_of_responses(eigenvalue, move)[:, :, None],
+        np.imag(eigenvalue)[:, None],
+        move[..., 2:3],
+        move[..., 3:],
+    )
 
 
 MOST_STEPS = 25
@@ -164,10 +169,10 @@ class Window:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class MovingFit:
+class VaryingFit:
     """Least-squares fit of modes to the lines of a window."""
 
-    modes: MovingModes
+    modes: VaryingModes
     left: np.ndarray
     """Residual of the weighted responses [output, input, f]."""
     variance: float
@@ -209,7 +214,7 @@ def peaks(height: np.ndarray) -> np.ndarray:
     return indices[np.argsort(-height[indices], kind="stable")]
 
 
-def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> MovingFit:
+def fit_varying_poles(lines: Window, first: VaryingModes, known: bool = False) -> VaryingFit:
     """Regularized least-squares fit of poles, participations and moves.
 
     min  sum |y_o - Phi_o(lambda_o, l) psi_o|^2 + sum (a_or / tau_r)^2 + ... the same of b, v and k
@@ -260,11 +265,11 @@ def moving_poles(lines: Window, first: MovingModes, known: bool = False) -> Movi
     covariance = np.linalg.pinv(normal, hermitian=True).reshape(2, normal.shape[0] // 2, 2, -1)[:, :count, :, :count]
     covariance = np.einsum("arbr->rab", covariance) * max(variance, 1.0)
     scale = _largest(participation)
-    modes = MovingModes(eigenvalue, participation / scale, move, std, point.shape * scale[:, 0], covariance)
-    return MovingFit(modes, point.left, variance)
+    modes = VaryingModes(eigenvalue, participation / scale, move, std, point.shape * scale[:, 0], covariance)
+    return VaryingFit(modes, point.left, variance)
 
 
-def best_shifts(lines: Window, first: MovingModes) -> tuple[MovingModes, float]:
+def best_shifts(lines: Window, first: VaryingModes) -> tuple[VaryingModes, float]:
     """One mode with the best of several shifts a in each response, and its cost: the fit then starts within a peak."""
     half_width = float(-np.real(first.eigenvalue)[0] / np.abs(first.eigenvalue[0]))
     tau = float(first.std[0, 0])

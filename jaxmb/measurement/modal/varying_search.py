@@ -6,20 +6,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxmb.measurement.modal.moving import (
+from jaxmb.measurement.modal.stabilization import SAME, auto_mac, damping_ratio
+from jaxmb.measurement.modal.varying import (
     MOST_STD,
-    MovingFit,
-    MovingModes,
+    VaryingFit,
+    VaryingModes,
     Window,
     best_shifts,
-    moving_poles,
+    fit_varying_poles,
     noise_between_peaks,
     one_less,
     one_mode,
     peaks,
     window,
 )
-from jaxmb.measurement.modal.stabilization import SAME, auto_mac, damping_ratio
 
 REACH = 3.0
 """Distance in half-power bandwidths within which modes are fitted together."""
@@ -53,7 +53,7 @@ MOST_TOGETHER = 12
 """Largest number of modes fitted together."""
 
 
-class MovingSearch:
+class VaryingSearch:
     """Modes found so far, and the residual of the responses.
 
     The residual is compared with the noise between the peaks plus a model error proportional to the response: hits
@@ -112,11 +112,11 @@ class MovingSearch:
         for k in range(self.modes.eigenvalue.size):
             mode = self.modes.part(np.array([k]))
             lines = self._window(self._around(mode), mode)
-            free = moving_poles(lines, mode)
+            free = fit_varying_poles(lines, mode)
             if np.sum(np.abs(free.left) ** 2) > UNEXPLAINED * np.sum(np.abs(lines.responses) ** 2):
                 continue
             still = dataclasses.replace(mode, move=0.0 * mode.move, std=0.0 * mode.std)
-            both.append((free.variance, moving_poles(lines, still, known=True).variance / free.variance))
+            both.append((free.variance, fit_varying_poles(lines, still, known=True).variance / free.variance))
         better = sorted(both)[: (len(both) + 1) // 2]
         return float(np.median([gain for _, gain in better])) if better else 1.0
 
@@ -139,7 +139,7 @@ class MovingSearch:
         shift = self.modes.move[:, :, 0]
         return np.median(shift, axis=1) if shift.shape[1] > 1 else np.zeros(shift.shape[0])
 
-    def _around(self, modes: MovingModes) -> np.ndarray:
+    def _around(self, modes: VaryingModes) -> np.ndarray:
         """Indices of the lines used to fit these modes."""
         place = np.abs(modes.eigenvalue)
         reach = -2.0 * AROUND * np.real(modes.eigenvalue) + 3.0 * modes.std[:, 0] * place
@@ -149,7 +149,7 @@ class MovingSearch:
             lines = np.sort(np.argsort(np.abs(self.omega - np.mean(place)), kind="stable")[:FEWEST_LINES])
         return lines
 
-    def _window(self, lines: np.ndarray, own: MovingModes | None = None) -> Window:
+    def _window(self, lines: np.ndarray, own: VaryingModes | None = None) -> Window:
         """Window of the residual at these lines, plus the contribution of the modes to be fitted."""
         values = self.left[lines]
         if own is not None:
@@ -177,7 +177,7 @@ class MovingSearch:
         inside = (np.abs(eigenvalue) > self.omega[0]) & (np.abs(eigenvalue) < self.omega[-1])
         return bool(np.all((damping > 0.0) & (damping < self.largest_damping_ratio) & wide & inside & seen))
 
-    def _replace(self, inside: np.ndarray, new: MovingModes) -> None:
+    def _replace(self, inside: np.ndarray, new: VaryingModes) -> None:
         self.left = self.left + self.modes.part(inside).responses(self.s, self.power)
         self.left = self.left - new.responses(self.s, self.power)
         self.modes = self.modes.part(~inside).and_also(new)
@@ -228,7 +228,7 @@ class MovingSearch:
         near = np.abs(self.omega[lines] - place) < 1.5 * self.spacing
         return float(np.mean(np.abs(self._window(lines).responses[:, :, near]) ** 2)) / 2.0 > STANDS_OUT
 
-    def _at(self, line: int, damping: float) -> MovingModes:
+    def _at(self, line: int, damping: float) -> VaryingModes:
         """Initial mode at a line, with the dominant participation of the residual there."""
         omega, known = self.omega[line], self._std()
         residual = self.left[self._close(self.omega, omega, omega * damping)]
@@ -246,7 +246,7 @@ class MovingSearch:
             shifted, cost = best_shifts(lines, first)
             tried.append((cost / np.sum(np.abs(lines.responses) ** 2), shifted, lines))
         _, shifted, lines = min(tried, key=lambda each: each[0])
-        first = moving_poles(lines, shifted, known=True).modes
+        first = fit_varying_poles(lines, shifted, known=True).modes
         pole, std = first.eigenvalue[0], first.std[0, 0]
         here = abs(abs(pole) - omega) < -6.0 * np.real(pole) + 3.0 * std * omega + 3.0 * self.spacing
         here = here and self._possible(first.eigenvalue)
@@ -255,7 +255,7 @@ class MovingSearch:
             return not alone and inside.sum() < MOST_TOGETHER and self._add_to(inside, line, first)
         return bool(here) and self._add_single(first)
 
-    def _add_single(self, first: MovingModes) -> bool:
+    def _add_single(self, first: VaryingModes) -> bool:
         lines = self._window(self._around(first))
         fit = self._fit_single(lines, first)
         outputs, inputs = self.frf.shape[1:]
@@ -265,23 +265,23 @@ class MovingSearch:
         self._replace(np.zeros(self.modes.eigenvalue.size, bool), fit.modes)
         return True
 
-    def _fit_single(self, lines: Window, first: MovingModes) -> MovingFit:
+    def _fit_single(self, lines: Window, first: VaryingModes) -> VaryingFit:
         """Fit of one mode with its own standard deviations, unless these indicate several modes."""
-        fit = moving_poles(lines, first)
+        fit = fit_varying_poles(lines, first)
         if np.any(fit.modes.std > 0.5 * MOST_STD):
             known = self._std()
             first = dataclasses.replace(first, std=(self.first_std if known is None else known)[None])
-            fit = moving_poles(lines, first, known=True)
+            fit = fit_varying_poles(lines, first, known=True)
         return fit
 
-    def _grouped(self, modes: MovingModes) -> MovingModes:
+    def _grouped(self, modes: VaryingModes) -> VaryingModes:
         """Modes of a group with the standard deviations of separated modes: close modes do not determine theirs."""
         known = self._std()
         if known is None or modes.eigenvalue.size == 1:
             return modes
         return dataclasses.replace(modes, std=np.broadcast_to(known, modes.std.shape))
 
-    def _add_to(self, inside: np.ndarray, line: int, single: MovingModes) -> bool:
+    def _add_to(self, inside: np.ndarray, line: int, single: VaryingModes) -> bool:
         """Whether a mode was added to the group at a line; it starts with its neighbour's damping or as `single`."""
         place, group, known = self.omega[line], self._grouped(self.modes.part(inside)), self._std()
         if known is not None:  # a pair fitted as one mode seems to vary more than the others
@@ -293,29 +293,29 @@ class MovingSearch:
         if self._possible(single.eigenvalue) and abs(np.imag(single.eigenvalue[0]) - place) < reach:
             starts.append(single)
         starts = [dataclasses.replace(start, std=group.std[[near]]) for start in starts]
-        lines = self._window(self._around(functools.reduce(MovingModes.and_also, starts, group)), group)
+        lines = self._window(self._around(functools.reduce(VaryingModes.and_also, starts, group)), group)
         # most candidates are no modes; the responses with the largest residual are enough to reject them
         some = np.sort(np.argsort(-np.sum(np.abs(self.left[line]) ** 2 / self.noise, axis=1))[:MOST_RESPONSES])
         few = lines.of_responses(some)
-        before = moving_poles(few, group.of_responses(some), known=True)
+        before = fit_varying_poles(few, group.of_responses(some), known=True)
         fits = []
         for start in starts:
             own = dataclasses.replace(start.of_responses(some), move=before.modes.move[:, [near]])
-            fits.append(moving_poles(few, before.modes.and_also(own), known=True))
+            fits.append(fit_varying_poles(few, before.modes.and_also(own), known=True))
         best = min(fits, key=lambda fit: fit.variance)
         if not self._is_better(few, before, best):
             return False
         if some.size < self.left.shape[1]:
-            before = moving_poles(lines, group, known=True)
+            before = fit_varying_poles(lines, group, known=True)
             both = before.modes.and_also(dataclasses.replace(starts[0], move=before.modes.move[:, [near]]))
             pole, rows = best.modes.eigenvalue, best.modes.participation
-            best = moving_poles(lines, dataclasses.replace(both, eigenvalue=pole, participation=rows), known=True)
+            best = fit_varying_poles(lines, dataclasses.replace(both, eigenvalue=pole, participation=rows), known=True)
             if not self._is_better(lines, before, best):
                 return False
         self._replace(inside, best.modes)
         return True
 
-    def _is_better(self, lines: Window, before: MovingFit, after: MovingFit) -> bool:
+    def _is_better(self, lines: Window, before: VaryingFit, after: VaryingFit) -> bool:
         """Whether the last mode is plausible and clearly reduces the variance, of all lines or of those close to it."""
         if not self._possible(after.modes.eigenvalue) or self._twins(after.modes)[-1]:
             return False
@@ -326,12 +326,12 @@ class MovingSearch:
         squares = [np.sum(np.abs(fit.left[:, :, near]) ** 2) for fit in (before, after)]
         return bool(before.variance > 1.1 * after.variance and squares[0] > 1.5 * CLEARLY * squares[1])
 
-    def _width(self, modes: MovingModes) -> np.ndarray:
+    def _width(self, modes: VaryingModes) -> np.ndarray:
         """Half-power bandwidth [r] by damping and by the scatter of the frequencies over the hits, rad/s."""
         spread = np.hypot(modes.std[:, 0], np.sqrt(modes.std[:, 2]))
         return -2.0 * (np.real(modes.eigenvalue) + self.decay_1_s) + HALF_POWER * spread * np.abs(modes.eigenvalue)
 
-    def _twins(self, modes: MovingModes, same: float = SAME) -> np.ndarray:
+    def _twins(self, modes: VaryingModes, same: float = SAME) -> np.ndarray:
         """Mask of the modes that duplicate another one of the same participation within their bandwidth."""
         place, width = np.abs(modes.eigenvalue), self._width(modes)
         near = np.abs(place[:, None] - place) < np.maximum(width[:, None], width)
@@ -347,7 +347,7 @@ class MovingSearch:
             group = self._grouped(self.modes.part(inside))
             lines = self._window(self._around(group), group)
             one = group.eigenvalue.size == 1
-            fit = self._fit_single(lines, group) if one else moving_poles(lines, group, known=True)
+            fit = self._fit_single(lines, group) if one else fit_varying_poles(lines, group, known=True)
             if self._possible(fit.modes.eigenvalue):
                 self._replace(inside, fit.modes)
 
@@ -374,8 +374,8 @@ class MovingSearch:
             if not own.any() or not self._twins(group, same=-1.0)[own][0]:
                 continue
             lines = self._window(self._around(group), group)
-            now = moving_poles(lines, group, known=True)
-            best = moving_poles(lines, one_less(group, pole, self._shift()), known=True)
+            now = fit_varying_poles(lines, group, known=True)
+            best = fit_varying_poles(lines, one_less(group, pole, self._shift()), known=True)
             one = self._twins(group)[own][0]
             if self._possible(best.modes.eigenvalue) and (one or best.variance < CLEARLY * now.variance):
                 self._replace(inside, best.modes)
