@@ -5,7 +5,6 @@ memory is needed than for the set itself.
 """
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,13 +20,13 @@ from jaxmb.measurement.files.uff_function import (
     Function,
     Units,
     binary_size,
+    fortran,
     kind_and_unit,
     motion_unit,
     own_record,
     pieces,
     read_function,
-    through_pyuff,
-    units_of_dataset,
+    read_units,
 )
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.units import UNKNOWN, same_unit
@@ -64,36 +63,29 @@ def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> No
     Raises:
         ValueError: a record is invalid, or a node occurs twice.
     """
-    place = at(dataset.line, dataset.number)
+    location = at(dataset.line, dataset.number)
     size = dataset.end - dataset.start
     if size > MOST_BYTES:
-        raise ValueError(f"{place}: has {size} bytes, expected at most {MOST_BYTES}")
+        raise ValueError(f"{location}: has {size} bytes, expected at most {MOST_BYTES}")
     file.seek(dataset.start)
-    # pyuff concatenates the lines of dataset 15 without a blank, and does not read exponents with a D
-    lines = [re.sub(rb"(?<=[\d.])[Dd](?=[+-]?\d)", b"E", line.rstrip()) for line in file.read(size).splitlines()]
-    numbers = b" ".join(lines).split()
-    for number, line in enumerate(lines, start=dataset.line + 1):
-        for word in line.split():
+    numbers: list[float] = []
+    for number, line in enumerate(file.read(size).splitlines(), start=dataset.line + 1):
+        for word in line.decode("ascii", "replace").split():
             try:
-                float(word)
+                numbers.append(float(fortran(word)))
             except ValueError:
-                found = word[:40].decode("ascii", "replace")
-                raise ValueError(f"{place}, line {number}: found '{found}', expected a number") from None
-    block = b"".join(b" " + line + b" \n" for line in lines)
-    fields = through_pyuff(b"    -1\n%6d\n" % dataset.number + block + b"    -1\n")
-    if fields is None or len(numbers) % FIELDS:
-        raise ValueError(f"{place}: holds {len(numbers)} numbers, expected {FIELDS} for each node")
-    for label, definition, x, y, z in zip(
-        *(fields[name] for name in ("node_nums", "def_cs", "x", "y", "z")), strict=True
-    ):
-        if not float(label).is_integer():
-            raise ValueError(f"{place}: the label of a node is {label}, expected a whole number")
+                raise ValueError(f"{location}, line {number}: found '{word[:40]}', expected a number") from None
+    if not numbers or len(numbers) % FIELDS:
+        raise ValueError(f"{location}: holds {len(numbers)} numbers, expected {FIELDS} for each node")
+    for label, definition, _, _, x, y, z in np.reshape(numbers, (-1, FIELDS)).tolist():
+        if not label.is_integer():
+            raise ValueError(f"{location}: the label of a node is {label}, expected a whole number")
         name = str(int(label))
-        position = (float(x), float(y), float(z))
+        position = (x, y, z)
         if not all(abs(c) < 1e30 for c in position):
-            raise ValueError(f"{place}: node {name} is at {position}, expected finite coordinates")
+            raise ValueError(f"{location}: node {name} is at {position}, expected finite coordinates")
         if positions.by_node.setdefault(name, position) != position:
-            raise ValueError(f"{place}: node {name} has two positions in the file")
+            raise ValueError(f"{location}: node {name} has two positions in the file")
         positions.local |= dataset.number == 15 and int(definition) > 1
 
 
@@ -134,7 +126,7 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
         return binary_size(by_line[dataset.line])
 
     for dataset in datasets(file, data_bytes):
-        place = file.tell()
+        position = file.tell()
         if dataset.number == 58:
             function = by_line.get(dataset.line) or read_function(dataset, len(by_line) + 1)
             by_line[dataset.line] = dataclasses.replace(
@@ -147,7 +139,7 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
         elif dataset.number not in SILENT:
             others[f"dataset {dataset.number}"] += 1
             positions.has_systems |= dataset.number in (18, 2420)
-        file.seek(place)
+        file.seek(position)
     functions = list(by_line.values())
     responses = [f for f in functions if f.type == FRF]
     if not responses:
@@ -157,16 +149,18 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     for function in responses[1:]:
         also, its_unit = kind_and_unit(function, system)
         if also != kind or not same_unit(its_unit, unit, kind):
-            raise ValueError(f"{function.place}: {also} in {its_unit}, but {responses[0].place}: {kind} in {unit}")
+            raise ValueError(
+                f"{function.location}: {also} in {its_unit}, but {responses[0].location}: {kind} in {unit}"
+            )
         if unit == UNKNOWN and motion_unit(function) != motion_unit(responses[0]):
             raise ValueError(
-                f"{function.place}: ordinate has unit '{function.numerator[1].strip()}',"
-                f" but {responses[0].place}: '{responses[0].numerator[1].strip()}'"
+                f"{function.location}: ordinate has unit '{function.numerator[1].strip()}',"
+                f" but {responses[0].location}: '{responses[0].numerator[1].strip()}'"
             )
     record = own_record(responses[0])
     for function in responses[1:]:
         if function.own != responses[0].own:
-            raise ValueError(f"{function.place}: posture or averages differ from those of {responses[0].place}")
+            raise ValueError(f"{function.location}: posture or averages differ from those of {responses[0].location}")
     coherences = _coherences(functions, responses, others)
     frequency_hz, frf, coherence = _values(file, responses, coherences)
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
@@ -191,16 +185,15 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
 
 
 def _units(file: BinaryIO, dataset: Dataset, before: Units | None) -> Units:
-    place = at(dataset.line, 164)
+    location = at(dataset.line, 164)
     if dataset.end - dataset.start > 1000:
-        raise ValueError(f"{place}: has {dataset.end - dataset.start} bytes, expected two records")
+        raise ValueError(f"{location}: has {dataset.end - dataset.start} bytes, expected two records")
     file.seek(dataset.start)
-    fields = through_pyuff(b"    -1\n   164\n" + file.read(dataset.end - dataset.start) + b"    -1\n")
-    if fields is None:
-        raise ValueError(f"{place}: cannot be read, expected a units code and four factors")
-    units = units_of_dataset(fields, place)
+    units = read_units(file.read(dataset.end - dataset.start).decode("ascii", "replace"), location)
     if before is not None and units != before:
-        raise ValueError(f"{place}: units differ from those specified before, expected one system of units in a file")
+        raise ValueError(
+            f"{location}: units differ from those specified before, expected one system of units in a file"
+        )
     return units
 
 
@@ -230,18 +223,20 @@ def _values(
     size = int(np.prod([float(n) for n in shape]))
     if size > LARGEST_SET or first.points > first.dataset.end - first.dataset.start:
         raise ValueError(
-            f"{first.place}: {shape[0]} points of {shape[1]} outputs and {shape[2]} inputs, expected at most"
+            f"{first.location}: {shape[0]} points of {shape[1]} outputs and {shape[2]} inputs, expected at most"
             f" {LARGEST_SET} values and no more than there are"
         )
     seen: dict[tuple[str, ...], Function] = {}
     for function in (*responses, *coherences):
         of = (function.name, function.response, *([] if function.type == MULTIPLE_COHERENCE else [function.reference]))
         if of in seen:
-            raise ValueError(f"{function.place}: the {' '.join(of[:2])} from {function.reference} duplicates "
-                             f"{seen[of].place}")  # fmt: skip
+            raise ValueError(f"{function.location}: the {' '.join(of[:2])} from {function.reference} duplicates "
+                             f"{seen[of].location}")  # fmt: skip
         seen[of] = function
         if function.points != first.points:
-            raise ValueError(f"{function.place}: has {function.points} points, but {first.place} has {first.points}")
+            raise ValueError(
+                f"{function.location}: has {function.points} points, but {first.location} has {first.points}"
+            )
     frequency_hz = np.full(first.points, np.nan)
     frf = np.full(shape, complex(np.nan, np.nan))
     for function in responses:
@@ -266,31 +261,31 @@ def _fill(file: BinaryIO, function: Function, target: np.ndarray, frequency_hz: 
     kind, label = function.abscissa
     if kind not in (0, 1, 18) or label.lower() not in ("", "hz", "cps", "1/s"):
         raise ValueError(
-            f"{function.place}, record 8, line {function.dataset.line + 8}: abscissa has data type {kind}"
+            f"{function.location}, record 8, line {function.dataset.line + 8}: abscissa has data type {kind}"
             f" and unit '{label}', expected frequency (18) in Hz"
         )
     for start, x, values in pieces(file, function):
         stop = start + len(values)
         if not np.iscomplexobj(target) and VALUES[function.data_type] == 2:
             if np.any(np.imag(values) != 0.0):
-                raise ValueError(f"{function.place}: {function.name} has imaginary parts, expected real numbers")
+                raise ValueError(f"{function.location}: {function.name} has imaginary parts, expected real numbers")
             values = np.real(values)
         if not np.iscomplexobj(target) and np.any((values < 0.0) | (values > 1.0 + ROUNDING)):
-            raise ValueError(f"{function.place}: {function.name} holds values outside 0 to 1")
+            raise ValueError(f"{function.location}: {function.name} holds values outside 0 to 1")
         target[start:stop] = values
         axis = function.minimum + np.arange(start, stop) * function.increment if x is None else x
         if not np.isfinite(axis).all():
-            raise ValueError(f"{function.place}: the frequency of a point is not finite")
+            raise ValueError(f"{function.location}: the frequency of a point is not finite")
         if function is first:
             frequency_hz[start:stop] = axis
             falling = np.flatnonzero(np.diff(frequency_hz[max(start - 1, 0) : stop]) <= 0.0)
             if falling.size or frequency_hz[0] < 0.0:
-                raise ValueError(f"{function.place}: the frequencies of its points do not increase from 0 or more")
+                raise ValueError(f"{function.location}: the frequencies of its points do not increase from 0 or more")
         elif not np.allclose(axis, frequency_hz[start:stop], rtol=SAME_FREQUENCY, atol=0.0):
             i = int(np.argmax(~np.isclose(axis, frequency_hz[start:stop], rtol=SAME_FREQUENCY, atol=0.0)))
             raise ValueError(
-                f"{function.place}: point {start + i + 1} is at {axis[i]:.6g} Hz,"
-                f" but that of {first.place} at {frequency_hz[start + i]:.6g} Hz"
+                f"{function.location}: point {start + i + 1} is at {axis[i]:.6g} Hz,"
+                f" but that of {first.location} at {frequency_hz[start + i]:.6g} Hz"
             )
 
 

@@ -105,15 +105,15 @@ def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -
         )
     number = int(digits)
     header: list[str] = []
-    place = at(line, number)
+    location = at(line, number)
     if number == 58:
         reader.functions += 1
-        place = at_function(reader.functions, line)
+        location = at_function(reader.functions, line)
         for record in range(1, HEADER_LINES + 1):
             found = reader.next()
             if found is None or not found.endswith(b"\n") or found.rstrip() == MARK:
                 how = "the dataset ends" if found is not None and found.rstrip() == MARK else "the file ends"
-                raise ValueError(f"{place}: {how} before the end of record {record} of {HEADER_LINES}")
+                raise ValueError(f"{location}: {how} before the end of record {record} of {HEADER_LINES}")
             header.append(text(found))
     start = reader.file.tell()
     binary = letter == "b"
@@ -127,21 +127,21 @@ def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -
         if found.rstrip() == MARK:
             return dataclasses.replace(dataset, end=end)
         end += len(found)
-    raise ValueError(f"{place}: the file ends at line {reader.number} before its end mark -1: it is truncated")
+    raise ValueError(f"{location}: the file ends at line {reader.number} before its end mark -1: it is truncated")
 
 
 def _over_binary(reader: _Lines, dataset: Dataset, size: int) -> int:
     """Size of the binary data, verified by the mark after them."""
-    place = at_function(reader.functions, dataset.line)
+    location = at_function(reader.functions, dataset.line)
     found = reader.skip(size)
     if found < size:
-        raise ValueError(f"{place}: {found} bytes of data follow, expected {size}: the file is truncated")
+        raise ValueError(f"{location}: {found} bytes of data follow, expected {size}: the file is truncated")
     closing = reader.next()
     if closing is not None and not closing.strip():  # some programs end the data with a line end
         closing = reader.next()
     if closing is None or closing.rstrip() != MARK:
         raise ValueError(
-            f"{place}: found '{_shown(closing or b'')}' after {size} bytes of data, expected the mark -1:"
+            f"{location}: found '{_shown(closing or b'')}' after {size} bytes of data, expected the mark -1:"
             f" the number of points or the precision contradicts record 7"
         )
     return size
