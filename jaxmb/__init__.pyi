@@ -111,7 +111,7 @@ from .measurement.motion.csv_motion import (
     read_motion as read_motion,
     write_motion as write_motion,
 )
-from .measurement.motion.kalman import KalmanMotion as KalmanMotion, kalman_motion as kalman_motion
+from .measurement.motion.estimate import KalmanMotion as KalmanMotion, kalman_motion as kalman_motion
 from .measurement.motion.record import MotionRecord as MotionRecord
 from .measurement.reciprocity import (
     stack_inputs as stack_inputs,

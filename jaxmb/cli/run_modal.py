@@ -42,7 +42,7 @@ def modal(
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import with_unit
     from jaxmb.measurement.modal.analysis import modal_analysis
-    from jaxmb.measurement.source import measured_frf
+    from jaxmb.measurement.records.file import measured_frf
     from jaxmb.report.modal import modal_json, modal_sections, synthesized
 
     name = Path(file).stem

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxmb.measurement.line_noise import outlier_lines
+from jaxmb.measurement.noise import outlier_lines
 
 
 def errors(seed, lines=120):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.line_noise import systematic
+from jaxmb.measurement.noise import systematic
 
 
 def noise(seed, lines=80, outputs=3, inputs=3):

@@ -12,8 +12,8 @@ from scipy import signal
 from scipy.optimize import least_squares
 
 from jaxmb.measurement.records.impacts import cut_hits, estimate_frf_from_hits, find_hits
-from jaxmb.measurement.records.time_records import estimate_frf
-from jaxmb.measurement.records.windows import decay_of_end_level, leakage_remark, peak_loss, without_window_damping
+from jaxmb.measurement.records.spectra import decay_of_end_level, without_window_damping
+from jaxmb.measurement.records.time_records import estimate_frf, leakage_remark, peak_loss
 
 MASS = np.array([2.0, 1.0, 2.0, 1.0])
 SPRINGS = ((6.4e4, 0, None), (3.0e4, 0, 1), (6.592e4, 2, None), (3.0e4, 2, 3), (600.0, 1, 3))

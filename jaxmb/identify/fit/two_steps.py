@@ -19,7 +19,7 @@ from jaxmb.identify.fit.problem import Prior, Problem, linearized, make_problem
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import subset
-from jaxmb.measurement.line_noise import correlation_length
+from jaxmb.measurement.noise import correlation_length
 
 DAMPING = ("loss_factor", "damping", "rayleigh", "fractional")
 """Families of parameters identified in the second step."""

@@ -12,12 +12,11 @@ import numpy as np
 from jaxmb.io.arrays import one_line, read_arrays
 from jaxmb.io.files import check_regular
 from jaxmb.io.validation import InputError
-from jaxmb.measurement.files import matlab_hdf5, matlab_v5
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
+from jaxmb.measurement.files.matlab import read_variables
 from jaxmb.measurement.files.named_arrays import (
     ARRAY_NAMES,
     NEEDED,
-    Choice,
     arrays_of_set,
     as_arrays,
     set_from_arrays,
@@ -58,11 +57,6 @@ def write_npz(path: Path, frf_set: FrfSet) -> None:
         np.savez_compressed(file, **arrays_of_set(frf_set))  # pyright: ignore[reportArgumentType]
 
 
-HDF5_MARK = b"\x89HDF\r\n\x1a\n"
-MATLAB_TEXT = 512
-"""Bytes of MATLAB's header before the HDF5 content."""
-
-
 def read_mat(path: Path) -> FrfSet:
     """FRF set from a MATLAB file: variables frequency_hz, frf, kind and the optional ones, or one struct of them.
 
@@ -76,23 +70,6 @@ def read_mat(path: Path) -> FrfSet:
         return set_from_arrays(as_arrays(read_variables(path, those_of_a_set)), str(path))
     except ValueError as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from None
-
-
-def read_variables(path: Path, choice: Choice) -> dict[str, object]:
-    """Selected variables of a file by name: arrays, strings and lists of strings.
-
-    Args:
-        path: the file.
-        choice: selects the variables by the shapes and classes of all, before any is read.
-
-    Raises:
-        ValueError: the file is damaged or no MATLAB file, or a selected variable is not plain data.
-        OSError: the file cannot be opened.
-    """
-    with path.open("rb") as file:
-        start = file.read(MATLAB_TEXT + len(HDF5_MARK))
-    module = matlab_hdf5 if start.startswith(HDF5_MARK) or start.endswith(HDF5_MARK) else matlab_v5
-    return module.read_variables(path, choice)
 
 
 Reader = Callable[[Path], tuple[FrfSet, tuple[str, ...]]]

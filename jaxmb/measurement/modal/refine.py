@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from jaxmb.measurement.line_noise import correlation_length
 from jaxmb.measurement.modal.model import Lines, between, inverse_root, pole_functions, solved_by, turned
+from jaxmb.measurement.noise import correlation_length
 
 MOST_STEPS = 30
 SMALL_STEP = 1e-9

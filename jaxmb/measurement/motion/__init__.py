@@ -1,1 +1,0 @@
-"""Recorded motions with the torques of their drives."""

@@ -1,12 +1,16 @@
-"""Positions, velocities and accelerations of a record without delay, by a low-pass filter or a Kalman smoother."""
+"""Positions, velocities and accelerations of a record without delay, by a low-pass filter or a Kalman smoother.
+
+The Kalman filter of encoders, gyroscopes and accelerometers assumes white-noise jerk.
+"""
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.linalg import solve_banded
+from scipy.optimize import minimize_scalar
 
 from jaxmb.io.validation import place
-from jaxmb.measurement.motion.kalman import kalman_motion
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord, check_cutoff, edge, low_pass, rates
 
 
@@ -101,3 +105,235 @@ def smoothed_motions(
         ]
         found += [smoothed([sign * error for error in errors], density)[0] for sign in (1.0, -1.0)]
     return found
+
+
+START_STD = (10.0, 1000.0)
+"""Prior standard deviations of velocity and acceleration at the first sample, rad/s or m/s, and per second."""
+STEADY = 1e-12
+"""Relative change of a covariance between samples below which it is constant."""
+SETTLED = 1.1
+"""Ratio to the standard deviations at the end below which those at a sample have converged."""
+LEAST, MOST = -15.0, 3.0
+"""Range of the decimal logarithm of the jerk density, times the fifth power of the time step over the variance of a
+position: from a filter with a response time of some hundred steps to one that follows every position."""
+GRID = 13
+SEARCHED = 20_000
+"""Largest number of samples used to estimate the density."""
+CLOSE = 0.01
+"""Tolerance of the decimal logarithm of the density."""
+
+TRANSITION = np.array([[1.0, 1.0, 0.5], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]])
+"""Transition matrix of position, velocity and acceleration, in units of the time step."""
+NOISE = np.array([[1 / 20, 1 / 8, 1 / 6], [1 / 8, 1 / 3, 1 / 2], [1 / 6, 1 / 2, 1.0]])
+"""Process noise covariance of white jerk of density 1 within one step."""
+
+
+class KalmanMotion(NamedTuple):
+    """Motion of c coordinates at k samples: smoothed, or causal from the measurements up to each sample."""
+
+    position: Float[np.ndarray, "k c"]
+    velocity: Float[np.ndarray, "k c"]
+    acceleration: Float[np.ndarray, "k c"]
+    covariance: Float[np.ndarray, "c 3 3"]
+    """Covariance of position, velocity and acceleration at the last sample."""
+    jerk_density: Float[np.ndarray, "c"]
+    """Spectral density q of the jerk, (rad/s^3)^2 s or (m/s^3)^2 s."""
+    log_likelihood: Float[np.ndarray, "c"]
+    """Log-likelihood of all measurements given the first position."""
+    innovations: Float[np.ndarray, "k c 3"]
+    """Whitened innovations of position, velocity and acceleration, variance 1; NaN where not measured, and at the first
+    position."""
+    settled: Int[np.ndarray, "c"]
+    """Sample from which standard deviations of the causal motion exceed those at the end by at most a tenth; a smoother
+    has a transient of about this length at either end."""
+
+
+def kalman_motion(
+    position: Float[np.ndarray, "k c"],
+    rate_hz: float,
+    position_std: float | Float[np.ndarray, "c"],
+    *,
+    velocity: Float[np.ndarray, "k c"] | None = None,
+    velocity_std: float | Float[np.ndarray, "c"] | None = None,
+    acceleration: Float[np.ndarray, "k c"] | None = None,
+    acceleration_std: float | Float[np.ndarray, "c"] | None = None,
+    jerk_density: float | Float[np.ndarray, "c"] | None = None,
+    causal: bool = False,
+) -> KalmanMotion:
+    """Position, velocity and acceleration of coordinates from all sensors.
+
+    Accelerations are Wiener processes, E x'''(t) x'''(s) = q delta(t - s), for which x_{k+1} = F x_k + w_k is exact.
+    Each coordinate has its own filter. The initial state is the measured position, and velocity and acceleration of 0
+    with the large standard deviations of `START_STD`.
+
+    Args:
+        position: measured [k, c], rad or m, at even steps of time.
+        rate_hz: samples per second.
+        position_std: standard deviation of each sample, common or by coordinate.
+        velocity: measured [k, c], by gyroscopes or tachometers; NaN in columns of coordinates without.
+        velocity_std: standard deviation of each sample, where velocities were measured.
+        acceleration: measured [k, c], with gravity removed.
+        acceleration_std: standard deviation of each sample, where accelerations were measured.
+        jerk_density: q, common or by coordinate; the maximum-likelihood estimate where not given.
+        causal: whether to use only the measurements up to each sample, as in real time: accelerations lag. Otherwise
+            all measurements are used, by the Rauch-Tung-Striebel smoother.
+
+    Raises:
+        ValueError: sizes differ, a number is not finite, or a standard deviation is missing or not positive.
+
+    Source: Bar-Shalom, Li and Kirubarajan 2001, "Estimation with applications to tracking and navigation", sections
+    5.2, 6.2.3 and 8.6; Schweppe 1965, "Evaluation of likelihood functions for Gaussian signals"; Rauch, Tung and
+    Striebel 1965, "Maximum likelihood estimates of linear dynamic systems".
+    """
+    if not (np.isfinite(rate_hz) and rate_hz > 0.0):
+        raise ValueError(f"rate_hz is {rate_hz:g}, expected a positive number of samples per second")
+    given = (("position", position, position_std), ("velocity", velocity, velocity_std),
+             ("acceleration", acceleration, acceleration_std))  # fmt: skip
+    shape = np.shape(position)
+    if len(shape) != 2 or shape[0] < 2 or shape[1] < 1:
+        raise ValueError(f"position has shape {shape}, expected at least 2 samples, a column for each coordinate")
+    step = 1.0 / rate_hz
+    measured, std = np.full((*shape, 3), np.nan), np.ones((shape[1], 3))
+    for order, (name, values, deviation) in enumerate(given):
+        if values is not None:
+            measured[..., order] = step**order * _checked(name, values, shape)
+            std[:, order] = step**order * _positive(f"{name}_std", deviation, shape[1])
+    if np.isnan(measured[..., 0]).any():
+        raise ValueError("position holds nan, expected finite numbers")
+    density = None if jerk_density is None else _positive("jerk_density", jerk_density, shape[1]) * step**5
+    found = [_of_coordinate(measured[:, i], std[i], None if density is None else density[i], step)
+             for i in range(shape[1])]  # fmt: skip
+    units = step ** -np.arange(3.0)
+    state = np.stack([run.state if causal else _smoothed(run, q) for run, q in found], axis=1) * units
+    return KalmanMotion(
+        position=state[..., 0],
+        velocity=state[..., 1],
+        acceleration=state[..., 2],
+        covariance=np.stack([run.covariances[-1] for run, _ in found]) * np.outer(units, units),
+        jerk_density=np.array([q for _, q in found]) / step**5,
+        log_likelihood=np.array([run.log_likelihood for run, _ in found])
+        - np.log(step) * (np.sum(~np.isnan(measured), axis=0) @ -np.arange(3.0)),
+        innovations=np.stack([run.innovations for run, _ in found], axis=1),
+        settled=np.array([run.settled for run, _ in found]),
+    )
+
+
+class _Run(NamedTuple):
+    """Result of the filter for one coordinate, in units of the time step."""
+
+    state: np.ndarray
+    covariances: list[np.ndarray]
+    """Covariances of the first samples; the last one applies to all further samples."""
+    log_likelihood: float
+    innovations: np.ndarray
+    settled: int
+
+
+def _of_coordinate(measured: np.ndarray, std: np.ndarray, density: float | None, step: float) -> tuple[_Run, float]:
+    """Filter result of one coordinate, and its jerk density."""
+    if density is not None:
+        return _filtered(measured, std, density, step), density
+    part, unit = measured[:SEARCHED], std[0] ** 2
+
+    def cost(logarithm: float) -> float:
+        return -_filtered(part, std, unit * 10.0**logarithm, step).log_likelihood
+
+    tried = np.linspace(LEAST, MOST, GRID)
+    best = int(np.argmin([cost(one) for one in tried]))
+    bounds = tried[max(best - 1, 0)], tried[min(best + 1, GRID - 1)]
+    searched: Any = minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": CLOSE})
+    likeliest = unit * 10.0 ** float(searched.x)
+    return _filtered(measured, std, likeliest, step), likeliest
+
+
+def _filtered(measured: np.ndarray, std: np.ndarray, density: float, step: float) -> _Run:
+    """Kalman filter of measured [k, 3], columns of NaN ignored; constant gain once the covariance has converged."""
+    sensors = np.flatnonzero(~np.isnan(measured[0]))
+    z, H, noise = measured[:, sensors], np.eye(3)[sensors], np.diag(std[sensors] ** 2)
+    ahead = np.diag([std[0] ** 2, (START_STD[0] * step) ** 2, (START_STD[1] * step**2) ** 2])
+    predicted = np.array([z[0, 0], 0.0, 0.0])
+    states, white, covariances = np.empty((len(z), 3)), np.full(z.shape, np.nan), []
+    likelihood, k = 0.0, 0
+    while True:
+        used = slice(int(k == 0), None)  # the initial state contains the first position
+        h, r = H[used], noise[used, used]
+        innovation = h @ ahead @ h.T + r
+        gain, root = np.linalg.solve(innovation, h @ ahead).T, np.linalg.cholesky(innovation)
+        keep = np.eye(3) - gain @ h
+        covariance = keep @ ahead @ keep.T + gain @ r @ gain.T
+        following = TRANSITION @ covariance @ TRANSITION.T + density * NOISE
+        if k > 0 and np.all(np.abs(following - ahead) <= STEADY * np.abs(ahead)):
+            break
+        error = z[k, used] - h @ predicted
+        states[k] = predicted + gain @ error
+        white[k, used], score = _scores(error[None], root)
+        likelihood += score
+        covariances.append(covariance)
+        ahead, predicted, k = following, TRANSITION @ states[k], k + 1
+        if k == len(z):
+            break
+    if k < len(z):
+        states[k:] = _constant(z[k:] @ gain.T, keep @ TRANSITION, states[k - 1])
+        white[k:], score = _scores(z[k:] - states[k - 1 : -1] @ (H @ TRANSITION).T, root)
+        likelihood += score
+    innovations = np.full((len(z), 3), np.nan)
+    innovations[:, sensors] = white
+    variances = np.diagonal(covariances, axis1=1, axis2=2)
+    wide = np.flatnonzero((variances > SETTLED**2 * variances[-1]).any(axis=1))
+    return _Run(states, covariances, likelihood, innovations, int(wide[-1]) + 1 if wide.size else 0)
+
+
+def _smoothed(run: _Run, density: float) -> np.ndarray:
+    """Smoothed states x_k + G_k (x_{k+1} - F x_k), computed backwards from the last sample."""
+    states, first = run.state.copy(), len(run.covariances) - 1
+    predicted = states @ TRANSITION.T
+    gains = []
+    for covariance in run.covariances:
+        ahead = TRANSITION @ covariance @ TRANSITION.T + density * NOISE
+        gains.append(np.linalg.solve(ahead, TRANSITION @ covariance).T)
+    if first < len(states) - 1:
+        driven = states[first:-1] - predicted[first:-1] @ gains[-1].T
+        states[first:-1] = _constant(driven[::-1], gains[-1], states[-1])[::-1]
+    for k in range(first - 1, -1, -1):
+        states[k] += gains[k] @ (states[k + 1] - predicted[k])
+    return states
+
+
+def _scores(errors: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, float]:
+    """Innovations whitened by the Cholesky factor of their covariance, and their log-likelihood."""
+    white = np.linalg.solve(root, errors.T).T
+    constant = len(errors) * (np.sum(np.log(np.diag(root))) + 0.5 * len(root) * np.log(2.0 * np.pi))
+    return white, float(-0.5 * np.sum(white**2) - constant)
+
+
+def _constant(driven: np.ndarray, A: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """States x_k = A x_{k-1} + driven_k from an initial state, solved as one banded system."""
+    right = driven.copy()
+    right[0] += A @ before
+    bands = np.zeros((6, right.size))
+    bands[0] = 1.0
+    for i in range(3):
+        for j in range(3):
+            bands[3 + i - j, j : right.size - 3 : 3] = -A[i, j]
+    return solve_banded((5, 0), bands, right.ravel()).reshape(-1, 3)
+
+
+def _checked(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    found = np.asarray(values, dtype=float)
+    if found.shape != shape:
+        raise ValueError(f"{name} has shape {found.shape}, expected {shape} as position")
+    bad = ~np.isfinite(found) & ~np.isnan(found).all(axis=0)
+    if bad.any():
+        raise ValueError(f"{name} holds {found[bad][0]}, expected finite numbers")
+    return found
+
+
+def _positive(name: str, value: float | np.ndarray | None, count: int) -> np.ndarray:
+    if value is None:
+        raise ValueError(f"{name} is not given, expected the standard deviation of the measurement")
+    found = np.asarray(value, dtype=float)
+    if found.shape not in ((), (count,)):
+        raise ValueError(f"{name} has shape {found.shape}, expected one number or one for each of {count} coordinates")
+    if not (np.isfinite(found) & (found > 0.0)).all():
+        raise ValueError(f"{name} is {value}, expected positive numbers")
+    return np.broadcast_to(found, (count,))

@@ -1,4 +1,4 @@
-"""Time records described by a TOML file, built-in or the user's, and frequency responses estimated from them."""
+"""Time records described by a TOML file, built-in or the user's; frequency responses estimated from them or read."""
 
 import dataclasses
 import os
@@ -10,14 +10,14 @@ import numpy as np
 from jaxmb.io.arrays import read_arrays
 from jaxmb.io.files import check_regular, find_description, library_names, read_toml
 from jaxmb.io.validation import InputError, place, validated
-from jaxmb.measurement.files.frf_file import read_variables
+from jaxmb.measurement.files.frf_file import READERS, read_frf_and_remarks, read_variables
 from jaxmb.measurement.files.named_arrays import Shapes
 from jaxmb.measurement.frf_set import FrfLabels, FrfSet, to_si
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.schema import Channels, Hits, Noise, Periodic, Record, RecordsFile
-from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf
-from jaxmb.measurement.records.windows import decay_of_end_level, leakage_remark
+from jaxmb.measurement.records.spectra import decay_of_end_level
+from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf, leakage_remark
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over
 
 ENDINGS = (".mat", ".npz", ".csv")
@@ -375,3 +375,25 @@ def _unit(description: RecordsFile) -> str:
     unit = unit_over(response or SI_UNITS[description.kind].removesuffix("/N"), force or "N")
     to_si(FrfSet(np.ones(1), np.ones((1, 1, 1)), description.kind, unit=unit, source="the records"))
     return unit
+
+
+def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = None) -> Estimate:
+    """FRFs, with remarks, from a file of FRFs, a TOML file that describes time records, or a built-in measurement.
+
+    Args:
+        name_or_path: "hammer.uff", "hammer.toml", "daisy-subframe".
+        folder: base of a relative path; the current directory where not given.
+
+    Raises:
+        InputError: it is none of these, or its content is invalid; the message names the location.
+    """
+    text = os.fspath(name_or_path)
+    path = Path(text) if folder is None else folder / text
+    if text in measurement_names():
+        return estimate_of_records(text)
+    if path.suffix.lower() == ".toml":
+        return estimate_of_records(path)
+    if path.suffix.lower() not in READERS:
+        names = ", ".join(measurement_names())
+        raise InputError(f"{path}: expected a file ending in {', '.join(READERS)} or .toml, or one of {names}")
+    return Estimate(*read_frf_and_remarks(path))

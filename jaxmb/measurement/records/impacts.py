@@ -14,6 +14,8 @@ from jaxmb.measurement.records.spectra import (
     checked_rate,
     checked_record,
     estimate,
+    exponential_window,
+    force_window,
     fraction,
     products,
     real_number,
@@ -21,7 +23,6 @@ from jaxmb.measurement.records.spectra import (
     whole_number,
 )
 from jaxmb.measurement.records.time_records import inner_lines, line_frequencies
-from jaxmb.measurement.records.windows import exponential_window, force_window
 
 DOUBLE = "a double hit"
 """Beginning of the reason of rejection of a double hit."""

@@ -1,8 +1,8 @@
-"""Spectra of forces and responses summed over segments, and the estimators H1, H2 and Hv; checks of records."""
+"""Spectra of forces and responses summed over segments, the estimators H1, H2 and Hv; windows and checks of records."""
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -237,3 +237,92 @@ def _total_least_squares(force: np.ndarray, cross: np.ndarray, response: np.ndar
         row = np.conj(np.linalg.eigh(augmented)[1][:, :, 0])
         h[:, o] = -row[:, :inputs] / row[:, inputs:] * size[:, None]
     return h
+
+
+WINDOWS = ("hann", "boxcar", "hamming", "blackman", "blackmanharris", "nuttall", "flattop", "cosine", "bartlett")
+"""Names of the windows of a segment, as in scipy.signal.get_window."""
+
+Number = TypeVar("Number", complex, np.ndarray)
+
+
+def segment_window(name: str, samples: int) -> np.ndarray:
+    """Window [samples] of a segment, in its periodic form.
+
+    Raises:
+        ValueError: no window of that name.
+    """
+    from scipy.signal import get_window
+
+    if name not in WINDOWS:
+        raise ValueError(f"window is {name!r}, expected one of {', '.join(WINDOWS)}")
+    return np.asarray(get_window(name, samples))
+
+
+def effective_averages(window: np.ndarray, step: int, segments: int) -> float:
+    """Number of independent segments whose mean has the same variance as that of overlapping ones.
+
+    n = K / (1 + 2 sum_m (1 - m / K) rho_m^2), rho_m = sum_k w_k w_(k + m step) / sum_k w_k^2, for noise that is white
+    over the width of the window.
+
+    Args:
+        window: of a segment [samples].
+        step: samples between the starts of consecutive segments.
+        segments: K, number of segments averaged.
+
+    Source: Welch, IEEE Trans. Audio Electroacoustics 15, 1967, p. 71; Harris, Proc. IEEE 66, 1978, eq. 17-18.
+    """
+    correlated = 0.0
+    for m in range(1, min(segments, math.ceil(window.size / step))):
+        rho = float(window[: -m * step] @ window[m * step :]) / float(window @ window)
+        correlated += (1.0 - m / segments) * rho**2
+    return segments / (1.0 + 2.0 * correlated)
+
+
+def exponential_window(time_s: np.ndarray, decay_1_s: float) -> np.ndarray:
+    """exp(-sigma t) at times [n] from the start of a hit, s; to be applied to force and response.
+
+    Source: Fladung, Rost, Mech. Systems and Signal Processing 11(1), 1997, 23-36.
+    """
+    return np.exp(-decay_1_s * time_s)
+
+
+def decay_of_end_level(end_level: float, length_s: float) -> float:
+    """Decay rate sigma of the exponential window that reaches a level, such as 0.01, `length_s` after the hit, 1/s.
+
+    The window begins at the hit. With the length of a record, the level is reached one record length after the hit; at
+    the end of the record, earlier by the pre-trigger time, the window is slightly above it.
+
+    Raises:
+        ValueError: the level is not between 0 and 1, or the length is not above 0.
+    """
+    if not 0.0 < real_number("end_level", end_level) <= 1.0:
+        raise ValueError(f"end_level is {end_level!r}, expected above 0 and at most 1")
+    if not real_number("length_s", length_s) > 0.0:
+        raise ValueError(f"length_s is {length_s!r}, expected a number above 0")
+    return math.log(1.0 / end_level) / length_s
+
+
+def without_window_damping(eigenvalue: Number, decay_1_s: float) -> Number:
+    """Eigenvalues of the machine from those of responses with an exponential window; exact.
+
+    The transforms of f exp(-sigma t) and y exp(-sigma t) are those of f and y at s = j omega + sigma, so the estimate
+    is H(j omega + sigma), and a pole lambda of H appears at lambda - sigma. The correction keeps the damped frequency
+    and reduces the decay rate zeta omega_n by sigma.
+
+    Args:
+        eigenvalue: identified on the axis j omega, rad/s.
+        decay_1_s: sigma of the window, `FrfSet.decay_1_s`.
+
+    Source: Fladung, Rost, Mech. Systems and Signal Processing 11(1), 1997, 23-36.
+    """
+    return eigenvalue + decay_1_s
+
+
+def force_window(samples: int, start: int, stop: int, taper: int) -> np.ndarray:
+    """Window [samples] of 1 from start to stop, followed by a half-cosine taper to 0, and 0 elsewhere."""
+    window = np.zeros(samples)
+    window[start:stop] = 1.0
+    fall = 0.5 * (1.0 + np.cos(np.pi * np.arange(1, taper + 1) / (taper + 1)))
+    length = min(taper, samples - stop)
+    window[stop : stop + length] = fall[:length]
+    return window

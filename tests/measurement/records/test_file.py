@@ -15,13 +15,13 @@ from jaxmb.measurement.frf_set import select_channels, to_si
 from jaxmb.measurement.records.file import (
     estimate_of_records,
     frf_of_records,
+    measured_frf,
     measurement_names,
     read_records,
 )
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
+from jaxmb.measurement.records.spectra import decay_of_end_level, exponential_window
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf
-from jaxmb.measurement.records.windows import decay_of_end_level, exponential_window
-from jaxmb.measurement.source import measured_frf
 
 RNG = np.random.default_rng(0)
 FORCE = RNG.normal(size=(4000, 2))

@@ -7,7 +7,7 @@ import pytest
 from scipy import signal
 
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.records.windows import leakage_remark, peak_loss, segment_for
+from jaxmb.measurement.records.time_records import leakage_remark, peak_loss, segment_for
 
 
 def test_peak_loss_in_closed_form():

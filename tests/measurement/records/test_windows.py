@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from jaxmb.measurement.records.windows import (
+from jaxmb.measurement.records.spectra import (
     decay_of_end_level,
     effective_averages,
     exponential_window,

@@ -35,7 +35,7 @@ from jaxmb.identify.experiments.frf.noise import (
 )
 from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation, MotionVibration
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.measurement.line_noise import correlation_length, lines_of_window, outlier_lines, systematic
+from jaxmb.measurement.noise import correlation_length, lines_of_window, outlier_lines, systematic
 from jaxmb.response.frf import laplace, sensor_factor
 from jaxmb.response.frf_kind import dof_names
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Complex, Float
 from scipy.optimize import linear_sum_assignment, root_scalar
 
-from jaxmb.measurement.line_noise import window_correlation
+from jaxmb.measurement.noise import window_correlation
 
 MOST_DAMPING = 0.1
 """Largest damping ratio of a peak that counts as a mode."""

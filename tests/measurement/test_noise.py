@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.coherence_noise import coherence_noise, moderated
 from jaxmb.measurement.frf_set import FrfSet, of_each_input, select_channels, without_chance
-from jaxmb.measurement.line_noise import lines_of_window, window_correlation
+from jaxmb.measurement.noise import coherence_noise, lines_of_window, moderated, window_correlation
 from jaxmb.measurement.reciprocity import stack_inputs, symmetrize
 
 AVERAGES = 200
