@@ -1,4 +1,4 @@
-"""Compiled functions with ordinary argument handling and error messages."""
+"""Compiled functions with ordinary argument handling and error messages; arrays outside of them."""
 
 import functools
 import inspect
@@ -63,6 +63,15 @@ def _program(function: Callable[..., Any], structure: Any, static_leaves: tuple[
         return function(*jax.tree.unflatten(structure, leaves), *arguments)
 
     return jax.jit(call)
+
+
+def on_host(array: Array | np.ndarray) -> Any:
+    """The array as a NumPy array; a traced array is returned unchanged.
+
+    Outside of compiled functions JAX compiles a program for every operation and shape, which for small arrays takes a
+    thousand times longer than the operation in NumPy.
+    """
+    return array if isinstance(array, Tracer) else np.asarray(array)
 
 
 def numeric_arguments(

@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, on_host
 from jaxmb.identify.estimation.identifiability import Jacobian, triangular_factor
 from jaxmb.identify.estimation.least_squares import Box, NormalEquations, normal_equations, residual_and_jacobian
 from jaxmb.identify.experiments.components import AffineView, own_names
@@ -27,7 +27,7 @@ from jaxmb.identify.fit.devices import (
     shared_out,
 )
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.linalg import FEW, on_host
+from jaxmb.linalg import FEW
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import degrees_of_freedom
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxmb.compiled import on_host
 from jaxmb.identify.experiments.components import Equations, Evaluation, Hypotheses, Hypothesis, LinearForm
 from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness, ElasticView, affine_stiffness
 from jaxmb.identify.experiments.deflections.instruments import Instruments
@@ -29,7 +30,6 @@ from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Score, Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
-from jaxmb.linalg import on_host
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix
 

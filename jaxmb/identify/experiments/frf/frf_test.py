@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
+from jaxmb.compiled import on_host
 from jaxmb.identify.experiments.entry import Entry, Source, Truth
 from jaxmb.identify.experiments.frf.channels import Channels
 from jaxmb.identify.experiments.frf.components import (
@@ -29,7 +30,7 @@ from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
-from jaxmb.linalg import log_ratio, on_host
+from jaxmb.linalg import log_ratio
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import frac
 from jaxmb.mechanics.tangent import LinearizeAt
