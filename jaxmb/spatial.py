@@ -59,6 +59,11 @@ def rotation_vector(rotation: Float[Array, "3 3"]) -> Float[Array, "3"]:
     return jnp.where(near_zero, 1.0 + sine_squared / 6.0, angle / sine) * sine_axis
 
 
+def displacement(start: Float[Array, "4 4"], end: Float[Array, "4 4"]) -> Float[Array, "6"]:
+    """Translation of the origin, then rotation vector, that take one pose to another, in the axes of their base."""
+    return jnp.concatenate([end[:3, 3] - start[:3, 3], rotation_vector(end[:3, :3] @ start[:3, :3].T)])
+
+
 def transform(rotation: Float[Array, "3 3"], translation: Float[Array, "3"]) -> Float[Array, "4 4"]:
     """Homogeneous transform of a rotation and a translation."""
     upper = jnp.concatenate([rotation, translation[:, None]], axis=1)

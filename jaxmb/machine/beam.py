@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from jaxmb.io.validation import Table, known_name
-from jaxmb.machine.elements import origin_matrix, roll_pitch_yaw, rotation_about
-from jaxmb.machine.values import GROUND, Name, NonNegative, Origin, Part, Positive, Row6, angle, rows_of_six
+from jaxmb.machine.elements import origin_matrix, origin_table, rotation_about
+from jaxmb.machine.values import GROUND, SIX_ROWS, Name, NonNegative, Origin, Part, Positive, Row6, angle
 
 EXPECTED = "expected { tube = [outer, inner] } or { box = [width, height] or [width, height, wall] }, in m"
 
@@ -99,12 +99,6 @@ PRINTED = 0.02
 """Relative rounding error of tabulated section properties."""
 
 
-def _whole(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("expected a whole number")
-    return value
-
-
 class Beam(Part):
     """A straight uniform beam along x, SI units. In a file, `section` may replace the section properties."""
 
@@ -131,26 +125,22 @@ class Beam(Part):
 
     @model_validator(mode="after")
     def _check_plausible(self) -> Self:
-        for name, modulus, least in (
-            ("young_modulus", self.young_modulus, LEAST_MODULUS),
-            ("shear_modulus", self.shear_modulus, LEAST_MODULUS / 3.0),
+        messages, (low, high) = list[str](), COMMON_MODULI
+        for name, modulus, part in (
+            ("young_modulus", self.young_modulus, 1.0),
+            ("shear_modulus", self.shear_modulus, 1.0 / 3.0),
         ):
+            least = LEAST_MODULUS * part
             if modulus < least:
                 raise ValueError(f"{name} is {modulus:g} Pa, expected at least {least:.2g}; is it in GPa or MPa?")
-        for message in (*self._modulus_warnings(), *self._section_warnings()):
+            if not low * part <= modulus <= high * part:
+                messages.append(
+                    f"{name} is {modulus:.3g} Pa, materials have {low * part:.2g} (soft plastics) to {high * part:.2g}"
+                    " Pa (diamond): is it in Pa, and the power of ten right?"
+                )
+        for message in (*messages, *self._section_warnings()):
             warnings.warn(f"beam '{getattr(self, 'name', 'beam')}': {message}", stacklevel=2)
         return self
-
-    def _modulus_warnings(self) -> list[str]:
-        """A warning on moduli that hardly any material has."""
-        low, high = COMMON_MODULI
-        moduli = ("young_modulus", self.young_modulus, 1.0), ("shear_modulus", self.shear_modulus, 1.0 / 3.0)
-        return [
-            f"{name} is {modulus:.3g} Pa, materials have {low * part:.2g} (soft plastics) to {high * part:.2g} Pa"
-            " (diamond): is it in Pa, and the power of ten right?"
-            for name, modulus, part in moduli
-            if not low * part <= modulus <= high * part
-        ]
 
     def _section_warnings(self) -> list[str]:
         """Warnings about implausible section properties; a beam of given stiffness and any modulus may have them."""
@@ -192,7 +182,7 @@ class FlexibleBeam(Beam):
     body: Name = GROUND
     origin: Origin = Origin()
     """Start of the beam in the body's frame."""
-    elements: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MOST_ELEMENTS)] = 4
+    elements: Annotated[int, Field(strict=True, ge=1, le=MOST_ELEMENTS)] = 4
     density: NonNegative
     """kg/m^3."""
     theory: Literal["euler-bernoulli", "timoshenko"] = "euler-bernoulli"
@@ -248,7 +238,7 @@ class VirtualSpring(Part):
     at: Literal["end", "joint"] = "end"
     origin: Origin = Origin()
     """Pose in the body's frame; a beam lies along its x axis."""
-    compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, BeforeValidator(rows_of_six)] = None
+    compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, SIX_ROWS] = None
     diagonal: Row6 | None = None
     beam: Beam | None = None
 
@@ -319,10 +309,6 @@ def expand_beams(data: Table) -> Table:
         ) from None
 
 
-def _without_keys(beam: Table) -> Table:
-    return {key: value for key, value in beam.items() if key not in BETWEEN}
-
-
 def _expanded(data: Table, beams: Sequence[Any]) -> Table:
     reference = _ReferencePoses(data)
     written, frames, loops = [], [], []
@@ -332,11 +318,12 @@ def _expanded(data: Table, beams: Sequence[Any]) -> Table:
             continue
         name, to = beam.get("name"), beam.get("to")
         carrier, start, length = reference.beam(beam)
-        written.append(_without_keys(beam) | {"body": carrier, "origin": _origin(start), "length": length})
+        kept = {key: value for key, value in beam.items() if key not in BETWEEN}
+        written.append(kept | {"body": carrier, "origin": origin_table(start), "length": length})
         if isinstance(to, str):
             carrier, _ = reference.on_carrier(to, f"beam '{name}': to")
             end = np.linalg.inv(reference.pose(carrier)) @ reference.pose(str(name))
-            frames.append({"name": f"{name}/to", "body": carrier, "origin": _origin(end)})
+            frames.append({"name": f"{name}/to", "body": carrier, "origin": origin_table(end)})
             loops.append({"name": name, "frame_a": f"{name}/to", "frame_b": name, "type": "fixed"})
     return {
         "beam": written,
@@ -380,7 +367,9 @@ class _ReferencePoses:
             offset = np.eye(4)
             offset[0, 3] = length * number / beam.get("elements", 4)
             return self.pose(carrier) @ start @ offset
-        pose = self.pose(part.get("parent" if kind == "body" else "body", GROUND)) @ _matrix(part.get("origin", {}))
+        pose = self.pose(part.get("parent" if kind == "body" else "body", GROUND)) @ origin_matrix(
+            part.get("origin", {})
+        )
         for joint in part.get("joint", ()) if kind == "body" else ():
             axis, value = (
                 np.array(joint.get("axis", (0.0, 0.0, 1.0)), float),
@@ -399,12 +388,12 @@ class _ReferencePoses:
         if name not in self.parts:
             raise ValueError(known_name(f"{label}: frame", name, self.parts))
         kind, part = self.parts[name]
-        return (part["body"], _matrix(part.get("origin", {}))) if kind == "frame" else (name, np.eye(4))
+        return (part["body"], origin_matrix(part.get("origin", {}))) if kind == "frame" else (name, np.eye(4))
 
     def beam(self, beam: Table) -> tuple[str, np.ndarray, float]:
         """Carrier of a beam, the pose of the beam's start relative to it [4, 4], and the beam's length [m]."""
         if not BETWEEN & beam.keys():
-            return beam.get("body", GROUND), _matrix(beam.get("origin", {})), beam["length"]
+            return beam.get("body", GROUND), origin_matrix(beam.get("origin", {})), beam["length"]
         name, to = f"beam '{beam.get('name')}'", beam.get("to")
         if not {"from", "to"} & beam.keys():
             raise ValueError(
@@ -434,11 +423,3 @@ class _ReferencePoses:
         roll = rotation_about(np.array([1.0, 0.0, 0.0]), angle(beam.get("roll", 0.0)))
         rotation[:3, :3] = np.stack([x, y, np.cross(x, y)], axis=1) @ roll
         return carrier, pose @ rotation, length
-
-
-def _matrix(origin: Any) -> np.ndarray:
-    return origin_matrix(origin if isinstance(origin, Origin) else Origin.model_validate(origin))
-
-
-def _origin(matrix: np.ndarray) -> dict[str, list[float]]:
-    return {"xyz": matrix[:3, 3].tolist(), "rpy": list(roll_pitch_yaw(matrix[:3, :3]))}

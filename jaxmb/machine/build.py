@@ -194,9 +194,10 @@ def tree_model(machine: Machine) -> Model:
         node, offset = own[GROUND] if frame.body == GROUND else behind[frame.body]
         frame_attachment[frame.name] = (node, offset @ origin_matrix(frame.origin))
     names, frames = machine.coordinates, machine.frames
-    parts = [nodes["joint", name] for name in names] + [nodes["spring", s.name] for s in machine.virtual_spring]
-    rigid_nodes = len(parts)
-    parts += [nodes["element", end] for end in machine.ends]
+    keys = [*(("joint", name) for name in names), *(("spring", s.name) for s in machine.virtual_spring)]
+    rigid_nodes = len(keys)
+    keys += [("element", end) for end in machine.ends]
+    parts = [nodes[key] for key in keys]
     last = {b.name for b in machine.body} | {beam.name for beam in machine.beam}
     last -= {b.parent for b in machine.body} | {beam.body for beam in machine.beam}
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
@@ -205,7 +206,7 @@ def tree_model(machine: Machine) -> Model:
     return Model(
         name=machine.name,
         parent=tuple(node for node, _ in parts),
-        order=tuple(_node_number(machine, key) for key in nodes),
+        order=tuple(keys.index(key) for key in nodes),
         origin=_array([offset for _, offset in parts[: len(names)]], (4, 4)),
         frames=frames,
         frame_node=tuple(frame_attachment[f][0] for f in frames),
@@ -344,24 +345,18 @@ def _attach_bodies(
     behind[GROUND] = through(GROUND, "end", own[GROUND])
     first_element = len(names) + len(springs)
 
-    def attach_beam(beam: FlexibleBeam) -> None:
-        node, offset = behind[beam.body]
-        start = offset @ origin_matrix(beam.origin)
-        for end in beam.ends:
-            nodes["element", end] = node, start
-            node, start = first_element + machine.ends.index(end), np.eye(4)
-            own[end] = behind[end] = node, start
-
     remaining: list[Body | FlexibleBeam] = [*machine.body, *machine.beam]
     while remaining:
         ready = [part for part in remaining if _carrier(part) in behind]
         remaining = [part for part in remaining if _carrier(part) not in behind]
         for body in ready:
-            if isinstance(body, FlexibleBeam):
-                attach_beam(body)
-                continue
-            node, offset = behind[body.parent]
+            node, offset = behind[_carrier(body)]
             attachment = node, offset @ origin_matrix(body.origin)
+            if isinstance(body, FlexibleBeam):
+                for end in body.ends:
+                    nodes["element", end] = attachment
+                    attachment = own[end] = behind[end] = first_element + machine.ends.index(end), np.eye(4)
+                continue
             for coordinate in body.joint:
                 nodes["joint", coordinate.name] = attachment
                 if (shaft := coordinate.shaft) is not None:
@@ -374,16 +369,6 @@ def _attach_bodies(
 
 def _carrier(part: Body | FlexibleBeam) -> str:
     return part.body if isinstance(part, FlexibleBeam) else part.parent
-
-
-def _node_number(machine: Machine, key: tuple[str, str]) -> int:
-    kind, name = key
-    if kind == "joint":
-        return machine.coordinates.index(name)
-    springs = [s.name for s in machine.virtual_spring]
-    if kind == "spring":
-        return len(machine.coordinates) + springs.index(name)
-    return len(machine.coordinates) + len(springs) + machine.ends.index(name)
 
 
 def _array(rows: Any, shape: tuple[int, ...] = ()) -> Array:

@@ -66,12 +66,11 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         if any(bool(np.any(np.asarray(a) != np.asarray(b))) for a, b in pairs):
             mass, moment, inertia = (np.asarray(b) for _, b in pairs)
             center, about_center = central_inertia(float(mass), moment, inertia)
-            symmetric = 0.5 * (about_center + about_center.T)
             rigid[name] = {
                 "mass": float(mass),
                 "center_of_mass": tuple(center.tolist()),
                 "inertia_products": None,
-                "inertia_tensor": tuple(tuple(row) for row in symmetric.tolist()),
+                "inertia_tensor": _symmetric_rows(about_center),
             }
     body = tuple(
         b.model_copy(
@@ -91,18 +90,19 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     virtual = tuple(
         s
         if np.array_equal(start.compliance[i], model.compliance[i])
-        else s.model_copy(update={"compliance": _rows(model.compliance[i]), "diagonal": None, "beam": None})
+        else s.model_copy(update={"compliance": _symmetric_rows(model.compliance[i]), "diagonal": None, "beam": None})
         for i, s in enumerate(machine.virtual_spring)
     )
     transmission = tuple(
         t.model_copy(update=_numbers(model, i, "transmission")) for i, t in enumerate(machine.transmission)
     )
     rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
-    changed = {"body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual}
-    changed["transmission"] = transmission
     law = Fractional.model_construct(order=float(model.fractional_order), time=float(model.fractional_time))
-    laws = {"rayleigh": rayleigh, "fractional": law if model.fractional else None}
-    return machine.model_copy(update=changed | laws)
+    changed = {
+        "body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual,
+        "transmission": transmission, "rayleigh": rayleigh, "fractional": law if model.fractional else None,
+    }  # fmt: skip
+    return machine.model_copy(update=changed)
 
 
 def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,5 +129,6 @@ def _further_friction(model: Model, i: int) -> FurtherFriction | None:
     return FurtherFriction.model_validate(values)
 
 
-def _rows(matrix: Array) -> tuple[tuple[float, ...], ...]:
+def _symmetric_rows(matrix: Array | np.ndarray) -> tuple[tuple[float, ...], ...]:
+    """Rows of the symmetric part of a matrix."""
     return tuple(tuple(row) for row in np.asarray(0.5 * (matrix + matrix.T)).tolist())

@@ -1,10 +1,11 @@
-"""Friction of a coordinate beyond viscous and Coulomb friction."""
+"""Poses of origins, and parts of a machine beside its bodies: loops, transmissions, damping, further friction."""
 
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from jaxmb.io.validation import Table
 from jaxmb.machine.values import SOME, Name, NonNegative, Number, Origin, Part, Positive, Vector, check_unit
 
 
@@ -35,12 +36,26 @@ def rotation_about(axis: np.ndarray, angle: float) -> np.ndarray:
     return np.eye(3) + np.sin(angle) * cross + (1.0 - np.cos(angle)) * cross @ cross
 
 
-def origin_matrix(origin: Origin) -> np.ndarray:
-    """Homogeneous transform [4, 4] of an origin."""
+def pose_matrix(xyz: Any, rpy: Any) -> np.ndarray:
+    """Homogeneous transform [4, 4] of a translation [m] and fixed-axis roll, pitch, yaw [rad]."""
     matrix = np.eye(4)
-    matrix[:3, :3] = rotation_matrix(origin.rpy)
-    matrix[:3, 3] = origin.xyz
+    matrix[:3, :3], matrix[:3, 3] = rotation_matrix(rpy), xyz
     return matrix
+
+
+def origin_matrix(origin: Origin | Table) -> np.ndarray:
+    """Homogeneous transform [4, 4] of an origin, or of an origin's table in a machine file.
+
+    Raises:
+        ValidationError: the table is no valid origin.
+    """
+    valid = origin if isinstance(origin, Origin) else Origin.model_validate(origin)
+    return pose_matrix(valid.xyz, valid.rpy)
+
+
+def origin_table(matrix: np.ndarray) -> dict[str, list[float]]:
+    """Table of a machine file for an origin with this homogeneous transform: the inverse of `origin_matrix`."""
+    return {"xyz": matrix[:3, 3].tolist(), "rpy": list(roll_pitch_yaw(matrix[:3, :3]))}
 
 
 LoopType = Literal["revolute", "prismatic", "cylindrical", "spherical", "fixed"]

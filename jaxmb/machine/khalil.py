@@ -23,7 +23,7 @@ import numpy as np
 
 from jaxmb.io.files import check_regular
 from jaxmb.io.validation import Table, place, validated
-from jaxmb.machine.elements import roll_pitch_yaw, rotation_matrix
+from jaxmb.machine.elements import origin_table, pose_matrix
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import GROUND
 
@@ -296,8 +296,8 @@ class _Chain:
         if kind not in (0.0, 1.0, 2.0):
             raise ValueError(f"geometry: joint {joint}: sigma is {row['sigma']}, expected 0, 1 or 2")
         gamma, b, alpha, d, theta, r = (self._number(row, key) for key in TRANSFORM)
-        to_axis = _matrix([0, 0, b], [0, 0, gamma]) @ _matrix([0, 0, 0], [alpha, 0, 0])
-        frame = to_axis @ _matrix([d, 0, 0], [0, 0, 0]) @ _matrix([0, 0, r], [0, 0, theta])
+        to_axis = pose_matrix([0, 0, b], [0, 0, gamma]) @ pose_matrix([0, 0, 0], [alpha, 0, 0])
+        frame = to_axis @ pose_matrix([d, 0, 0], [0, 0, 0]) @ pose_matrix([0, 0, r], [0, 0, theta])
         previous_nodes = self.nodes[str(row["a"])]
         if kind == 2.0:
             on, carrier = min(previous_nodes, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
@@ -306,7 +306,7 @@ class _Chain:
             return
         segments = self._segments(joint)
         root, on, carrier = self._connection(previous_nodes, frame, segments)
-        base = frame @ _matrix([0, 0, root], [0, 0, 0])
+        base = frame @ pose_matrix([0, 0, root], [0, 0, 0])
         names = {key: f"{key}{joint}{self.suffix}" for key in ("q", "body", "R")}
         own_axis = "rz" if kind == 0.0 else "z"
         springs = {
@@ -327,7 +327,7 @@ class _Chain:
             {
                 "name": names["body"],
                 "parent": carrier,
-                "origin": _origin(np.linalg.inv(on) @ base),
+                "origin": origin_table(np.linalg.inv(on) @ base),
                 "joint": coordinates,
             }
         )
@@ -336,8 +336,8 @@ class _Chain:
             raise ValueError(f"geometry: joint {joint}: mu is {row['mu']}, expected 0 or 1")
         if driven:
             self.parts["independent"].append(names["q"])
-        self._frame(names["R"].removesuffix(self.suffix), names["body"], _matrix([0, 0, -root], [0, 0, 0]))
-        self.nodes[joint] = [(_matrix([0, 0, root], [0, 0, 0]), names["body"])]
+        self._frame(names["R"].removesuffix(self.suffix), names["body"], pose_matrix([0, 0, -root], [0, 0, 0]))
+        self.nodes[joint] = [(pose_matrix([0, 0, root], [0, 0, 0]), names["body"])]
         self._beams(joint, segments, root, names["body"])
 
     def _connection(
@@ -364,8 +364,8 @@ class _Chain:
             if str(row["body"]) == joint:
                 angles = [self._number(row, key, f"beams: body {joint}") for key in ("psi", "theta", "phi")]
                 length = self._number(row, "length", f"beams: body {joint}")
-                begin = _matrix(start, angles)
-                end = begin @ _matrix([length, 0, 0], [0, 0, 0])
+                begin = pose_matrix(start, angles)
+                end = begin @ pose_matrix([length, 0, 0], [0, 0, 0])
                 found.append((begin, end, dict(row) | {"length": length}))
                 start = end[:3, 3]
         return found
@@ -376,7 +376,7 @@ class _Chain:
         at = [i for i, point in enumerate(points) if np.linalg.norm(point - [0.0, 0.0, root]) < COINCIDENT]
         attached = at[0] if at else 0
         # a beam laid from its end is rotated by pi about z, which does not change its section
-        back = [(end @ _matrix([0, 0, 0], [0, 0, np.pi]), begin @ _matrix([0, 0, 0], [0, 0, np.pi]), row)
+        back = [(end @ pose_matrix([0, 0, 0], [0, 0, np.pi]), begin @ pose_matrix([0, 0, 0], [0, 0, np.pi]), row)
                 for begin, end, row in reversed(segments[:attached])]  # fmt: skip
         for branch in (segments[attached:], back):
             on, carrier = self.nodes[joint][0]
@@ -387,7 +387,7 @@ class _Chain:
                 name = f"beam{joint}_{row['beam']}{self.suffix}"
                 # the node's pose is that of its frame, which for a body is at its attachment
                 self.parts["beam"].append(
-                    {"name": name, "body": carrier, "origin": _origin(np.linalg.inv(on) @ begin),
+                    {"name": name, "body": carrier, "origin": origin_table(np.linalg.inv(on) @ begin),
                      "length": row["length"], "elements": self._elements(row), "loss_factor": self.loss_factor}
                     | dict(self.sections[section])
                 )  # fmt: skip
@@ -402,7 +402,7 @@ class _Chain:
         return int(number)
 
     def _frame(self, name: str, body: str, pose: np.ndarray) -> None:
-        self.parts["frame"].append({"name": f"{name}{self.suffix}", "body": body, "origin": _origin(pose)})
+        self.parts["frame"].append({"name": f"{name}{self.suffix}", "body": body, "origin": origin_table(pose)})
 
     def _number(self, row: Table, key: str, where: str = "geometry") -> float:
         value = row.get(key, 0.0)
@@ -449,13 +449,3 @@ def _rows(
             )
         rows.append(named)
     return rows
-
-
-def _matrix(xyz: Any, rpy: Any) -> np.ndarray:
-    matrix = np.eye(4)
-    matrix[:3, :3], matrix[:3, 3] = rotation_matrix(rpy), xyz
-    return matrix
-
-
-def _origin(matrix: np.ndarray) -> dict[str, list[float]]:
-    return {"xyz": matrix[:3, 3].tolist(), "rpy": list(roll_pitch_yaw(matrix[:3, :3]))}

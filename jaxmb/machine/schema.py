@@ -5,7 +5,7 @@ parent's frame) followed by a `joint`: no coordinate (fixed), one (revolute, pri
 y of a virtual elastic joint). The body's own frame is the one behind its last coordinate, and has the body's name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -27,6 +27,7 @@ from jaxmb.machine.values import (
     Tensor,
     Vector,
     check_unit,
+    first_cycle,
 )
 
 MOST_COORDINATES = 200
@@ -122,24 +123,12 @@ class Coordinate(Part):
         )
 
     @model_validator(mode="after")
-    def _check_axis(self) -> Self:
+    def _consistent(self) -> Self:
         check_unit("axis", self.axis)
-        return self
-
-    @model_validator(mode="after")
-    def _check_range(self) -> Self:
         if self.range is not None and not self.range[0] < self.range[1]:
             raise ValueError(f"range is {self.range[0]:g} to {self.range[1]:g}, expected ascending values")
-        return self
-
-    @model_validator(mode="after")
-    def _check_stiffness_slope(self) -> Self:
         if self.stiffness_slope is not None and self.stiffness == 0.0:
             raise ValueError(f"'{self.name}' has a stiffness_slope and no stiffness, expected the stiffness at no load")
-        return self
-
-    @model_validator(mode="after")
-    def _check_motor(self) -> Self:
         if self.motor is None:
             return self
         if self.rotor_inertia > 0.0:
@@ -325,31 +314,27 @@ class Machine(Part):
         _unique("coordinate or spring", names)
         _unique("coordinate, spring or transmission", [*names, *(t.name for t in self.transmission)])
         for transmission in self.transmission:
-            for coordinate in transmission.coordinates:
-                _known(f"transmission '{transmission.name}': coordinate", coordinate, self.coordinates)
+            _known(f"transmission '{transmission.name}': coordinate", transmission.coordinates, self.coordinates)
         _unique("body or payload", [*bodies, *(p.name for p in self.payload)])
         self._check_tree()
-        for frame in self.frame:
-            _known(f"frame '{frame.name}': body", frame.body, carriers)
-        for payload in self.payload:
-            _known(f"payload '{payload.name}': frame", payload.frame, self.frames)
-        for spring in self.spring:
-            _known(f"spring '{spring.name}': frame_a", spring.frame_a, self.frames)
-            _known(f"spring '{spring.name}': frame_b", spring.frame_b, self.frames)
+        for kind, key, parts, allowed in (
+            ("frame", "body", self.frame, carriers),
+            ("payload", "frame", self.payload, self.frames),
+            ("spring", "frame_a", self.spring, self.frames),
+            ("spring", "frame_b", self.spring, self.frames),
+            ("loop", "frame_a", self.loop, self.frames),
+            ("loop", "frame_b", self.loop, self.frames),
+            ("virtual spring", "body", self.virtual_spring, [GROUND, *bodies]),
+        ):
+            for part in parts:
+                _known(f"{kind} '{part.name}': {key}", [getattr(part, key)], allowed)
         _unique("loop", [loop.name for loop in self.loop])
-        for loop in self.loop:
-            _known(f"loop '{loop.name}': frame_a", loop.frame_a, self.frames)
-            _known(f"loop '{loop.name}': frame_b", loop.frame_b, self.frames)
-        for name in self.independent:
-            _known("independent: coordinate", name, self.coordinates)
+        _known("independent: coordinate", self.independent, self.coordinates)
         if self.loop and self.virtual_spring:
             raise ValueError("the machine has loops and virtual springs, expected one of them: write links as [[beam]]")
         _unique("virtual spring", [s.name for s in self.virtual_spring])
         _unique("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
-        for virtual in self.virtual_spring:
-            _known(f"virtual spring '{virtual.name}': body", virtual.body, [GROUND, *bodies])
-        for coordinate in self.posture:
-            _known("posture: coordinate", coordinate, self.coordinates)
+        _known("posture: coordinate", self.posture, self.coordinates)
         if not self.coordinates and not self.beam:
             raise ValueError("the machine has no coordinate: every joint is fixed")
         if len(self.coordinates) > MOST_COORDINATES:
@@ -363,27 +348,17 @@ class Machine(Part):
         parent = {beam_end: beam.body for beam in self.beam for beam_end in beam.ends}
         parent |= {b.name: b.parent for b in self.body}
         for body in self.body:
-            _known(f"body '{body.name}': parent", body.parent, carriers)
+            _known(f"body '{body.name}': parent", [body.parent], carriers)
         for beam in self.beam:
-            _known(f"beam '{beam.name}': body", beam.body, carriers)
-        # Each path towards the ground ends at the first part known to reach it, so the check is linear.
-        grounded = {GROUND}
-        for start in parent:
-            path: dict[str, None] = {}
-            name = start
-            while name not in grounded:
-                if name in path:
-                    loop = [*list(path)[list(path).index(name) :], name]
-                    raise ValueError(f"the parents of bodies form a cycle: {' -> '.join(loop)}; expected a tree")
-                path[name] = None
-                name = parent[name]
-            grounded.update(path)
+            _known(f"beam '{beam.name}': body", [beam.body], carriers)
+        if cycle := first_cycle(parent, [GROUND]):
+            raise ValueError(f"the parents of bodies form a cycle: {cycle}; expected a tree")
 
 
-def _known(label: str, name: str, names: Iterable[str]) -> None:
-    names = list(names)
-    if name not in names:
-        raise ValueError(known_name(label, name, names))
+def _known(label: str, used: Iterable[str], names: Sequence[str]) -> None:
+    for name in used:
+        if name not in names:
+            raise ValueError(known_name(label, name, names))
 
 
 def _unique(label: str, names: list[str]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.io.validation import Table, sentence, validated
-from jaxmb.machine.elements import FurtherFriction, origin_matrix, roll_pitch_yaw, rotation_matrix
+from jaxmb.machine.elements import FurtherFriction, origin_matrix, origin_table, pose_matrix
 from jaxmb.machine.schema import Machine, Motor, RigidMass
 from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part, Positive
 
@@ -108,7 +108,7 @@ def expand_tables(data: Table) -> Table:
     except ValidationError as error:
         raise ValueError(sentence(error, section, _Section)) from None
     bodies, frames = _chain(table)
-    dh_frames = {frame["name"]: (frame["body"], _matrix(frame["origin"])) for frame in frames}
+    dh_frames = {frame["name"]: (frame["body"], origin_matrix(frame["origin"])) for frame in frames}
     rest = {key: value for key, value in data.items() if key != "dh"}
     rest["body"] = bodies + _on_bodies(data.get("body", []), "parent", dh_frames)
     rest["frame"] = frames + _on_bodies(data.get("frame", []), "body", dh_frames)
@@ -124,14 +124,14 @@ def _chain(table: DhTable) -> tuple[list[Table], list[Table]]:
     bodies, frames = [], []
     carrier, origin_transform = table.parent, origin_matrix(table.origin)
     for row in table.row:
-        transverse = _pose([row.a, 0.0, 0.0], [row.alpha, 0.0, 0.0])
-        axial = _pose([0.0, 0.0, row.d], [0.0, 0.0, row.theta])
+        transverse = pose_matrix([row.a, 0.0, 0.0], [row.alpha, 0.0, 0.0])
+        axial = pose_matrix([0.0, 0.0, row.d], [0.0, 0.0, row.theta])
         if table.convention == "standard":
             origin, far_end = origin_transform @ axial, transverse
         else:
             origin, far_end = origin_transform @ transverse @ axial, np.eye(4)
         bodies.append(_body(row, carrier, origin, far_end))
-        frames.append({"name": frame_of_row(row.name), "body": row.name, "origin": _origin(far_end)})
+        frames.append({"name": frame_of_row(row.name), "body": row.name, "origin": origin_table(far_end)})
         carrier, origin_transform = row.name, far_end
     return bodies, frames
 
@@ -145,7 +145,7 @@ def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> T
         for key in ("range", "speed_limit", "acceleration_limit", "effort_limit", "further_friction")
         if key in given_keys
     }
-    body = {"name": row.name, "parent": parent, "origin": _origin(origin), "joint": [coordinate]}
+    body = {"name": row.name, "parent": parent, "origin": origin_table(origin), "joint": [coordinate]}
     rotation, offset = far_end[:3, :3], far_end[:3, 3]
     body["mass"] = row.mass
     if row.mass != 0.0:
@@ -165,25 +165,11 @@ def _on_bodies(parts: Any, key: str, dh_frames: dict[str, tuple[str, np.ndarray]
         carrier = part.get(key) if isinstance(part, dict) else None
         if isinstance(carrier, str) and carrier in dh_frames:
             try:
-                own = _matrix(part.get("origin", {}))
+                own = origin_matrix(part.get("origin", {}))
             except ValidationError:
                 attached.append(part)
                 continue
             body, pose = dh_frames[carrier]
-            part = part | {key: body, "origin": _origin(pose @ own)}
+            part = part | {key: body, "origin": origin_table(pose @ own)}
         attached.append(part)
     return attached
-
-
-def _matrix(origin: Any) -> np.ndarray:
-    return origin_matrix(Origin.model_validate(origin))
-
-
-def _pose(xyz: list[float], rpy: list[float]) -> np.ndarray:
-    matrix = np.eye(4)
-    matrix[:3, :3], matrix[:3, 3] = rotation_matrix(rpy), xyz
-    return matrix
-
-
-def _origin(matrix: np.ndarray) -> dict[str, list[float]]:
-    return {"xyz": matrix[:3, 3].tolist(), "rpy": list(roll_pitch_yaw(matrix[:3, :3]))}

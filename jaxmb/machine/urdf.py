@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from jaxmb.io.validation import Table, sentence, shown
 from jaxmb.machine.elements import rotation_matrix
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.values import GROUND, MOST_PARTS, valid_name
+from jaxmb.machine.values import GROUND, MOST_PARTS, first_cycle, valid_name
 
 COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "fixed": None}
 UNSUPPORTED_JOINTS = ("floating", "planar", "spherical")
@@ -181,19 +181,8 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
     roots = [link for link in links if link not in parent_joint]
     if len(roots) > 1:
         raise ValueError(f"the robot has {len(roots)} root links ({_listed(roots)}), expected one")
-    reached = set(roots)
-    for start in links:
-        path: dict[str, None] = {}
-        link = start
-        while link not in reached:
-            if link in path:
-                loop = [*list(path)[list(path).index(link) :], link]
-                raise ValueError(
-                    f"the parents of links form a cycle: {' -> '.join(loop)}; expected a tree with one root"
-                )
-            path[link] = None
-            link = parents[link]
-        reached.update(path)
+    if cycle := first_cycle({link: parents[link] for link in links if link not in roots}, roots):
+        raise ValueError(f"the parents of links form a cycle: {cycle}; expected a tree with one root")
     return parent_joint
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -93,19 +94,31 @@ def _some(value: Any) -> Any:
     return _not_too_many(value)
 
 
-def _matrix_rows(value: Any) -> Any:
-    if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
-        raise ValueError(f"expected 3 items, not {len(value)}")
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return value
+def _rows(count: int) -> BeforeValidator:
+    """Validator that passes arrays as nested lists and other values unchanged; ValueError for far too many rows."""
+
+    def rows(value: Any) -> Any:
+        if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
+            raise ValueError(f"expected {count} items, not {len(value)}")
+        return value.tolist() if isinstance(value, np.ndarray) else value
+
+    return BeforeValidator(rows)
 
 
-def rows_of_six(value: Any) -> Any:
-    """A matrix as nested lists, other values unchanged; ValueError for too many rows."""
-    if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
-        raise ValueError(f"expected 6 items, not {len(value)}")
-    return value.tolist() if isinstance(value, np.ndarray) else value
+def first_cycle(parent: Mapping[str, str], roots: Iterable[str]) -> str:
+    """Names on the first cycle of a map from parts to their parents, "a -> b -> a"; empty where all lead to a root."""
+    reached = set(roots)
+    for start in parent:
+        # Each path ends at the first part known to reach a root, so the search is linear.
+        path: dict[str, None] = {}
+        name = start
+        while name not in reached:
+            if name in path:
+                return " -> ".join([*list(path)[list(path).index(name) :], name])
+            path[name] = None
+            name = parent[name]
+        reached.update(path)
+    return ""
 
 
 Name = Annotated[str, BeforeValidator(valid_name)]
@@ -115,9 +128,11 @@ NonNegative = Annotated[float, BeforeValidator(_number), Field(ge=0.0, allow_inf
 Angle = Annotated[float, BeforeValidator(angle), Field(allow_inf_nan=False)]
 FEW = BeforeValidator(_not_too_many)
 SOME = BeforeValidator(_some)
-Vector = Annotated[tuple[Number, Number, Number], BeforeValidator(_matrix_rows)]
-Row6 = Annotated[tuple[Number, Number, Number, Number, Number, Number], BeforeValidator(rows_of_six)]
-Tensor = Annotated[tuple[Vector, Vector, Vector], BeforeValidator(_matrix_rows)]
+THREE_ROWS = _rows(3)
+SIX_ROWS = _rows(6)
+Vector = Annotated[tuple[Number, Number, Number], THREE_ROWS]
+Row6 = Annotated[tuple[Number, Number, Number, Number, Number, Number], SIX_ROWS]
+Tensor = Annotated[tuple[Vector, Vector, Vector], THREE_ROWS]
 
 
 class Part(BaseModel):
@@ -130,7 +145,7 @@ class Origin(Part):
     """Pose of a frame in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
 
     xyz: Vector = (0.0, 0.0, 0.0)
-    rpy: Annotated[tuple[Angle, Angle, Angle], BeforeValidator(_matrix_rows)] = (0.0, 0.0, 0.0)
+    rpy: Annotated[tuple[Angle, Angle, Angle], THREE_ROWS] = (0.0, 0.0, 0.0)
 
 
 def check_unit(label: str, vector: tuple[float, float, float]) -> None:

@@ -20,9 +20,8 @@ from jaxmb.mechanics.compliance import (
     compliance_matrix,
     elastic_jacobian,
 )
-from jaxmb.mechanics.kinematics import TOOL, joints_moving_frame
+from jaxmb.mechanics.kinematics import TOOL, check_wrench, joints_moving_frame
 from jaxmb.mechanics.loops import check_closed, check_open_chain, independent_coordinates, motion_map
-from jaxmb.response.static import check_wrench
 
 
 def load_influence(

@@ -81,11 +81,6 @@ def section_poses(
     return of_all(jnp.asarray(places), model.beam_length[beam], _shear_ratios(model)[beam], deflection)
 
 
-def element_masses(model: Model) -> Float[Array, "w"]:
-    """Mass of each element, kg."""
-    return (model.density * model.beam_area * model.beam_length)[model.element_beam]
-
-
 def element_centers(model: Model, deflection: Float[Array, "w 6"]) -> Float[Array, "w 3"]:
     """Centre of mass of each element in the axes of its start, m."""
     beam = model.element_beam

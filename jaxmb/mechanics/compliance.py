@@ -17,7 +17,7 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.damping import check_constant_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
-from jaxmb.mechanics.equilibrium import loaded_without_gravity
+from jaxmb.mechanics.equilibrium import loaded_without_gravity, tangent_solve
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, ancestor_nodes, frame_index, node_poses, whole
 from jaxmb.mechanics.loops import check_open_chain, constraint_forces, degrees_of_freedom, loop_gaps, motion_basis
 from jaxmb.spatial import rotation_by, vee
@@ -79,7 +79,8 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
     """
     check_constant_stiffness(model, "compliance")
     if model.following:
-        return _inverse(*closed_stiffness(model, q, gravity))
+        columns, stiffness = closed_stiffness(model, q, gravity)
+        return columns @ stable_inverse(stiffness) @ columns.T
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
     with_stiffness, stiffness, elastic = elastic_stiffness(model, q, gravity)
     both = elastic[:, None] & elastic[None, :]
@@ -166,11 +167,6 @@ def elastic_stiffness(
     return with_stiffness, stiffness, elastic & ~locked
 
 
-def _inverse(columns: Float[Array, "e r"], stiffness: Float[Array, "r r"]) -> Float[Array, "e e"]:
-    """R (R^T K R)^-1 R^T; NaN where the stiffness is not stable."""
-    return columns @ stable_inverse(stiffness) @ columns.T
-
-
 def stable_inverse(stiffness: Float[Array, "r r"]) -> Float[Array, "r r"]:
     """Inverse of a stiffness matrix; NaN where it is not positive definite."""
     size = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
@@ -215,23 +211,29 @@ def elastic_deflection(
     def excess(e: Array) -> Array:
         return e - compliance @ (elastic_jacobian(model, q, frame, e).T @ wrench)
 
-    def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:
-        return jnp.linalg.solve(jax.jacfwd(linear)(right), right)
-
     def iterate(residual: Callable[[Array], Array], start: Array) -> Array:
-        def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            e, _, count = state
-            change = -residual(e)
-            return e + change, jnp.max(jnp.abs(change)), count + 1
-
-        def not_converged(state: tuple[Array, Array, Array]) -> Array:
-            return (state[1] > 1e-16) & (state[2] < MOST_STEPS)
-
-        return jax.lax.while_loop(not_converged, step, (start, jnp.asarray(jnp.inf, start.dtype), jnp.asarray(0)))[0]
+        return repeated_steps(lambda e: -residual(e), start, 1e-16, MOST_STEPS)
 
     e = jax.lax.custom_root(excess, jnp.zeros(compliance.shape[0], compliance.dtype), iterate, tangent_solve)
     scale = jnp.maximum(jnp.max(jnp.abs(e)), 1e-12)
     return jnp.where(jnp.max(jnp.abs(excess(e))) <= 1e-9 * scale, e, jnp.nan)
+
+
+def repeated_steps(
+    change: Callable[[Array], Array], start: Float[Array, "n"], tolerance: float, most_steps: int
+) -> Float[Array, "n"]:
+    """Last iterate of x <- x + change(x), which ends where no component changes by more than the tolerance, or after
+    most_steps."""
+
+    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        x, _, count = state
+        by = change(x)
+        return x + by, jnp.max(jnp.abs(by)), count + 1
+
+    def not_converged(state: tuple[Array, Array, Array]) -> Array:
+        return (state[1] > tolerance) & (state[2] < most_steps)
+
+    return jax.lax.while_loop(not_converged, step, (start, jnp.asarray(jnp.inf, start.dtype), jnp.asarray(0)))[0]
 
 
 @compiled

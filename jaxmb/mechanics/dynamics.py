@@ -17,7 +17,6 @@ from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import (
     element_centers,
-    element_masses,
     element_stiffness,
     section_inertias,
     section_poses,
@@ -138,11 +137,6 @@ def _twist_matrices(w: Float[Array, "k 3"], v: Float[Array, "k 3"]) -> Float[Arr
     return jnp.concatenate([jax.vmap(skew)(w), v[:, :, None]], axis=2)
 
 
-def pseudo_inertias(model: Model) -> Float[Array, "b 4 4"]:
-    """Pseudo-inertia of every body and payload [b, 4, 4]."""
-    return jax.vmap(pseudo_inertia)(model.mass, model.first_moment, model.inertia)
-
-
 def inertias(model: Model) -> Float[Array, "k 4 4"]:
     """Pseudo-inertia at each of the `inertia_poses` [k, 4, 4].
 
@@ -152,7 +146,7 @@ def inertias(model: Model) -> Float[Array, "k 4 4"]:
     Source: De Luca and Book, "Robots with flexible elements", Springer Handbook of Robotics, the model of flexible
     joints with inertial couplings between motors and links.
     """
-    bodies = pseudo_inertias(model)
+    bodies = jax.vmap(pseudo_inertia)(model.mass, model.first_moment, model.inertia)
     if model.beams:
         bodies = jnp.concatenate([bodies, section_inertias(model).reshape(-1, 4, 4)])
     shafts = [shaft for _, shaft in model.motors]
@@ -169,12 +163,8 @@ def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:
     poses = node_poses(model, q)
     moving = [poses[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset]
     if model.beams:
-        first = len(model.coordinates) + len(model.virtual_springs)
-        begin = poses[jnp.array(model.parent[first:])] @ model.beam_start
-        sections = section_poses(
-            model, whole(model, q)[len(model.coordinates) + 6 * len(model.virtual_springs) :].reshape(-1, 6)
-        )
-        moving.append((begin[:, None] @ sections).reshape(-1, 4, 4))
+        begin, deflection = _elements(model, poses, q)
+        moving.append((begin[:, None] @ section_poses(model, deflection)).reshape(-1, 4, 4))
     shafts = [shaft for _, shaft in model.motors]
     if shafts:
         without_spin = poses[np.array(model.parent)[shafts]] @ model.origin[np.array(shafts)]
@@ -279,7 +269,8 @@ def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
     if model.beams:
         begin, deflection = _elements(model, nodes, q)
         centers = jnp.einsum("wxy,wy->wx", begin[:, :3, :3], element_centers(model, deflection)) + begin[:, :3, 3]
-        moments = moments + element_masses(model) @ centers
+        masses = (model.density * model.beam_area * model.beam_length)[model.element_beam]
+        moments = moments + masses @ centers
     return -moments @ model.gravity
 
 

@@ -16,11 +16,12 @@ from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort
 from jaxmb.mechanics.kinematics import (
     check_coordinates,
     check_no_virtual_springs,
+    check_wrench,
     elastic_coordinates,
     frame_jacobian,
     whole,
 )
-from jaxmb.mechanics.loops import degrees_of_freedom, dependent_closure_error, motion_basis
+from jaxmb.mechanics.loops import closing, degrees_of_freedom, motion_basis
 
 LOAD_STEPS = 20
 """Increments of a large load."""
@@ -62,8 +63,7 @@ def static_equilibrium(
     check_no_virtual_springs(model)
     if (frame is None) != (wrench is None):
         raise ValueError("a load needs both a frame and a wrench")
-    if wrench is not None and jnp.shape(wrench) != (6,):
-        raise ValueError(f"wrench has shape {jnp.shape(wrench)}, expected (6,): force then moment")
+    check_wrench(wrench)
     q = equilibrium_or_nan(model, q_rest, frame, wrench)
     return eqx.error_if(
         q,
@@ -102,10 +102,9 @@ def equilibrium_or_nan(
             return effort
         projected = motion_basis(model, q).T @ jnp.where(locked, 0.0, effort)
         projected = jnp.where(locked[independent], (q - q_rest)[independent], projected)
-        return effort.at[independent].set(projected).at[dependent].set(dependent_closure_error(model, q))
-
-    def tangent_solve(linear: Callable[[Array], Array], right: Array) -> Array:
-        return jnp.linalg.solve(jax.jacfwd(linear)(right), right)
+        return (
+            effort.at[independent].set(projected).at[dependent].set(closing(model, q, model.following, rigid_only=True))
+        )
 
     q = jax.lax.custom_root(imbalance, q_rest if start is None else start, _newton, tangent_solve)
     # The tolerance covers rounding of the stiffest spring's force and of the load.
@@ -114,6 +113,11 @@ def equilibrium_or_nan(
     rounding = 1e-14 * jnp.max(model.spring_stiffness, initial=0.0)
     failed = ~(jnp.max(jnp.abs(imbalance(q))) <= 1e-8 * largest + rounding)
     return jnp.where(failed, jnp.nan, q)
+
+
+def tangent_solve(linear: Callable[[Array], Array], right: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Solution of a dense linear equation, as `jax.lax.custom_root` needs it for derivatives of a root."""
+    return jnp.linalg.solve(jax.jacfwd(linear)(right), right)
 
 
 def loaded_without_gravity(

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.kinematics import frame_index, node_poses
-from jaxmb.spatial import rotation_vector
+from jaxmb.spatial import displacement
 
 LEAST_DAMPING = 1e-12
 LARGEST_STEP = 0.7
@@ -47,8 +47,7 @@ def inverse_kinematics(
     node, offset = model.frame_node[frame_index(model, frame)], model.frame_offset[frame_index(model, frame)]
 
     def error(q: Array) -> Array:
-        current = node_poses(model, q)[node] @ offset
-        return jnp.concatenate([pose[:3, 3] - current[:3, 3], rotation_vector(pose[:3, :3] @ current[:3, :3].T)])
+        return displacement(node_poses(model, q)[node] @ offset, pose)
 
     def step(_: int, q: Array) -> Array:
         e = error(q)

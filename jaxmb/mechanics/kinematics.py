@@ -61,6 +61,12 @@ def check_coordinates(model: Model, **arrays: Array | np.ndarray) -> None:
             )
 
 
+def check_wrench(wrench: Array | np.ndarray | None) -> None:
+    """Raise ValueError where a wrench does not have its six components."""
+    if wrench is not None and jnp.shape(wrench) != (6,):
+        raise ValueError(f"wrench has shape {jnp.shape(wrench)}, expected (6,): force then moment")
+
+
 def check_no_virtual_springs(model: Model) -> None:
     """Raise NotImplementedError where the machine has virtual springs, which are massless."""
     if model.virtual_springs:
@@ -203,11 +209,6 @@ def ancestor_matrix(parent: tuple[int, ...]) -> np.ndarray:
             is_ancestor[node, ancestor] = 1.0
             ancestor = parent[ancestor]
     return is_ancestor
-
-
-def mass_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "b 4 4"]:
-    """Pose in the ground frame of every body and payload, in the order of `model.masses`."""
-    return node_poses(model, q)[jnp.array(model.mass_node)] @ model.mass_offset
 
 
 def frame_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "f 4 4"]:

@@ -21,7 +21,6 @@ from scipy.linalg import qr
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.dynamics import inverse_dynamics
 from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, whole
 from jaxmb.spatial import rotation_vector
 
@@ -88,34 +87,13 @@ def motion_map(model: Model, q: Float[Array, "n"]) -> Float[Array, "n m"]:
     return _columns(model, q[:n], model.dependent, range(n), rigid_only=False)
 
 
-def loop_inverse_dynamics(
-    model: Model,
-    q: Float[Array, "n"],
-    zd: Float[Array, "m"],
-    zdd: Float[Array, "m"],
-    q_rest: Float[Array, "n"] | None = None,
-) -> Float[Array, "m"]:
-    """Effort [m] at the independent coordinates for a motion of a machine with loops.
-
-    R^T f(q, R zd, R zdd + R' zd), f the residual of the tree (`inverse_dynamics`).
-
-    Args:
-        model: the machine.
-        q: coordinates [n] of a posture whose loops are closed.
-        zd: rates of the independent coordinates [m].
-        zdd: their accelerations [m].
-        q_rest: posture [n] in which all springs are unloaded; by default the reference posture.
-
-    Source: Rognant et al. 2010, eq. 30-32; Pyrhonen et al. 2024, eq. 5-7.
-    """
-    R, bias = loop_motion(model, q, zd)
-    return R.T @ inverse_dynamics(model, q, R @ zd, R @ zdd + bias, q_rest)
-
-
 def loop_motion(
     model: Model, q: Float[Array, "n"], zd: Float[Array, "m"]
 ) -> tuple[Float[Array, "n m"], Float[Array, "n"]]:
-    """R [n, m] of a closed posture (`motion_map`), and the velocity-dependent accelerations R' zd [n]."""
+    """R [n, m] of a closed posture (`motion_map`), and the velocity-dependent accelerations R' zd [n].
+
+    Source: Rognant et al. 2010, eq. 30-32; Pyrhonen et al. 2024, eq. 5-7.
+    """
     n = len(model.coordinates)
 
     def rates(x: Array) -> Array:
@@ -140,16 +118,10 @@ def constraint_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "
     return basis @ jax.scipy.linalg.solve_triangular(triangle, dependent_effort, trans=1)
 
 
-def dependent_closure_error(model: Model, x: Float[Array, "x"]) -> Float[Array, "d"]:
-    """First-order correction, sign reversed, of `model.following` that closes the loops."""
-    _, basis, triangle = _factored(model, x, model.following, rigid_only=True)
-    return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, x, rigid_only=True))
-
-
-def closing(model: Model, q: Float[Array, "n"]) -> Float[Array, "d"]:
-    """First-order correction, sign reversed, of the dependent coordinates of a posture that closes the loops."""
-    _, basis, triangle = _factored(model, q, model.dependent, rigid_only=False)
-    return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, q))
+def closing(model: Model, x: Float[Array, "x"], dependent: Sequence[int], rigid_only: bool) -> Float[Array, "d"]:
+    """First-order correction, sign reversed, of dependent coordinates that closes the loops."""
+    _, basis, triangle = _factored(model, x, dependent, rigid_only)
+    return jax.scipy.linalg.solve_triangular(triangle, basis.T @ loop_gaps(model, x, rigid_only))
 
 
 def degrees_of_freedom(model: Model) -> list[int]:

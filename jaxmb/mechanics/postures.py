@@ -185,11 +185,7 @@ def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"
         if model.loops:
             raise NotImplementedError("posture: loops are closed outside of compiled functions only")
         return model.reference.at[jnp.array(list(numbers), dtype=int)].set(jnp.array(list(numbers.values())))
-    if model.loops:
-        return close_loops(model, values)
-    q = np.array(model.reference)
-    q[list(numbers)] = list(numbers.values())
-    return jax.device_put(q)
+    return close_loops(model, values)
 
 
 def close_loops(
@@ -260,8 +256,6 @@ def closed_posture(
 
 def stated_posture(model: Model, values: Mapping[str, float | str]) -> tuple[Float[Array, "n"], tuple[str, ...]]:
     """`posture`, with messages on the change of rounded values instead of a warning."""
-    if not model.loops:
-        return posture(model, values), ()
     q, change = closed_posture(model, values)
     return jax.device_put(q), (change,) if change else ()
 
@@ -389,7 +383,7 @@ def closed_step(
     predicted_step = motion_map(model, q) @ (target - q[independent])
 
     def close(_: int, x: Array) -> Array:
-        return x.at[dependent].add(-closing(model, x))
+        return x.at[dependent].add(-closing(model, x, model.dependent, rigid_only=False))
 
     closed = jax.lax.fori_loop(0, STEPS, close, (q + predicted_step).at[independent].set(target))
     deviates = jnp.max(jnp.abs(closed - q - predicted_step)) > MOST_BESIDE * jnp.max(jnp.abs(predicted_step)) + OPEN

@@ -15,10 +15,19 @@ from jaxmb.mechanics.compliance import (
     compliance_matrix,
     elastic_deflection,
     elastic_jacobian,
+    repeated_steps,
 )
-from jaxmb.mechanics.kinematics import check_coordinates, frame_index, frame_jacobian, frame_pose, node_poses, whole
+from jaxmb.mechanics.kinematics import (
+    check_coordinates,
+    check_wrench,
+    frame_index,
+    frame_jacobian,
+    frame_pose,
+    node_poses,
+    whole,
+)
 from jaxmb.mechanics.loops import at_closed_posture, check_closed
-from jaxmb.spatial import rotation_vector
+from jaxmb.spatial import displacement
 
 LEAST_RANK = 1e-8
 """Ratio to the largest singular value of the scaled elastic Jacobian up to which a direction is rigid."""
@@ -99,7 +108,7 @@ def deflection(
     for point in points:
         index = frame_index(model, point)
         a, b = (poses[model.frame_node[index]] @ model.frame_offset[index] for poses in (unloaded, loaded))
-        displacements.append(jnp.concatenate([b[:3, 3] - a[:3, 3], rotation_vector(b[:3, :3] @ a[:3, :3].T)]))
+        displacements.append(displacement(a, b))
     return jnp.stack(displacements)
 
 
@@ -109,12 +118,6 @@ def _names(points: Sequence[str]) -> tuple[str, ...]:
     if not points:
         raise ValueError("points is empty, expected at least one frame, or None for the loaded one")
     return tuple(points)
-
-
-def check_wrench(wrench: Array | None) -> None:
-    """Raise ValueError where a wrench does not have its six components."""
-    if wrench is not None and jnp.shape(wrench) != (6,):
-        raise ValueError(f"wrench has shape {jnp.shape(wrench)}, expected (6,): force then moment")
 
 
 @compiled
@@ -162,10 +165,8 @@ def loaded_pose(
     """
     check_coordinates(model, q=q)
     check_wrench(wrench)
-    index = frame_index(model, frame)
     e = elastic_deflection(model, q, frame if load_frame is None else load_frame, wrench)
-    poses = node_poses(model, whole(model, q) + e)
-    return poses[model.frame_node[index]] @ model.frame_offset[index]
+    return frame_pose(model, whole(model, q) + e, frame)
 
 
 @compiled
@@ -193,17 +194,10 @@ def corrected_target(
     target_pose = frame_pose(model, q, frame)
 
     def error(target: Array) -> Array:
-        current = loaded_pose(model, target, frame, wrench, load_frame)
-        rotation = rotation_vector(target_pose[:3, :3] @ current[:3, :3].T)
-        return jnp.concatenate([target_pose[:3, 3] - current[:3, 3], rotation])
+        return displacement(loaded_pose(model, target, frame, wrench, load_frame), target_pose)
 
-    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        target, _, count = state
-        change = jnp.linalg.pinv(frame_jacobian(model, target, frame), rtol=1e-9) @ error(target)
-        return target + change, jnp.max(jnp.abs(change)), count + 1
+    def newton_step(target: Array) -> Array:
+        return jnp.linalg.pinv(frame_jacobian(model, target, frame), rtol=1e-9) @ error(target)
 
-    def not_converged(state: tuple[Array, Array, Array]) -> Array:
-        return (state[1] > 1e-13) & (state[2] < MOST_STEPS)
-
-    target, _, _ = jax.lax.while_loop(not_converged, step, (q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)))
+    target = repeated_steps(newton_step, q, 1e-13, MOST_STEPS)
     return jnp.where(jnp.max(jnp.abs(error(target))) <= 1e-9, target, jnp.nan)
