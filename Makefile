@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+SELECTED := -m "not long"
 
-.PHONY: help demo test lint types pytest bench bench-quick studies lock clean
+.PHONY: help demo test test-long lint types pytest bench bench-quick studies lock clean
 
 help:
 	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs"
-	@echo "make test    all checks and tests"
+	@echo "make test    all checks and the short tests; test-long: every test"
 	@echo "make bench   speed beside NumPy, SciPy, CMA-ES, Pinocchio and MJX, ten minutes; bench-quick: a few minutes"
 	@echo "make studies the experiments whose numbers the pages quote, hours"
 	@echo "make clean   remove what make has made"
@@ -34,6 +35,9 @@ demo: $(VENV)/installed
 
 test: lint types pytest
 
+test-long: SELECTED :=
+test-long: lint types pytest
+
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -43,7 +47,7 @@ types: $(VENV)/installed-test
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --level error
 
 pytest: $(VENV)/installed-test
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 10
+	$(BIN)/python -m pytest $(SELECTED) --numprocesses $(WORKERS) --durations 10
 
 bench: $(VENV)/installed-test
 	$(BIN)/python experiments/speed/run.py

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+NOTEBOOKS = [
+    pytest.param(path, id=path.stem, marks=[] if path.stem == "kr90" else [pytest.mark.long])
+    for path in sorted((ROOT / "notebooks").glob("*.py"))
+]
 
 
 def test_readme_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +45,7 @@ def test_readme_studies_are_valid() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS)
 def test_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every notebook runs from its first cell to its last, and asserts what it states."""
     if path.stem == "optimizers":
@@ -52,6 +56,7 @@ def test_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert re.search(r"^assert ", path.read_text(), re.MULTILINE)
 
 
+@pytest.mark.long
 def test_optimizers_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     """It asserts what it says; here of the fewest optimizers, evaluations and seeds that let it."""
     monkeypatch.setenv("MPLBACKEND", "Agg")

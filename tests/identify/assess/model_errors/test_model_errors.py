@@ -63,7 +63,7 @@ def loaded(mass):
     return Machine.model_validate(data | {"payload": [{"name": "load", "frame": "tool", "mass": mass}]})
 
 
-@pytest.mark.parametrize("level", [NOISE, "estimate"])
+@pytest.mark.parametrize("level", [NOISE, pytest.param("estimate", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -103,7 +103,7 @@ def test_a_mistake_is_named_with_its_size(tmp_path, make, text, level):
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
 
 
-@pytest.mark.parametrize("level", [NOISE, "estimate"])
+@pytest.mark.parametrize("level", [NOISE, pytest.param("estimate", marks=pytest.mark.long)])
 def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
     result = identify(study(tmp_path, level=level))
     assert result.metrics.model_errors is None
@@ -134,6 +134,7 @@ def test_a_locked_joint_that_is_elastic(tmp_path):
     assert float(found.text.split()[3]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
 
 
+@pytest.mark.long
 def test_a_damping_that_is_held_at_another_value(tmp_path):
     made = study(tmp_path, hold={"damping.a": 3.0 * TRUTH["damping.a"]}, level="estimate")
     texts = [error.text for error in identify(made).metrics.model_errors]
