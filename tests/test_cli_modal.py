@@ -112,8 +112,7 @@ def test_single_hits_of_records_are_analysed(tmp_path, capsys):
 
 def test_figures_say_what_they_show(measured):
     from jaxmb.measurement.modal.analysis import modal_analysis
-    from jaxmb.report.modal import synthesized
-    from jaxmb.report.modal_figures import coherence_figure, stabilization_figure, synthesized_figure
+    from jaxmb.report.modal import coherence_figure, stabilization_figure, synthesized, synthesized_figure
 
     measured = dataclasses.replace(measured, coherence=np.linspace(0.5, 1.0, 620 * 4).reshape(620, 4))
     analysis = modal_analysis(measured, band_hz=(5.0, 30.0), max_order=30)

@@ -112,7 +112,8 @@ def map_postures(options: MapOptions) -> None:
         )
     from jaxmb.io.files import write_atomically
     from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
-    from jaxmb.report.maps import modal_map_sections, posture_map_sections
+    from jaxmb.report.maps import posture_map_sections
+    from jaxmb.report.modal_maps import modal_map_sections
 
     if isinstance(found, ModalMaps):
         sections, text = modal_map_sections(found), modal_maps_json(found)

@@ -43,7 +43,6 @@ def modal(
     from jaxmb.measurement.frf_set import with_unit
     from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.measurement.records.file import measured_frf
-    from jaxmb.report.modal import modal_json, modal_sections, synthesized
 
     name = Path(file).stem
     with wrong_input(), progress(name, "reading") as report:
@@ -59,6 +58,8 @@ def modal(
             report=report,
             hits=[hit if unit is None else with_unit(hit, unit) for hit in estimate.hits],
         )
+    from jaxmb.report.modal import modal_json, modal_sections, synthesized
+
     compared = synthesized(analysis, frf_set)
     sections = modal_sections(name, analysis, compared, estimate.remarks, estimate.summary)
     text = modal_json(name, analysis, compared, estimate.remarks).encode()

@@ -1,5 +1,4 @@
-from .modal_map_figures import placement_figure as placement_figure
-from .mode_figures import mac_panels as mac_panels
+from .modal_maps import placement_figure as placement_figure
 from .mode_shapes import (
     mode_shape_figures as mode_shape_figures,
     mode_shape_grid as mode_shape_grid,
@@ -7,6 +6,7 @@ from .mode_shapes import (
 )
 from .modes import (
     ModePairs as ModePairs,
+    mac_panels as mac_panels,
     measured_pairs as measured_pairs,
 )
 from .parameters import (

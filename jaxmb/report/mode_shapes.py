@@ -4,6 +4,7 @@ import os
 import tempfile
 import textwrap
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 
 from jaxmb.io.files import write_atomically
 from jaxmb.machine.build import Model
-from jaxmb.report.section import Picture, Section, drawn_by
+from jaxmb.report.section import Picture, Section
 from jaxmb.report.structure import (
     AXES_PART,
     DRAWN_PART,
@@ -279,5 +280,5 @@ def mode_shape_sections(model: Model, q: Float[Array, "n"], found: Modes) -> lis
     """
     if not found.frequency_hz.size:
         return []
-    draw = drawn_by("jaxmb.report.mode_shapes:mode_shape_grid", model, q, MOST_MODES, found)
+    draw = partial(mode_shape_grid, model, q, MOST_MODES, found)
     return [Section(f"Mode shapes of {model.name}", (Picture("mode-shapes", draw),))]

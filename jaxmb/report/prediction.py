@@ -1,11 +1,13 @@
 """Report on the predicted modes and FRFs of a machine."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
+from jaxmb.report.frf_figures import predicted_figure
 from jaxmb.report.modes import predicted_modes_table
-from jaxmb.report.section import Lines, Picture, Section, drawn_by
+from jaxmb.report.section import Lines, Picture, Section
 from jaxmb.response.modal import Modes
 
 MOST_MODES = 20
@@ -40,7 +42,7 @@ def predicted_sections(
         if value != 0.0
     ]
     title = f"{name} at {', '.join(at) or 'the zero posture'}"
-    draw = drawn_by("jaxmb.report.frf_figures:predicted_figure", title, frequency_hz, frf, points, derivatives)
+    draw = partial(predicted_figure, title, frequency_hz, frf, points, derivatives)
     modes_hz = np.asarray(found.frequency_hz)
     count = modes_hz.size
     shown = count if count <= MOST_MODES else max(int(np.sum(modes_hz <= frequency_hz[-1])), 1)

@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import partial
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -10,8 +11,8 @@ from jaxmb.identify.assess.metrics import Verdict
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.experiments.entry import by_kind
 from jaxmb.report.laws import law_sections
-from jaxmb.report.parameters import correlation_sections, parameter_sections, profile_sections
-from jaxmb.report.section import Facts, Lines, Picture, Section, drawn_by, number, percent, write_pictures
+from jaxmb.report.parameters import correlation_sections, cost_figure, parameter_sections, profile_sections
+from jaxmb.report.section import Facts, Lines, Picture, Section, number, percent, write_pictures
 from jaxmb.report.stiffness_model import stiffness_model_sections
 from jaxmb.report.tests import SECTIONS, plain_sections
 
@@ -198,5 +199,5 @@ def fit_section(result: Result) -> Section:
     each = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
     lines.append(f"time: {sum(parts.values()):.1f} s ({each})")  # the sum of the rounded parts
     searched = not (result.study.is_linear or result.study.complete is not None)
-    draw = drawn_by("jaxmb.report.parameter_figures:cost_figure", result)
+    draw = partial(cost_figure, result)
     return Section("The fit", (Lines(tuple(lines)), *((Picture("cost", draw),) if searched else ())))

@@ -1,13 +1,11 @@
 """A report as plain data: sections of text, tables and figures, independent of the output medium."""
 
 import dataclasses
-import functools
 import math
 import os
-import pkgutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +62,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A figure drawn on demand, so that matplotlib is imported only then."""
+    """A figure drawn on demand."""
 
     name: str
     """File name without suffix, unique within a report."""
@@ -80,20 +78,6 @@ class Section:
 
     title: str
     parts: tuple[Part, ...]
-
-
-def drawn_by(function: str, *arguments: Any) -> "Callable[[], Figure]":
-    """Function that imports and calls the drawing function.
-
-    Args:
-        function: "module:name".
-        arguments: its arguments.
-    """
-    return functools.partial(_draw, function, arguments)
-
-
-def _draw(function: str, arguments: tuple[Any, ...]) -> "Figure":
-    return pkgutil.resolve_name(function)(*arguments)
 
 
 def left(*headings: str) -> tuple[Column, ...]:

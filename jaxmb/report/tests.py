@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -13,18 +14,24 @@ from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.study.study import Study
 from jaxmb.measurement.modal.data import distinguishable
+from jaxmb.report.deflection_figures import convergence_figure, displacement_figure, rotation_figure
+from jaxmb.report.frf_figures import frf_overview, frf_test_figure, residual_figure, residual_overview
+from jaxmb.report.modal import stabilization_of_test, synthesized_of_test
 from jaxmb.report.modes import (
     ModePairs,
     analysed_modes_table,
     data_label,
     fitted_modes,
     identified_modes_table,
+    measured_modes_figure,
     measured_modes_table,
     measured_pairs,
     modes_of_all_tests,
+    pairs_figure,
     true_modes_table,
 )
-from jaxmb.report.section import Part, Picture, Section, Table, drawn_by, left, number, right, section
+from jaxmb.report.section import Part, Picture, Section, Table, left, number, right, section
+from jaxmb.report.torque_figures import base_figure, torque_figure
 
 MOST_TESTS = 3
 """Number of tests of a kind up to which each has a table of modes and figures; more share one of each."""
@@ -88,7 +95,7 @@ def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str
     if pairs is None or not distinguishable(pairs.reference.shape.shape[0], *pairs.likeness.shape):
         return None
     unit = entry.source.frequency_unit if entry.kind == "frf" else "Hz"
-    draw = drawn_by("jaxmb.report.mode_figures:pairs_figure", result, entry.name, pairs, unit, data_label(entry))
+    draw = partial(pairs_figure, result, entry.name, pairs, unit, data_label(entry))
     return Picture(f"mac-{file}", draw)
 
 
@@ -121,7 +128,6 @@ def budget_table(budget: Mapping[str, Mapping[str, float]] | None) -> Table | No
     return Table("Share of the deflections (%)", columns, rows, caption)
 
 
-_DEFLECTION_FIGURES = "jaxmb.report.deflection_figures"
 MISSING = "-"
 
 
@@ -139,12 +145,12 @@ def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Sectio
     if metrics.table2 is not None:
         parts.append(instrument_table(result, metrics.table2))
     if metrics.convergence is not None:
-        draw = drawn_by(f"{_DEFLECTION_FIGURES}:convergence_figure", result, metrics.convergence)
+        draw = partial(convergence_figure, result, metrics.convergence)
         parts.append(Picture("convergence", draw))
     if any(np.any(row.moved("mm").seen) for row in metrics.deflections):
-        parts.append(Picture("displacements", drawn_by(f"{_DEFLECTION_FIGURES}:displacement_figure", metrics)))
+        parts.append(Picture("displacements", partial(displacement_figure, metrics)))
     if any(np.any(row.moved("deg").seen) for row in metrics.deflections):
-        parts.append(Picture("rotations", drawn_by(f"{_DEFLECTION_FIGURES}:rotation_figure", metrics)))
+        parts.append(Picture("rotations", partial(rotation_figure, metrics)))
     return section("Deflection tests", parts)
 
 
@@ -190,8 +196,6 @@ def instrument_table(result: Result, lines: Sequence[ErrorRow]) -> Table:
     return Table("Values with their errors (layout of Dumas et al. 2011, Table II)", columns, tuple(rows))
 
 
-_FRF_FIGURES = "jaxmb.report.frf_figures"
-_MODAL = "jaxmb.report.modal_figures"
 MOST_DRAWN = 24
 """Largest number of tests in the figure of the FRFs of many tests."""
 
@@ -212,10 +216,10 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         pairs = (*(record.measured_modes or ()), *(result.metrics.true_modes or ()))
         parts += [
             modes_of_all_tests(result, entries, pairs, record.unmatched_modes or ()),
-            Picture("frf-all-tests", drawn_by(f"{_FRF_FIGURES}:frf_overview", result, drawn, note)),
+            Picture("frf-all-tests", partial(frf_overview, result, drawn, note)),
         ]
         if _noisy(result):
-            parts.append(Picture("residual-all-tests", drawn_by(f"{_FRF_FIGURES}:residual_overview", result, entries)))
+            parts.append(Picture("residual-all-tests", partial(residual_overview, result, entries)))
     for entry in shown_tests(result, entries):
         if entry.role == "fit" and not many:
             parts.append(_modes_table(result, entry))
@@ -226,14 +230,14 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 def _pictures(result: Result, entry: Entry, file: str) -> list[Part | None]:
     held_out = "" if entry.role == "fit" else "check-"
     name = held_out or "frf-"
-    parts: list[Part | None] = [Picture(f"{name}{file}", drawn_by(f"{_FRF_FIGURES}:frf_test_figure", result, entry))]
+    parts: list[Part | None] = [Picture(f"{name}{file}", partial(frf_test_figure, result, entry))]
     if _noisy(result):
-        draw = drawn_by(f"{_FRF_FIGURES}:residual_figure", result, entry)
+        draw = partial(residual_figure, result, entry)
         parts.append(Picture(f"{held_out}residual-{file}", draw))
     if entry.role == "fit" and entry.source.modal is not None:
         parts += [
-            Picture(f"stabilization-{file}", drawn_by(f"{_MODAL}:stabilization_of_test", entry)),
-            Picture(f"synthesized-{file}", drawn_by(f"{_MODAL}:synthesized_of_test", entry)),
+            Picture(f"stabilization-{file}", partial(stabilization_of_test, entry)),
+            Picture(f"synthesized-{file}", partial(synthesized_of_test, entry)),
             mac_picture(result, entry, measured_pairs(entry, result.model), file),
         ]
     return parts
@@ -254,9 +258,6 @@ def _modes_table(result: Result, entry: Entry) -> Table:
     return true_modes_table(result, entry.name, true) if true else identified_modes_table(result, entry.name)
 
 
-_MODE_FIGURES = "jaxmb.report.mode_figures"
-
-
 def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     """Section on the measured modes and those of the identified machine.
 
@@ -275,7 +276,7 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         fitted = fitted_modes(result.model, test)
         parts += [
             measured_modes_table(result, entry, fitted),
-            Picture(f"{prefix}modes-{file}", drawn_by(f"{_MODE_FIGURES}:measured_modes_figure", result, entry, fitted)),
+            Picture(f"{prefix}modes-{file}", partial(measured_modes_figure, result, entry, fitted)),
         ]
         if entry.role == "fit":
             parts.append(mac_picture(result, entry, fitted.pairs, file))
@@ -295,10 +296,10 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     files = file_names(result.study)
     parts: list[Part | None] = [torque_table(metrics), centre_table(metrics), base_table(metrics)]
     if metrics.base:
-        draw = drawn_by("jaxmb.report.torque_figures:base_figure", result.study.name, metrics)
+        draw = partial(base_figure, result.study.name, metrics)
         parts.append(Picture("base-parameters", draw))
     for entry in entries:
-        draw = drawn_by("jaxmb.report.torque_figures:torque_figure", result, entry)
+        draw = partial(torque_figure, result, entry)
         parts.append(Picture(f"torques-{files[entry]}", draw))
     return section("Torque tests", parts)
 

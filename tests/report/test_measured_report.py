@@ -11,8 +11,7 @@ from jaxmb.identify.assess.modal_agreement import UnpairedMode
 from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
-from jaxmb.report.mode_figures import mac_panels
-from jaxmb.report.modes import ModePairs
+from jaxmb.report.modes import ModePairs, mac_panels
 from jaxmb.report.parameters import mean_error, modes_table, parameter_table, parameters_table
 from jaxmb.report.result_sections import sections
 from jaxmb.response.modal import Modes

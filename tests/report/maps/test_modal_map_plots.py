@@ -5,8 +5,7 @@ import pytest
 
 from jaxmb.maps import ModalMap, ModalMaps, Postures
 from jaxmb.maps.modal import ModalMapSettings
-from jaxmb.report.maps import modal_map_sections
-from jaxmb.report.modal_map_figures import modal_map_figure
+from jaxmb.report.modal_maps import modal_map_figure, modal_map_sections
 from jaxmb.report.section import write_pictures
 
 X, Z = np.linspace(0.0, 1.0, 7), np.linspace(0.0, 2.0, 8)

@@ -10,9 +10,8 @@ from matplotlib.collections import PolyCollection
 import jaxmb
 from jaxmb.maps import Placement, PlacementResult, posture_maps
 from jaxmb.maps.placement import PlacementSettings
-from jaxmb.report.map_figures import bands, best_in_cells, joint_space_figure, workspace_figure
-from jaxmb.report.maps import posture_map_sections
-from jaxmb.report.modal_map_figures import placement_figure
+from jaxmb.report.maps import bands, best_in_cells, joint_space_figure, posture_map_sections, workspace_figure
+from jaxmb.report.modal_maps import placement_figure
 from jaxmb.report.section import write_pictures
 
 

@@ -7,7 +7,8 @@ from rich.console import Console
 
 from jaxmb.maps import MapSettings, ModalMap, ModalMaps, PostureMap, Postures, find_zones
 from jaxmb.maps.modal import ModalMapSettings
-from jaxmb.report.maps import modal_map_sections, posture_map_sections
+from jaxmb.report.maps import posture_map_sections
+from jaxmb.report.modal_maps import modal_map_sections
 from jaxmb.report.section import pictures
 from jaxmb.report.terminal import on_terminal
 

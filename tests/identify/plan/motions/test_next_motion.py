@@ -7,8 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.plan import NextMotion
-from jaxmb.report.inspection import inspection_sections
-from jaxmb.report.inspection_figures import motion_figure
+from jaxmb.report.inspection import inspection_sections, motion_figure
 from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE
 
 PLANNED = {"kind": "torque", "name": "planned", "posture": {"a": -0.3, "b": 0.5}, "cutoff_hz": 30.0, "torque_std": 0.1,

@@ -1,4 +1,6 @@
-"""Figure of the placement of a task: cost of the tried placements, deflections along the path at the best one."""
+"""Report of modal quantities over postures and of the placement of a task: tables and figures."""
+
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -7,7 +9,8 @@ from matplotlib.ticker import MaxNLocator
 
 from jaxmb.maps.modal import INTERVAL_95, ModalMap, ModalMaps
 from jaxmb.maps.placement import VARIABLES, PlacementResult
-from jaxmb.report.maps import MODAL_SHOWN_AS, fixed_coordinates_text, numbers, wrapped
+from jaxmb.report.maps import fixed_coordinates_text, not_reached, numbers, wrapped
+from jaxmb.report.section import Lines, Picture, Row, Section, Table, left, number, right
 from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
 
 LEVELS = 10
@@ -18,6 +21,60 @@ MOST_COLUMNS = 4
 """Largest number of panels per row."""
 SAME = 1e-9
 """Relative range up to which all values are equal and drawn as one band."""
+MODAL_SHOWN_AS = {
+    "frequency": ("frequency", "Hz", 1.0),
+    "damping": ("damping ratio", "%", 100.0),
+    "static_compliance": ("static compliance", "µm/N", 1e6),
+    "dynamic_compliance": ("largest receptance", "µm/N", 1e6),
+}
+"""Name and unit of a modal quantity in figures and tables, and conversion factor from the unit of the map."""
+
+
+def modal_map_sections(found: ModalMaps) -> list[Section]:
+    """Section with the smallest and largest value of each quantity, their standard deviations, and the maps."""
+    rows: list[Row] = []
+    for name, shown in found.maps.items():
+        label, unit, scale = MODAL_SHOWN_AS[name]
+        count = shown.values.shape[-1] if shown.by_mode else 1
+        for m in range(count):
+            values = (shown.values[..., m] if shown.by_mode else shown.values) * scale
+            std = None if shown.std is None else (shown.std[..., m] if shown.by_mode else shown.std) * scale
+            row = [f"{label}{f' {m + 1}' if shown.by_mode else ''} ({unit})"]
+            if not np.isfinite(values).any():
+                rows.append((*row, "none", "", "", "", ""))
+                continue
+            for at in (np.nanargmin(values), np.nanargmax(values)):
+                row += [number(float(values.flat[at])), "" if std is None else _std(float(std.flat[at]))]
+            relative = None if std is None else 100.0 * std / np.abs(values)
+            finite = relative is not None and np.isfinite(relative).any()
+            row.append("" if relative is None else f"{np.nanmedian(relative):.2g} %" if finite else "unknown")
+            rows.append(tuple(row))
+    columns = (*left("quantity"), *right("least", "std of least", "greatest", "std of greatest", "median std"))
+    remarks = _modal_remarks(found)
+    drawn = (Picture(name.replace("_", "-"), partial(modal_map_figure, found, name)) for name in found.maps)
+    title = f"{found.machine}: {np.sum(found.postures.reached)} postures"
+    return [Section(title, (Table("", columns, tuple(rows)), *([Lines(remarks)] if remarks else []), *drawn))]
+
+
+def _std(value: float) -> str:
+    return f"{value:.2g}" if np.isfinite(value) else "unknown"
+
+
+def _modal_remarks(found: ModalMaps) -> tuple[str, ...]:
+    """Remarks on positions that are not reached and on parameters of unknown or large variance."""
+    remarks = not_reached(found.postures)
+    if found.hardly_known:
+        remarks.append(
+            "parameters with large standard deviations, which make those of the maps wrong by a factor of several:"
+            f" {', '.join(found.hardly_known)}"
+        )
+    for name, shown in found.maps.items():
+        for parameter, share in shown.unknown.items():
+            remarks.append(
+                f"{MODAL_SHOWN_AS[name][0]}: {parameter} is not identified, so that the standard deviation of"
+                f" {100 * share:.0f} % of the values is unknown"
+            )
+    return tuple(remarks)
 
 
 def modal_map_figure(found: ModalMaps, quantity: str) -> Figure:
