@@ -184,34 +184,28 @@ def assigned(model: Model, targets: Sequence[ParameterSpec], values: Sequence[fl
     traced = any(isinstance(x, Tracer) for x in (*values, *jax.tree.leaves(model)))
     leaves: dict[str, Any] = {}
 
-    def changed(name: str) -> Any:
+    def put(name: str, entry: Any, value: Any) -> None:
         if name not in leaves:
             leaves[name] = getattr(model, name) if traced else np.array(getattr(model, name))
-        return leaves[name]
+        if traced:
+            leaves[name] = leaves[name].at[entry].set(value)
+        else:
+            leaves[name][entry] = value
 
-    order = sorted(zip(targets, values, strict=True), key=lambda pair: pair[0].leaf != "mass")
-    for target, value in order:
+    for target, value in sorted(zip(targets, values, strict=True), key=lambda pair: pair[0].leaf != "mass"):
         if target.leaf == "mass":
             ((row,),) = target.entries
-            mass = model.mass[row] if traced else float(np.asarray(model.mass)[row])
-            ratio = value / (jnp.where(mass > 0.0, mass, 1.0) if traced else mass if mass > 0.0 else 1.0)
+            xp = jnp if traced else np
+            mass = xp.asarray(model.mass)[row]
+            ratio = value / xp.where(mass > 0.0, mass, 1.0)
             for name in ("first_moment", "inertia"):
-                moments = changed(name)
-                if traced:
-                    leaves[name] = moments.at[row].multiply(ratio)
-                else:
-                    moments[row] *= ratio
+                put(name, row, xp.asarray(getattr(model, name))[row] * ratio)
         for entry in target.entries:
-            leaf = changed(target.leaf)
-            if traced:
-                leaves[target.leaf] = leaf.at[entry].set(value)
-            else:
-                leaf[entry] = value
-    names = list(leaves)
-    if not names:
+            put(target.leaf, entry, value)
+    if not leaves:
         return model
-    new = [leaves[name] if traced else jax.device_put(leaves[name]) for name in names]
-    changed_model = eqx.tree_at(lambda m: [getattr(m, name) for name in names], model, new)
-    if any(name.endswith("loss_factor") for name in names):
-        return dataclasses.replace(changed_model, structural=True)
-    return changed_model
+    new = [leaf if traced else jax.device_put(leaf) for leaf in leaves.values()]
+    changed = eqx.tree_at(lambda m: [getattr(m, name) for name in leaves], model, new)
+    if any(name.endswith("loss_factor") for name in leaves):
+        return dataclasses.replace(changed, structural=True)
+    return changed

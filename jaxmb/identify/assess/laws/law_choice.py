@@ -119,8 +119,9 @@ def _values(
         direction[d:] = table[:, t] if chosen else []
         value = float(study.free.values(fit.u)[i] * np.exp(change[t]))
         apart = float(np.exp(own[t])) if abs(own[t]) < FARTHEST_LOG else np.nan
-        law_std = float(np.sqrt(max(direction @ covariance @ direction, 0.0)))
-        lines.append(ValueInTest(test.name, value, law_std, value * apart, float(own_std[t]), _truth(study, t, name)))
+        law_std, truth = float(np.sqrt(max(direction @ covariance @ direction, 0.0))), study.fitted[t].truth
+        true = None if truth is None else truth.parameters.get(name)
+        lines.append(ValueInTest(test.name, value, law_std, value * apart, float(own_std[t]), true))
     return tuple(lines)
 
 
@@ -142,15 +143,8 @@ def _by_each_test(
     others = [k for k in range(d) if k != i] + [d + k for k, t in enumerate(chosen) if t.parameter != name]
     whole = np.column_stack([np.concatenate([b.jacobian for b in tests])[:, others], apart])
     residual = np.concatenate([b.residual for b in tests])
-    svd = scaled_svd(whole)
-    move = -(svd.right[: svd.rank].T / svd.values[: svd.rank]) @ (svd.left[: residual.size, : svd.rank].T @ residual)
     std = knowledge(whole, np.ones(residual.size)).std
-    return (move / svd.scale)[len(others) :], std[len(others) :]
-
-
-def _truth(study: Study, t: int, name: str) -> float | None:
-    truth = study.fitted[t].truth
-    return None if truth is None else truth.parameters.get(name)
+    return -scaled_svd(whole).solve(residual)[len(others) :], std[len(others) :]
 
 
 def unsettled_laws(laws: Laws | None) -> list[str]:
@@ -301,7 +295,7 @@ def _tried(
         terms = [*chosen, left[k]]
         problem = law_problem(study, terms, count)
         new = fit_laws(problem, fit.u, fit.coefficients)
-        z = new.coefficients[len(chosen)] / _coefficient_std(study, problem, new, len(terms))[-1]
+        z = new.coefficients[len(chosen)] / law_covariance(study, problem, new, len(terms))[1][-1]
         found.append((terms[-1], new, float(z)))
     found.sort(key=lambda one: one[1].objective)
     blind = []
@@ -334,8 +328,7 @@ def _promised(
     every, relative = law_blocks(study, problem, fit), relative_columns(study, fit.u)
     tests = [every[t] for t in seen]
     residual = np.concatenate([b.residual for b in tests])
-    svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
-    basis = svd.left[: residual.size, : svd.rank]
+    basis = scaled_svd(np.concatenate([b.jacobian for b in tests])).range(residual.size)
     drops = []
     for term in left:
         i = study.free.names.index(term.parameter)
@@ -346,10 +339,6 @@ def _promised(
         acts = size > 1e-7 * np.linalg.norm(column)
         drops.append((beside @ residual / size) ** 2 if acts else 0.0)
     return np.array(drops)
-
-
-def _coefficient_std(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> np.ndarray:
-    return law_covariance(study, problem, fit, terms)[1][study.free.size :]
 
 
 def _candidate(one: Considered, step: int, taken: bool) -> Candidate:

@@ -154,8 +154,7 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
         least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / lines
         variance = max(float(left @ left) / freedom, least) * lines
         r, j, degrees = r / np.sqrt(variance), j / np.sqrt(variance), freedom / lines
-    svd = scaled_svd(jacobian)
-    basis = svd.left[: residual.size, : svd.rank]
+    basis = scaled_svd(jacobian).range(residual.size)
     larger = test.noise.correlation.variance_factor(basis, np.where(used, row_weights, 0.0))
     r, j = r / np.sqrt(larger), j / np.sqrt(larger)
     triangle = np.asarray(np.linalg.qr(np.column_stack([j, r]), mode="r"))
@@ -165,8 +164,8 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
 def _left_over(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
     """Residual r + J du at the best du, and the rank of J."""
     svd = scaled_svd(jacobian)
-    left = svd.left[: residual.size, : svd.rank]
-    return residual - left @ (left.T @ residual), svd.rank
+    basis = svd.range(residual.size)
+    return residual - basis @ (basis.T @ residual), svd.rank
 
 
 def relative_columns(study: Study, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
@@ -193,9 +192,8 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     Laird, Controlled Clinical Trials 7, 177 (1986).
     """
     residual = np.concatenate([b.residual for b in tests])
-    common = np.concatenate([b.jacobian for b in tests])
-    svd = scaled_svd(common)
-    basis = svd.left[: residual.size, : svd.rank]
+    svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
+    basis = svd.range(residual.size)
     left = residual - basis @ (basis.T @ residual)
     chi2 = float(left @ left)
     estimated = any(np.isfinite(b.degrees) for b in tests)

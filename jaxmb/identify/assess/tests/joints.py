@@ -89,47 +89,37 @@ def joint_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> list[JointRo
     names = regressor_names(finding.model)
     loads, parts = load_columns(names), dict[str, list[JointRows]]()
     for number_of_test, (entry, view, rows) in enumerate(finding.of(entries)):
-        test = entry.test
-        source = entry.source
+        test, source = entry.test, entry.source
         predicted = np.asarray(test.predict(view))
         velocity = source.velocity if source.velocity.size else np.zeros(test.rows)
-        number, seen = np.asarray(test.coordinate), np.asarray(view)[: len(names)]
+        seen = np.asarray(view)[: len(names)]
         carried = np.asarray(test.regressor)[:, : len(names)][:, loads] @ seen[loads]
         factor = np.sqrt(finding.row_weights[rows]) / np.asarray(test.std)
         for i, name in enumerate(source.coordinates):
-            own = number == i
+            own = np.asarray(test.coordinate) == i
             there = finding.model.further_friction[finding.model.coordinates.index(name)]
-            absent = {kind for kind, family in FAMILY.items() if family not in there and kind not in source.kinds}
-            rate = (
-                _rate(source.time_s[own], predicted[own], velocity[own]) if source.time_s.size else np.zeros(own.sum())
+            rate = np.zeros(own.sum())
+            if source.time_s.size:
+                rate = _rate(source.time_s[own], predicted[own], velocity[own])
+            part = JointRows(
+                name=name,
+                jacobian=finding.jacobian[rows][own],
+                residual=finding.residual[rows][own],
+                root=factor[own],
+                velocity=velocity[own],
+                load=carried[own],
+                by_delay=-factor[own] * rate,
+                test=np.full(rate.size, number_of_test),
+                absent=frozenset(k for k, family in FAMILY.items() if family not in there and k not in source.kinds),
             )
-            parts.setdefault(name, []).append(
-                JointRows(
-                    name=name,
-                    jacobian=finding.jacobian[rows][own],
-                    residual=finding.residual[rows][own],
-                    root=factor[own],
-                    velocity=velocity[own],
-                    load=carried[own],
-                    by_delay=-factor[own] * rate,
-                    test=np.full(rate.size, number_of_test),
-                    absent=frozenset(absent),
-                )
-            )
-    return [
-        JointRows(
-            name=name,
-            jacobian=np.concatenate([part.jacobian for part in some]),
-            residual=np.concatenate([part.residual for part in some]),
-            root=np.concatenate([part.root for part in some]),
-            velocity=np.concatenate([part.velocity for part in some]),
-            load=np.concatenate([part.load for part in some]),
-            by_delay=np.concatenate([part.by_delay for part in some]),
-            test=np.concatenate([part.test for part in some]),
-            absent=frozenset.intersection(*(part.absent for part in some)),
-        )
-        for name, some in parts.items()
-    ]
+            parts.setdefault(name, []).append(part)
+    return [_of_all_tests(some) for some in parts.values()]
+
+
+def _of_all_tests(parts: Sequence[JointRows]) -> JointRows:
+    """Equations of a coordinate in all tests, from those in each test."""
+    names, *columns, absent = zip(*parts, strict=True)
+    return JointRows(names[0], *map(np.concatenate, columns), absent=frozenset.intersection(*absent))
 
 
 class _Solution(NamedTuple):
@@ -145,8 +135,7 @@ class _Solution(NamedTuple):
 def _least_squares(rows: Float[np.ndarray, "r d+1"]) -> _Solution:
     """Least squares step of equations [jacobian, residual]."""
     svd = scaled_svd(rows[:, :-1], RANK_TOLERANCE)
-    root = svd.right[: svd.rank].T / svd.values[: svd.rank] / svd.scale[:, None]
-    return _Solution(-root @ (svd.left[: len(rows), : svd.rank].T @ rows[:, -1]), root, svd.unknown)
+    return _Solution(-svd.solve(rows[:, -1]), svd.gain, svd.unknown)
 
 
 def _disagreement(
