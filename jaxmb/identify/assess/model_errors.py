@@ -15,6 +15,7 @@ from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.estimation.identifiability import first_order_drops
 from jaxmb.identify.experiments.components import Hypothesis, own_names
 from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Test
@@ -80,30 +81,23 @@ def changeable(model: Model) -> Model:
 
 
 def changed_machine(model: Model, stated: Stated, numbers: Float[Array, "c"]) -> Model:
-    """A changeable model corrected by numbers in the order of `machine_changes`."""
+    """A changeable model corrected by numbers in the order of `machine_changes`: a logarithmic factor on all masses,
+    payloads as its last masses, compliances in series with springs at the same loss factor, logarithmic factors on
+    dampings."""
     frames, joints = len(model.end_frames), len(stated.stiffness)
     masses, payloads, compliances, dampings = jnp.split(numbers, np.cumsum([1, frames, joints]))
-    changed = _softer(_heavier(model, masses[0], payloads), stated.stiffness, compliances)
-    factor = jnp.ones_like(model.damping).at[jnp.array(stated.damping, dtype=int)].set(jnp.exp(dampings))
-    return dataclasses.replace(changed, damping=changed.damping * factor)
-
-
-def _heavier(model: Model, masses: Array, payloads: Float[Array, "f"]) -> Model:
-    """The model with all masses multiplied by exp(masses), and with the payloads as its last masses."""
-    factor, own = jnp.exp(masses), model.mass.size - payloads.size
+    heavier = jnp.exp(masses[0])
+    more = jnp.zeros_like(model.stiffness).at[jnp.array(stated.stiffness, dtype=int)].set(compliances)
+    softer = 1.0 / (1.0 + model.stiffness * more)
+    damped = jnp.ones_like(model.damping).at[jnp.array(stated.damping, dtype=int)].set(jnp.exp(dampings))
     return dataclasses.replace(
         model,
-        mass=jnp.concatenate([model.mass[:own] * factor, payloads]),
-        first_moment=model.first_moment * factor,
-        inertia=model.inertia * factor,
+        mass=jnp.concatenate([model.mass[: model.mass.size - frames] * heavier, payloads]),
+        first_moment=model.first_moment * heavier,
+        inertia=model.inertia * heavier,
+        stiffness=model.stiffness * softer,
+        damping=model.damping * softer * damped,
     )
-
-
-def _softer(model: Model, joints: tuple[int, ...], compliances: Float[Array, "k"]) -> Model:
-    """The model with additional compliance in some joints, in series with their springs, at the same loss factor."""
-    more = jnp.zeros_like(model.stiffness).at[jnp.array(joints, dtype=int)].set(compliances)
-    factor = 1.0 / (1.0 + model.stiffness * more)
-    return dataclasses.replace(model, stiffness=model.stiffness * factor, damping=model.damping * factor)
 
 
 def _all_elastic(model: Model) -> Model:
@@ -217,7 +211,7 @@ def model_errors(finding: Finding) -> tuple[ModelError, ...]:
     excess = float(residual @ residual) - noise
     if excess <= 0.0:
         return ()
-    drops = _drops(residual, jacobian[:, :size], jacobian[:, size:])
+    drops = first_order_drops(residual, jacobian[:, :size], jacobian[:, size:])
     drops[_repeated(jacobian[:, size:])] = 0.0
     found = []
     likely = np.argsort(drops)[::-1][:TRIED].tolist()
@@ -294,15 +288,6 @@ def _scatter(finding: Finding) -> np.ndarray | None:
             found[rows] = max(test.lines.scatter(residual, weights), np.finfo(float).tiny)
             doubtful |= test.noise.correlation.between_responses or test.lines.outliers(residual, weights).size > 0
     return found if doubtful and any(test.hypotheses is not None for test in problem.tests) else None
-
-
-def _drops(residual: np.ndarray, own: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Decrease of the sum of squares, to first order, by each of some additional columns."""
-    basis = np.linalg.qr(own)[0]
-    r, a = residual - basis @ (basis.T @ residual), columns - basis @ (basis.T @ columns)
-    size, slope = np.sum(a**2, axis=0), r @ a
-    is_independent = size > 1e-12 * np.sum(columns**2, axis=0)
-    return np.where(is_independent, slope**2 / np.where(is_independent, size, 1.0), 0.0)
 
 
 def _repeated(columns: Float[np.ndarray, "m c"]) -> np.ndarray:

@@ -141,7 +141,7 @@ def search_status(finding: Finding, fit: Fit, ended: str) -> str:
     """Status of a fit: `ended` if it converged."""
     if finding.solver.cost <= finding.study.settings.tolerance:
         return ended
-    if finding.solver.information is not None and fit.settled:
+    if finding.solver.information is not None and fit.converged:
         return ended
     (residual, jacobian), bound = finding.compressed, on_bound(finding.study, finding.u)
     gradient = jacobian.T @ residual

@@ -20,6 +20,8 @@ TOGETHER = 0.5
 """Absolute correlation from which two parameters are analysed in combination."""
 NOTABLE = 0.2
 """Component of a parameter in a unit direction from which it is a member of the group."""
+DEPENDENT = 1e-7
+"""Distance of a column from the span of others, over its length, up to which it depends on them."""
 CHUNK = 1000
 """Rows of a Jacobian per factorization, which fit the cache."""
 
@@ -197,6 +199,18 @@ def deviations(rows: Float[np.ndarray, "k d"], combinations: Float[np.ndarray, "
     parts = combinations / svd.scale @ svd.right.T
     identifiable = np.linalg.norm(parts[:, svd.rank :], axis=1) <= COUPLED * np.linalg.norm(parts, axis=1)
     return np.where(identifiable, np.linalg.norm(parts[:, : svd.rank] / svd.values[: svd.rank], axis=1), np.inf)
+
+
+def first_order_drops(
+    residual: Float[np.ndarray, "m"], jacobian: Float[np.ndarray, "m d"], columns: Float[np.ndarray, "m c"]
+) -> Float[np.ndarray, "c"]:
+    """Decrease of the sum of squares, to first order, by each of some additional columns, with all others refitted; 0
+    for columns that depend on the Jacobian."""
+    basis = scaled_svd(jacobian).range(residual.size)
+    beside = columns - basis @ (basis.T @ columns)
+    size = np.linalg.norm(beside, axis=0)
+    is_independent = size > DEPENDENT * np.linalg.norm(columns, axis=0)
+    return np.where(is_independent, (residual @ beside / np.where(is_independent, size, 1.0)) ** 2, 0.0)
 
 
 class Group(NamedTuple):

@@ -126,12 +126,12 @@ def run_fit(
         else:
             fit.refine_seconds += spent
         reached = progress.objective if not searching else np.inf
-        if searching and not fit.settled and progress.evaluations.bit_length() // 2 > taken.bit_length() // 2:
+        if searching and not fit.converged and progress.evaluations.bit_length() // 2 > taken.bit_length() // 2:
             # on all lines only after every fourfold increase of evaluations, as it takes as long as several coarse
             # steps
             reached = from_first(refinement.objective_at(progress.u))
         if reached < fit.best:
-            fit.best, fit.best_u, fit.settled = reached, progress.u, False
+            fit.best, fit.best_u, fit.converged = reached, progress.u, False
         so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
         _note_costs(fit, so_far, progress.costs if not searching or not settings.refine.coarse_lines else np.zeros(0))
         if report is not None:
@@ -142,7 +142,7 @@ def run_fit(
             fit.stage += 1
             if fit.stage == len(stages) or fit.candidates is None:
                 _finish_round(run, fit)
-        if fit.done and fit.settled and fit.best_u is not None and fit.best > settings.tolerance:
+        if fit.done and fit.converged and fit.best_u is not None and fit.best > settings.tolerance:
             fit.best_u = from_first(polished(problem, fit.best_u))
         if fit.done and fit.best_u is not None and fit.initial_u is not None:
             fit.best_u = from_first(insensitive_restored(problem, fit.best_u, fit.initial_u))
@@ -236,7 +236,7 @@ def _starts(run: _Run, fit: Fit) -> np.ndarray:
     drawn = np.random.default_rng([run.seed, fit.round]).uniform(size=(count, lower.size))
     starts = lower + drawn * (upper - lower)
     if fit.best_u is not None:
-        if searched or not fit.settled:
+        if searched or not fit.converged:
             starts[0] = fit.best_u
         return starts
     kept = start.given | (not start.random)
@@ -279,7 +279,7 @@ def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool
             fit.refined += [np.append(objective, u) for objective, u in reached]
         # Far below the tolerance the objective is rounding, which differs between programs: the lowest objective may be
         # that of a start on few lines.
-        fit.settled = min(fit.minima, default=np.inf) <= max(fit.best, run.settings.tolerance)
+        fit.converged = min(fit.minima, default=np.inf) <= max(fit.best, run.settings.tolerance)
         reached = np.column_stack([np.asarray(state.objective), np.asarray(state.u)])
         ends = [*fit.ends, *reached[np.isfinite(reached).all(axis=1)]]
         fit.ends = distinct(sorted(ends, key=lambda end: float(end[0])))[:MOST_ENDS]
@@ -363,5 +363,5 @@ def _done(run: _Run, fit: Fit) -> bool:
     agree = sum(m <= fit.best * (1.0 + same) for m in fit.minima)
     found = agree >= settings.agreement and fit.best <= explained_objective(run.problem)
     lasting = agree >= SURE * settings.agreement and fit.round * settings.refine.starts >= MANY_STARTS
-    good = fit.best <= settings.tolerance and (fit.settled or settings.refine.method != "least-squares")
+    good = fit.best <= settings.tolerance and (fit.converged or settings.refine.method != "least-squares")
     return good or ((found or lasting) and fit.round >= settings.least_rounds) or fit.round >= settings.rounds

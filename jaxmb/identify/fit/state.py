@@ -35,7 +35,7 @@ class Fit:
     """First start of the first round."""
     best_u: np.ndarray | None = None
     best: float = float("inf")
-    settled: bool = False
+    converged: bool = False
     """Whether the refinement of the best candidate converged."""
     best_start: float = float("inf")
     """Lowest objective of any start on the coarse lines."""
@@ -102,39 +102,21 @@ def load_state(path: Path, mark: str, stages: Sequence[Stage], settings: FitSett
     try:
         if str(data["mark"]) != mark:
             raise InputError(f"{path}: the saved state is of another study, setting or seed; start without resuming")
-        fit = Fit(
-            round=int(data["fit.round"]),
-            stage=int(data["fit.stage"]),
-            initial_u=data.get("fit.initial_u"),
-            best_u=data.get("fit.best_u"),
-            best=float(data["fit.best"]),
-            settled=bool(data["fit.settled"]),
-            best_start=float(data["fit.best_start"]),
-            minima=data["fit.minima"].tolist(),
-            ends=list(data["fit.ends"]),
-            history=[(int(n), float(c)) for n, c in data["fit.history"]],
-            search_evaluations=int(data["fit.search_evaluations"]),
-            refine_evaluations=int(data["fit.refine_evaluations"]),
-            population_evaluations=int(data["fit.population_evaluations"]),
-            before_population=float(data["fit.before_population"]),
-            non_finite=int(data["fit.non_finite"]),
-            compile_seconds=float(data["fit.compile_seconds"]),
-            search_seconds=float(data["fit.search_seconds"]),
-            refine_seconds=float(data["fit.refine_seconds"]),
-            candidates=data.get("fit.candidates"),
-            counts=data["fit.counts"].astype(int).tolist(),
-            refined=list(data["fit.refined"]),
-            scouts=data.get("fit.scouts"),
-            metric=data.get("fit.metric"),
-            tried=list(data["fit.tried"]),
-            scouted=float(data["fit.scouted"]),
-            done=bool(data["fit.done"]),
-        )
+        fit = Fit(**{field.name: _field(field, data) for field in dataclasses.fields(Fit)})
+        fit.history = [(int(n), float(c)) for n, c in fit.history]
         return fit, _stage_state(data, stages[fit.stage], settings, size)
     except InputError:
         raise
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise InputError(f"{path}: not a saved state of a fit: {error}") from None
+
+
+def _field(field: "dataclasses.Field[Any]", data: dict[str, np.ndarray]) -> Any:
+    """Value of a field of `Fit`: an array or None, a number, or a list."""
+    key = f"fit.{field.name}"
+    if field.default is None:
+        return data.get(key)
+    return list(data[key]) if field.default is dataclasses.MISSING else type(field.default)(data[key])
 
 
 def _stage_state(data: dict[str, np.ndarray], stage: Stage, settings: FitSettings, size: int) -> Any:

@@ -99,7 +99,7 @@ def test_a_prior_of_damping_is_refused(tmp_path):
 def test_a_first_step_that_did_not_converge(tmp_path, monkeypatch):
     def stopped(*args):
         fit = run_fit(*args)
-        return dataclasses.replace(fit, best_u=fit.best_u + 0.02, settled=False)
+        return dataclasses.replace(fit, best_u=fit.best_u + 0.02, converged=False)
 
     monkeypatch.setattr(two_steps, "run_fit", stopped)
     assert identify(made(tmp_path, 0)).status.startswith("not converged")

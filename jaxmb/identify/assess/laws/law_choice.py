@@ -25,7 +25,7 @@ from jaxmb.identify.assess.laws.law_problem import (
     terms_of,
 )
 from jaxmb.identify.assess.laws.one_model import LEVEL, Block, agreement, blocks, holm, relative_columns
-from jaxmb.identify.estimation.identifiability import knowledge, scaled_svd
+from jaxmb.identify.estimation.identifiability import first_order_drops, knowledge, scaled_svd
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Study
@@ -189,24 +189,12 @@ class Considered(NamedTuple):
 
     term: Term
     fit: Fitted
-    z: float
-    """Its coefficient over the standard deviation."""
-    p: float
-    """Probability of so large a z without a law, corrected for the number of candidates."""
     held_out: HoldOut | None
-    gain: float
-    """Mean logarithm of the ratio of hold-out errors, before over after; NaN where not evaluated."""
-    gain_std: float
-    choice_gain: float
-    """The same with the term, too, chosen without the held-out group."""
-    choice_gain_std: float
+    """None where not evaluated by cross-validation."""
     converged: bool
-    """Whether all fits behind these numbers converged."""
-
-    @property
-    def predicts(self) -> bool:
-        """Whether held-out tests are predicted better, by more than the standard error."""
-        return self.gain > self.gain_std and self.choice_gain > self.choice_gain_std
+    """Whether all fits behind the candidate converged."""
+    outcome: Candidate
+    """Its numbers, as for a candidate that is not taken."""
 
 
 def chosen_laws(finding: Finding) -> Laws | None:
@@ -238,10 +226,10 @@ def chosen_laws(finding: Finding) -> Laws | None:
     while len(chosen) < count:
         remaining = [term for term in terms if term not in chosen]
         tried = _tried(study, chosen, remaining, fit, held_out, apart)
-        best = min((c for c in tried if c.held_out is not None), key=lambda c: -c.gain, default=None)
-        taken = best is not None and best.p < LEVEL and best.predicts
+        best = min((c for c in tried if c.held_out is not None), key=lambda c: -c.outcome.gain, default=None)
+        taken = best is not None and best.outcome.p < LEVEL and best.outcome.predicts
         converged = converged and all(c.converged for c in tried)
-        considered += [_candidate(c, len(chosen) + 1, taken and c is best) for c in tried]
+        considered += [dataclasses.replace(c.outcome, taken=taken and c is best) for c in tried]
         if best is None or best.held_out is None or not taken:
             break
         chosen.append(best.term)
@@ -306,18 +294,28 @@ def _tried(
     choice = _gain(before, without_it)
     tried = []
     for rank, (term, new, z) in enumerate(found):
-        p, converged = _chance(z, len(left)), new.converged and without_it.converged
+        held_out, gain, converged = None, (np.nan, np.nan), new.converged and without_it.converged
         if rank < HELD_OUT:
             held_out = _hold_out(study, [*chosen, term], [new] * len(apart), apart)
-            converged = converged and held_out.converged
-            tried.append(Considered(term, new, z, p, held_out, *_gain(before, held_out), *choice, converged))
-        else:
-            tried.append(Considered(term, new, z, p, None, np.nan, np.nan, *choice, converged))
+            gain, converged = _gain(before, held_out), converged and held_out.converged
+        outcome = Candidate(
+            step=len(chosen) + 1,
+            parameter=term.parameter,
+            by=term.by,
+            term=term.text,
+            coefficient=float(new.coefficients[len(chosen)]),
+            z=z,
+            p=min(2.0 * len(left) * float(ndtr(-abs(z))), 1.0) if np.isfinite(z) else 1.0,
+            holdout_error=None if held_out is None else held_out.mean,
+            gain=gain[0],
+            gain_std=gain[1],
+            choice_gain=choice[0],
+            choice_gain_std=choice[1],
+            predicts=gain[0] > gain[1] and choice[0] > choice[1],
+            taken=False,
+        )
+        tried.append(Considered(term, new, held_out, converged, outcome))
     return tried
-
-
-def _chance(z: float, candidates: int) -> float:
-    return min(2.0 * candidates * float(ndtr(-abs(z))), 1.0) if np.isfinite(z) else 1.0
 
 
 def _promised(
@@ -327,34 +325,8 @@ def _promised(
     seen = [t for t in range(len(study.tests)) if t not in unseen]
     every, relative = law_blocks(study, problem, fit), relative_columns(study, fit.u)
     tests = [every[t] for t in seen]
-    residual = np.concatenate([b.residual for b in tests])
-    basis = scaled_svd(np.concatenate([b.jacobian for b in tests])).range(residual.size)
-    drops = []
-    for term in left:
-        i = study.free.names.index(term.parameter)
-        columns = zip(in_tests(study, term)[seen], tests, strict=True)
-        column = np.concatenate([value * relative[i] * b.jacobian[:, i] for value, b in columns])
-        beside = column - basis @ (basis.T @ column)
-        size = np.linalg.norm(beside)
-        acts = size > 1e-7 * np.linalg.norm(column)
-        drops.append((beside @ residual / size) ** 2 if acts else 0.0)
-    return np.array(drops)
-
-
-def _candidate(one: Considered, step: int, taken: bool) -> Candidate:
-    return Candidate(
-        step=step,
-        parameter=one.term.parameter,
-        by=one.term.by,
-        term=one.term.text,
-        coefficient=float(one.fit.coefficients[step - 1]),
-        z=one.z,
-        p=one.p,
-        holdout_error=None if one.held_out is None else one.held_out.mean,
-        gain=one.gain,
-        gain_std=one.gain_std,
-        choice_gain=one.choice_gain,
-        choice_gain_std=one.choice_gain_std,
-        predicts=one.predicts,
-        taken=taken,
-    )
+    residual, jacobian = (np.concatenate([block[k] for block in tests]) for k in (1, 2))
+    in_test = np.repeat(seen, [block.residual.size for block in tests])
+    of = [study.free.names.index(term.parameter) for term in left]
+    values = np.stack([in_tests(study, term)[in_test] for term in left], axis=1)
+    return first_order_drops(residual, jacobian, values * relative[of] * jacobian[:, of])
