@@ -109,34 +109,16 @@ def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreem
         model: the identified machine.
     """
     vibration = entry.test.vibration
-    if entry.source.modal is None or vibration is None:
+    if entry.source.modal is None or vibration is None or entry.source.modal.model.frequency_hz.size == 0:
         return None
-    tangent, q = vibration.tangent(view), vibration.q
-    measured = entry.source.modal.model
-    if measured.frequency_hz.size == 0:
-        return None
-    found = modes(tangent)
-    points = []
-    for name in measured.outputs:
-        node, direction, sign = split_dof(name)
-        points.append((node, direction if sign > 0 else f"-{direction}"))
-    at_sensors = np.asarray(_rows(model, q, tuple(points))) @ np.asarray(found.shape)
-    fitted = Modes(
-        found.frequency_hz,
-        found.damped_frequency_hz,
-        found.damping_ratio,
-        found.eigenvalue,
-        jax.device_put(at_sensors),
-        found.overdamped,
-    )
-    reference = Modes(
-        frequency_hz=jax.device_put(measured.frequency_hz),
-        damped_frequency_hz=jax.device_put(measured.damped_frequency_hz),
-        damping_ratio=jax.device_put(measured.damping_ratio),
-        eigenvalue=jax.device_put(measured.eigenvalue),
-        shape=jax.device_put(measured.shape),
-        overdamped=jax.device_put(np.zeros(0)),
-    )
+    measured, found = entry.source.modal.model, modes(vibration.tangent(view))
+    dofs = (split_dof(name) for name in measured.outputs)
+    points = tuple((node, direction if sign > 0 else f"-{direction}") for node, direction, sign in dofs)
+    at_sensors = np.asarray(_rows(model, vibration.q, points)) @ np.asarray(found.shape)
+    fitted = dataclasses.replace(found, shape=jax.device_put(at_sensors))
+    known = ("frequency_hz", "damped_frequency_hz", "damping_ratio", "eigenvalue", "shape")
+    numbers = {name: getattr(measured, name) for name in known}
+    reference = Modes(**jax.device_put(numbers), overdamped=jax.device_put(np.zeros(0)))
     likeness = np.asarray(mac(at_sensors, np.asarray(measured.shape)))
     partner = _partners(fitted, reference, likeness)
     low, high = measured.band_hz

@@ -133,41 +133,31 @@ def bound_remarks(found: Unknowns, values: Float[np.ndarray, "d"], known: Bool[n
 def _candidates(entries: Sequence[Entry]) -> Iterator[tuple[str, Cases]]:
     """Load cases scaled by each factor that is identifiable, with its text."""
     cases = [entry.source.cases for entry in entries]
-    yield from _scaled("all displacements", cases, FACTORS, _motion(np.ones(6)))
     every = [case for some in cases for case in some]
-    translations, rotations = np.repeat([1.0, 0.0], 3), np.repeat([0.0, 1.0], 3)
+    whole, translations, rotations = np.ones(6), np.repeat([1.0, 0.0], 3), np.repeat([0.0, 1.0], 3)
+    columns: list[tuple[str, dict[str, float], str, np.ndarray, int | None]] = []
+    columns.append(("all displacements", FACTORS, "displacement", whole, None))
     measured = np.any([case.measured.any(axis=0) for case in every], axis=0)
     if measured[:3].any() and measured[3:].any():
-        yield from _scaled("translations", cases, FACTORS, _motion(translations))
-        yield from _scaled("rotations", cases, FACTORS | OF_ANGLES, _motion(rotations))
+        columns.append(("translations", FACTORS, "displacement", translations, None))
+        columns.append(("rotations", FACTORS | OF_ANGLES, "displacement", rotations, None))
     loaded = np.any([case.wrench != 0.0 for case in every], axis=0)
     if loaded[:3].any() and loaded[3:].any():
-        yield from _scaled("forces", cases, FACTORS, _load(translations))
-        yield from _scaled("moments", cases, FACTORS, _load(rotations))
+        columns.append(("forces", FACTORS, "wrench", translations, None))
+        columns.append(("moments", FACTORS, "wrench", rotations, None))
     for k, entry in enumerate(entries if len(entries) > 1 else ()):
-        yield from _scaled(f"the displacements of '{entry.name}'", cases, FACTORS, _motion(np.ones(6)), k)
+        columns.append((f"the displacements of '{entry.name}'", FACTORS, "displacement", whole, k))
+    for what, factors, field, which, only in columns:
+        for text, factor in factors.items():
+            scale = np.where(which, factor, 1.0)
+            yield (
+                f"{what} times {text}",
+                [
+                    some if only not in (None, k) else [_scaled(case, field, scale) for case in some]
+                    for k, some in enumerate(cases)
+                ],
+            )
 
 
-Hypothesis = Callable[[LoadCase, float], LoadCase]
-
-
-def _motion(which: np.ndarray) -> Hypothesis:
-    return lambda case, f: dataclasses.replace(case, displacement=case.displacement * np.where(which, f, 1.0))
-
-
-def _load(which: np.ndarray) -> Hypothesis:
-    return lambda case, f: dataclasses.replace(case, wrench=case.wrench * np.where(which, f, 1.0))
-
-
-def _scaled(
-    what: str, cases: Cases, factors: dict[str, float], change: Hypothesis, only: int | None = None
-) -> Iterator[tuple[str, Cases]]:
-    """Load cases with all tests, or one of them, scaled by each factor, with its text."""
-    for text, factor in factors.items():
-        yield (
-            f"{what} times {text}",
-            [
-                some if only not in (None, k) else [change(case, factor) for case in some]
-                for k, some in enumerate(cases)
-            ],
-        )
+def _scaled(case: LoadCase, field: str, scale: Float[np.ndarray, "6"]) -> LoadCase:
+    return dataclasses.replace(case, **{field: getattr(case, field) * scale})

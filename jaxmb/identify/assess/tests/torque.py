@@ -134,17 +134,15 @@ class TorqueMetrics(KindMetrics):
                 percent = [100.0 * float(error) / float(size) if size else np.nan for error in errors]
                 few = None if left is None else percent[1]
                 rows.append(TorqueRow(entry.name, entry.role, name, float(size), float(errors[0]), percent[0], few))
-        if essential is None:
-            return cls(tuple(rows), base, _centres(finding))
-        few = zip(essential.values.tolist(), map(_known, essential.std), strict=True)
-        by_name = dict(zip(essential.names, few, strict=True))
-        base = tuple(
-            row
-            if row.name not in by_name
-            else dataclasses.replace(row, essential_value=by_name[row.name][0], essential_std=by_name[row.name][1])
-            for row in base
-        )
+        if essential is not None:
+            numbers = zip(essential.values.tolist(), essential.std.tolist(), strict=True)
+            by_name = dict(zip(essential.names, numbers, strict=True))
+            base = tuple(_with_essential(row, *by_name.get(row.name, (None, np.inf))) for row in base)
         return cls(tuple(rows), base, _centres(finding))
+
+
+def _with_essential(row: BaseRow, value: float | None, std: float) -> BaseRow:
+    return dataclasses.replace(row, essential_value=value, essential_std=std if np.isfinite(std) else None)
 
 
 def torque_remarks(
@@ -160,10 +158,6 @@ def torque_remarks(
                 " prior limit the friction, and efforts of the machine differ from those of the fit"
             )
     return causes, others
-
-
-def _known(std: float) -> float | None:
-    return float(std) if np.isfinite(std) else None
 
 
 def _comparable(finding: Finding, entries: Sequence[TorqueEntry], base: FreeBaseParameters) -> bool:
@@ -190,16 +184,13 @@ def _essential(
     machine to these."""
     names = regressor_names(finding.model)
     own = [names.index(name) for name in base_parameters.names]
-    parts = []
-    for entry in entries:
-        if entry.role == "fit":
-            test = entry.test
-            regressor, seen = np.asarray(test.regressor), np.asarray(test.view(finding.model))
-            rest = seen.copy()
-            rest[own] -= base_parameters.matrix @ seen[: len(names)]
-            without = np.asarray(test.effort) - np.asarray(test.constant) - regressor @ rest
-            parts.append((regressor[:, own], without, np.asarray(test.std)))
-    parts = parts or [(np.zeros((0, len(own))), np.zeros(0), np.zeros(0))]
+    parts = [(np.zeros((0, len(own))), np.zeros(0), np.zeros(0))]
+    for test in (entry.test for entry in entries if entry.role == "fit"):
+        regressor, seen = np.asarray(test.regressor), np.asarray(test.view(finding.model))
+        rest = seen.copy()
+        rest[own] -= base_parameters.matrix @ seen[: len(names)]
+        without = np.asarray(test.effort) - np.asarray(test.constant) - regressor @ rest
+        parts.append((regressor[:, own], without, np.asarray(test.std)))
     matrix, measured, std = (np.concatenate(column) for column in zip(*parts, strict=True))
     found = essential_parameters(matrix, measured, std, base_parameters.names)
     value = dict(zip(found.names, found.values, strict=True))

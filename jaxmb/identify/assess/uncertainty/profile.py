@@ -76,8 +76,10 @@ def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
     """
     study, problem = result.study, result.study.problem
     i = study.free.names.index(name)
-    best = np.clip(study.free.encode(_values(result)), study.free.lower, study.free.upper)
-    std = _std_u(result, i)
+    identified = np.array([result.parameters[free_name].value for free_name in study.free.names])
+    best = np.clip(study.free.encode(identified), study.free.lower, study.free.upper)
+    fitted = result.parameters[name]
+    std = fitted.std_log if study.free.logarithmic[i] else fitted.std / study.free.width[i]
     reach = min(REACH * std, WIDEST) if np.isfinite(std) and std > 0.0 else WIDEST
     low, high = max(float(study.free.lower[i]), best[i] - reach), min(float(study.free.upper[i]), best[i] + reach)
     below = np.linspace(best[i], low, points // 2 + 1)[1:] if low < best[i] else np.zeros(0)
@@ -87,34 +89,26 @@ def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
     rises, unsettled = zip(*(_side(problem, best, i, side) for side in (below, above)), strict=True)
     u = np.concatenate([below[::-1], best[i : i + 1], above])
     rise = scale * (np.concatenate([rises[0][::-1], [at_best], rises[1]]) - at_best)
-    values = np.array([study.free.values(np.where(np.arange(best.size) == i, x, best))[i] for x in u])
-    ends = tuple(_crossing(u, rise, int(below.size), side) for side in (-1, 1))
-    as_value = [None if x is None else float(np.interp(x, u, values)) for x in ends]
+
+    def value(x: float) -> float:
+        return float(study.free.values(np.where(np.arange(best.size) == i, x, best))[i])
+
+    values = np.array([value(x) for x in u])
+    low_end, high_end = (
+        None if x is None else float(np.interp(x, u, values))
+        for x in (_crossing(u, rise, int(below.size), side) for side in (-1, 1))
+    )
     known = np.isfinite(std) and std > 0.0
-    linear = [best[i] - INTERVAL * std, best[i] + INTERVAL * std] if known else [None, None]
-    linear_values = [
-        None if x is None else float(study.free.values(np.where(np.arange(best.size) == i, x, best))[i]) for x in linear
-    ]
     return Profile(
         name,
         values,
         rise,
-        ((u - best[i]) / std) ** 2 if known else np.full(u.size, np.nan),
-        (as_value[0], as_value[1]),
-        (linear_values[0], linear_values[1]),
-        float(rise.min()),
-        sum(unsettled) or None,
+        expected=((u - best[i]) / std) ** 2 if known else np.full(u.size, np.nan),
+        interval=(low_end, high_end),
+        linear_interval=(value(best[i] - INTERVAL * std), value(best[i] + INTERVAL * std)) if known else (None, None),
+        lowest=float(rise.min()),
+        unsettled=sum(unsettled) or None,
     )
-
-
-def _values(result: Result) -> np.ndarray:
-    return np.array([result.parameters[name].value for name in result.study.free.names])
-
-
-def _std_u(result: Result, i: int) -> float:
-    free = result.study.free
-    parameter = result.parameters[free.names[i]]
-    return parameter.std_log if free.logarithmic[i] else parameter.std / free.width[i]
 
 
 def _scale(result: Result, u: np.ndarray, i: int) -> float:
