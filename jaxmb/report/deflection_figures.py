@@ -35,7 +35,7 @@ def displacement_figure(metrics: DeflectionMetrics) -> Figure:
     )
     grid = figure.subplots(2 * len(sets), 1, squeeze=False, height_ratios=[1.3, 1.0] * len(sets))[:, 0]
     for axes, lower, (title, rows) in zip(grid[::2], grid[1::2], sets, strict=True):
-        lengths = np.array([_lengths(row.moved("mm")) for row in rows])
+        lengths = np.array([_lengths(row.displacement("mm")) for row in rows])
         measured, predicted = lengths[:, 0], lengths[:, 1]
         _panel(axes, rows, measured, predicted, names=False)
         axes.set_ylim(0.0, 1.08 * axes.get_ylim()[1])
@@ -50,8 +50,8 @@ def _residual_panel(axes: Axes, rows: list[DeflectionRow]) -> None:
     """Measured minus predicted translation along the ground's axes, with the 95 % intervals of the measurement."""
     few = len(rows) <= MANY
     for i, (axis, colour, marker) in enumerate(zip("xyz", (ALERT, TRUE, FITTED), "^sD", strict=True)):
-        residual = np.array([row.moved("mm").missed[i] for row in rows])
-        std = np.array([row.moved("mm").measured_std[i] for row in rows])
+        residual = np.array([row.displacement("mm").missed[i] for row in rows])
+        std = np.array([row.displacement("mm").measured_std[i] for row in rows])
         x = np.arange(len(rows)) + 0.22 * _marker_offset(rows) * (i - 1)
         axes.errorbar(
             x, residual, INTERVAL * std, fmt=marker, ms=3.2 if few else 1.5, lw=0.7, color=colour,
@@ -71,7 +71,7 @@ def rotation_figure(metrics: DeflectionMetrics) -> Figure:
     grid = figure.subplots(3 * len(sets), 1, squeeze=False)[:, 0]
     for number, (title, rows) in enumerate(sets):
         for axis, axes in enumerate(grid[3 * number : 3 * number + 3]):
-            rotations = [row.moved("deg") for row in rows]
+            rotations = [row.displacement("deg") for row in rows]
             measured = np.array([[r.measured[axis], r.measured_std[axis]] for r in rotations])
             predicted = np.array([[r.predicted[axis], r.predicted_std[axis]] for r in rotations])
             _panel(axes, rows, measured, predicted, names=axis == 2)

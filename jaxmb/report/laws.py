@@ -50,7 +50,7 @@ def one_model_part(found: OneModel, tests: int) -> Lines | Table:
         return Lines((f"one model is consistent with all {tests} tests: {size}",))
     rows = []
     for line in found.parameters[:MOST_ROWS]:
-        residual = "-" if line.leaves is None else number(line.leaves, 3)
+        residual = "-" if line.residual is None else number(line.residual, 3)
         variation, drop = percent(100.0 * line.spread), number(line.drop, 3)
         rows.append((line.parameter, variation, residual, drop, str(line.degrees), chance(line.p_holm)))
     every = found.separate

@@ -147,9 +147,9 @@ def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Sectio
     if metrics.convergence is not None:
         draw = partial(convergence_figure, result, metrics.convergence)
         parts.append(Picture("convergence", draw))
-    if any(np.any(row.moved("mm").seen) for row in metrics.deflections):
+    if any(np.any(row.displacement("mm").seen) for row in metrics.deflections):
         parts.append(Picture("displacements", partial(displacement_figure, metrics)))
-    if any(np.any(row.moved("deg").seen) for row in metrics.deflections):
+    if any(np.any(row.displacement("deg").seen) for row in metrics.deflections):
         parts.append(Picture("rotations", partial(rotation_figure, metrics)))
     return section("Deflection tests", parts)
 

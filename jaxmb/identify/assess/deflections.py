@@ -115,7 +115,7 @@ class DeflectionRow:
     predicted_deg: np.ndarray
     predicted_std_deg: np.ndarray
 
-    def moved(self, unit: Unit) -> Displacement:
+    def displacement(self, unit: Unit) -> Displacement:
         """Translation ("mm") or rotation ("deg")."""
         if unit == "mm":
             return Displacement(self.measured_mm, self.measured_std_mm, self.predicted_mm, self.predicted_std_mm)
@@ -238,7 +238,9 @@ def gaps(rows: Sequence[DeflectionRow], unit: Unit) -> Gaps:
         rows: from `compared`.
         unit: "mm" for translations, "deg" for rotations.
     """
-    displacements = [displacement for displacement in (row.moved(unit) for row in rows) if displacement.seen.any()]
+    displacements = [
+        displacement for displacement in (row.displacement(unit) for row in rows) if displacement.seen.any()
+    ]
     if not displacements:
         return Gaps(*[None] * 7)
     lengths = []

@@ -158,7 +158,7 @@ TRIED = 5
 MOST_EVALUATIONS = 40
 EXPLAINS = 0.9
 """Part of the misfit beyond noise above which a hypothesis is reported."""
-ALIKE = 0.02
+EQUIVALENT = 0.02
 """Difference of explained parts up to which hypotheses are equivalent."""
 MOST_NAMED = 3
 
@@ -221,12 +221,12 @@ def model_errors(finding: Finding) -> tuple[ModelError, ...]:
         for start, (u, value) in zip(starts[1:], itertools.product(far, changes[k].starts), strict=True):
             start[:size], start[size + k] = u, value / scale[k]
         active = np.append(np.arange(size), size + k)
-        fitted, left = min((_fitted(state, x, active, study.problem) for x in starts), key=lambda end: end[1])
-        value, explains = float(fitted[-1] * scale[k]), min(1.0 - (left - noise) / excess, 1.0)
+        fitted, chi_square = min((_fitted(state, x, active, study.problem) for x in starts), key=lambda end: end[1])
+        value, explains = float(fitted[-1] * scale[k]), min(1.0 - (chi_square - noise) / excess, 1.0)
         if explains >= EXPLAINS and value > changes[k].least:
             lower = np.append(fitted[:size], np.zeros(scale.size))
-            other, left = _fitted(state, lower, np.arange(size), study.problem)
-            if 1.0 - (left - noise) / excess >= explains - ALIKE:
+            other, chi_square = _fitted(state, lower, np.arange(size), study.problem)
+            if 1.0 - (chi_square - noise) / excess >= explains - EQUIVALENT:
                 return (ModelError(_minimum_text(study.free, first[:size], other), explains),)
             found.append(ModelError(changes[k].text(value), explains))
     return _best(found) or _single_lines(finding, state, first, excess)
@@ -242,7 +242,7 @@ def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str
 def _best(found: list[ModelError]) -> tuple[ModelError, ...]:
     """The hypothesis that explains most, and those equivalent to it."""
     found.sort(key=lambda error: -error.explains)
-    return tuple(error for error in found if error.explains >= found[0].explains - ALIKE)[:MOST_NAMED]
+    return tuple(error for error in found if error.explains >= found[0].explains - EQUIVALENT)[:MOST_NAMED]
 
 
 def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: float) -> tuple[ModelError, ...]:

@@ -25,7 +25,7 @@ GROSS = 0.3
 half of the mean square of two and a fifth of that of five; models of joints without links leave 0.1 to 0.2."""
 LARGEST_CORRECTED = 1.0 / 3.0
 """Largest residual share with a factor, over that without, at which the factor is reported."""
-ALIKE = 0.01
+EQUIVALENT = 0.01
 """Difference of shares up to which factors are equivalent."""
 DEGREE = 180.0 / np.pi
 FACTORS = {"-1": -1.0, "1000": 1e3, "1/1000": 1e-3}
@@ -92,7 +92,7 @@ def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
     least = min(share for _, share in tried)
     if least > LARGEST_CORRECTED * before:
         return []
-    best = " or ".join(change for change, share in tried if share <= least + ALIKE)
+    best = " or ".join(change for change, share in tried if share <= least + EQUIVALENT)
     return [
         f"the residual is {100.0 * before:.3g} % of the displacements, and {100.0 * least:.2g} % with {best}: is a"
         " column in another unit, or its sign reversed?"

@@ -179,7 +179,7 @@ def linear_step(
     robust: bool = False,
     bodies: Bodies | None = None,
     prior_std: Float[np.ndarray, "d"] | None = None,
-    alike: Float[np.ndarray, "r"] | None = None,
+    lengths: Float[np.ndarray, "r"] | None = None,
 ) -> LinearStep:
     """Weighted least squares solution within bounds.
 
@@ -192,7 +192,7 @@ def linear_step(
         robust: whether outliers are down-weighted.
         bodies: bodies to be made physically consistent, where inertial parameters are unknowns.
         prior_std: of the prior of u whose equations are the last rows (`with_prior`); None without a prior.
-        alike: `Correlation.lengths` of the rows of tests.
+        lengths: `Correlation.lengths` of the rows of tests.
 
     Source: Dumas et al. 2011, eq. 16-18; Klimchik et al. 2014, eq. 7-9.
     """
@@ -235,7 +235,7 @@ def linear_step(
             rows.weight[data],
             _determined(jacobian, known, data),
             np.asarray(fitted.weights)[data],
-            alike,
+            lengths,
         ),
         row_weights=weight,
         prior_std=prior_std,

@@ -60,7 +60,7 @@ def misfit(
     row_weights: Float[np.ndarray, "m"],
     parameters: float,
     robust_weight: Float[np.ndarray, "m"] | None = None,
-    alike: Float[np.ndarray, "m"] | None = None,
+    lengths: Float[np.ndarray, "m"] | None = None,
 ) -> Misfit:
     """Reduced chi-square of rows in a fit of so many parameters.
 
@@ -69,15 +69,15 @@ def misfit(
         row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
         parameters: degrees of freedom of the fit in the rows.
         robust_weight: robust weight of each row; None for 1.
-        alike: correlation length of each row, by which its variance is inflated; None for 1.
+        lengths: correlation length of each row, by which its variance is inflated; None for 1.
     """
-    alike = np.ones(row_weights.shape) if alike is None else alike
-    row_weights = row_weights / alike
+    lengths = np.ones(row_weights.shape) if lengths is None else lengths
+    row_weights = row_weights / lengths
     counts = (row_weights > 0.0).astype(float) if robust_weight is None else robust_weight * (row_weights > 0.0)
     each = float(np.average(row_weights, weights=counts))
     free = max(float(counts.sum()) - parameters, 1.0)
     evenness = float(np.sum(counts * row_weights) ** 2 / (np.sum(counts) * np.sum(counts * row_weights**2)))
-    independent = max(free * evenness / float(np.average(alike, weights=counts)), 1.0)
+    independent = max(free * evenness / float(np.average(lengths, weights=counts)), 1.0)
     return Misfit(float(np.sum(residual**2)) / (each * free), independent)
 
 
@@ -87,7 +87,7 @@ def misfits(
     row_weights: Float[np.ndarray, "m"],
     groups: Sequence[slice],
     nuisance: Sequence[int] = (),
-    alike: Sequence[float] = (),
+    lengths: Sequence[float] = (),
 ) -> list[Misfit]:
     """Reduced chi-square of each group of rows of one fit, with the degrees of freedom that the fit uses in each.
 
@@ -101,7 +101,7 @@ def misfits(
         row_weights: variance of each residual under the stated noise; 0 for rows that are not used.
         groups: rows of each.
         nuisance: degrees of freedom of nuisance parameters of each group.
-        alike: correlation length in rows of each group, 1 for independent errors.
+        lengths: correlation length in rows of each group, 1 for independent errors.
 
     Source: Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics 2, 110 (1946).
     """
@@ -136,7 +136,7 @@ def misfits(
         # At least one degree: where the fit can reproduce all rows, the residual has no information on the noise.
         each = mean / degrees if degrees > 0.0 else float(weight / count)
         degrees = max(degrees - (nuisance[k] if nuisance else 0), 1.0)
-        independent = max(degrees / (alike[k] if alike else 1.0), 1.0)
+        independent = max(degrees / (lengths[k] if lengths else 1.0), 1.0)
         found.append(Misfit(float(residual[rows] @ residual[rows]) / (each * degrees), independent))
     return found
 
@@ -146,8 +146,8 @@ def misfits_of_tests(
 ) -> list[Misfit]:
     """Reduced chi-square of each test of a problem (see `misfits`)."""
     nuisance = [test.noise.nuisance_rows for test in problem.tests]
-    alike = [test.noise.correlation.degrees_factor for test in problem.tests]
-    return misfits(residual, jacobian, row_weights, problem.rows, nuisance, alike)
+    lengths = [test.noise.correlation.degrees_factor for test in problem.tests]
+    return misfits(residual, jacobian, row_weights, problem.rows, nuisance, lengths)
 
 
 def row_variances(problem: Problem, residual: np.ndarray, jacobian: Jacobian, row_weights: np.ndarray) -> np.ndarray:
@@ -158,8 +158,8 @@ def row_variances(problem: Problem, residual: np.ndarray, jacobian: Jacobian, ro
     increases the variance by its effect on the estimate.
     """
     variances = row_weights.copy()
-    left, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
-    for rows, test, own in zip(problem.rows, problem.tests, left, strict=True):
+    found, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
+    for rows, test, own in zip(problem.rows, problem.tests, found, strict=True):
         if test.noise.is_known and own.explained:
             larger = 1.0
         else:
@@ -269,15 +269,15 @@ def _with_noise_at(first: Problem, problem: Problem, u: np.ndarray) -> list[Test
     """The tests of a study without outlier lines, with their noise at u, the end of a fit with another noise."""
     residual, jacobian, row_weights = linearized(problem, u)
     values, tests = problem.free.values(u), []
-    left = misfits_of_tests(problem, residual, jacobian, row_weights)
+    found = misfits_of_tests(problem, residual, jacobian, row_weights)
     for k, (rows, test) in enumerate(zip(problem.rows, problem.tests, strict=True)):
         own = first.tests[k]
         if own.noise.follows_fit:
             own = test_at(own, problem.free, values).noise.at_fit(problem.view(k, values))
-        if _decides(problem, test) and left[k].square > 0.0:
+        if _decides(problem, test) and found[k].square > 0.0:
             # with other known noise, the correlation length would only conceal it
             count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise.is_one_factor else 1.0
-            expected = float(np.sum(residual[rows] ** 2)) / (left[k].square * count)
+            expected = float(np.sum(residual[rows] ** 2)) / (found[k].square * count)
             own = own.noise.with_nominal(test.noise.estimated(residual[rows], expected))
         lines = test.lines
         if lines is not None and own.lines is not None and lines.robust:

@@ -371,8 +371,8 @@ def _excluding(problem: _Problem, constrained: _Constrained, matrices: np.ndarra
     if _interior_point(_centred(problem, problem.start, np.zeros(problem.start.size, bool)))[0] is None:
         return ()
     which = np.concatenate([np.flatnonzero(constrained.lower), np.flatnonzero(constrained.upper)])
-    left = matrices[len(problem.bodies.names) :, 0, 0]
-    return tuple(sorted(set(which[left <= left.min() / ACTIVE].tolist())))
+    slack = matrices[len(problem.bodies.names) :, 0, 0]
+    return tuple(sorted(set(which[slack <= slack.min() / ACTIVE].tolist())))
 
 
 def _on_bounds(problem: _Problem, constrained: _Constrained, y: np.ndarray) -> np.ndarray:

@@ -171,16 +171,16 @@ def _damping_rows(
     ]
     slopes = [[(a - b) / (2.0 * STEP) for a, b in zip(*each, strict=True)] for each in steps]
     jacobian = np.stack([_parts(each) for each in slopes], axis=1)
-    errors, products, alike = _responses(problem, frfs, u), [], 1.0
+    errors, products, length = _responses(problem, frfs, u), [], 1.0
     for t, error in enumerate(errors):
         own = np.stack([np.sum((np.conj(slopes[k][t]) * error).real, axis=(1, 2)) for k in chosen])
         size = np.sqrt(np.mean(own**2, axis=1, keepdims=True))
         scaled = own / np.where(size > 0.0, size, 1.0)
-        alike = max(alike, correlation_length(scaled, np.ones(own.shape, dtype=bool)))
+        length = max(length, correlation_length(scaled, np.ones(own.shape, dtype=bool)))
         products.append(own)
     scores = np.concatenate(products, axis=1)
     slope = jacobian[:, chosen].T @ jacobian
     # for data without noise the residual is only rounding
     least = EXACT**2 * np.sum(_parts([np.asarray(test.measured) for test in frfs]) ** 2) / len(jacobian)
-    lower = np.linalg.cholesky(alike * scores @ scores.T + least * slope[:, chosen])
+    lower = np.linalg.cholesky(length * scores @ scores.T + least * slope[:, chosen])
     return np.linalg.solve(lower, slope)

@@ -24,7 +24,15 @@ from jaxmb.identify.assess.laws.law_problem import (
     law_state,
     terms_of,
 )
-from jaxmb.identify.assess.laws.one_model import LEVEL, Block, agreement, blocks, holm, relative_columns
+from jaxmb.identify.assess.laws.one_model import (
+    LEVEL,
+    Block,
+    agreement,
+    blocks,
+    holm,
+    relative_columns,
+    separate_columns,
+)
 from jaxmb.identify.estimation.identifiability import first_order_drops, knowledge, scaled_svd
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.study.law_terms import Term
@@ -70,7 +78,7 @@ def law_covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -
 
 def law_outcome(
     study: Study, chosen: Sequence[Term], fit: Fitted, considered: Sequence[Candidate], without: HoldOut,
-    with_laws: HoldOut, apart: Sequence[np.ndarray],
+    with_laws: HoldOut, groups: Sequence[np.ndarray],
 ) -> Laws:  # fmt: skip
     """Laws of a result, from the chosen and considered terms."""
     problem = law_problem(study, chosen, fit.coefficients.size)
@@ -84,7 +92,7 @@ def law_outcome(
     shown = lawful or [line.parameter for line in considered[:1]]
     errors = tuple(
         GroupError(tuple(study.tests[t].name for t in group), float(a), float(b))
-        for group, a, b in zip(apart, without.error, with_laws.error, strict=True)
+        for group, a, b in zip(groups, without.error, with_laws.error, strict=True)
     )
     is_consistent = after.separate.p >= LEVEL and min(holm([p.p for p in after.parameters])) >= LEVEL
     return Laws(
@@ -118,10 +126,10 @@ def _values(
         direction[i] = 1.0 / relative
         direction[d:] = table[:, t] if chosen else []
         value = float(study.free.values(fit.u)[i] * np.exp(change[t]))
-        apart = float(np.exp(own[t])) if abs(own[t]) < FARTHEST_LOG else np.nan
+        ratio = float(np.exp(own[t])) if abs(own[t]) < FARTHEST_LOG else np.nan
         law_std, truth = float(np.sqrt(max(direction @ covariance @ direction, 0.0))), study.fitted[t].truth
         true = None if truth is None else truth.parameters.get(name)
-        lines.append(ValueInTest(test.name, value, law_std, value * apart, float(own_std[t]), true))
+        lines.append(ValueInTest(test.name, value, law_std, value * ratio, float(own_std[t]), true))
     return tuple(lines)
 
 
@@ -135,13 +143,9 @@ def _by_each_test(
     """
     i, d = study.free.names.index(name), study.free.size
     tests = law_blocks(study, problem, fit)
-    relative = relative_columns(study, fit.u)[i]
-    first = np.cumsum([0, *(b.residual.size for b in tests)])
-    apart = np.zeros((first[-1], len(tests)))
-    for t, block in enumerate(tests):
-        apart[first[t] : first[t + 1], t] = block.jacobian[:, i] * relative
+    separate = separate_columns(tests, i) * relative_columns(study, fit.u)[i]
     others = [k for k in range(d) if k != i] + [d + k for k, t in enumerate(chosen) if t.parameter != name]
-    whole = np.column_stack([np.concatenate([b.jacobian for b in tests])[:, others], apart])
+    whole = np.column_stack([np.concatenate([b.jacobian for b in tests])[:, others], separate])
     residual = np.concatenate([b.residual for b in tests])
     std = knowledge(whole, np.ones(residual.size)).std
     return -scaled_svd(whole).solve(residual)[len(others) :], std[len(others) :]
@@ -217,15 +221,15 @@ def chosen_laws(finding: Finding) -> Laws | None:
         return None
     terms = terms_of(study)
     count = min(study.laws.most, len(terms))
-    apart = _groups(study, terms)
+    groups = _groups(study, terms)
     fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
     chosen: list[Term] = []
-    first = held_out = _hold_out(study, chosen, [fit] * len(apart), apart)
+    first = held_out = _hold_out(study, chosen, [fit] * len(groups), groups)
     considered: list[Candidate] = []
     converged = fit.converged and first.converged
     while len(chosen) < count:
         remaining = [term for term in terms if term not in chosen]
-        tried = _tried(study, chosen, remaining, fit, held_out, apart)
+        tried = _tried(study, chosen, remaining, fit, held_out, groups)
         best = min((c for c in tried if c.held_out is not None), key=lambda c: -c.outcome.gain, default=None)
         taken = best is not None and best.outcome.p < LEVEL and best.outcome.predicts
         converged = converged and all(c.converged for c in tried)
@@ -234,7 +238,7 @@ def chosen_laws(finding: Finding) -> Laws | None:
             break
         chosen.append(best.term)
         fit, held_out = best.fit, best.held_out
-    laws = law_outcome(study, chosen, fit, considered, first, held_out, apart)
+    laws = law_outcome(study, chosen, fit, considered, first, held_out, groups)
     return laws if converged else dataclasses.replace(laws, unsettled=True)
 
 
@@ -246,13 +250,13 @@ def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
 
 
 def _hold_out(
-    study: Study, terms: Sequence[Term], starts: Sequence[Fitted], apart: Sequence[np.ndarray],
+    study: Study, terms: Sequence[Term], starts: Sequence[Fitted], groups: Sequence[np.ndarray],
     further: Sequence[Term] | None = None,
 ) -> HoldOut:  # fmt: skip
     """Errors of each group by fits to all others, each from its own start, and with its own further term if given."""
     count, weights = starts[0].coefficients.size, np.asarray(study.problem.row_weights())
     errors, fits = [], []
-    for index, (group, begin) in enumerate(zip(apart, starts, strict=True)):
+    for index, (group, begin) in enumerate(zip(groups, starts, strict=True)):
         keep = np.ones(len(study.tests))
         keep[group] = 0.0
         mine = [*terms, *([] if further is None else [further[index]])]
@@ -271,32 +275,32 @@ def _gain(before: HoldOut, after: HoldOut) -> tuple[float, float]:
 
 
 def _tried(
-    study: Study, chosen: Sequence[Term], left: Sequence[Term], fit: Fitted, before: HoldOut,
-    apart: Sequence[np.ndarray],
+    study: Study, chosen: Sequence[Term], remaining: Sequence[Term], fit: Fitted, before: HoldOut,
+    groups: Sequence[np.ndarray],
 ) -> list[Considered]:  # fmt: skip
     """The best candidates of a step by first-order drop, the best fit first; the first few evaluated by
     cross-validation."""
     count = fit.coefficients.size
-    promise = _promised(study, law_problem(study, chosen, count), left, fit)
+    promise = _promised(study, law_problem(study, chosen, count), remaining, fit)
     found = []
     for k in np.argsort(-promise, kind="stable")[:FITTED_FULLY]:
-        terms = [*chosen, left[k]]
+        terms = [*chosen, remaining[k]]
         problem = law_problem(study, terms, count)
         new = fit_laws(problem, fit.u, fit.coefficients)
         z = new.coefficients[len(chosen)] / law_covariance(study, problem, new, len(terms))[1][-1]
         found.append((terms[-1], new, float(z)))
     found.sort(key=lambda one: one[1].objective)
     blind = []
-    for group, without in zip(apart, before.fits, strict=True):
-        best = np.argmax(_promised(study, law_problem(study, chosen, count), left, without, group))
-        blind.append(left[int(best)])
-    without_it = _hold_out(study, chosen, before.fits, apart, blind)
+    for group, without in zip(groups, before.fits, strict=True):
+        best = np.argmax(_promised(study, law_problem(study, chosen, count), remaining, without, group))
+        blind.append(remaining[int(best)])
+    without_it = _hold_out(study, chosen, before.fits, groups, blind)
     choice = _gain(before, without_it)
     tried = []
     for rank, (term, new, z) in enumerate(found):
         held_out, gain, converged = None, (np.nan, np.nan), new.converged and without_it.converged
         if rank < HELD_OUT:
-            held_out = _hold_out(study, [*chosen, term], [new] * len(apart), apart)
+            held_out = _hold_out(study, [*chosen, term], [new] * len(groups), groups)
             gain, converged = _gain(before, held_out), converged and held_out.converged
         outcome = Candidate(
             step=len(chosen) + 1,
@@ -305,7 +309,7 @@ def _tried(
             term=term.text,
             coefficient=float(new.coefficients[len(chosen)]),
             z=z,
-            p=min(2.0 * len(left) * float(ndtr(-abs(z))), 1.0) if np.isfinite(z) else 1.0,
+            p=min(2.0 * len(remaining) * float(ndtr(-abs(z))), 1.0) if np.isfinite(z) else 1.0,
             holdout_error=None if held_out is None else held_out.mean,
             gain=gain[0],
             gain_std=gain[1],
@@ -319,7 +323,7 @@ def _tried(
 
 
 def _promised(
-    study: Study, problem: LawProblem, left: Sequence[Term], fit: Fitted, unseen: Sequence[int] | np.ndarray = ()
+    study: Study, problem: LawProblem, remaining: Sequence[Term], fit: Fitted, unseen: Sequence[int] | np.ndarray = ()
 ) -> np.ndarray:
     """First-order drop of chi^2 by each candidate, with all other parameters refitted; without some tests."""
     seen = [t for t in range(len(study.tests)) if t not in unseen]
@@ -327,6 +331,6 @@ def _promised(
     tests = [every[t] for t in seen]
     residual, jacobian = (np.concatenate([block[k] for block in tests]) for k in (1, 2))
     in_test = np.repeat(seen, [block.residual.size for block in tests])
-    of = [study.free.names.index(term.parameter) for term in left]
-    values = np.stack([in_tests(study, term)[in_test] for term in left], axis=1)
+    of = [study.free.names.index(term.parameter) for term in remaining]
+    values = np.stack([in_tests(study, term)[in_test] for term in remaining], axis=1)
     return first_order_drops(residual, jacobian, values * relative[of] * jacobian[:, of])

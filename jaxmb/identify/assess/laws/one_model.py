@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import block_diag
 from scipy.special import chdtrc, fdtrc
 
 from jaxmb.identify.assess.finding import Finding
@@ -16,11 +17,11 @@ from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.study.study import Study
 
-FITTED_APART = 3
+REFITTED = 3
 """Largest number of parameters refitted with a value for each test, those with the largest drop."""
 LARGE = 10.0
 """Drop of chi^2 per degree of freedom above which it is not noise, and linearization is insufficient."""
-MOST_APART = 20
+MOST_TESTS = 20
 """Largest number of tests for such refits, as each adds a coefficient."""
 LEVEL = 0.01
 """Significance level of one candidate among several."""
@@ -76,7 +77,7 @@ class OwnValue:
     """Corrected for the number of parameters."""
     spread: float
     """Relative spread over the tests that explains the drop; that of the fitted values where refitted."""
-    leaves: float | None
+    residual: float | None = dataclasses.field(metadata={"key": "leaves"})
     """Root mean square residual of such a fit, in units of the noise; None where not refitted."""
     unsettled: bool | None = None
     """True where that fit did not converge."""
@@ -148,11 +149,11 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
     r, j = np.where(used, residual / size, 0.0), np.where(used[:, None], jacobian / size[:, None], 0.0)
     count, degrees, lines = int(used.sum()) - test.noise.nuisance_rows, np.inf, 1.0
     if not test.noise.is_known:
-        left, rank = _left_over(r, j)
-        lines = correlated_by_misfit(test, left * size, row_weights)
+        remainder, rank = _least_residual(r, j)
+        lines = correlated_by_misfit(test, remainder * size, row_weights)
         freedom = max(count - rank, 1)
         least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / lines
-        variance = max(float(left @ left) / freedom, least) * lines
+        variance = max(float(remainder @ remainder) / freedom, least) * lines
         r, j, degrees = r / np.sqrt(variance), j / np.sqrt(variance), freedom / lines
     basis = scaled_svd(jacobian).range(residual.size)
     larger = test.noise.correlation.variance_factor(basis, np.where(used, row_weights, 0.0))
@@ -161,7 +162,7 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
     return Block(test.name, triangle[:, -1], triangle[:, :-1], max(count, 0), degrees, lines)
 
 
-def _left_over(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
+def _least_residual(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
     """Residual r + J du at the best du, and the rank of J."""
     svd = scaled_svd(jacobian)
     basis = svd.range(residual.size)
@@ -173,12 +174,17 @@ def relative_columns(study: Study, u: Float[np.ndarray, "d"]) -> Float[np.ndarra
     return np.where(study.free.logarithmic | (u == 0.0), 1.0, u)
 
 
+def separate_columns(tests: Sequence[Block], i: int) -> Float[np.ndarray, "m t"]:
+    """Column i of the Jacobian of all tests, split into a column for each test."""
+    return np.asarray(block_diag(*(block.jacobian[:, [i]] for block in tests)))
+
+
 def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agreement:
     """Agreement of tests on one model, and drop of chi^2 by parameter.
 
     All of it follows from residuals that are linear near the fit: chi^2 = min |r + J du|^2 beside that where also B v
-    is added, B holding the column of one parameter for each test apart. Under one model the drop is a chi^2 with as
-    many degrees as B adds to the rank of J (one less than the number of tests if all depend on the parameter); with
+    is added, B holding the column of one parameter for each test separately. Under one model the drop is a chi^2 with
+    as many degrees as B adds to the rank of J (one less than the number of tests if all depend on the parameter); with
     estimated noise the drop over its degrees has an F distribution. The fit need not be at the optimum of chi^2 itself,
     as with weighted peaks, since du is free. The spread of the parameter over the tests is that of DerSimonian and
     Laird: with v of variance tau^2 the drop is on average its degrees + tau^2 trace(B^T P B), P the projector onto the
@@ -194,8 +200,8 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     residual = np.concatenate([b.residual for b in tests])
     svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
     basis = svd.range(residual.size)
-    left = residual - basis @ (basis.T @ residual)
-    chi2 = float(left @ left)
+    remainder = residual - basis @ (basis.T @ residual)
+    chi2 = float(remainder @ remainder)
     estimated = any(np.isfinite(b.degrees) for b in tests)
     freedom = sum(b.degrees for b in tests if np.isfinite(b.degrees))
 
@@ -208,15 +214,12 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     first = np.cumsum([0, *(b.residual.size for b in tests)])
     drops = []
     for i, factor in enumerate(relative):
-        apart = np.zeros((residual.size, len(tests)))
-        for t, block in enumerate(tests):
-            apart[first[t] : first[t + 1], t] = block.jacobian[:, i] * factor
-        drops.append(_drop(apart, basis, left, chance))
-    own = [_left_over(b.residual, b.jacobian) for b in tests]
+        drops.append(_drop(factor * separate_columns(tests, i), basis, remainder, chance))
+    own = [_least_residual(b.residual, b.jacobian) for b in tests]
     separate = chi2 - sum(float(r @ r) for r, _ in own)
     more = sum(rank for _, rank in own) - svd.rank
     degrees = max(sum(b.rows for b in tests) - svd.rank, 1)
-    plain = sum(b.lines * float(np.sum(left[a:e] ** 2)) for b, a, e in zip(tests, first, first[1:], strict=False))
+    plain = sum(b.lines * float(np.sum(remainder[a:e] ** 2)) for b, a, e in zip(tests, first, first[1:], strict=False))
     return Agreement(
         chi2=chi2,
         degrees=degrees,
@@ -227,16 +230,16 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     )
 
 
-def _drop(apart: np.ndarray, basis: np.ndarray, left: np.ndarray, chance: Callable[[float, int], float]) -> Drop:
-    """Drop of chi^2 by columns `apart` in addition to the space spanned by `basis`."""
-    length = np.linalg.norm(apart, axis=0)
+def _drop(columns: np.ndarray, basis: np.ndarray, remainder: np.ndarray, chance: Callable[[float, int], float]) -> Drop:
+    """Drop of chi^2 by columns `columns` in addition to the space spanned by `basis`."""
+    length = np.linalg.norm(columns, axis=0)
     seen = length > 0.0
     if not seen.any():
         return Drop(0.0, 0, 1.0, 0.0)
-    beside = apart[:, seen] - basis @ (basis.T @ apart[:, seen])
+    beside = columns[:, seen] - basis @ (basis.T @ columns[:, seen])
     vectors, values, _ = np.linalg.svd(beside / length[seen], full_matrices=False)
     degrees = int(np.sum(values > ACTS))
-    drop = float(np.sum((vectors[:, :degrees].T @ left) ** 2))
+    drop = float(np.sum((vectors[:, :degrees].T @ remainder) ** 2))
     weight = float(np.sum(beside**2))
     spread = np.sqrt(max(drop - degrees, 0.0) / weight) if degrees else 0.0
     return Drop(drop, degrees, chance(drop, degrees), float(spread))
@@ -274,23 +277,23 @@ def one_model(finding: Finding) -> OneModel | None:
         degrees=found.degrees,
         p=found.p,
         separate=Separate(found.separate.drop, found.separate.degrees, found.separate.p),
-        parameters=tuple(_fitted_apart(study, u, finding.row_weights, lines)),
+        parameters=tuple(_refitted_by_test(study, u, finding.row_weights, lines)),
     )
 
 
-def _fitted_apart(
+def _refitted_by_test(
     study: Study, u: np.ndarray, row_weights: np.ndarray, lines: Sequence[OwnValue]
 ) -> list[OwnValue]:  # fmt: skip
     """The parameters, the first of them refitted with a value for each test where their drop is large."""
-    if len(study.tests) > MOST_APART or is_large(study.problem) or any(test.vibration is None for test in study.tests):
+    if len(study.tests) > MOST_TESTS or is_large(study.problem) or any(test.vibration is None for test in study.tests):
         return list(lines)
     fitted = []
-    for line in [line for line in lines[:FITTED_APART] if line.drop > LARGE * line.degrees]:
+    for line in [line for line in lines[:REFITTED] if line.drop > LARGE * line.degrees]:
         problem, fit, spread = fit_by_test(study, u, line.parameter)
         lost = None if fit.converged else True
         found = blocks(study, *law_state(problem, fit), row_weights)
         ratio = agreement(found, relative_columns(study, fit.u)).ratio
-        fitted.append((ratio, dataclasses.replace(line, spread=spread, leaves=ratio, unsettled=lost)))
+        fitted.append((ratio, dataclasses.replace(line, spread=spread, residual=ratio, unsettled=lost)))
     own = {line.parameter for _, line in fitted}
     fitted.sort(key=lambda pair: pair[0])
     return [*(line for _, line in fitted), *(line for line in lines if line.parameter not in own)]
@@ -305,16 +308,16 @@ def one_model_text(found: OneModel | None) -> str:
     text = f"no single linear model is consistent with all tests (p {f'{p:.1g}' if p > TINY else f'below {TINY:g}'})"
     if line.p_holm >= DISAGREE or not _explains(line, found):
         return f"{text}, and no single parameter that differs between them explains it"
-    left = "" if line.leaves is None else f", which leaves a residual of {line.leaves:.3g} times the noise"
+    left = "" if line.residual is None else f", which leaves a residual of {line.residual:.3g} times the noise"
     lost = " (that fit did not converge)" if line.unsettled else ""
     return f"{text}; {line.parameter} would have to differ by {100.0 * line.spread:.2g} % between them{left}{lost}"
 
 
 def _explains(line: OwnValue, found: OneModel) -> bool:
     """Whether a separate value in each test explains most of the residual beyond noise."""
-    if line.leaves is None:
+    if line.residual is None:
         excess = max(found.chi2 - found.degrees, found.separate.drop - found.separate.degrees)
         return line.drop - line.degrees >= MOST * excess
-    drop = found.residual_over_noise**2 - line.leaves**2
+    drop = found.residual_over_noise**2 - line.residual**2
     separate = (found.separate.drop - found.separate.degrees) / found.degrees
     return drop >= MOST * max(found.residual_over_noise**2 - 1.0, separate)

@@ -40,19 +40,19 @@ class FrfMetrics(KindMetrics):
     @classmethod
     def found(cls, finding: Finding, entries: Sequence[FrfEntry]) -> "FrfMetrics":
         """Metrics of a fit; see `KindMetrics`."""
-        errors, apart, noise = {}, {}, {}
-        left = dict(zip((test.name for test in finding.study.tests), finding.misfits, strict=True))
+        errors, by_name, noise = {}, {}, {}
+        misfits = dict(zip((test.name for test in finding.study.tests), finding.misfits, strict=True))
         for entry, view, rows in finding.of(entries):
             test = entry.test
-            apart[entry.name] = _jq_percent(test, view)
+            by_name[entry.name] = _jq_percent(test, view)
             errors[entry.name] = test.log_error(finding.residual[rows])
             if not test.noise.is_known:
                 own = finding.residual[rows]
-                expected = float(np.sum(own**2)) / left[entry.name].square
+                expected = float(np.sum(own**2)) / misfits[entry.name].square
                 noise[entry.name] = test.noise.estimated(own, expected)
         for entry in entries:
             if entry.role == "check":
-                apart.setdefault(entry.name, _jq_percent(entry.test, entry.test.view(finding.model)))
+                by_name.setdefault(entry.name, _jq_percent(entry.test, entry.test.view(finding.model)))
         compared = [
             (entry.name, agreement)
             for entry, agreement in zip(finding.study.fitted, finding.agreements, strict=True)
@@ -60,7 +60,7 @@ class FrfMetrics(KindMetrics):
         ]
         return cls(
             log_error=errors or None,
-            jq_percent=apart or None,
+            jq_percent=by_name or None,
             noise_log_std=noise or None,
             measured_modes=tuple(m for c in compared for m in agreement_metrics(*c)) if compared else None,
             unmatched_modes=tuple(m for c in compared for m in unmatched_metrics(*c)) if compared else None,

@@ -123,16 +123,18 @@ class TorqueMetrics(KindMetrics):
     def found(cls, finding: Finding, entries: Sequence[TorqueEntry]) -> "TorqueMetrics":
         """Metrics of a fit; see `KindMetrics`."""
         rows = []
-        base, moved = _base_rows(finding, entries)
-        essential, left = _essential(finding, entries, moved) if _comparable(finding, entries, moved) else (None, None)
+        base, free_base = _base_rows(finding, entries)
+        essential, reduce = (
+            _essential(finding, entries, free_base) if _comparable(finding, entries, free_base) else (None, None)
+        )
         for entry in entries:
             test = entry.test
             seen = np.asarray(test.view(finding.model))
             measured, missed = test.sizes(seen)
-            fewer = missed if left is None else test.sizes(left(seen))[1]
+            fewer = missed if reduce is None else test.sizes(reduce(seen))[1]
             for name, size, *errors in zip(entry.source.coordinates, measured, missed, fewer, strict=True):
                 percent = [100.0 * float(error) / float(size) if size else np.nan for error in errors]
-                few = None if left is None else percent[1]
+                few = None if reduce is None else percent[1]
                 rows.append(TorqueRow(entry.name, entry.role, name, float(size), float(errors[0]), percent[0], few))
         if essential is not None:
             numbers = zip(essential.values.tolist(), essential.std.tolist(), strict=True)

@@ -60,9 +60,7 @@ def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> 
     unmeasured = dict[str, list[str]]()
     weakest = np.broadcast_to(limits(known.prior_std)[0], std.shape)
     for test, agreement in zip(study.tests, finding.agreements, strict=True):
-        if agreement is None:
-            continue
-        if not agreement.unmeasured:
+        if agreement is None or not agreement.unmeasured:
             continue
         shares = mode_shares(study.model, study.free, test, study.free.values(finding.u)).share
         for mode in agreement.unmeasured:
@@ -183,8 +181,8 @@ def _least_cost(finding: Finding, i: int, u: np.ndarray, enough: float) -> float
             break
         best = cost
         step, *_ = np.linalg.lstsq(jacobian[:, others], -residual, rcond=None)
-        left = residual + jacobian[:, others] @ step
-        if float(left @ left) >= enough:  # even the parabola through this point stays above
+        linear = residual + jacobian[:, others] @ step
+        if float(linear @ linear) >= enough:  # even the parabola through this point stays above
             break
         u = u.copy()
         u[others] = np.clip(u[others] + np.clip(step, -1.0, 1.0), lower[others], upper[others])

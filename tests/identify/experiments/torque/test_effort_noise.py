@@ -61,11 +61,11 @@ def test_what_is_left_is_the_noise_where_samples_are_alike() -> None:
     std, alike = (part[rows.coordinate] for part in noise)
     left = (rows.effort - rows.regressor @ least_squares(rows.regressor, rows.effort)[0]) / std
     assert np.sqrt(np.mean(left**2)) < 0.4
-    found = misfit(left, np.ones(left.size), 8.0, alike=alike)
+    found = misfit(left, np.ones(left.size), 8.0, lengths=alike)
     assert found.factor == pytest.approx(1.0, rel=0.072)
     assert found.explained
     # a model that misses half as much again is told from noise
-    assert not misfit(1.5 * left, np.ones(left.size), 8.0, alike=alike).explained
+    assert not misfit(1.5 * left, np.ones(left.size), 8.0, lengths=alike).explained
 
 
 @pytest.mark.parametrize("robust", [False, True])
