@@ -34,11 +34,6 @@ class Stated(NamedTuple):
     """Locked coordinates included."""
     damping: tuple[int, ...]
 
-    @property
-    def count(self) -> int:
-        """Number of stated stiffnesses and dampings."""
-        return len(self.stiffness) + len(self.damping)
-
 
 def stated_joints(model: Model, free: FreeParameters) -> Stated:
     """Coordinates whose stiffness or damping a study states and does not free."""
@@ -372,7 +367,7 @@ def _along(
 ) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
     """Residual of a test at u and the numbers of its hypotheses, the machine's first, and derivatives along some
     directions."""
-    numbers = 1 + len(model.end_frames) + stated.count
+    numbers = 1 + len(model.end_frames) + len(stated.stiffness) + len(stated.damping)
 
     def residual(x: Array) -> Array:
         u, machine, own = jnp.split(x, [free.size, free.size + numbers])

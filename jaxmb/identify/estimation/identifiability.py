@@ -269,7 +269,9 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
             if size > limit**2:
                 parts = np.zeros(unit.size)
                 parts[fixed[part]] = axis * np.sign(axis[np.argmax(np.abs(axis))])
-                weak.append(Group(float(np.sqrt(size)), parts, _members(parts)))
+                order = np.argsort(-np.abs(parts), kind="stable").tolist()
+                members = tuple(i for i in order if np.abs(parts[i]) >= NOTABLE)
+                weak.append(Group(float(np.sqrt(size)), parts, members))
     return (*found, *sorted(weak, key=lambda group: -group.std))
 
 
@@ -304,11 +306,6 @@ def _null_group(part: np.ndarray, null: Float[np.ndarray, "d k"], dimension: int
     parts[part] = first if dimension == 1 else np.linalg.norm(axes, axis=0)
     members = part[np.argsort(-np.abs(parts[part]), kind="stable")]
     return Group(np.inf, parts, tuple(members.tolist()), dimension)
-
-
-def _members(parts: np.ndarray) -> tuple[int, ...]:
-    order = np.argsort(-np.abs(parts), kind="stable")
-    return tuple(int(i) for i in order if np.abs(parts[i]) >= NOTABLE)
 
 
 def correlation(covariance: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:

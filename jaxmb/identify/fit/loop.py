@@ -114,7 +114,8 @@ def run_fit(
             if isinstance(stage, PopulationSearch) and fit.population_evaluations == 0:
                 fit.before_population = fit.best
             incoming = _starts(run, fit) if fit.candidates is None else fit.candidates
-            stage_state = from_first(stage.begin(_seed(seed, fit), incoming))
+            drawn_from = np.random.SeedSequence([seed, fit.round, fit.stage])
+            stage_state = from_first(stage.begin(int(drawn_from.generate_state(1)[0]), incoming))
         taken = stage.progress(stage_state).evaluations
         stage_state = from_first(stage.advance(stage_state, float("inf") if searching else fit.best))
         progress = stage.progress(stage_state)
@@ -218,10 +219,6 @@ def coarsened(problem: Problem, lines: int) -> Problem:
     lines = min(lines, max(LEAST_LINES, -(-2 * lines // max(thinning, 1))))
     tests = (test if test.lines is None else test.lines.decimate(lines) for test in problem.tests)
     return dataclasses.replace(problem, tests=tuple(tests))
-
-
-def _seed(seed: int, fit: Fit) -> int:
-    return int(np.random.SeedSequence([seed, fit.round, fit.stage]).generate_state(1)[0])
 
 
 def _starts(run: _Run, fit: Fit) -> np.ndarray:

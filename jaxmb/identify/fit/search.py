@@ -119,32 +119,27 @@ def _some_generations(
     algorithm: Any, params: Any, problem: Problem, box: Box, state: SearchState, count: Int[Array, ""]
 ) -> SearchState:
     def one(i: int, s: SearchState) -> SearchState:
-        found = _one_generation(algorithm, params, problem, box, s)
-        return found._replace(latest=s.latest.at[i + 1].set(found.fitness))
+        key, key_ask, key_tell = jax.random.split(s.key, 3)
+        asked, memory = algorithm.ask(key_ask, s.algorithm, params)
+        cube = jnp.clip(asked, 0.0, 1.0)
+        population = box.lower + cube * (box.upper - box.lower)
+        fitness, bad = _fitness(problem, population)
+        memory, _ = algorithm.tell(key_tell, cube, fitness, memory, params)
+        leader = jnp.argmin(fitness)
+        better = fitness[leader] < s.best
+        return SearchState(
+            key,
+            memory,
+            population,
+            fitness,
+            s.generations + 1,
+            s.non_finite + bad,
+            jnp.where(better, population[leader], s.best_u),
+            jnp.where(better, fitness[leader], s.best),
+            s.latest.at[i + 1].set(fitness),
+        )
 
     return jax.lax.fori_loop(0, count, one, state)
-
-
-def _one_generation(algorithm: Any, params: Any, problem: Problem, box: Box, state: SearchState) -> SearchState:
-    key, key_ask, key_tell = jax.random.split(state.key, 3)
-    asked, memory = algorithm.ask(key_ask, state.algorithm, params)
-    cube = jnp.clip(asked, 0.0, 1.0)
-    population = box.lower + cube * (box.upper - box.lower)
-    fitness, bad = _fitness(problem, population)
-    memory, _ = algorithm.tell(key_tell, cube, fitness, memory, params)
-    leader = jnp.argmin(fitness)
-    better = fitness[leader] < state.best
-    return SearchState(
-        key,
-        memory,
-        population,
-        fitness,
-        state.generations + 1,
-        state.non_finite + bad,
-        jnp.where(better, population[leader], state.best_u),
-        jnp.where(better, fitness[leader], state.best),
-        state.latest,
-    )
 
 
 def algorithm_names() -> tuple[str, ...]:

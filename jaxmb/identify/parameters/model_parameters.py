@@ -22,6 +22,8 @@ Vector = TypeVar("Vector", np.ndarray, Array)
 
 ORDER = "fractional.order"
 """Order of fractional damping, at most 1."""
+FURTHER_FRICTION = ("friction_terms", "stribeck_speed")
+"""Leaves of friction terms that each coordinate has or not."""
 TENSOR = {"xx": (0, 0), "yy": (1, 1), "zz": (2, 2), "xy": (0, 1), "xz": (0, 2), "yz": (1, 2)}
 """Rows and columns of the six independent entries of an inertia."""
 
@@ -52,33 +54,27 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
     moving = [(i, name) for i, name in enumerate(model.coordinates) if not model.locked[joint_of.get(i, i)]]
     without = {"loss_factor": shafts, "rotor_inertia": driven}
 
-    def add(family: Family, i: int, name: str) -> None:
-        for axes, entries in _entries(family, i):
-            found[".".join((family.name, name, *axes))] = ParameterSpec(family.leaf, entries)
+    def has(family: Family, i: int) -> bool:
+        if family.leaf in FURTHER_FRICTION:
+            return {"stribeck_speed": "stribeck"}.get(family.name, family.name) in model.further_friction[i]
+        if family.name == "stiffness_slope":
+            return model.load_dependent[i]
+        if family.name == "free_length":
+            return model.spring_type[i] == "length"
+        return family.owner != "coordinate" or i not in without.get(family.name, ())
 
-    groups = [list(rows) for _, rows in itertools.groupby(FAMILIES, _written_together)]
-    for group in groups:
+    for _, rows in itertools.groupby(FAMILIES, _written_together):
+        group = list(rows)
         owner, name = group[0].owner, group[0].name
-        if owner == "coordinate" and group[0].leaf in ("friction_terms", "stribeck_speed"):
-            for i, item in moving:
-                terms = model.further_friction[i]
-                for family in group:
-                    if family.name in terms or (family.name == "stribeck_speed" and "stribeck" in terms):
-                        add(family, i, item)
-        elif owner == "coordinate":
-            for i, item in moving:
-                slope = name != "stiffness_slope" or model.load_dependent[i]
-                if i not in without.get(name, ()) and slope:
-                    add(group[0], i, item)
-        elif owner == "machine":
+        if owner == "machine":
             for of in {"rayleigh": ("mass", "stiffness"), "fractional": ("order", "time")}[name]:
                 if name == "rayleigh" or model.fractional:
                     found[f"{name}.{of}"] = ParameterSpec(f"{name}_{of}", ((),))
-        elif owner in _ITEMS:
-            for i, item in enumerate(getattr(model, _ITEMS[owner])):
-                for family in group:
-                    if family.name != "free_length" or model.spring_type[i] == "length":
-                        add(family, i, item)
+        elif owner == "coordinate" or owner in _ITEMS:
+            items = moving if owner == "coordinate" else enumerate(getattr(model, _ITEMS[owner]))
+            for (i, item), family in itertools.product(items, group):
+                for axes, entries in _entries(family, i) if has(family, i) else ():
+                    found[".".join((family.name, item, *axes))] = ParameterSpec(family.leaf, entries)
     return found
 
 
@@ -91,7 +87,7 @@ def _written_together(family: Family) -> tuple[str, ...]:
     """Families of equal value are listed owner by owner, others family by family."""
     if family.owner == "beam" or family.name in ("first_moment", "inertia"):
         return (family.owner,)
-    if family.leaf in ("friction_terms", "stribeck_speed"):
+    if family.leaf in FURTHER_FRICTION:
         return ("further friction",)
     return (family.owner, family.name)
 
