@@ -23,7 +23,6 @@ def averaged(truth, noise, rng, inputs):
     return h, explained / np.sum(np.abs(x) ** 2, axis=1)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("noise", [0.1, 1.0, 1.5])
 @pytest.mark.parametrize("truth", [[1.0 - 2.0j], [1.0, 0.4j]])
 def test_it_is_the_scatter_of_the_estimates(noise, truth):

@@ -1,7 +1,6 @@
 """Single lines that do not belong to their neighbours."""
 
 import numpy as np
-import pytest
 
 from jaxmb.measurement.noise import outlier_lines
 
@@ -20,7 +19,6 @@ def test_they_are_found_in_what_is_smooth():
     assert outlier_lines(found, np.ones(found.shape, dtype=bool)).tolist() == [30, 77, 78]
 
 
-@pytest.mark.long
 def test_good_lines_are_not_called_odd():
     present = np.ones((2, 120, 3, 1), dtype=bool)
     present[:, 40:60, 1] = False

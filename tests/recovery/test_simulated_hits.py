@@ -126,7 +126,7 @@ def test_simulated_records_are_those_of_scipy():
     np.testing.assert_allclose(y, whole, atol=3e-4 * np.abs(y).max())
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_hammer(seed):
     # Ten hits, each channel with noise of 0.1 % of its peak, 8 s each, exponential window down to 1 %.
     rng = np.random.default_rng(seed)
@@ -146,7 +146,6 @@ def test_the_window_does_not_move_the_estimate(end_level):
     assert max(errors(test.frf_set, [1])) < 0.002
 
 
-@pytest.mark.long
 def test_damping_behind_an_exponential_window_is_not_biased():
     # 8 s and a level of 0.1 % at their end: the window adds 0.69 % of damping to a mode of 0.5 % at 20 Hz.
     rng = np.random.default_rng(4)
@@ -165,15 +164,7 @@ def test_damping_behind_an_exponential_window_is_not_biased():
     assert np.all(np.mean(apparent, axis=0) / DAMPING_RATIO - 1 > 0.3)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "seed"),
-    [
-        pytest.param([1], 0, marks=pytest.mark.long),
-        pytest.param([1], 1, marks=pytest.mark.long),
-        (TIPS, 0),
-        pytest.param(TIPS, 1, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "seed"), [([1], 0), ([1], 1), (TIPS, 0), (TIPS, 1)])
 def test_shakers_with_bursts(inputs, seed):
     # 64 bursts of 16 s, 32 s from one to the next: the response dies within the segment, and no window is needed.
     rng = np.random.default_rng(seed)

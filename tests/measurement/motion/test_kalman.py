@@ -91,7 +91,6 @@ def test_steady_state_by_the_riccati_equation(sensors):
     assert 3 < found.settled[0] < 200
 
 
-@pytest.mark.long
 def test_innovations_are_white_and_errors_as_large_as_told():
     """Limits are 99.99 % of chi-square and normal distributions."""
     true, measured = drawn(4000)
