@@ -263,7 +263,7 @@ class Named(dict[str, Entry]):
 
 
 @contextmanager
-def place(text: str) -> Iterator[None]:
+def error_location(text: str) -> Iterator[None]:
     """Prefix the messages of errors with a location.
 
     Raises:

@@ -99,9 +99,9 @@ def _receptance_jvp(
     if all_terms := by_line + (by_matrix if support is None else []):
         change = change + _through(all_terms, x_o, x_i)
     if _is_nonzero(d_outputs):
-        change = change + jnp.einsum("on,nif->foi", d_outputs, x_i.joined())
+        change = change + jnp.einsum("on,nif->foi", d_outputs, x_i.as_complex())
     if _is_nonzero(d_inputs):
-        change = change + jnp.einsum("nof,in->foi", x_o.joined(), d_inputs)
+        change = change + jnp.einsum("nof,in->foi", x_o.as_complex(), d_inputs)
     return value, change
 
 
@@ -126,7 +126,7 @@ def _through(matrices: Sequence[tuple[Any, Any]], x_o: Parts, x_i: Parts) -> Com
         term = Parts(*(jnp.einsum("nm,mif->nif", matrix, part) for part in x_i)).times(factor)
         re, im = re + term.re, im + term.im
     product = Parts(x_o.re[:, :, None], x_o.im[:, :, None]).times(Parts(re[:, None], im[:, None]))
-    return Parts(jnp.sum(product.re, axis=0), jnp.sum(product.im, axis=0)).joined().transpose(2, 0, 1)
+    return Parts(jnp.sum(product.re, axis=0), jnp.sum(product.im, axis=0)).as_complex().transpose(2, 0, 1)
 
 
 def _through_entries(

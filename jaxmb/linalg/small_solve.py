@@ -50,7 +50,7 @@ class Parts(NamedTuple):
     re: Float[Array, "... f"]
     im: Float[Array, "... f"]
 
-    def joined(self) -> Complex[Array, "... f"]:
+    def as_complex(self) -> Complex[Array, "... f"]:
         """Complex array of the parts."""
         return jax.lax.complex(self.re, self.im)
 
@@ -275,7 +275,7 @@ def _solutions_jvp(same: bool, primals: tuple[Any, ...], tangents: tuple[Any, ..
     h, to_inputs, to_outputs = solutions(same, z, outputs, inputs)
     identity = jnp.eye(inputs.shape[-1], dtype=inputs.dtype)
     inverse = solutions(True, z, identity, identity)[0]
-    x_i, x_o = (part.joined().transpose(2, 0, 1) for part in (to_inputs, to_outputs))
+    x_i, x_o = (part.as_complex().transpose(2, 0, 1) for part in (to_inputs, to_outputs))
     change = change_of(z, d_z)
 
     def solution_change(side: str, d_rows: Array, x: Array) -> Array:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.files import check_regular
-from jaxmb.io.validation import Table, place, validated
+from jaxmb.io.validation import Table, error_location, validated
 from jaxmb.machine.elements import origin_table, pose_matrix
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import GROUND
@@ -55,10 +55,10 @@ def values_of(symbols: Mapping[str, float | str]) -> dict[str, float]:
             circle = " -> ".join((*path[path.index(name) :], name))
             raise ValueError(f"symbols: {circle} is a circular definition, expected one without the symbol itself")
         if name not in found:
-            with place(f"symbols: {name}"):
+            with error_location(f"symbols: {name}"):
                 names = names_in(symbols[name])
             known = {n: look_up(n, (*path, name)) for n in names if n in symbols}
-            with place(f"symbols: {name}"):
+            with error_location(f"symbols: {name}"):
                 found[name] = value_of(symbols[name], known)
         return found[name]
 

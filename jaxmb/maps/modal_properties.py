@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Complex, Float, Inexact
 from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import compiled
-from jaxmb.io.validation import known_name, place
+from jaxmb.io.validation import error_location, known_name
 from jaxmb.machine.build import Model
 from jaxmb.maps.batches import batch_size_for, in_batches, padded
 from jaxmb.maps.position_solver import check_all_closed
@@ -66,7 +66,7 @@ def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Flo
     if np.any(singular):
         first = int(np.argmax(singular))
         at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(model.coordinates, postures[first], strict=True))
-        with place(f"posture {at}"):
+        with error_location(f"posture {at}"):
             check_mass_matrix(masses[first], motion_coordinates(model))
 
 

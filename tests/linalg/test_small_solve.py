@@ -81,8 +81,8 @@ def test_any_number_of_points_and_lines(outputs, inputs, lines):
     check(np.asarray(jax.jit(small_solve.response, static_argnums=3)(z, *rows, False)), expected)
     h, to_inputs, to_outputs = jax.jit(small_solve.solutions, static_argnums=0)(False, z, *rows)
     check(np.asarray(h), expected)
-    check(rows[0] @ np.asarray(to_inputs.joined()).transpose(2, 0, 1), expected)
-    check((rows[1] @ np.asarray(to_outputs.joined()).transpose(2, 0, 1)).swapaxes(1, 2), expected)
+    check(rows[0] @ np.asarray(to_inputs.as_complex()).transpose(2, 0, 1), expected)
+    check((rows[1] @ np.asarray(to_outputs.as_complex()).transpose(2, 0, 1)).swapaxes(1, 2), expected)
 
 
 def test_structural_and_fractional_damping():
@@ -125,7 +125,7 @@ def test_a_machine_in_motion():
     for C, K in ((damping + gyroscopic, stiffness), (damping, stiffness + gyroscopic)):
         check(found(mass, C, K, omega, rows, one), by_numpy(mass, C, K, omega, rows, one))
         z = DynamicStiffness(*map(jnp.asarray, (mass, C, K, omega)))
-        to_outputs = jax.jit(small_solve.solutions, static_argnums=0)(False, z, rows, one)[2].joined()
+        to_outputs = jax.jit(small_solve.solutions, static_argnums=0)(False, z, rows, one)[2].as_complex()
         expected = by_numpy(mass, C, K, omega, rows, one)
         check(np.asarray(to_outputs).transpose(2, 1, 0), expected)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.io.validation import InputError, place, validated
+from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.machine.schema import Machine
 
 
@@ -64,6 +64,7 @@ def test_other_mistakes_name_no_kind():
 def test_a_place_is_named_once(error):
     with (
         pytest.raises(error, match=r"^s\.toml: r\.toml: record number 1: wrong$"),
-        place("s.toml"), place("r.toml"), place("r.toml"), place("r.toml: record number 1"),
+        error_location("s.toml"), error_location("r.toml"), error_location("r.toml"),
+        error_location("r.toml: record number 1"),
     ):  # fmt: skip
         raise error("wrong")

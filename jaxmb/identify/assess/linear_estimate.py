@@ -39,7 +39,7 @@ from jaxmb.identify.fit.physical_consistency import ConsistentSolution, bodies
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
 from jaxmb.identify.study.reading.parameters import fixed_values
 from jaxmb.identify.study.study import Study, known_values, linear_in
-from jaxmb.io.validation import place
+from jaxmb.io.validation import error_location
 
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
 UNSOLVED = f"{Outcome.NOT_CONVERGED}: the active set of bounds was not identified"
@@ -103,7 +103,7 @@ def linear_estimate(study: Study, seed: int = 0, doubts: tuple[str, ...] = ()) -
     Raises:
         ValueError: the free parameters are not identifiable from the tests.
     """
-    with place(f"study '{study.name}'"):
+    with error_location(f"study '{study.name}'"):
         found, rows = _checked_equations(study)
     prior = study.problem.prior
     prior_std = None if prior is None else np.asarray(prior.std)
@@ -210,12 +210,12 @@ def _checked_equations(study: Study) -> tuple[Unknowns, Equations]:
         raise ValueError("the predictions of its tests are not linear in the same parameters")
     found = unknowns(study.free, reciprocal)
     for entry in study.fitted:
-        with place(display_name(entry.name)):
+        with error_location(display_name(entry.name)):
             entry.source.check_linear(study.model)
-    with place("[free]"):
+    with error_location("[free]"):
         _check_effect(study)
     rows = linear_equations(study.model, study.free, study.tests)
-    with place(tests_text([entry.name for entry in study.fitted])):
+    with error_location(tests_text([entry.name for entry in study.fitted])):
         check_equations(with_prior(found, rows, study.problem.prior), study.free.names, study.fitted)
     return found, rows
 

@@ -49,7 +49,7 @@ from jaxmb.identify.stiffness_model.variants import (
     translations,
 )
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import place
+from jaxmb.io.validation import error_location
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of
 from jaxmb.machine.schema import Machine
@@ -242,7 +242,7 @@ def stiffness_estimate(study: Study, seed: int = 0) -> StiffnessEstimate:
         ValueError: there are fewer equations than parameters, no tests to fit, a posture is singular, no load acts on
             the compensated joint, or the machine is not a chain of links.
     """
-    with place(f"study '{study.name}'"):
+    with error_location(f"study '{study.name}'"):
         return _fitted_variants(study, seed)
 
 
@@ -250,17 +250,17 @@ def _fitted_variants(study: Study, seed: int) -> StiffnessEstimate:
     entries, model = study.fitted, study.model
     cases = cases_of(entries, "fit")
     joint = None if study.complete is None else study.complete.compensated
-    with place("[complete]"):
+    with error_location("[complete]"):
         compensated = None if joint is None else compensated_joint(model, joint, cases)
     for entry in entries:
-        with place(display_name(entry.name)):
+        with error_location(display_name(entry.name)):
             entry.source.check_linear(model)
-    with place("[complete]"):
+    with error_location("[complete]"):
         complete, models = stiffness_models(model, cases, compensated)
     robust = any(is_robust(entry.test) for entry in entries)
     weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in entries])
     independent = functools.partial(independent_rows, entries)
-    with place(tests_text([entry.name for entry in entries])):
+    with error_location(tests_text([entry.name for entry in entries])):
         unseen = _unseen_joints(models["J1"], entries, joint)
         variants = {
             name: fitted_variant(stiffness, model, cases, robust, weight, independent)

@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.files import find_description, library_names, read_toml
-from jaxmb.io.validation import Table, place, validated
+from jaxmb.io.validation import Table, error_location, validated
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
 
@@ -52,7 +52,7 @@ def read_study_file(
         own = data.get("search")
         data["search"] = (own if isinstance(own, dict) else {}) | {"algorithm": search}
     file = validated(StudyFile, data, str(path))
-    with place(str(path)):
+    with error_location(str(path)):
         machine_named(file.machine, path.parent)
     return file, path
 

@@ -48,7 +48,7 @@ from jaxmb.identify.study.reading.parameters import (
 )
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting, initial_values, study_model
-from jaxmb.io.validation import Table, known_name, place, validated, warnings_as_remarks
+from jaxmb.io.validation import Table, error_location, known_name, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.schema import Machine
@@ -150,7 +150,7 @@ class Study:
         found = list[Entry]()
         for entry in self.entries:
             if entry.source.about is not None:
-                with place(display_name(entry.name)):
+                with error_location(display_name(entry.name)):
                     new = entry.source.about(model)
                 entry = dataclasses.replace(entry, test=new.test, source=new.source)
             found.append(entry)
@@ -312,35 +312,35 @@ class _Described(NamedTuple):
 
 
 def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | None) -> _Described:
-    with place(source):
+    with error_location(source):
         whole = machine_named(file.machine, folder)
         if file.gravity is not None:
             whole = whole.model_copy(update={"gravity": file.gravity})
         machine = with_locked(whole, file.lock)
         file = with_preset(file, len(machine.coordinates))
         model = study_model(machine, file)
-    with place(f"{source}: [hold]"):
+    with error_location(f"{source}: [hold]"):
         held = fixed_values(model, file)
         model = set_parameters(model, held)
-    with place(source):
+    with error_location(source):
         check_kinds(file)
     setting = Setting(file, folder, whole, model, noise_seed)
     entries = read_tests(file, source, setting)
-    with place(f"{source}: [free]"):
+    with error_location(f"{source}: [free]"):
         gains = gain_choice(model, file, set(held), entries)
     if gains is not None:
         setting = setting._replace(gains=gains)
         entries = read_tests(file, source, setting)
-    with place(source):
+    with error_location(source):
         choice = friction_choice(model, entries)
     if choice is not None and choice.values:
-        with place(source):
+        with error_location(source):
             wider = with_friction(whole, choice)
             machine = with_locked(wider, file.lock)
             model = set_parameters(study_model(machine, file), held)
         setting = setting._replace(whole=wider, model=model, measured=whole, friction=choice)
         entries = read_tests(file, source, setting)
-    with place(f"{source}: [search]"):
+    with error_location(f"{source}: [search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     file = file.model_copy(update={"search": search})
     return _Described(file, machine, model, held, with_friction_remarks(entries, choice), choice)
@@ -350,30 +350,30 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
     """Problem of a description, with its prior, and where its fit starts."""
     file, model, entries, fitted = described.file, described.model, described.entries, described.fitted
     tests = [entry.test for entry in fitted]
-    with place(f"{source}: [free]"):
+    with error_location(f"{source}: [free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in own_names(test)))
         check_free_friction(file.free)
         without = left_out(model, file.free, idle_bodies(described.machine, entries))
         wanted = friction_bounds(described.friction) | file.free
         bounds = bounds_of(model, wanted, described.held.keys() | without, of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
-    with place(f"{source}: [next]"):
+    with error_location(f"{source}: [next]"):
         frf_tests = [test.name for test in tests if can_be_planned(test)]
         check_next(file.next, model, frf_tests, [entry.name for entry in fitted if entry.kind == "torque"])
     if file.laws is not None:
-        with place(f"{source}: [laws]"):
+        with error_location(f"{source}: [laws]"):
             law_terms(file.laws, model, free, fitted)
-    with place(source):
+    with error_location(source):
         problem = make_problem(model, free, tests)
         initial, stated = initial_values(problem, bounds)
     at_start = free.apply(model, initial)
-    with place(source):
+    with error_location(source):
         check_stiffness(file, at_start)
     for entry in entries:
-        with place(f"{source}: {display_name(entry.name)}"):
+        with error_location(f"{source}: {display_name(entry.name)}"):
             if entry.test.vibration is not None:
                 entry.test.vibration.check(at_start)
-    with place(f"{source}: [prior]"):
+    with error_location(f"{source}: [prior]"):
         own, of_machine = known_values(model, free, initial, stated), parameters(model)
         # a gain of a drive starts from a first fit, about which no prior can be
         unsaid = ~np.asarray(stated, bool) & np.array([name not in of_machine for name in free.names], dtype=bool)
@@ -381,7 +381,7 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
         prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)))
     problem = dataclasses.replace(problem, prior=prior)
     if file.preset == "rognant2010":
-        with place(source):
+        with error_location(source):
             check_two_steps(problem)
     return problem, Start(initial, stated, file.start == "random")
 

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from jaxmb.io.files import find_description, read_text, read_toml
-from jaxmb.io.validation import InputError, known_name, place, validated
+from jaxmb.io.validation import InputError, error_location, known_name, validated
 from jaxmb.machine.values import Angle, Name, Number, Part, Positive
 from jaxmb.measurement.motion.record import Drives, MotionRecord, check_record
 from jaxmb.measurement.records.file import public_path, read_columns
@@ -39,7 +39,7 @@ def read_motion(path: str | Path, coordinates: Sequence[str], even: bool = True)
     if len(rows) < 2:
         raise InputError(f"{path}: found {len(rows)} lines, expected a heading and numbers")
     heads = [cell.strip() for cell in rows[0][1]]
-    with place(str(path)):
+    with error_location(str(path)):
         _check_heads(heads, coordinates)
     table = np.empty((len(rows) - 1, len(heads)))
     for i, (number, row) in enumerate(rows[1:]):
@@ -69,7 +69,7 @@ def read_motion(path: str | Path, coordinates: Sequence[str], even: bool = True)
         acceleration=measured("acceleration"),
         temperature=columns.get(TEMPERATURE),
     )
-    with place(str(path)):
+    with error_location(str(path)):
         check_record(record, even)
     return record
 
@@ -215,7 +215,7 @@ def read_described(name_or_path: str, folder: Path, coordinates: Sequence[str]) 
     else:
         path = find_description(name_or_path, "motions", "motion", (".toml",))
     about = validated(MotionFile, read_toml(path), str(path))
-    with place(str(path)):
+    with error_location(str(path)):
         return _joint_motion(about, path.parent, coordinates)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import solve_banded
 from scipy.optimize import minimize_scalar
 
-from jaxmb.io.validation import place
+from jaxmb.io.validation import error_location
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord, check_cutoff, edge, low_pass, rates
 
 
@@ -33,7 +33,7 @@ def low_passed_motion(record: MotionRecord, cutoff_hz: Cutoff) -> MotionEstimate
         ValueError: the record is too short for the cut-off, or the cut-off is not below half the sampling rate.
     """
     rate = record.rate_hz
-    with place("cutoff_hz"):
+    with error_location("cutoff_hz"):
         check_cutoff(cutoff_hz, rate, len(record.time_s))
     position = low_pass(record.position, rate, cutoff_hz)
     velocity, acceleration = rates(position, rate)

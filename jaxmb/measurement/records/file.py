@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmb.io.arrays import read_arrays
 from jaxmb.io.files import check_regular, find_description, library_names, read_toml
-from jaxmb.io.validation import InputError, place, validated
+from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import READERS, read_frf_and_remarks, read_variables
 from jaxmb.measurement.files.named_arrays import Shapes
 from jaxmb.measurement.frf_set import FrfLabels, FrfSet, to_si
@@ -234,7 +234,7 @@ def estimate_of_records(name_or_path: str | os.PathLike[str]) -> Estimate:
         "source": description.source or str(path),
     }
     method = description.method
-    with place(str(path)):
+    with error_location(str(path)):
         if isinstance(method, Noise):
             return _from_noise(records[0], method, labels)
         if isinstance(method, Periodic):
@@ -308,7 +308,7 @@ def _hits_used(test: HitTest, what: str, description: RecordsFile) -> str:
 def _single_hits(record: TimeRecord, method: Hits) -> tuple[list[tuple[np.ndarray, np.ndarray]], tuple[str, ...]]:
     if method.block is None:
         return [(record.force, record.response)], ()
-    with place(record.source):
+    with error_location(record.source):
         starts, rejected = find_hits(
             record.force, record.sample_rate_hz, block=method.block, pre_trigger_s=method.pre_trigger_s,
             trigger=method.trigger,
@@ -331,12 +331,12 @@ def _hit_test(
 
 
 def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
-    with place(str(path)):
+    with error_location(str(path)):
         unit = _unit(description)
     inputs, outputs = _names(description.forces), _names(description.responses)
     records = []
     for number, record in enumerate(description.record, 1):
-        with place(f"{path}: record number {number}"):
+        with error_location(f"{path}: record number {number}"):
             file = _file(record, description, path.parent)
             force = _channels(file, record, description.forces)
             response = _channels(file, record, description.responses)

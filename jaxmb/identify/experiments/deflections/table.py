@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, check_names
 from jaxmb.io.files import read_text
-from jaxmb.io.validation import CLOSE, InputError, place as place_of
+from jaxmb.io.validation import CLOSE, InputError, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import closed_posture
 
@@ -297,7 +297,7 @@ def _test(
     q = stated_q
     if model.loops:
         given = {n: q for n, q in zip(model.coordinates, stated_q.tolist(), strict=True) if n in columns}
-        with place_of(first):
+        with error_location(first):
             q, change = closed_posture(model, given, start)
     wrench = values(first, cells, wrench_names, np.zeros(6))
     at = text(cells, "load frame") or frame

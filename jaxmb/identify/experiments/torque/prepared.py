@@ -12,7 +12,7 @@ from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.torque.gears import AT_REST, Gears, drive_rows, elastic_rows, rigid_gears, unloaded
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names, stacked_torque_regressor
-from jaxmb.io.validation import place
+from jaxmb.io.validation import error_location
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.estimate import MotionEstimate, low_passed_motion
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord, decimation, edge, low_pass
@@ -198,7 +198,7 @@ def prepared(
     def filtered(part: np.ndarray) -> np.ndarray:
         if effort_cutoff_hz is None:
             return part
-        with place("effort_cutoff_hz"):
+        with error_location("effort_cutoff_hz"):
             return low_pass(part.reshape(len(part), -1), rate, effort_cutoff_hz).reshape(part.shape)
 
     columns, constant = further_columns(model, measured, regressor, speed, temperature, settings.carrying)

@@ -14,7 +14,7 @@ from jaxmb.identify.study.reading.frf import read_frf_test
 from jaxmb.identify.study.reading.modes import read_modes_test
 from jaxmb.identify.study.reading.torque import read_torque_test
 from jaxmb.identify.study.setting import Setting
-from jaxmb.io.validation import InputError, place
+from jaxmb.io.validation import InputError, error_location
 from jaxmb.machine.build import Model
 
 READERS: dict[str, Callable[..., Sequence[Entry]]] = {
@@ -46,7 +46,7 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
         label, part = names[number], file.test[number]
         fitted = tuple(found) if part.role == "check" else ()
         own = setting._replace(noise_seed=_seed_of(setting.noise_seed, number), fitted=fitted)
-        with place(f"{source}: {display_name(label)}"):
+        with error_location(f"{source}: {display_name(label)}"):
             found += READERS[part.kind](part, label, own)
     if all(entry.role == "check" for entry in found):
         raise InputError(f"{source}: every test has the role 'check', expected one to fit")

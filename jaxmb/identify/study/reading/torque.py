@@ -35,7 +35,7 @@ from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with_free_gains, with_gains
 from jaxmb.identify.study.setting import Setting, measured_model
 from jaxmb.identify.study.simulation.torques import simulated_motion
-from jaxmb.io.validation import known_name, place
+from jaxmb.io.validation import error_location, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.motion.csv_motion import read_described, read_motion
@@ -324,7 +324,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     def equations(delay_s: float, motion: MotionEstimate = motion) -> Prepared:
         return prepared(model, record, delayed(motion, record.rate_hz, delay_s), path, settings)
 
-    with place("[free]"):
+    with error_location("[free]"):
         delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
     rigid = bool(sides) and setting.fit is None
     noisy = _with_noise(part, rows, rigid, [equations(delay_s, each) for each in drawn])
@@ -379,7 +379,7 @@ def _recording(part: TorqueTestPart, setting: Setting, model: Model) -> _Recordi
     if part.resample_hz is not None:
         steps = np.diff(record.time_s)
         remarks.append(f"resampled at {part.resample_hz:g} Hz, from steps of {steps.min():.3g} to {steps.max():.3g} s")
-        with place("resample_hz"):
+        with error_location("resample_hz"):
             record = resampled(record, part.resample_hz)
     return _Recording(with_gains(record, setting.gains), sides, truth, tuple(remarks), at_shafts)
 
@@ -569,7 +569,7 @@ def _motions(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None
     if part.kalman is None:
         given_hz = part.cutoff_hz if cutoff_hz is None else cutoff_hz
         return [low_passed_motion(record, cast(Cutoff, given_hz))]
-    with place("kalman"):
+    with error_location("kalman"):
         given = [_by_name(part.kalman, key, record) for key in Kalman.model_fields]
         return smoothed_motions(record, *given, draws=MOTION_DRAWS if part.role == "fit" else 0)
 
