@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import FrfSet, repeated
 
 NEEDED = ("frequency_hz", "frf", "kind")
 OPTIONAL = (
@@ -34,9 +34,9 @@ def set_from_arrays(arrays: Mapping[str, np.ndarray], source: str) -> FrfSet:
     if positions.shape != (len(node_names), 3):
         raise ValueError(f"node_positions has shape {positions.shape}, expected ({len(node_names)}, 3) as node_names")
     for name, names in (("posture_names", posture_names), ("node_names", node_names)):
-        twice = sorted({x for x in names if names.count(x) > 1}) if len(names) != len(set(names)) else []
-        if twice:
-            raise ValueError(f"{name} holds '{twice[0]}' more than once")
+        twice = repeated(names)
+        if twice is not None:
+            raise ValueError(f"{name} holds '{twice}' more than once")
     return FrfSet(
         frequency_hz=arrays["frequency_hz"],
         frf=arrays["frf"],

@@ -166,6 +166,7 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
     if positions.local and positions.has_systems:
         others["positions in local coordinate systems"] += 1
+    ids = "; ".join(x for x in responses[0].ids if x)
     remarks = (f"{path}: skipped {_counted(others)}",) if others else ()
     frf_set = FrfSet(
         frequency_hz=frequency_hz,
@@ -179,7 +180,7 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
         unit=unit,
         posture=record.get("posture", {}),
         nodes=positions.in_metres(system),
-        source=record.get("source", _source(path, responses[0])),
+        source=record.get("source", f"{path} ({ids})" if ids else str(path)),
     )
     return frf_set, remarks
 
@@ -287,11 +288,6 @@ def _fill(file: BinaryIO, function: Function, target: np.ndarray, frequency_hz: 
                 f"{function.location}: point {start + i + 1} is at {axis[i]:.6g} Hz,"
                 f" but that of {first.location} at {frequency_hz[start + i]:.6g} Hz"
             )
-
-
-def _source(path: Path, function: Function) -> str:
-    ids = [x for x in function.ids if x]
-    return f"{path} ({'; '.join(ids)})" if ids else str(path)
 
 
 def _counted(found: Counter[str]) -> str:

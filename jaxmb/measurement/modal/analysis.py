@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
 from jaxmb.measurement.modal.estimators import lsce_poles, polyreference_poles
-from jaxmb.measurement.modal.model import ModalModel, as_lines, residual_terms
+from jaxmb.measurement.modal.model import ModalModel, as_lines, largest_of_rows, residual_terms
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
 from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, Scatter, varying_test
 from jaxmb.measurement.modal.search import (
@@ -316,8 +316,8 @@ def _model(data: ModalData, search: Search, refined: RefinedPoles, scale: np.nda
     shape, upper, lower = shape * scale[:, None], upper * scale[:, None], lower * scale[:, None]
     if data.transposed:
         shape, participation, upper, lower = participation.T, shape.T, upper.T, lower.T
-    largest = np.take_along_axis(shape, np.argmax(np.abs(shape), axis=0)[None, :], axis=0)
-    shape, participation = shape / largest, participation * largest.T
+    largest = largest_of_rows(shape.T)
+    shape, participation = shape / largest.T, participation * largest
     mode = mode[order]
     return ModalModel(
         eigenvalue=eigenvalue[mode],

@@ -71,8 +71,7 @@ class ModalModel:
         """[point, r], largest component 1: shapes, or participations where there are more inputs than outputs."""
         if len(self.inputs) <= len(self.outputs):
             return self.shape
-        rows = np.argmax(np.abs(self.participation), axis=1)[:, None]
-        return (self.participation / np.take_along_axis(self.participation, rows, axis=1)).T
+        return (self.participation / largest_of_rows(self.participation)).T
 
     @property
     def frequency_std_hz(self) -> np.ndarray:
@@ -83,6 +82,11 @@ class ModalModel:
     def damping_std(self) -> np.ndarray:
         """Standard deviation of `damping_ratio` [r], as that of `frequency_hz`."""
         return damping_std(self.eigenvalue, self.pole_covariance)
+
+
+def largest_of_rows(vectors: np.ndarray) -> np.ndarray:
+    """Component of largest magnitude of each row [r, 1]."""
+    return np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=1)[:, None], axis=1)
 
 
 def frequency_std_hz(eigenvalue: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -163,7 +167,7 @@ class Lines:
 def as_lines(s: np.ndarray, frf: np.ndarray, power: int) -> Lines:
     """Real parts above imaginary parts of the responses, with the residual terms projected out."""
     terms = s[:, None] ** np.array([power, power - 2.0])
-    residual = np.linalg.qr(_stack(np.hstack([terms, 1j * terms])) / _norms(terms))[0]
+    residual = np.linalg.qr(_stack(np.hstack([terms, 1j * terms])) / np.tile(np.linalg.norm(terms, axis=0), 2))[0]
     lines = Lines(s, power, residual, np.zeros(0))
     return dataclasses.replace(lines, responses=_without(lines, _stack(frf)))
 
@@ -241,10 +245,6 @@ def residual_terms(
 
 def _stack(values: np.ndarray) -> np.ndarray:
     return np.concatenate([np.real(values), np.imag(values)])
-
-
-def _norms(terms: np.ndarray) -> np.ndarray:
-    return np.tile(np.linalg.norm(terms, axis=0), 2)
 
 
 def _without(lines: Lines, values: np.ndarray) -> np.ndarray:

@@ -4,7 +4,15 @@ import dataclasses
 
 import numpy as np
 
-from jaxmb.measurement.modal.model import Lines, between, inverse_root, pole_functions, solved_by, turned
+from jaxmb.measurement.modal.model import (
+    Lines,
+    between,
+    inverse_root,
+    largest_of_rows,
+    pole_functions,
+    solved_by,
+    turned,
+)
 from jaxmb.measurement.noise import correlation_length
 
 MOST_STEPS = 30
@@ -102,20 +110,23 @@ def fixed_poles(lines: Lines, eigenvalue: np.ndarray, participation: np.ndarray,
         participation: [r, input]
         noise: weights of the responses: an estimate of sigma [output, input].
     """
-    return _described(lines, noise, eigenvalue, _unit(participation), True)
+    return _described(lines, noise, eigenvalue, participation / largest_of_rows(participation), True)
 
 
 def _described(
     lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray, converged: bool
 ) -> RefinedPoles:
     point = _equations(lines, noise, eigenvalue, participation)
+    # windows and overlap correlate the noise of neighbouring lines
+    errors = (point.remainder / noise).reshape(2, -1, noise.size)
+    correlated = correlation_length(errors, np.ones(errors.shape, bool))
     return RefinedPoles(
         eigenvalue,
         participation,
         point.shape,
         point.remainder,
         noise,
-        _pole_covariance(point, participation) * _correlation_length(point, noise),
+        _pole_covariance(point, participation) * correlated,
         _strength(point, participation),
         converged,
     )
@@ -125,7 +136,7 @@ def _minimize(
     lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, _Equations, bool]:
     """Poles and participations of least cost, the equations there, and whether the iteration converged."""
-    participation = _unit(participation)
+    participation = participation / largest_of_rows(participation)  # the scale goes to the shape
     point = _equations(lines, noise, eigenvalue, participation)
     if eigenvalue.size == 0:
         return eigenvalue, participation, point, True
@@ -160,8 +171,8 @@ def _minimize(
             if damping > 1e8:
                 break
     else:
-        return eigenvalue, _unit(participation), point, False
-    return eigenvalue, _unit(participation), point, True
+        return eigenvalue, participation / largest_of_rows(participation), point, False
+    return eigenvalue, participation / largest_of_rows(participation), point, True
 
 
 def _equations(lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray) -> _Equations:
@@ -233,12 +244,6 @@ def _pole_covariance(point: _Equations, participation: np.ndarray) -> np.ndarray
     return root @ np.swapaxes(root, 1, 2)
 
 
-def _correlation_length(point: _Equations, noise: np.ndarray) -> float:
-    """Correlation length of the residual in lines: windows and overlap correlate the noise of neighbouring lines."""
-    errors = (point.remainder / noise).reshape(2, -1, noise.size)
-    return correlation_length(errors, np.ones(errors.shape, bool))
-
-
 def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
     """psi^T C^-1 psi / (2 outputs) of each shape psi, C the covariance of all its components together.
 
@@ -267,12 +272,6 @@ def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
         reduction = np.sum((inverse_root(inside).T @ gradient) ** 2)
         strength[r] = (np.sum(psi * weighted) - reduction) / (2 * outputs)
     return strength
-
-
-def _unit(participation: np.ndarray) -> np.ndarray:
-    """Rows scaled to a largest component of 1; the scale goes to the shape."""
-    largest = np.argmax(np.abs(participation), axis=1)[:, None]
-    return participation / np.take_along_axis(participation, largest, axis=1)
 
 
 def _free(participation: np.ndarray) -> np.ndarray:

@@ -182,7 +182,9 @@ def _with(
     weak = is_mode(first, search.band_hz, search.rule) & (first.strength < LEAST_STRENGTH)
     weak &= (first.strength > DOUBTFUL_STRENGTH) & ~_duplicates(search, first)
     weak[:before] = False
-    wide = _wide(search, first.eigenvalue)
+    # a pole narrower than `NARROWEST` lines describes the noise of one line
+    spacing = 2.0 * np.pi * float(np.median(np.diff(search.frequency_hz)))
+    wide = -2.0 * np.real(first.eigenvalue) >= NARROWEST * spacing
     wide[:before] = True
     if not wide.all():
         first = refine_poles(search.lines, first.eigenvalue[wide], first.participation[wide], refined.noise)
@@ -191,12 +193,6 @@ def _with(
     # an old pole may have been replaced: the same number of poles must clearly reduce the residual
     enough = 1.0 if tried.eigenvalue.size > before else CLEARLY
     return tried if _residual_ratio(tried, refined) < enough else refined, np.abs(first.eigenvalue[weak]) / (2 * np.pi)
-
-
-def _wide(search: Search, eigenvalue: np.ndarray) -> np.ndarray:
-    """Mask of poles at least `NARROWEST` lines wide: a narrower one describes the noise of one line."""
-    spacing = 2.0 * np.pi * float(np.median(np.diff(search.frequency_hz)))
-    return -2.0 * np.real(eigenvalue) >= NARROWEST * spacing
 
 
 def _highest_peak(search: Search, refined: RefinedPoles, residual: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from jaxmb.measurement.modal.model import Lines, shapes
+from jaxmb.measurement.modal.model import Lines, largest_of_rows, shapes
 
 LABELS = ("new", "frequency", "damping", "shape")
 """Agreement of a pole with one of the previous order: none; frequency; also damping; also shape."""
@@ -95,7 +95,7 @@ def stabilization_chart(
     for order, eigenvalue, participation in poles:
         size, damping = np.abs(eigenvalue), damping_ratio(eigenvalue)
         keep = (size >= low) & (size <= high) & (damping > 0.0) & (damping <= rule.largest_damping_ratio)
-        eigenvalue, participation = eigenvalue[keep], _unit_rows(participation[keep])
+        eigenvalue, participation = eigenvalue[keep], participation[keep] / largest_of_rows(participation[keep])
         psi = shapes(lines, eigenvalue, participation) if keep.any() else np.zeros((lines.responses.shape[1], 0))
         found.append((order, eigenvalue, participation, _unit_columns(psi * np.reshape(scale, (-1, 1)))))
     counts = [values.size for _, values, _, _ in found]
@@ -261,12 +261,6 @@ def _labels(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) 
             shaped = damped & (_mac(chart, before, np.array([pole]))[:, 0] >= rule.mac)
             label[pole] = LABELS[int(frequency.any()) + int(damped.any()) + int(shaped.any())]
     return tuple(label)
-
-
-def _unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Rows whose largest component is 1."""
-    largest = np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=1)[:, None], axis=1)
-    return vectors / largest
 
 
 def _unit_columns(vectors: np.ndarray) -> np.ndarray:

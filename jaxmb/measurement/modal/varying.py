@@ -7,6 +7,8 @@ import dataclasses
 
 import numpy as np
 
+from jaxmb.measurement.modal.model import largest_of_rows
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class VaryingModes:
@@ -264,7 +266,7 @@ def fit_varying_poles(lines: Window, first: VaryingModes, known: bool = False) -
     normal = equations.normal
     covariance = np.linalg.pinv(normal, hermitian=True).reshape(2, normal.shape[0] // 2, 2, -1)[:, :count, :, :count]
     covariance = np.einsum("arbr->rab", covariance) * max(variance, 1.0)
-    scale = _largest(participation)
+    scale = largest_of_rows(participation)
     modes = VaryingModes(eigenvalue, participation / scale, move, std, point.shape * scale[:, 0], covariance)
     return VaryingFit(modes, point.left, variance)
 
@@ -441,8 +443,3 @@ def _without(background: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _adjoint(a: np.ndarray) -> np.ndarray:
     return np.swapaxes(a.conj(), -1, -2)
-
-
-def _largest(participation: np.ndarray) -> np.ndarray:
-    """Largest component of each participation [r, 1]."""
-    return np.take_along_axis(participation, np.argmax(np.abs(participation), axis=1)[:, None], axis=1)

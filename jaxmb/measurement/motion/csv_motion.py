@@ -12,9 +12,10 @@ from pydantic import Field, model_validator
 from jaxmb.io.files import find_description, read_text, read_toml
 from jaxmb.io.validation import InputError, error_location, known_name, validated
 from jaxmb.machine.values import Angle, Name, Number, Part, Positive
+from jaxmb.measurement.frf_set import repeated
 from jaxmb.measurement.motion.record import Drives, MotionRecord, check_record
-from jaxmb.measurement.records.file import public_path, read_columns
-from jaxmb.measurement.records.schema import PublicData
+from jaxmb.measurement.records.file import data_path, read_columns
+from jaxmb.measurement.records.schema import DataFile, PublicData
 
 TEMPERATURE = "temperature"
 """Column name of the temperature, common to the machine."""
@@ -131,25 +132,13 @@ def _is_number(cell: str) -> bool:
 MOST_DRIVES = 100
 
 
-class Signals(Part):
+class Signals(DataFile):
     """Signals of one file, one column per drive."""
 
-    file: str | None = None
-    """Path relative to the description."""
-    public: str | None = None
-    """Path of published data below the folder named by the environment variable JAXMB_DATA."""
-    variable: str | None = None
-    """Name in a .mat or .npz file; the only one where not given."""
     columns: tuple[Annotated[int, Field(ge=1, strict=True)], ...] = Field(min_length=1, max_length=MOST_DRIVES)
     """Column numbers of the drives in their order, from 1."""
     unit: Literal["rad", "deg"] = "rad"
     """Unit of angles."""
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.file is None) == (self.public is None):
-            raise ValueError("expected either file or public")
-        return self
 
 
 class Drive(Part):
@@ -189,10 +178,9 @@ class MotionFile(Part):
                 raise ValueError(f"{what} has {len(signals.columns)} columns for {len(self.drive)} drives")
             if signals.public is not None and self.public is None:
                 raise ValueError("names public data, expected a table [public] with their repository")
-        names = [drive.name for drive in self.drive]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"drive '{name}' occurs twice")
+        twice = repeated([drive.name for drive in self.drive])
+        if twice is not None:
+            raise ValueError(f"drive '{twice}' occurs twice")
         return self
 
 
@@ -230,7 +218,10 @@ def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -
         raise ValueError(
             f"{len(about.drive)} drives do not determine {', '.join(names)}, expected one drive per coordinate"
         )
-    angles, efforts = (_columns(signals, about, folder) for signals in (about.position, about.effort))
+    angles, efforts = (
+        read_columns(data_path(signals, about.public, folder), signals.variable, signals.columns)
+        for signals in (about.position, about.effort)
+    )
     if len(angles) != len(efforts):
         raise ValueError(f"position has {len(angles)} samples and effort {len(efforts)}, expected the same number")
     if about.position.unit == "deg":
@@ -247,12 +238,3 @@ def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -
     )
     check_record(record)
     return record
-
-
-def _columns(signals: Signals, about: MotionFile, folder: Path) -> np.ndarray:
-    if signals.public is not None and about.public is not None:
-        public = about.public
-        path = public_path(signals.public, f"{public.file} of {public.repository} at commit {public.commit}")
-    else:
-        path = folder / str(signals.file)
-    return read_columns(path, signals.variable, signals.columns)

@@ -15,7 +15,7 @@ from jaxmb.measurement.files.named_arrays import Shapes
 from jaxmb.measurement.frf_set import FrfLabels, FrfSet, to_si
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
-from jaxmb.measurement.records.schema import Channels, Hits, Noise, Periodic, Record, RecordsFile
+from jaxmb.measurement.records.schema import Channels, DataFile, Hits, Noise, Periodic, PublicData, Record, RecordsFile
 from jaxmb.measurement.records.spectra import decay_of_end_level
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf, leakage_remark
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over
@@ -337,7 +337,7 @@ def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
     records = []
     for number, record in enumerate(description.record, 1):
         with error_location(f"{path}: record number {number}"):
-            file = _file(record, description, path.parent)
+            file = data_path(record, description.public, path.parent)
             force = _channels(file, record, description.forces)
             response = _channels(file, record, description.responses)
             if force.shape[0] != response.shape[0]:
@@ -349,11 +349,11 @@ def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
     return tuple(records)
 
 
-def _file(record: Record, description: RecordsFile, folder: Path) -> Path:
-    if record.public is not None and description.public is not None:
-        public = description.public
-        return public_path(record.public, f"{public.file} of {public.repository} at commit {public.commit}")
-    return folder / (record.file or "")
+def data_path(data: DataFile, public: PublicData | None, folder: Path) -> Path:
+    """Path of a file of a description in a folder, see `public_path`."""
+    if data.public is not None and public is not None:
+        return public_path(data.public, f"{public.file} of {public.repository} at commit {public.commit}")
+    return folder / (data.file or "")
 
 
 def _channels(file: Path, record: Record, channels: Channels) -> np.ndarray:

@@ -11,12 +11,10 @@ from jaxmb.measurement.frf_set import FrfLabels, FrfSet, labelled
 from jaxmb.measurement.records.spectra import (
     Estimator,
     check_estimator,
-    checked_rate,
     checked_record,
     estimate,
     exponential_window,
     force_window,
-    fraction,
     products,
     real_number,
     signal_columns,
@@ -168,8 +166,8 @@ def find_hits(
         ValueError: a record or settings that cannot be, or no hit.
     """
     f = _one_force(signal_columns("force", force))
-    rate = checked_rate(sample_rate_hz)
-    before = round(_not_negative("pre_trigger_s", pre_trigger_s) * rate)
+    rate = real_number("sample_rate_hz", sample_rate_hz, above=0.0)
+    before = round(real_number("pre_trigger_s", pre_trigger_s, least=0.0) * rate)
     if whole_number("block", block, 16) <= before:
         raise ValueError(f"pre_trigger_s is {pre_trigger_s:g} s, expected less than the {block / rate:g} s of a block")
     size = np.abs(f - np.median(f))
@@ -244,20 +242,23 @@ def estimate_frf_from_hits(
     Source: Halvorsen, Brown, Sound and Vibration 11(11), 1977, 8-21; Fladung, Rost, Mech. Systems and Signal
     Processing 11(1), 1997, 23-36.
     """
-    rate = checked_rate(sample_rate_hz)
-    _not_negative("decay_1_s", decay_1_s)
-    fraction("double_hit_level", double_hit_level)
-    keep_s = None if force_window_s is None else _not_negative("force_window_s", force_window_s)
-    scales = (_scale("force_full_scale", force_full_scale), _scale("response_full_scale", response_full_scale))
+    rate = real_number("sample_rate_hz", sample_rate_hz, above=0.0)
+    real_number("decay_1_s", decay_1_s, least=0.0)
+    real_number("double_hit_level", double_hit_level, least=0.0, below=1.0)
+    if force_window_s is not None:
+        real_number("force_window_s", force_window_s, least=0.0)
+    for what, value in (("force_full_scale", force_full_scale), ("response_full_scale", response_full_scale)):
+        if value is not None:
+            real_number(what, value, above=0.0)
     hits = _checked_hits(records)
     check_estimator(estimator, hits[0][1].shape[1], 1)
     transforms, accepted, peaks, rejected, remarks = [], [], [], {}, []
     for number, (force, response) in enumerate(hits, 1):
-        pulse = _pulse_or_reason(force, response, double_hit_level, scales)
+        pulse = _pulse_or_reason(force, response, double_hit_level, (force_full_scale, response_full_scale))
         if isinstance(pulse, str):
             rejected[number] = pulse
             continue
-        f, y = _windowed(force, response, pulse, rate, decay_1_s, keep_s)
+        f, y = _windowed(force, response, pulse, rate, decay_1_s, force_window_s)
         remarks += [f"hit {number}: {remark}" for remark in _remarks(response, y, pulse)]
         transforms.append((_transform(f[:, None]), _transform(y)))
         accepted.append(number)
@@ -363,19 +364,3 @@ def _one_force(force: np.ndarray) -> np.ndarray:
     if force.shape[1] != 1:
         raise ValueError(f"force has {force.shape[1]} channels, expected the one of a hammer")
     return force[:, 0]
-
-
-def _not_negative(what: str, value: object) -> float:
-    number = real_number(what, value)
-    if number < 0.0:
-        raise ValueError(f"{what} is {value!r}, expected 0 or more")
-    return number
-
-
-def _scale(what: str, value: object) -> float | None:
-    if value is None:
-        return None
-    number = real_number(what, value)
-    if number <= 0.0:
-        raise ValueError(f"{what} is {value!r}, expected above 0")
-    return number

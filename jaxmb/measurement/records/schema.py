@@ -70,8 +70,8 @@ class Channels(Part):
         return self.columns
 
 
-class Record(Part):
-    """One file of time records."""
+class DataFile(Part):
+    """A file of recorded numbers."""
 
     file: Text | None = None
     """Path relative to the description."""
@@ -79,14 +79,19 @@ class Record(Part):
     """Path of published data below the folder named by the environment variable JAXMB_DATA."""
     variable: Text | None = None
     """Of a .mat or .npz file; the only one where not given."""
-    input: Text | None = None
-    """Degree of freedom of the hits in this record, "3 z", for a roving hammer."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.file is None) == (self.public is None):
             raise ValueError("expected either file or public")
         return self
+
+
+class Record(DataFile):
+    """One file of time records."""
+
+    input: Text | None = None
+    """Degree of freedom of the hits in this record, "3 z", for a roving hammer."""
 
 
 class PublicData(Part):

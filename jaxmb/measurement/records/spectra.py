@@ -53,20 +53,18 @@ def checked_record(force: object, response: object) -> tuple[np.ndarray, np.ndar
     return f, y
 
 
-def checked_rate(sample_rate_hz: float) -> float:
-    """The sample rate; ValueError where it is not a positive number."""
-    rate = real_number("sample_rate_hz", sample_rate_hz)
-    if rate <= 0.0:
-        raise ValueError(f"sample_rate_hz is {sample_rate_hz!r}, expected a number above 0")
-    return rate
-
-
-def real_number(what: str, value: object) -> float:
-    """The value as a finite real number; ValueError for others."""
+def real_number(
+    what: str, value: object, *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf
+) -> float:
+    """The value as a finite real number within the limits; ValueError for others."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ValueError(f"{what} is {value!r}, expected a number")
     if not math.isfinite(value):
         raise ValueError(f"{what} is {value!r}, expected a finite number")
+    if not (value > above and least <= value < below):
+        limits = {"above": above, "of at least": least, "below": below}
+        expected = " and ".join(f"{name} {limit:g}" for name, limit in limits.items() if math.isfinite(limit))
+        raise ValueError(f"{what} is {value!r}, expected a number {expected}")
     return float(value)
 
 
@@ -75,14 +73,6 @@ def whole_number(what: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{what} is {value!r}, expected a whole number of at least {least}")
     return int(value)
-
-
-def fraction(what: str, value: object) -> float:
-    """The value as a number of at least 0 and below 1; ValueError for others."""
-    number = real_number(what, value)
-    if not 0.0 <= number < 1.0:
-        raise ValueError(f"{what} is {value!r}, expected at least 0 and below 1")
-    return number
 
 
 Estimator = Literal["H1", "H2", "Hv"]
@@ -297,9 +287,7 @@ def decay_of_end_level(end_level: float, length_s: float) -> float:
     """
     if not 0.0 < real_number("end_level", end_level) <= 1.0:
         raise ValueError(f"end_level is {end_level!r}, expected above 0 and at most 1")
-    if not real_number("length_s", length_s) > 0.0:
-        raise ValueError(f"length_s is {length_s!r}, expected a number above 0")
-    return math.log(1.0 / end_level) / length_s
+    return math.log(1.0 / end_level) / real_number("length_s", length_s, above=0.0)
 
 
 def without_window_damping(eigenvalue: Number, decay_1_s: float) -> Number:

@@ -12,13 +12,12 @@ from jaxmb.measurement.records.spectra import (
     Estimator,
     Spectra,
     check_estimator,
-    checked_rate,
     checked_record,
     effective_averages,
     estimate,
-    fraction,
     needs_response_matrix,
     products,
+    real_number,
     segment_window,
     summed,
     whole_number,
@@ -68,13 +67,13 @@ def estimate_frf(
     Source: Welch, IEEE Trans. Audio Electroacoustics 15, 1967; Bendat, Piersol, Random Data, 4th ed., 11.5-11.6.
     """
     f, y = checked_record(force, response)
-    rate = checked_rate(sample_rate_hz)
+    rate = real_number("sample_rate_hz", sample_rate_hz, above=0.0)
     check_estimator(estimator, y.shape[1], f.shape[1])
     n = f.shape[0]
     if segment is None:
         segment = min(n, max(16, 2 ** int(np.log2(max(n / 8, 1)))))
     segment = whole_number("segment", segment, 4)
-    step = segment - round(fraction("overlap", overlap) * segment)
+    step = segment - round(real_number("overlap", overlap, least=0.0, below=1.0) * segment)
     if step == 0:
         raise ValueError(f"overlap is {overlap!r} of {segment} samples, expected segments that differ")
     spectra = welch_spectra(f, y, rate, segment, step, window, needs_response_matrix(estimator, f.shape[1]))
@@ -163,7 +162,7 @@ def estimate_periodic_frf(
     from scipy.fft import rfft
 
     f, y = checked_record(force, response)
-    rate = checked_rate(sample_rate_hz)
+    rate = real_number("sample_rate_hz", sample_rate_hz, above=0.0)
     if f.shape[1] != 1:
         raise ValueError(f"force has {f.shape[1]} channels, expected the one of a periodic test")
     period = whole_number("period", period, 4)
