@@ -55,7 +55,7 @@ def stiffness_model_sections(result: Result) -> list[Section]:
 
 def reduction_table(metrics: StiffnessModelMetrics) -> Table:
     """Number of parameters by step, in the layout of Table 1 of Klimchik et al. 2014."""
-    published = metrics.published_reduction  # only for the machine of that paper
+    published = metrics.published_reduction
     rows = [
         (step, STEPS[step], str(count), *((str(published[step]),) if published else ()))
         for step, count in metrics.reduction.items()

@@ -187,11 +187,6 @@ def compensation_scatter(
 
 HALF = 0.5
 """Residual over the displacements above which the model does not reproduce them."""
-PUBLISHED_MACHINE = "kuka-kr270"
-PUBLISHED_REDUCTION = {
-    "original": 258, "M1": 153, "M2": 62, "M3": 56, "G1": 1, "G2": 10, "G3": 45, "final": 26,
-}  # fmt: skip
-"""Klimchik et al. 2014, Table 1."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -418,7 +413,7 @@ def _metrics(found: StiffnessEstimate) -> StiffnessModelMetrics:
             "G3": len(parts.semi_identifiable),
             "final": len(chain.names),
         },
-        published_reduction=dict(PUBLISHED_REDUCTION) if study.machine.name == PUBLISHED_MACHINE else None,
+        published_reduction=None if study.complete is None else study.complete.published_reduction,
         groups=tuple(tuple(found.complete.names[c] for c in group.columns) for group in chain.groups),
         group_ranks=tuple(group.rank for group in chain.groups),
         parameters={name: len(variant.model.names) for name, variant in variants.items()},

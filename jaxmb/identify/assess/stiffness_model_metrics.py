@@ -127,7 +127,7 @@ class StiffnessModelMetrics(Compensation):
     reduction: dict[str, int]
     """Number of parameters after each reduction step."""
     published_reduction: dict[str, int] | None = None
-    """The same as printed by Klimchik et al. 2014, for the machine of that paper."""
+    """The same as published, as stated in the study."""
     groups: tuple[tuple[str, ...], ...]
     """Groups of parameters of the model before the last reduction step."""
     group_ranks: tuple[int, ...]

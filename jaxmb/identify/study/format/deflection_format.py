@@ -9,6 +9,7 @@ from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive, Vector
 
 MOST_SIMULATED = 5000
+REDUCTION_STEPS = ("original", "M1", "M2", "M3", "G1", "G2", "G3", "final")
 
 
 class DesignPart(Part):
@@ -33,6 +34,16 @@ class CompletePart(Part):
 
     compensated: str | None = None
     """Joint with a gravity compensator: its compliance is another one at each of the angles at which it was tested."""
+    published_reduction: dict[str, Annotated[int, Field(ge=0, strict=True)]] | None = None
+    """Published number of parameters after each step of the reduction, for comparison."""
+
+    @model_validator(mode="after")
+    def _all_steps(self) -> Self:
+        if self.published_reduction is not None and set(self.published_reduction) != set(REDUCTION_STEPS):
+            raise ValueError(
+                f"published_reduction has {', '.join(self.published_reduction)}, expected {', '.join(REDUCTION_STEPS)}"
+            )
+        return self
 
 
 class SimulateDeflections(Part):

@@ -139,11 +139,14 @@ def test_an_angle_at_which_the_compensated_joint_is_not_loaded(fit_cases):
     assert np.isfinite(told["compliance"][1:]).all()
 
 
-def test_published_numbers_are_told_of_the_published_machine_alone(result):
-    assert "published_reduction" in result.as_json()["metrics"]
-    machine = result.study.machine.model_copy(update={"name": "mine"})
-    other = jaxmb.identify(dataclasses.replace(result.study, machine=machine))
-    assert "published_reduction" not in other.as_json()["metrics"]
+def test_published_numbers_are_those_of_the_study(result):
+    assert "published_reduction" not in result.as_json()["metrics"]
+    published = dict.fromkeys(result.metrics["reduction"], 7)
+    part = result.study.complete.model_copy(update={"published_reduction": published})
+    other = jaxmb.identify(dataclasses.replace(result.study, complete=part))
+    assert other.as_json()["metrics"]["published_reduction"] == published
+    with pytest.raises(ValueError, match="published_reduction has original, M2"):
+        type(part)(published_reduction={step: count for step, count in published.items() if step != "M1"})
 
 
 def test_searches_that_did_not_converge_are_told(result, fit_cases, monkeypatch):
