@@ -11,7 +11,7 @@ from jaxmb.identify.estimation.design import (
 from jaxmb.identify.experiments.components import Probe as Probe
 from jaxmb.identify.plan.candidates import (
     Candidate as Candidate,
-    Place as Place,
+    OperatingPoint as OperatingPoint,
     candidates_of as candidates_of,
     information_of as information_of,
     planned as planned,

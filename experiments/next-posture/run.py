@@ -16,7 +16,7 @@ from jaxmb.plan import (
     Candidate,
     NextPart,
     NextTests,
-    Place,
+    OperatingPoint,
     choose_tests,
     criterion_of,
     information_of,
@@ -63,7 +63,7 @@ class Pool:
         one = study(last_hz)
         self.study = one
         u = one.free.encode(np.array([one.truth[name] for name in one.free.names]))
-        self.place = Place(one.model, one.free, jnp.asarray(u))
+        self.place = OperatingPoint(one.model, one.free, jnp.asarray(u))
         self.probe, self.q = planned(one.tests[0])
         self.published = self.told(self.q[None])[0]
 

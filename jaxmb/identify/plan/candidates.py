@@ -85,7 +85,7 @@ NO_EFFECT = 1e-12
 """Norm of a column of an observation matrix over the largest, below which the parameter has no effect (rounding)."""
 
 
-class Place(eqx.Module):
+class OperatingPoint(eqx.Module):
     """Linearization point of the predictions: the machine, its free parameters, and their values."""
 
     model: Model
@@ -166,37 +166,39 @@ class Motion(eqx.Module):
     """None for a linearization at the posture, which does not depend on u."""
 
 
-def motion_of(place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]) -> Motion:
+def motion_of(
+    operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
+) -> Motion:
     """Tangent matrices at a posture and Jacobians of points."""
-    tangent, slope = _tangent(place, q, at)
-    rows, rows_slope = _rows(place, q, at, points)
+    tangent, slope = _tangent(operating_point, q, at)
+    rows, rows_slope = _rows(operating_point, q, at, points)
     return Motion(tangent, slope, rows, rows_slope)
 
 
 @compiled
-def _tangent(place: Place, q: Float[Array, "n"], at: LinearizeAt) -> tuple[Tangent, Tangent]:
+def _tangent(operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt) -> tuple[Tangent, Tangent]:
     def tangent(u: Array) -> Tangent:
-        return motion_view(_model(place, u), q, at, (), ()).tangent
+        return motion_view(_model(operating_point, u), q, at, (), ()).tangent
 
-    return tangent(place.u), jax.jacfwd(tangent)(place.u)
+    return tangent(operating_point.u), jax.jacfwd(tangent)(operating_point.u)
 
 
 @compiled
 def _rows(
-    place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
+    operating_point: OperatingPoint, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...]
 ) -> tuple[Float[Array, "p n"], Float[Array, "p n d"] | None]:
     if at == "posture":
-        return response_rows(place.model, q, points), None
+        return response_rows(operating_point.model, q, points), None
 
     def rows(u: Array) -> Array:
-        model = _model(place, u)
+        model = _model(operating_point, u)
         return response_rows(model, equilibrium_or_nan(model, q), points)
 
-    return rows(place.u), jax.jacfwd(rows)(place.u)
+    return rows(operating_point.u), jax.jacfwd(rows)(operating_point.u)
 
 
-def _model(place: Place, u: Float[Array, "d"]) -> Model:
-    return place.free.apply(place.model, place.free.values(u))
+def _model(operating_point: OperatingPoint, u: Float[Array, "d"]) -> Model:
+    return operating_point.free.apply(operating_point.model, operating_point.free.values(u))
 
 
 def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
@@ -221,11 +223,13 @@ def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
 _compiled_observed = compiled(observed)
 
 
-def observation(place: Place, candidate: Candidate) -> Float[np.ndarray, "m d"]:
+def observation(operating_point: OperatingPoint, candidate: Candidate) -> Float[np.ndarray, "m d"]:
     """Observation matrix of a candidate: `observed` at its posture. Kinematics and responses are compiled separately,
     so that candidates with other bands and points share the program of the kinematics."""
     probe = candidate.probe
-    return np.asarray(_compiled_observed(probe, motion_of(place, jnp.asarray(candidate.q), probe.at, probe.points)))
+    return np.asarray(
+        _compiled_observed(probe, motion_of(operating_point, jnp.asarray(candidate.q), probe.at, probe.points))
+    )
 
 
 def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
@@ -242,9 +246,9 @@ def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
     return np.pad(factor, ((0, d - len(factor)), (0, 0)))
 
 
-def information_of(place: Place, candidates: Sequence[Candidate]) -> Float[np.ndarray, "c d d"]:
+def information_of(operating_point: OperatingPoint, candidates: Sequence[Candidate]) -> Float[np.ndarray, "c d d"]:
     """`compressed` observation matrices of the candidates; NaN for postures that the machine cannot reach."""
-    return np.stack([compressed(observation(place, candidate)) for candidate in candidates])
+    return np.stack([compressed(observation(operating_point, candidate)) for candidate in candidates])
 
 
 class Known(NamedTuple):

@@ -16,7 +16,7 @@ from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.plan.motion_information import (
     FINE,
     SAMPLES,
-    Aim,
+    MotionObjective,
     Series,
     at_limits,
     closed,
@@ -54,7 +54,7 @@ class Found(NamedTuple):
     criterion: float
 
 
-def improved(aim: Aim, series: Series, fine: Series, choice: np.ndarray, steps: int) -> Found:
+def improved(objective: MotionObjective, series: Series, fine: Series, choice: np.ndarray, steps: int) -> Found:
     """The motion of an optimization vector after quasi-Newton steps, scaled to its limits.
 
     Raises:
@@ -63,37 +63,31 @@ def improved(aim: Aim, series: Series, fine: Series, choice: np.ndarray, steps: 
     Source: Byrd et al. 1995, L-BFGS-B.
     """
     shape = choice.shape
-    value(aim, series, choice.ravel(), shape, refuse=False)
+    value(objective, series, choice.ravel(), shape, refuse=False)
     if steps:
         choice = scipy.optimize.minimize(
-            lambda x: value(aim, series, x, shape), choice.ravel(), jac=True, method="L-BFGS-B",
+            lambda x: value(objective, series, x, shape), choice.ravel(), jac=True, method="L-BFGS-B",
             options={"maxiter": steps, "maxcor": 20},
         ).x.reshape(shape)  # fmt: skip
     c, _ = (np.asarray(part) for part in within(series, jax.device_put(choice)))
     c, start = at_limits(fine, c, choice[:, -1])
-    return Found(c, start, judged(aim, fine, c, start))
-
-
-def judged(aim: Aim, fine: Series, c: np.ndarray, start: np.ndarray) -> float:
-    """Criterion of a motion on fine samples, with the exact sign of Coulomb friction."""
-    Y = rows_along(aim, states(aim, fine, c, start))
-    rows = np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in aim.columns])
-    return criterion_of(aim, np.asarray(np.linalg.qr(rows, mode="r")))
+    # on fine samples, with the exact sign of Coulomb friction
+    return Found(c, start, criterion_of(objective, _rows(objective, fine, c, start)))
 
 
 def value(
-    aim: Aim, series: Series, flat: np.ndarray, shape: tuple[int, ...], refuse: bool = True
+    objective: MotionObjective, series: Series, flat: np.ndarray, shape: tuple[int, ...], refuse: bool = True
 ) -> tuple[float, np.ndarray]:
     """Criterion and gradient; `REFUSED` for a motion along which a loop cannot be closed."""
     choice = jax.device_put(flat.reshape(shape))
-    z = np.asarray(positions(aim, series, choice))
+    z = np.asarray(positions(objective, series, choice))
     try:
-        q = closed(aim, z)
+        q = closed(objective, z)
     except ValueError:
         if not refuse:
             raise
         return REFUSED, np.zeros(flat.size)
-    found, slope = value_and_slope(aim, series, choice, jax.device_put(q), jax.device_put(z))
+    found, slope = value_and_slope(objective, series, choice, jax.device_put(q), jax.device_put(z))
     if not np.isfinite(found):
         return REFUSED, np.zeros(flat.size)
     return float(found), np.asarray(slope).ravel()
@@ -255,7 +249,7 @@ def _optimize(machine: Machine, model: Model, part: NextMotionPart, sought: Moti
     draw = np.random.default_rng(part.seed)
     drawn = [random_choice(fine, draw) for _ in range(max(part.starts, REFERENCES))]
     runs = np.stack([_payload_mask(model, machine, payloads) @ sought.columns for payloads in part.without])
-    aim = Aim(
+    objective = MotionObjective(
         model=model, moved=index, rest=rest, columns=runs, weight=sought.weight,
         samples=sought.rate_hz * part.periods / part.base_hz, made=sought.made,
         wanted=_target_rows(part.wanted, sought.names) * sought.size,
@@ -263,20 +257,20 @@ def _optimize(machine: Machine, model: Model, part: NextMotionPart, sought: Moti
     if part.criterion == "condition":
         base = base_columns(sought)
         reduced = dataclasses.replace(
-            aim, columns=np.stack([_payload_mask(model, machine, payloads) @ base for payloads in part.without]),
+            objective, columns=np.stack([_payload_mask(model, machine, payloads) @ base for payloads in part.without]),
             made=np.zeros((0, base.shape[1])), wanted=np.zeros((0, base.shape[1])), by_condition=True,
         )  # fmt: skip
     else:
-        basis = _identifiable_directions(aim, fine, drawn)
+        basis = _identifiable_directions(objective, fine, drawn)
         reduced = dataclasses.replace(
-            aim, columns=runs @ basis, made=_triangle(sought.made @ basis),
-            wanted=_in_directions(aim, basis, sought.names),
+            objective, columns=runs @ basis, made=np.asarray(np.linalg.qr(sought.made @ basis, mode="r")),
+            wanted=_in_directions(objective, basis, sought.names),
         )  # fmt: skip
     best = min(
         (improved(reduced, coarse, fine, choice, part.steps) for choice in drawn[: part.starts]),
         key=lambda found: found.criterion,
     )
-    return _exciting_motion(aim, fine, best, driven, part, sought)
+    return _exciting_motion(objective, fine, best, driven, part, sought)
 
 
 def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.ndarray:
@@ -302,33 +296,29 @@ def _target_rows(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarra
     return rows
 
 
-def _rows(aim: Aim, series: Series, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _rows(objective: MotionObjective, series: Series, c: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Triangular factor of the information rows of a motion on the d parameters."""
-    Y = rows_along(aim, states(aim, series, *found))
-    return _triangle(np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in aim.columns]))
-
-
-def _triangle(rows: np.ndarray) -> np.ndarray:
+    Y = rows_along(objective, states(objective, series, c, start))
+    rows = np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in objective.columns])
     return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
-def _identifiable_directions(aim: Aim, fine: Series, drawn: Sequence[np.ndarray]) -> np.ndarray:
+def _identifiable_directions(objective: MotionObjective, fine: Series, drawn: Sequence[np.ndarray]) -> np.ndarray:
     """Identifiable directions [d, r] of the parameters, scaled to equal information from random motions."""
-    rows = [_rows(aim, fine, at_limits(fine, choice[:, :-1], choice[:, -1])) for choice in drawn[:REFERENCES]]
-    svd = scaled_svd(np.concatenate([*rows, aim.made]), RANK_TOLERANCE)
-    return svd.right[: svd.rank].T / svd.values[: svd.rank] / svd.scale[:, None]
+    rows = [_rows(objective, fine, *at_limits(fine, choice[:, :-1], choice[:, -1])) for choice in drawn[:REFERENCES]]
+    return scaled_svd(np.concatenate([*rows, objective.made]), RANK_TOLERANCE).gain
 
 
-def _in_directions(aim: Aim, basis: np.ndarray, names: Sequence[str]) -> np.ndarray:
+def _in_directions(objective: MotionObjective, basis: np.ndarray, names: Sequence[str]) -> np.ndarray:
     """Rows of the target parameters in the identifiable directions.
 
     Raises:
         ValueError: a target parameter has a component outside these directions.
     """
-    rows = aim.wanted @ basis
-    outside = aim.wanted - rows @ np.linalg.pinv(basis)
-    size = np.abs(aim.wanted).max(axis=1)
-    for row, whole, rest in zip(aim.wanted, size, outside, strict=True):
+    rows = objective.wanted @ basis
+    outside = objective.wanted - rows @ np.linalg.pinv(basis)
+    size = np.abs(objective.wanted).max(axis=1)
+    for row, whole, rest in zip(objective.wanted, size, outside, strict=True):
         if np.abs(rest).max() > 1e-6 * whole:
             name = names[int(np.argmax(np.abs(row)))]
             raise ValueError(
@@ -339,11 +329,16 @@ def _in_directions(aim: Aim, basis: np.ndarray, names: Sequence[str]) -> np.ndar
 
 
 def _exciting_motion(
-    aim: Aim, fine: Series, best: Found, driven: Sequence[str], part: NextMotionPart, sought: MotionProblem
+    objective: MotionObjective,
+    fine: Series,
+    best: Found,
+    driven: Sequence[str],
+    part: NextMotionPart,
+    sought: MotionProblem,
 ) -> ExcitingMotion:
     amplitudes = best.coefficients @ fine.amplitudes.T
     sine, cosine = np.split(amplitudes, 2, axis=1)
-    own = _rows(aim, fine, (best.coefficients, best.start))
+    own = _rows(objective, fine, best.coefficients, best.start)
     rows = np.concatenate([own, sought.made])
     return ExcitingMotion(
         motion={
@@ -355,14 +350,14 @@ def _exciting_motion(
         periods=part.periods,
         std=dict(zip(sought.names, deviations(rows, np.diag(sought.size)).tolist(), strict=True)),
         base=base_deviations(rows, sought.base, sought.columns),
-        condition_number=_condition(aim, fine, best, base_columns(sought)),
+        condition_number=_condition(objective, fine, best, base_columns(sought)),
         criterion=best.criterion,
         rows=own,
     )
 
 
-def _condition(aim: Aim, fine: Series, best: Found, base: np.ndarray) -> float:
-    Y = rows_along(aim, states(aim, fine, best.coefficients, best.start))
+def _condition(objective: MotionObjective, fine: Series, best: Found, base: np.ndarray) -> float:
+    Y = rows_along(objective, states(objective, fine, best.coefficients, best.start))
     columns = (Y @ base).reshape(-1, base.shape[1])
     size = np.linalg.norm(columns, axis=0)
     return float(np.linalg.cond(columns / size)) if size.all() else np.inf

@@ -22,12 +22,11 @@ from jaxmb.identify.estimation.identifiability import (
     information_rows,
     knowledge,
 )
-from jaxmb.identify.experiments.components import IdentifiableCombinations
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
-from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Known, Place, Planned
+from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Known, OperatingPoint, Planned
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
-from jaxmb.identify.plan.next_motion import NextMotion, plan_motion, shares, unit_sizes
+from jaxmb.identify.plan.next_motion import NextMotion, number_slopes, plan_motion, unit_sizes
 from jaxmb.identify.plan.next_tests import NextTests, plan_tests
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Study
@@ -155,15 +154,16 @@ def _inspect(study: Study) -> Inspection:
     known = knowledge(jacobian, weights, prior_std)
     made = information_rows(jacobian, weights)
     combinations = groups(made, prior_std)
-    place = Place(study.model, study.free, jnp.asarray(study.free.encode(values)))
+    operating_point = OperatingPoint(study.model, study.free, jnp.asarray(study.free.encode(values)))
     linear = (test.linear for test in study.tests if test.linear is not None)
     identifiable = next((s for form in linear if (s := form.combinations(study.model, study.free)) is not None), None)
-    planned = Planned(None, HOW_TO_ASK)
+    chosen, remark, pool, information = Planned(None, HOW_TO_ASK)
     if study.next is not None:
-        planned = PLANNERS[study.next.kind](study, place, Known(values, made, prior_std, identifiable))
-    chosen, remark, pool, information = planned
+        before = Known(values, made, prior_std, identifiable)
+        chosen, remark, pool, information = PLANNERS[study.next.kind](study, operating_point, before)
+    data = jacobian[: study.problem.data_rows]
     correlations = correlation(known.covariance)
-    reasons = _reasons(study, place, values, known, correlations, combinations, made, pool, information)
+    reasons = _reasons(study, operating_point, values, known, correlations, combinations, made, pool, information)
     return Inspection(
         study=study,
         at=at,
@@ -172,9 +172,11 @@ def _inspect(study: Study) -> Inspection:
         singular_values=np.linalg.svd(made, compute_uv=False),
         correlation=correlations,
         parameters=_parameters(study, values, known, reasons, chosen),
-        base=() if identifiable is None else _base(study, values, made, identifiable),
+        base=()
+        if identifiable is None
+        else base_deviations(made, identifiable, number_slopes(study.free, values, identifiable.parameters)),
         groups=combinations,
-        without_effect=_without_effect(study, jacobian),
+        without_effect=tuple(name for i, name in enumerate(study.free.names) if not data[:, i].any()),
         next=chosen,
         next_remark=remark,
         remarks=_remarks(study),
@@ -201,14 +203,14 @@ def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _reasons(
-    study: Study, place: Place, values: np.ndarray, known: Knowledge, correlations: np.ndarray,
+    study: Study, operating_point: OperatingPoint, values: np.ndarray, known: Knowledge, correlations: np.ndarray,
     combinations: tuple[Group, ...], made: np.ndarray, pool: Sequence[Candidate], information: np.ndarray | None,
 ) -> list[str]:  # fmt: skip
     """Causes and remedies for each entry of u that is not identifiable, "" for the others."""
     if all(verdict == "yes" for verdict in known.verdict):
         return [""] * study.free.size
     shares = [mode_shares(study.model, study.free, test, values) for test in study.tests]
-    tried = remedies(place, study.tests, shares, made, pool, information)
+    tried = remedies(operating_point, study.tests, shares, made, pool, information)
     names = study.free.names
     return [
         "" if verdict == "yes" else why(i, names, known, correlations, combinations, study.tests, shares, tried)
@@ -232,18 +234,6 @@ def _parameters(
                 reasons[i], after,
             )  # fmt: skip
     return found
-
-
-def _base(
-    study: Study, values: np.ndarray, made: np.ndarray, combinations: IdentifiableCombinations
-) -> tuple[BaseDeviation, ...]:
-    columns = shares(study.free, combinations.parameters) * unit_sizes(study.free, values)
-    return base_deviations(made, combinations, columns)
-
-
-def _without_effect(study: Study, jacobian: np.ndarray) -> tuple[str, ...]:
-    data = jacobian[: study.problem.data_rows]
-    return tuple(name for name, column in zip(study.free.names, data.T, strict=True) if not column.any())
 
 
 def _remarks(study: Study) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, LimitsPart]) -> Limits:
-    """Limits of coordinates: those of the machine, or the given ones in their place.
+    """Limits of coordinates: those of the machine, or the given ones in their operating_point.
 
     Args:
         machine: with `range`, `speed_limit` and `acceleration_limit` of its coordinates.
@@ -198,7 +198,7 @@ SMOOTH = 0.1
 """Speed over the smallest speed limit below which the sign of Coulomb friction is smoothed during the optimization."""
 
 
-class Aim(eqx.Module):
+class MotionObjective(eqx.Module):
     """Design objective of motions: machine, parameters, noise and prior information."""
 
     model: Model
@@ -220,7 +220,7 @@ class Aim(eqx.Module):
     """Whether the criterion is the condition number of the rows instead of the variances."""
 
 
-class Along(NamedTuple):
+class Trajectory(NamedTuple):
     """Trajectory samples of the independent coordinates: positions, rates and accelerations, SI units."""
 
     z: Float[np.ndarray, "K i"]
@@ -228,25 +228,25 @@ class Along(NamedTuple):
     zdd: Float[np.ndarray, "K i"]
 
 
-def criterion_of(aim: Aim, rows: np.ndarray) -> float:
+def criterion_of(objective: MotionObjective, rows: np.ndarray) -> float:
     """Design criterion: -log det M over the directions; log of the sum of squares of the target parameters' standard
     deviations over their tolerances; or log of the condition number of the rows with columns scaled to length 1."""
-    return float(compiled(_criterion)(aim, jax.device_put(rows)))
+    return float(compiled(_criterion)(objective, jax.device_put(rows)))
 
 
-def rows_along(aim: Aim, along: Along) -> Float[np.ndarray, "runs K i p"]:
+def rows_along(objective: MotionObjective, motion: Trajectory) -> Float[np.ndarray, "runs K i p"]:
     """Rows of Y over their standard deviations, scaled so that they sum up to the information of a whole motion."""
-    Y = stacked_torque_regressor(aim.model, closed(aim, along.z), along.zd, along.zdd)
-    return Y * (aim.weight * np.sqrt(aim.samples / len(along.z)))[:, None]
+    Y = stacked_torque_regressor(objective.model, closed(objective, motion.z), motion.zd, motion.zdd)
+    return Y * (objective.weight * np.sqrt(objective.samples / len(motion.z)))[:, None]
 
 
-def closed(aim: Aim, z: np.ndarray) -> np.ndarray:
+def closed(objective: MotionObjective, z: np.ndarray) -> np.ndarray:
     """All coordinates [K, n] along a motion, on the branch of the reference posture.
 
     Raises:
         ValueError: a loop cannot be closed along the motion.
     """
-    model = aim.model
+    model = objective.model
     if not model.loops:
         return z
     reference = np.asarray(model.reference)
@@ -255,30 +255,30 @@ def closed(aim: Aim, z: np.ndarray) -> np.ndarray:
     return closed_along(model, np.concatenate([approach, z]), reference)[APPROACH_STEPS:]
 
 
-def states(aim: Aim, series: Series, c: np.ndarray, start: np.ndarray) -> Along:
+def states(objective: MotionObjective, series: Series, c: np.ndarray, start: np.ndarray) -> Trajectory:
     """Trajectory samples of all independent coordinates, in NumPy."""
-    z = np.tile(aim.rest, (len(series.position), 1))
+    z = np.tile(objective.rest, (len(series.position), 1))
     zd, zdd = np.zeros_like(z), np.zeros_like(z)
-    z[:, aim.moved] = start + series.position @ c.T
-    zd[:, aim.moved] = series.velocity @ c.T
-    zdd[:, aim.moved] = series.acceleration @ c.T
-    return Along(z, zd, zdd)
+    z[:, objective.moved] = start + series.position @ c.T
+    zd[:, objective.moved] = series.velocity @ c.T
+    zdd[:, objective.moved] = series.acceleration @ c.T
+    return Trajectory(z, zd, zdd)
 
 
 @compiled
-def positions(aim: Aim, series: Series, choice: Array) -> Float[Array, "K i"]:
+def positions(objective: MotionObjective, series: Series, choice: Array) -> Float[Array, "K i"]:
     """Independent coordinates along the motion of an optimization vector."""
-    return _states(aim, series, choice)[0]
+    return _states(objective, series, choice)[0]
 
 
 @compiled
 def value_and_slope(
-    aim: Aim, series: Series, choice: Array, q_closed: Array, z_closed: Array
+    objective: MotionObjective, series: Series, choice: Array, q_closed: Array, z_closed: Array
 ) -> tuple[Float[Array, ""], Float[Array, "m v+1"]]:
     """Criterion of an optimization vector, and its gradient.
 
     Args:
-        aim: design objective.
+        objective: design objective.
         series: of the motion.
         choice: optimization vector [m, v+1], see `within`.
         q_closed: all coordinates along the motion [K, n], loops closed.
@@ -288,31 +288,31 @@ def value_and_slope(
 
     def of_sample(q: Array, at: Array, z: Array, zd: Array, zdd: Array) -> Array:
         # first order suffices for the gradient
-        q = q + (loop_motion(aim.model, q, zd)[0] @ (z - at) if aim.model.loops else z - at)
-        return torque_regressor(aim.model, q, zd, zdd, friction_speed=slowest)
+        q = q + (loop_motion(objective.model, q, zd)[0] @ (z - at) if objective.model.loops else z - at)
+        return torque_regressor(objective.model, q, zd, zdd, friction_speed=slowest)
 
     def value(x: Array) -> Array:
-        z, zd, zdd = _states(aim, series, x)
+        z, zd, zdd = _states(objective, series, x)
         Y = jax.vmap(of_sample)(q_closed, z_closed, z, zd, zdd)
-        Y = Y * (jnp.asarray(aim.weight) * jnp.sqrt(aim.samples / len(Y)))[:, None]
-        rows = jnp.einsum("kip,upr->ukir", Y, jnp.asarray(aim.columns))
-        return _criterion(aim, rows.reshape(-1, rows.shape[-1]))
+        Y = Y * (jnp.asarray(objective.weight) * jnp.sqrt(objective.samples / len(Y)))[:, None]
+        rows = jnp.einsum("kip,upr->ukir", Y, jnp.asarray(objective.columns))
+        return _criterion(objective, rows.reshape(-1, rows.shape[-1]))
 
     return jax.value_and_grad(value)(choice)
 
 
-def _states(aim: Aim, series: Series, choice: Array) -> tuple[Array, Array, Array]:
+def _states(objective: MotionObjective, series: Series, choice: Array) -> tuple[Array, Array, Array]:
     c, start = within(series, choice)
-    rest = jnp.tile(jnp.asarray(aim.rest), (len(series.position), 1))
-    z = rest.at[:, aim.moved].set(start + series.position @ c.T)
-    zd, zdd = (jnp.zeros_like(rest).at[:, aim.moved].set(p @ c.T) for p in (series.velocity, series.acceleration))
+    rest = jnp.tile(jnp.asarray(objective.rest), (len(series.position), 1))
+    z = rest.at[:, objective.moved].set(start + series.position @ c.T)
+    zd, zdd = (jnp.zeros_like(rest).at[:, objective.moved].set(p @ c.T) for p in (series.velocity, series.acceleration))
     return z, zd, zdd
 
 
-def _criterion(aim: Aim, rows: Array) -> Array:
-    made, wanted = jnp.asarray(aim.made), jnp.asarray(aim.wanted)
+def _criterion(objective: MotionObjective, rows: Array) -> Array:
+    made, wanted = jnp.asarray(objective.made), jnp.asarray(objective.wanted)
     information = made.T @ made + rows.T @ rows
-    if aim.by_condition:
+    if objective.by_condition:
         size = jnp.sqrt(jnp.diag(information))
         values = jnp.linalg.eigvalsh(information / jnp.outer(size, size))
         return 0.5 * (jnp.log(values[-1]) - jnp.log(values[0]))

@@ -7,10 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
-from jaxmb.identify.experiments.components import IdentifiableCombinations
 from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.identify.plan.candidates import Known, Place, Planned, proposal_toml
+from jaxmb.identify.plan.candidates import Known, OperatingPoint, Planned, proposal_toml
 from jaxmb.identify.plan.exciting_motion import ExcitingMotion, MotionProblem, found_motion
 from jaxmb.identify.plan.motion_information import Limits, limits_of
 from jaxmb.identify.study.format.next_format import NextMotionPart
@@ -58,52 +57,28 @@ class NextMotion:
         return proposal_toml(study, self.like, [self.motion.as_test()])
 
 
-def plan_motion(study: Study, place: Place, before: Known) -> Planned:
-    """The next motion requested by a study.
+def plan_motion(study: Study, operating_point: OperatingPoint, before: Known) -> Planned:
+    """The next motion requested by a study, optimal in addition to its planned tests; its torque tests define sampling
+    and noise.
 
     Raises:
-        ValueError: the study has no torque test.
+        ValueError: the study has no torque test, or see `exciting_motion`.
     """
     part: Any = study.next
     if before.combinations is None:
         raise ValueError("[next]: found no torque test in the study, expected one as a template of the motion")
-    return Planned(
-        next_motion(study, part, before.values, before.made, before.combinations, before.prior_std), PROPOSED
-    )
-
-
-def next_motion(
-    study: Study,
-    part: NextMotionPart,
-    values: Float[np.ndarray, "d"],
-    made: Float[np.ndarray, "m d"],
-    base: IdentifiableCombinations,
-    prior_std: Float[np.ndarray, "d"] | None,
-) -> NextMotion:
-    """Optimal motion in addition to the planned tests.
-
-    Args:
-        study: its torque tests define sampling and noise.
-        part: the table `[next]`.
-        values: physical values of the free parameters.
-        made: information rows of the planned tests and the prior, by u.
-        base: base parameters.
-        prior_std: the prior's standard deviations, if any; its rows are in `made`.
-
-    Raises:
-        ValueError: see `exciting_motion`.
-    """
     like = next(e for e in study.fitted if e.kind == "torque" and part.like in (None, e.name))
     weight, rate_hz = measured_as(like, study.model)
-    size = unit_sizes(study.free, values)
-    columns = shares(study.free, base.parameters) * size
-    sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, made, base)
+    size = unit_sizes(study.free, before.values)
+    columns = number_slopes(study.free, before.values, before.combinations.parameters)
+    sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, before.made, before.combinations)
     found = found_motion(study.machine, study.model, part, sought)
-    rows = np.concatenate([made, found.rows])
+    rows = np.concatenate([before.made, found.rows])
     names = tuple(found.motion)
     limits = limits_of(study.machine, names, part.limits)
     revolute = tuple(study.model.revolute[study.model.coordinates.index(name)] for name in names)
-    return NextMotion(part, like.name, found, limits, revolute, knowledge(rows, np.ones(len(rows)), prior_std))
+    known = knowledge(rows, np.ones(len(rows)), before.prior_std)
+    return Planned(NextMotion(part, like.name, found, limits, revolute, known), PROPOSED)
 
 
 def measured_as(entry: TorqueEntry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:
@@ -123,6 +98,8 @@ def unit_sizes(free: FreeParameters, values: Float[np.ndarray, "d"]) -> Float[np
     return np.where(np.array(free.logarithmic), values, free.width)
 
 
-def shares(free: FreeParameters, names: tuple[str, ...]) -> Float[np.ndarray, "p d"]:
-    """Incidence matrix [p, d] of the machine's numbers and the free parameters."""
-    return np.array([[float(name in tied) for tied in free.tied] for name in names])
+def number_slopes(
+    free: FreeParameters, values: Float[np.ndarray, "d"], names: tuple[str, ...]
+) -> Float[np.ndarray, "p d"]:
+    """Derivatives [p, d] of the machine's numbers of some names by u, at physical values."""
+    return np.array([[float(name in tied) for tied in free.tied] for name in names]) * unit_sizes(free, values)

@@ -13,12 +13,11 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.design import choose_tests
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd
 from jaxmb.identify.experiments.components import Probe, can_be_planned
-from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import (
     Candidate,
     Known,
     Motion,
-    Place,
+    OperatingPoint,
     Planned,
     candidates_of,
     information_of,
@@ -43,7 +42,7 @@ NO_VALUE = 1e30
 
 
 def improved(
-    place: Place,
+    operating_point: OperatingPoint,
     chosen: Sequence[Candidate],
     made: Float[np.ndarray, "m d"],
     basis: Float[np.ndarray, "d r"],
@@ -59,7 +58,7 @@ def improved(
     improvement the initial tests are returned.
 
     Args:
-        place: machine, free parameters and their values.
+        operating_point: machine, free parameters and their values.
         chosen: tests at their initial postures.
         made: observation rows of the planned tests.
         basis: orthonormal basis of the identifiable directions of the parameters, in columns.
@@ -70,17 +69,17 @@ def improved(
     from scipy.optimize import minimize
 
     low, high = ends
-    value = objective(place, chosen, made, basis, criterion, where, ends)
+    value = objective(operating_point, chosen, made, basis, criterion, where, ends)
     first = np.stack([(c.q[where] - low) / (high - low) for c in chosen]).ravel()
     best = minimize(value, first, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * first.size,
                     options={"maxiter": MOST_STEPS})  # fmt: skip
     if best.fun >= value(first)[0]:
         return tuple(chosen)
-    return tuple(_at_posture(c, where, point) for c, point in zip(chosen, _postures(best.x, ends), strict=True))
+    return tuple(_at_posture(c, where, values) for c, values in zip(chosen, _postures(best.x, ends), strict=True))
 
 
 def objective(
-    place: Place,
+    operating_point: OperatingPoint,
     chosen: Sequence[Candidate],
     made: Float[np.ndarray, "m d"],
     basis: Float[np.ndarray, "d r"],
@@ -93,7 +92,7 @@ def objective(
     Its argument is the relative position of each coordinate in its range, 0 to 1, test by test.
     """
     # Coordinates of the parameters in which the information of all initial tests is the identity.
-    all_rows = np.concatenate([made, *(observation(place, c) for c in chosen)]) @ basis
+    all_rows = np.concatenate([made, *(observation(operating_point, c) for c in chosen)]) @ basis
     length = np.linalg.norm(all_rows, axis=0)
     whitening = np.linalg.inv(np.linalg.qr(all_rows / length, mode="r")) / length[:, None]
     transform = basis @ whitening
@@ -101,8 +100,8 @@ def objective(
     weight = whitening.T @ whitening
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
-        tests = [_at_posture(c, where, point) for c, point in zip(chosen, _postures(x, ends), strict=True)]
-        rows = [observation(place, test) @ transform for test in tests]
+        tests = [_at_posture(c, where, values) for c, values in zip(chosen, _postures(x, ends), strict=True)]
+        rows = [observation(operating_point, test) @ transform for test in tests]
         matrix = before + sum(r.T @ r for r in rows)
         if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix, hermitian=True) < len(matrix):
             return NO_VALUE, np.zeros(x.size)
@@ -114,7 +113,7 @@ def objective(
             trace = np.trace(covariance)
             criterion_value, gain = float(np.log(trace)), covariance @ inverse / trace
         gain = transform @ gain @ transform.T
-        slopes = [_slope(place, test, gain, where) for test in tests]
+        slopes = [_slope(operating_point, test, gain, where) for test in tests]
         return criterion_value, -(np.stack(slopes) * (ends[1] - ends[0])).ravel()
 
     return value
@@ -133,7 +132,7 @@ def _at_posture(candidate: Candidate, where: np.ndarray, values: list[float]) ->
 
 
 def _slope(
-    place: Place, candidate: Candidate, gain: Float[np.ndarray, "d d"], where: np.ndarray
+    operating_point: OperatingPoint, candidate: Candidate, gain: Float[np.ndarray, "d d"], where: np.ndarray
 ) -> Float[np.ndarray, "k"]:
     """d tr(G J^T J) / dq by the varying coordinates.
 
@@ -141,7 +140,7 @@ def _slope(
     two programs that compile faster than a single one.
     """
     q, probe = jnp.asarray(candidate.q), candidate.probe
-    motion, slope = _motion_slope(place, q, probe.at, probe.points, jnp.asarray(where))
+    motion, slope = _motion_slope(operating_point, q, probe.at, probe.points, jnp.asarray(where))
     weight = _information_slope(probe, motion, jnp.asarray(gain))
     pairs = zip(jax.tree.leaves(weight), jax.tree.leaves(slope), strict=True)
     return sum((np.tensordot(w, m, np.ndim(w)) for w, m in pairs), np.zeros(where.size))
@@ -149,12 +148,16 @@ def _slope(
 
 @compiled
 def _motion_slope(
-    place: Place, q: Float[Array, "n"], at: LinearizeAt, points: tuple[Point, ...], where: Int[Array, "k"]
+    operating_point: OperatingPoint,
+    q: Float[Array, "n"],
+    at: LinearizeAt,
+    points: tuple[Point, ...],
+    where: Int[Array, "k"],
 ) -> tuple[Motion, Motion]:
     """Tangent matrices at a posture, and their derivatives by the varying coordinates along the last axis."""
 
     def motion(values: Array) -> Motion:
-        return motion_of(place, q.at[where].set(values), at, points)
+        return motion_of(operating_point, q.at[where].set(values), at, points)
 
     return motion(q[where]), jax.jacfwd(motion)(q[where])
 
@@ -240,38 +243,33 @@ class NextTests:
         return keys
 
 
-def plan_tests(study: Study, place: Place, before: Known) -> Planned:
-    """The next FRF tests requested by a study, or a remark on why none could be chosen."""
+def plan_tests(study: Study, operating_point: OperatingPoint, before: Known) -> Planned:
+    """The next FRF tests requested by a study, or a remark on why none could be chosen.
+
+    Raises:
+        ValueError: no candidate is feasible.
+    """
     part: Any = study.next
-    tests = [test for test in study.tests if can_be_planned(test)]
-    like, pool, information, left_out = pool_of(part, tests, study.model.coordinates, place)
+    like = next(test for test in study.tests if can_be_planned(test) and part.like in (None, test.name))
+    candidates = candidates_of(part, like, study.model.coordinates)
+    information = information_of(operating_point, candidates)
+    feasible = [i for i, rows in enumerate(information) if np.isfinite(rows).all()]
+    if not feasible:
+        raise ValueError(f"[next]: none of {len(candidates)} candidates has finite frequency responses")
+    pool, information = tuple(candidates[i] for i in feasible), information[feasible]
+    left_out = len(candidates) - len(pool)
     try:
-        chosen = choose_next(part, like, pool, information, left_out, before.made, place, before.prior_std)
+        chosen = choose_next(
+            part, like.name, pool, information, left_out, before.made, operating_point, before.prior_std
+        )
     except ValueError as error:
-        return Planned(None, f"no next test could be chosen: {error}", tuple(pool), information)
+        return Planned(None, f"no next test could be chosen: {error}", pool, information)
     infeasible = f" ({left_out} more are infeasible)" if left_out else ""
     count = len(chosen.tests)
     remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{infeasible}"
     if chosen.directions < study.free.size:
         remark += f" for the {chosen.directions} identifiable of {study.free.size} directions of the parameters"
-    return Planned(chosen, remark, tuple(pool), information)
-
-
-def pool_of(
-    part: NextPart, tests: Sequence[Test], names: Sequence[str], place: Place
-) -> tuple[str, list[Candidate], np.ndarray, int]:
-    """Name of the template test, feasible candidates, their information rows, and the number of infeasible ones.
-
-    Raises:
-        ValueError: no candidate is feasible.
-    """
-    like = next(test for test in tests if part.like in (None, test.name))
-    candidates = candidates_of(part, like, names)
-    information = information_of(place, candidates)
-    feasible = [i for i, rows in enumerate(information) if np.isfinite(rows).all()]
-    if not feasible:
-        raise ValueError(f"[next]: none of {len(candidates)} candidates has finite frequency responses")
-    return like.name, [candidates[i] for i in feasible], information[feasible], len(candidates) - len(feasible)
+    return Planned(chosen, remark, pool, information)
 
 
 def choose_next(
@@ -281,7 +279,7 @@ def choose_next(
     information: Float[np.ndarray, "c d d"],
     left_out: int,
     made: Float[np.ndarray, "m d"],
-    place: Place,
+    operating_point: OperatingPoint,
     prior_std: Float[np.ndarray, "d"] | None = None,
 ) -> NextTests:
     """Next tests chosen from a pool of candidates.
@@ -296,7 +294,7 @@ def choose_next(
         information: `compressed` rows of each.
         left_out: number of candidates that are not in the pool.
         made: information rows of the planned tests and the prior.
-        place: machine, free parameters, values.
+        operating_point: machine, free parameters, values.
         prior_std: the prior's standard deviations, if any; its rows are in `made`.
 
     Raises:
@@ -306,11 +304,11 @@ def choose_next(
     design = choose_tests(information @ basis, part.count, part.criterion, made=made @ basis)
     drawn = tuple(pool[i] for i in design.chosen)
     rows = [information[i] for i in design.chosen]
-    varied, *ends = ranges_of(part, place.model.coordinates)
+    varied, *ends = ranges_of(part, operating_point.model.coordinates)
     tests = drawn
     if varied.size:
-        tests = improved(place, drawn, made, basis, part.criterion, varied, (ends[0], ends[1]))
-    after = rows if tests is drawn else information_of(place, tests)
+        tests = improved(operating_point, drawn, made, basis, part.criterion, varied, (ends[0], ends[1]))
+    after = rows if tests is drawn else information_of(operating_point, tests)
     return NextTests(
         part=part,
         like=like,

@@ -11,7 +11,7 @@ from jaxmb.identify.assess.modal_agreement import GOVERNS, ModeShares
 from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Knowledge, knowledge
 from jaxmb.identify.experiments.components import can_be_planned
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.plan.candidates import Candidate, Place, compressed, information_of, observation, planned
+from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, compressed, information_of, observation, planned
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import independent_coordinates
 
@@ -43,7 +43,7 @@ class Remedy:
 
 
 def remedies(
-    place: Place,
+    operating_point: OperatingPoint,
     tests: Sequence[Test],
     shares: Sequence[ModeShares],
     made: Float[np.ndarray, "m d"],
@@ -53,7 +53,7 @@ def remedies(
     """Trial remedies: wider bands, sensors and forces at other frames, and candidates for the next test.
 
     Args:
-        place: machine, free parameters, values.
+        operating_point: machine, free parameters, values.
         tests: planned tests.
         shares: modes at the posture of each.
         made: information rows of the planned tests.
@@ -62,18 +62,20 @@ def remedies(
     """
     own = [(test, modes) for test, modes in zip(tests, shares, strict=True) if can_be_planned(test)]
     many = len(tests) > 1
-    found = [remedy for test, modes in own for remedy in _wider_bands(place, test, modes, made, many)]
-    found += [remedy for test, _ in own for remedy in _other_points(place, test, made, many)]
+    found = [remedy for test, modes in own for remedy in _wider_bands(operating_point, test, modes, made, many)]
+    found += [remedy for test, _ in own for remedy in _other_points(operating_point, test, made, many)]
     for candidate, rows in zip(pool, () if information is None else information, strict=True):
         first, last = candidate.probe.band_hz
-        text = f"one more test at {posture_text(place.model, candidate.q)}, {first:.3g} to {last:.3g} Hz"
+        text = f"one more test at {posture_text(operating_point.model, candidate.q)}, {first:.3g} to {last:.3g} Hz"
         if candidate.probe.ends not in [planned(test)[0].ends for test, _ in own]:
             text += f", sensors {points_text(candidate.probe.ends[0])}, forces {points_text(candidate.probe.ends[1])}"
         found.append(Remedy(text, _after(made, rows)))
     return found
 
 
-def _wider_bands(place: Place, test: Test, modes: ModeShares, made: np.ndarray, many: bool) -> Iterator[Remedy]:
+def _wider_bands(
+    operating_point: OperatingPoint, test: Test, modes: ModeShares, made: np.ndarray, many: bool
+) -> Iterator[Remedy]:
     """Extensions of the band to just above each mode beyond it, with the same line spacing."""
     probe, q = planned(test)
     omega, end = np.asarray(probe.omega), _highest_hz(test)
@@ -83,24 +85,26 @@ def _wider_bands(place: Place, test: Test, modes: ModeShares, made: np.ndarray, 
     step_hz = float(np.median(np.diff(omega))) / (2 * np.pi)
     count = min(int(np.ceil((beyond.max() - end) / step_hz)), MOST_EXTRA_LINES)
     lines_hz = end + step_hz * np.arange(1, count + 1)
-    rows = observation(place, Candidate(probe.changed(2 * np.pi * lines_hz), q)).reshape(2, count, -1, made.shape[1])
+    rows = observation(operating_point, Candidate(probe.changed(2 * np.pi * lines_hz), q)).reshape(
+        2, count, -1, made.shape[1]
+    )
     for to_hz in beyond[beyond <= lines_hz[-1] + step_hz]:
         part = compressed(rows[:, lines_hz <= to_hz + step_hz].reshape(-1, made.shape[1]))
         text = f"the band{f' of {test.name}' if many else ''} extended to {to_hz:.3g} Hz"
         yield Remedy(text, _after(made, part), test.name, float(to_hz))
 
 
-def _other_points(place: Place, test: Test, made: np.ndarray, many: bool) -> Iterator[Remedy]:
+def _other_points(operating_point: OperatingPoint, test: Test, made: np.ndarray, many: bool) -> Iterator[Remedy]:
     """Tests in the same posture with sensors and forces along x, y and z of another frame."""
     probe, q = planned(test)
     used = {frame for end in probe.ends for frame, _ in end}
-    frames = [frame for frame in place.model.frames[1:] if frame not in used][:MOST_FRAMES]
+    frames = [frame for frame in operating_point.model.frames[1:] if frame not in used][:MOST_FRAMES]
     points = [(frame, axis) for frame in frames for axis in "xyz"]
     ends = [tuple((frame, axis) for axis in "xyz") for frame in frames]
     probes = [Candidate(probe.changed(None, (end, end), points), q) for end in ends]
     if not probes:
         return
-    for frame, rows in zip(frames, information_of(place, probes), strict=True):
+    for frame, rows in zip(frames, information_of(operating_point, probes), strict=True):
         where = f" in the posture of {test.name}" if many else ""
         yield Remedy(f"a second sensor and forces along x, y and z of {frame}{where}", _after(made, rows))
 

@@ -142,7 +142,7 @@ def _drives(
 def _gain(name: str, payload: str, Y: np.ndarray, load: np.ndarray, signal: np.ndarray) -> DriveGain:
     """Gain of one drive, by regression of the signal on the payload's torque, both orthogonal to the columns Y."""
     svd = scaled_svd(Y, RANK_TOLERANCE)
-    basis = svd.left[: len(Y), : svd.rank]
+    basis = svd.range(len(Y))
     own, rest = (part - basis @ (basis.T @ part) for part in (load, signal))
     if not np.linalg.norm(own) > IDENTIFIABLE * np.linalg.norm(load):
         raise ValueError(

@@ -7,7 +7,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.estimation.identifiability import information_rows
 from jaxmb.identify.fit.problem import final_state
-from jaxmb.identify.plan.candidates import Candidate, Place, information_of, observation, postures_of
+from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, information_of, observation, postures_of
 from jaxmb.identify.plan.next_tests import criterion_of, improved, known_directions, objective
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.validation import InputError, validated
@@ -46,7 +46,7 @@ def made_at(made, tmp_path):
 
 def place_of(study):
     u = study.free.encode(np.array([study.truth[name] for name in study.free.names]))
-    return Place(study.model, study.free, jnp.asarray(u))
+    return OperatingPoint(study.model, study.free, jnp.asarray(u))
 
 
 @pytest.mark.parametrize("at", ["posture", "equilibrium"])
