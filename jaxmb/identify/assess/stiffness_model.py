@@ -26,7 +26,7 @@ from jaxmb.identify.assess.stiffness_model_metrics import (
 )
 from jaxmb.identify.assess.tests.deflections import size_remarks
 from jaxmb.identify.assess.wrong_units import factor_remarks, unexplained_by
-from jaxmb.identify.estimation.identifiability import correlation, limits
+from jaxmb.identify.estimation.identifiability import correlation, verdicts
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.entry import Entry
@@ -382,11 +382,10 @@ def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
         variant: as fitted.
         wider: see `Misfit.widening`.
     """
-    yes, weak = limits(None)
     found = {}
     for name, value, std in zip(variant.model.names, variant.fit.values, wider * variant.fit.std, strict=True):
         relative = float(std / abs(value)) if value else np.inf
-        verdict = "yes" if relative < yes else "weak" if relative < weak else "no"
+        (verdict,) = verdicts(np.array([relative]), None)
         p = Parameter(float(value), float(std), relative, _unit(name), -np.inf, np.inf, 0.0, verdict)
         found[f"compliance.{name}"] = with_interval(f"compliance.{name}", p, logarithmic=False)
     return found
@@ -405,7 +404,7 @@ def _metrics(found: StiffnessEstimate) -> StiffnessModelMetrics:
     parts, counts = chain.partition, chain.counts
     left = compensation_metrics(model, study.entries, variants)
     return StiffnessModelMetrics(
-        **{field.name: getattr(left, field.name) for field in dataclasses.fields(left)},
+        **vars(left),
         reduction={
             **{step: counts[step] for step in ("original", "M1", "M2", "M3")},
             "G1": len(parts.identifiable),

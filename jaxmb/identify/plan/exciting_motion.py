@@ -26,15 +26,14 @@ from jaxmb.identify.plan.motion_information import (
     random_choice,
     rows_along,
     series_of,
-    states,
+    trajectory,
     value_and_slope,
     within,
 )
 from jaxmb.identify.regression.base_parameters import base_parameters
-from jaxmb.identify.regression.torque_regressor import regressor_names
+from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
 from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.format.torque_format import Motion
-from jaxmb.identify.study.reading.torque import payload_columns
 from jaxmb.identify.study.simulation.torques import states_along
 from jaxmb.io.validation import Table, known_name
 from jaxmb.machine.build import Model
@@ -231,14 +230,9 @@ class MotionProblem(NamedTuple):
     """Base parameters."""
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # for small matrices threads within LAPACK only add overhead
 def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: MotionProblem) -> ExcitingMotion:
     """The best of several optimized motions; see `exciting_motion`."""
-    # For small matrices threads within LAPACK only add overhead.
-    with threadpool_limits(1, user_api="blas"):
-        return _optimize(machine, model, part, sought)
-
-
-def _optimize(machine: Machine, model: Model, part: NextMotionPart, sought: MotionProblem) -> ExcitingMotion:
     coordinates = independent_coordinates(model)
     driven = [name for name in coordinates if not model.locked[model.coordinates.index(name)]]
     reference = np.asarray(posture(model, {}))
@@ -276,7 +270,7 @@ def _optimize(machine: Machine, model: Model, part: NextMotionPart, sought: Moti
 def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.ndarray:
     """Diagonal matrix that removes the columns of absent payloads."""
     keep = np.ones(len(regressor_names(model)))
-    keep[payload_columns(model, without, [payload.name for payload in machine.payload])] = 0.0
+    keep[payload_columns(model, without, [payload.name for payload in machine.payload], "without: payload")] = 0.0
     return np.diag(keep)
 
 
@@ -298,7 +292,7 @@ def _target_rows(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarra
 
 def _rows(objective: MotionObjective, series: Series, c: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Triangular factor of the information rows of a motion on the d parameters."""
-    Y = rows_along(objective, states(objective, series, c, start))
+    Y = rows_along(objective, trajectory(objective, series, c, start))
     rows = np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in objective.columns])
     return np.asarray(np.linalg.qr(rows, mode="r"))
 
@@ -357,7 +351,7 @@ def _exciting_motion(
 
 
 def _condition(objective: MotionObjective, fine: Series, best: Found, base: np.ndarray) -> float:
-    Y = rows_along(objective, states(objective, fine, best.coefficients, best.start))
+    Y = rows_along(objective, trajectory(objective, fine, best.coefficients, best.start))
     columns = (Y @ base).reshape(-1, base.shape[1])
     size = np.linalg.norm(columns, axis=0)
     return float(np.linalg.cond(columns / size)) if size.all() else np.inf

@@ -117,6 +117,7 @@ class Inspection:
         return json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n"
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # for small matrices threads within LAPACK only add overhead
 def inspect(study: Study) -> Inspection:
     """Predict which free parameters the tests of a study identify, and select the next tests, before any fit.
 
@@ -140,12 +141,6 @@ def inspect(study: Study) -> Inspection:
             f"study '{study.name}': a complete stiffness model cannot be inspected: `identify` reduces it to its"
             " identifiable parameters"
         )
-    # For small matrices threads within LAPACK only add overhead.
-    with threadpool_limits(1, user_api="blas"):
-        return _inspect(study)
-
-
-def _inspect(study: Study) -> Inspection:
     values, at = _values(study)
     jacobian, weights = _jacobian(study, values)
     if not np.isfinite(jacobian).all():

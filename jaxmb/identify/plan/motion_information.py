@@ -1,7 +1,7 @@
 """Information of a motion on the parameters, and the minimised design criterion."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -220,12 +220,15 @@ class MotionObjective(eqx.Module):
     """Whether the criterion is the condition number of the rows instead of the variances."""
 
 
-class Trajectory(NamedTuple):
-    """Trajectory samples of the independent coordinates: positions, rates and accelerations, SI units."""
+class Trajectory(NamedTuple, Generic[Vector]):
+    """Samples [K, i] of the i independent coordinates along a motion, SI units."""
 
-    z: Float[np.ndarray, "K i"]
-    zd: Float[np.ndarray, "K i"]
-    zdd: Float[np.ndarray, "K i"]
+    z: Vector
+    """Positions."""
+    zd: Vector
+    """Rates."""
+    zdd: Vector
+    """Accelerations."""
 
 
 def criterion_of(objective: MotionObjective, rows: np.ndarray) -> float:
@@ -234,7 +237,7 @@ def criterion_of(objective: MotionObjective, rows: np.ndarray) -> float:
     return float(compiled(_criterion)(objective, jax.device_put(rows)))
 
 
-def rows_along(objective: MotionObjective, motion: Trajectory) -> Float[np.ndarray, "runs K i p"]:
+def rows_along(objective: MotionObjective, motion: Trajectory[np.ndarray]) -> Float[np.ndarray, "runs K i p"]:
     """Rows of Y over their standard deviations, scaled so that they sum up to the information of a whole motion."""
     Y = stacked_torque_regressor(objective.model, closed(objective, motion.z), motion.zd, motion.zdd)
     return Y * (objective.weight * np.sqrt(objective.samples / len(motion.z)))[:, None]
@@ -255,20 +258,24 @@ def closed(objective: MotionObjective, z: np.ndarray) -> np.ndarray:
     return closed_along(model, np.concatenate([approach, z]), reference)[APPROACH_STEPS:]
 
 
-def states(objective: MotionObjective, series: Series, c: np.ndarray, start: np.ndarray) -> Trajectory:
-    """Trajectory samples of all independent coordinates, in NumPy."""
-    z = np.tile(objective.rest, (len(series.position), 1))
-    zd, zdd = np.zeros_like(z), np.zeros_like(z)
-    z[:, objective.moved] = start + series.position @ c.T
-    zd[:, objective.moved] = series.velocity @ c.T
-    zdd[:, objective.moved] = series.acceleration @ c.T
-    return Trajectory(z, zd, zdd)
+def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vector) -> Trajectory[Vector]:
+    """Trajectory samples of all independent coordinates, in NumPy or JAX.
+
+    Args:
+        objective: with the driven coordinates and the others at rest.
+        series: of the motion.
+        c: coefficients [m, v].
+        start: of the driven coordinates [m].
+    """
+    driven = (objective.moved[:, None] == np.arange(len(objective.rest))).astype(float)
+    z = (start + series.position @ c.T) @ driven + objective.rest * (1.0 - driven.sum(axis=0))
+    return Trajectory(z, series.velocity @ c.T @ driven, series.acceleration @ c.T @ driven)
 
 
 @compiled
 def positions(objective: MotionObjective, series: Series, choice: Array) -> Float[Array, "K i"]:
     """Independent coordinates along the motion of an optimization vector."""
-    return _states(objective, series, choice)[0]
+    return trajectory(objective, series, *within(series, choice)).z
 
 
 @compiled
@@ -292,21 +299,13 @@ def value_and_slope(
         return torque_regressor(objective.model, q, zd, zdd, friction_speed=slowest)
 
     def value(x: Array) -> Array:
-        z, zd, zdd = _states(objective, series, x)
+        z, zd, zdd = trajectory(objective, series, *within(series, x))
         Y = jax.vmap(of_sample)(q_closed, z_closed, z, zd, zdd)
         Y = Y * (jnp.asarray(objective.weight) * jnp.sqrt(objective.samples / len(Y)))[:, None]
         rows = jnp.einsum("kip,upr->ukir", Y, jnp.asarray(objective.columns))
         return _criterion(objective, rows.reshape(-1, rows.shape[-1]))
 
     return jax.value_and_grad(value)(choice)
-
-
-def _states(objective: MotionObjective, series: Series, choice: Array) -> tuple[Array, Array, Array]:
-    c, start = within(series, choice)
-    rest = jnp.tile(jnp.asarray(objective.rest), (len(series.position), 1))
-    z = rest.at[:, objective.moved].set(start + series.position @ c.T)
-    zd, zdd = (jnp.zeros_like(rest).at[:, objective.moved].set(p @ c.T) for p in (series.velocity, series.acceleration))
-    return z, zd, zdd
 
 
 def _criterion(objective: MotionObjective, rows: Array) -> Array:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
-from jaxmb.identify.regression.torque_regressor import regressor_names, stacked_torque_regressor
+from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names, stacked_torque_regressor
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import independent_coordinates
@@ -76,11 +76,8 @@ def drive_gains(
     Source: Gautier and Briot 2014, "Global identification of joint drive gains and dynamic parameters of robots".
     """
     names, values = regressor_names(model), parameters(model)
-    if payload not in model.masses or f"mass.{payload}" not in names:
-        raise ValueError(known_name("payload", payload, model.masses))
-    of_load = [name.split(".")[0] in ("mass", "first_moment", "inertia") and name.split(".")[1] == payload
-               for name in names]  # fmt: skip
-    known = np.array([values[name] if own else 0.0 for name, own in zip(names, of_load, strict=True)])
+    of_load = payload_columns(model, [payload], model.masses)
+    known = np.array([values[name] if i in of_load else 0.0 for i, name in enumerate(names)])
     if not runs:
         raise ValueError("runs is empty, expected at least one with the payload and one without it")
     chosen = set[str]()
@@ -89,7 +86,7 @@ def drive_gains(
         if not found and pattern not in UNKNOWN:
             raise ValueError(known_name("unknown parameter", pattern, names))
         chosen.update(found)
-    free = [i for i, name in enumerate(names) if name in chosen and not of_load[i]]
+    free = [i for i, name in enumerate(names) if name in chosen and i not in of_load]
     coordinates = independent_coordinates(model)
     drives, to_drives = _drives(coordinates, ratio)
     rows, loads, signals = [], [], []
@@ -98,16 +95,12 @@ def drive_gains(
         if signal.shape != (len(run.q), len(coordinates)):
             expected = (len(run.q), len(coordinates))
             raise ValueError(f"signal of run {number} has shape {signal.shape}, expected {expected}")
-        for name in run.without:
-            if name not in model.masses:
-                raise ValueError(known_name(f"payload that run {number} is without", name, model.masses))
+        absent = payload_columns(model, run.without, model.masses, f"payload that run {number} is without")
         for name, column in zip(drives, signal.T, strict=True):
             if np.isnan(column).any() and not np.isnan(column).all():
                 sample = int(np.argmax(np.isnan(column)))
                 raise ValueError(f"signal of run {number}: '{name}' is NaN at sample {sample}, expected all or none")
         Y = stacked_torque_regressor(model, run.q, run.qd, run.qdd)
-        absent = [name.split(".")[1] in run.without and name.split(".")[0] in ("mass", "first_moment", "inertia")
-                  for name in names]  # fmt: skip
         Y[..., absent] = 0.0
         Y = Y if ratio is None else np.einsum("dm,kmp->kdp", to_drives, Y)
         rows.append(Y[..., free])

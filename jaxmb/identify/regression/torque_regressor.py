@@ -170,6 +170,26 @@ def load_columns(names: Sequence[str]) -> Bool[np.ndarray, "p"]:
     return np.array([name.split(".")[0] not in RUBS for name in names], dtype=bool)
 
 
+def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str], what: str = "payload") -> list[int]:
+    """Columns of the regressor that belong to some payloads of the machine.
+
+    Args:
+        model: the machine.
+        payloads: names of the payloads.
+        known: names of all payloads.
+        what: noun of a payload in an error message.
+
+    Raises:
+        ValueError: a payload is not known.
+    """
+    for name in payloads:
+        if name not in known:
+            raise ValueError(known_name(what, name, known))
+    parts = [name.split(".") for name in regressor_names(model)]
+    families = ("mass", "first_moment", "inertia")
+    return [i for i, (family, item, *_) in enumerate(parts) if family in families and item in payloads]
+
+
 def _with_load_friction(
     model: Model, Y: Float[Array, "m p"], qd: Float[Array, "n"], friction_speed: float | Float[Array, ""] | None
 ) -> Float[Array, "m p"]:

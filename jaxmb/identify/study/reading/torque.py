@@ -30,7 +30,7 @@ from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.experiments.torque.unexplained import noise_bound
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
-from jaxmb.identify.regression.torque_regressor import regressor_names, stacked_torque_regressor
+from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names, stacked_torque_regressor
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with_free_gains, with_gains
 from jaxmb.identify.study.setting import Setting, measured_model
@@ -301,7 +301,9 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
     stated, changed = stated_posture(model, part.posture)
     start = np.asarray(stated)
-    absent = payload_columns(model, part.without, [payload.name for payload in setting.whole.payload])
+    absent = payload_columns(
+        model, part.without, [payload.name for payload in setting.whole.payload], "without: payload"
+    )
     record, sides, truth, how_found, at_shafts = _recording(part, setting, model)
     _check_recording(part, setting, model, record, start)
     path = recorded_path(model, record, start)
@@ -517,16 +519,6 @@ def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
     return rows._replace(
         regressor=rows.regressor[:, :count], constant=rows.constant + rows.regressor[:, count:] @ speeds
     )
-
-
-def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str]) -> list[int]:
-    """Columns of the regressor that belong to some payloads of the machine."""
-    for name in payloads:
-        if name not in known:
-            raise ValueError(known_name("without: payload", name, known))
-    families = ("mass", "first_moment", "inertia")
-    parts = [name.split(".") for name in regressor_names(model)]
-    return [i for i, (family, item, *_) in enumerate(parts) if family in families and item in payloads]
 
 
 def _without(model: Model, payloads: Sequence[str]) -> Model:
