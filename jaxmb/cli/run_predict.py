@@ -49,8 +49,7 @@ def predict(
     from jaxmb.mechanics.loops import independent_coordinates
     from jaxmb.mechanics.postures import posture as posture_of
     from jaxmb.mechanics.tangent import linearize, motion_coordinates
-    from jaxmb.report.mode_shapes import mode_shape_sections, write_mode_animation
-    from jaxmb.report.prediction import predicted_sections
+    from jaxmb.report.mode_shapes import mode_shape_sections, predicted_sections, write_mode_animation
     from jaxmb.report.structure import check_mode
     from jaxmb.response.frf import check_kind, check_points, endpoints, frf
     from jaxmb.response.modal import check_mass_matrix, modes

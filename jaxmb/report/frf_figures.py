@@ -377,7 +377,7 @@ def _title(entry: FrfEntry) -> str:
 
 
 def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> FrfSet | None:
-    """What was measured at the points and lines of a test; None where a study was given other lines by hand."""
+    """Measured FRFs at the points and lines of a test; None if the study specifies other lines."""
     everything = data.everything
     if not np.isin(frequency_hz.round(9), everything.frequency_hz.round(9)).all():
         return None

@@ -103,7 +103,7 @@ def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
 
 
 def _pairs(test: ModesTest, found: Modes, output_rows: np.ndarray, places: np.ndarray) -> ModePairs:
-    """Modes of a machine beside those of a modal test, of which the machine's modes at `places` stand for."""
+    """Modes of a machine paired with those of a modal test, the mode `places[m]` with measured mode m."""
     eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
     measured = Modes(
         frequency_hz=jax.device_put(np.abs(eigenvalue) / (2.0 * np.pi)),

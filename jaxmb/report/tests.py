@@ -1,4 +1,4 @@
-"""Report on torque tests."""
+"""Sections of a report on each kind of test: FRFs, modes, deflections and torques."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from jaxmb.identify.assess.metrics import TestPrediction
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, ErrorRow
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
@@ -30,7 +29,7 @@ from jaxmb.report.modes import (
     pairs_figure,
     true_modes_table,
 )
-from jaxmb.report.section import Part, Picture, Section, Table, left, number, right, section
+from jaxmb.report.section import ROLES, Part, Picture, Section, Table, left, number, right, section
 from jaxmb.report.torque_figures import base_figure, torque_figure
 
 MOST_TESTS = 3
@@ -46,7 +45,9 @@ def plain_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 
 def score_table(result: Result, entries: Sequence[Entry]) -> Table:
     """Prediction scores of the identified machine for each test, with the columns that apply to any of the tests."""
-    predictions = [(entry, _prediction(result, entry)) for entry in entries]
+    verdicts = {"fit": result.metrics.fit, "check": result.metrics.holdout}
+    scores = {role: {} if verdict is None else verdict.tests for role, verdict in verdicts.items()}
+    predictions = [(entry, scores[entry.role].get(entry.name)) for entry in entries]
     kinds = [
         ("FRAC", lambda p: None if p.frac is None else f"{p.frac:.4f}"),
         ("error of log H", lambda p: None if p.log_error is None else number(p.log_error, 2)),
@@ -59,7 +60,7 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
     rows = [
         (
             entry.name,
-            "fitted" if entry.role == "fit" else "held out",
+            ROLES[entry.role],
             str(entry.test.rows),
             *((p is not None and cell(p)) or "-" for _, cell in shown),
         )
@@ -67,11 +68,6 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
     ]
     columns = (*left("test", "role"), *right("rows", *(heading for heading, _ in shown)))
     return Table("", columns, tuple(rows))
-
-
-def _prediction(result: Result, entry: Entry) -> TestPrediction | None:
-    verdict = result.metrics.fit if entry.role == "fit" else result.metrics.holdout
-    return None if verdict is None else verdict.tests.get(entry.name)
 
 
 def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:
@@ -164,7 +160,7 @@ def gap_table(metrics: DeflectionMetrics) -> Table:
             lengths = errors.mean_measured, errors.max_measured, errors.mean_gap, errors.max_gap
             rows.append(
                 (
-                    line.set, "fitted" if line.role == "fit" else "held out", str(line.tests), kind,
+                    line.set, ROLES[line.role], str(line.tests), kind,
                     *(MISSING if x is None else number(x, 3) for x in lengths), f"{errors.explained_percent:.1f}",
                 )
             )  # fmt: skip
@@ -207,49 +203,62 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         result: the identification.
         entries: the FRF tests of its study.
     """
-    files, many = file_names(result.study), len(entries) > MOST_TESTS
-    parts: list[Part | None] = [score_table(result, entries)]
+    record = result.metrics.of(FrfMetrics) or FrfMetrics()
+    noisy = result.metrics.misfit is None or not result.metrics.misfit.exact  # the residual exceeds rounding errors
+    overview: list[Part | None] = []
+    many = len(entries) > MOST_TESTS
     if many:
-        record = result.metrics.of(FrfMetrics) or FrfMetrics()
         drawn = largest_residuals(result, entries, MOST_DRAWN)
         note = f", the {len(drawn)} with the largest residual" if len(drawn) < len(entries) else ""
         pairs = (*(record.measured_modes or ()), *(result.metrics.true_modes or ()))
-        parts += [
+        overview += [
             modes_of_all_tests(result, entries, pairs, record.unmatched_modes or ()),
             Picture("frf-all-tests", partial(frf_overview, result, drawn, note)),
         ]
-        if _noisy(result):
-            parts.append(Picture("residual-all-tests", partial(residual_overview, result, entries)))
+        if noisy:
+            overview.append(Picture("residual-all-tests", partial(residual_overview, result, entries)))
+
+    def of_test(entry: Entry, file: str, prefix: str) -> list[Part | None]:
+        fitted = entry.role == "fit"
+        parts: list[Part | None] = [_modes_table(result, record, entry)] if fitted and not many else []
+        parts.append(Picture(f"{prefix or 'frf-'}{file}", partial(frf_test_figure, result, entry)))
+        if noisy:
+            parts.append(Picture(f"{prefix}residual-{file}", partial(residual_figure, result, entry)))
+        if fitted and entry.source.modal is not None:
+            parts += [
+                Picture(f"stabilization-{file}", partial(stabilization_of_test, entry)),
+                Picture(f"synthesized-{file}", partial(synthesized_of_test, entry)),
+                mac_picture(result, entry, measured_pairs(entry, result.model), file),
+            ]
+        return parts
+
+    return _vibration_section("FRF tests", result, entries, overview, of_test)
+
+
+def _vibration_section(
+    title: str,
+    result: Result,
+    entries: Sequence[Entry],
+    overview: Sequence[Part | None],
+    of_test: Callable[[Entry, str, str], list[Part | None]],
+) -> list[Section]:
+    """Section with the scores, the parts common to all tests and the parts of each shown test.
+
+    Args:
+        title: of the section.
+        result: the identification.
+        entries: the tests.
+        overview: parts common to all tests.
+        of_test: from a test, its part of a file name and the prefix of its role ("" or "check-") to its parts.
+    """
+    files = file_names(result.study)
+    parts = [score_table(result, entries), *overview]
     for entry in shown_tests(result, entries):
-        if entry.role == "fit" and not many:
-            parts.append(_modes_table(result, entry))
-        parts += _pictures(result, entry, files[entry])
-    return [Section("FRF tests", tuple(part for part in parts if part is not None))]
+        parts += of_test(entry, files[entry], "" if entry.role == "fit" else "check-")
+    return section(title, parts)
 
 
-def _pictures(result: Result, entry: Entry, file: str) -> list[Part | None]:
-    held_out = "" if entry.role == "fit" else "check-"
-    name = held_out or "frf-"
-    parts: list[Part | None] = [Picture(f"{name}{file}", partial(frf_test_figure, result, entry))]
-    if _noisy(result):
-        draw = partial(residual_figure, result, entry)
-        parts.append(Picture(f"{held_out}residual-{file}", draw))
-    if entry.role == "fit" and entry.source.modal is not None:
-        parts += [
-            Picture(f"stabilization-{file}", partial(stabilization_of_test, entry)),
-            Picture(f"synthesized-{file}", partial(synthesized_of_test, entry)),
-            mac_picture(result, entry, measured_pairs(entry, result.model), file),
-        ]
-    return parts
-
-
-def _noisy(result: Result) -> bool:
-    """Whether the residual exceeds rounding errors."""
-    return result.metrics.misfit is None or not result.metrics.misfit.exact
-
-
-def _modes_table(result: Result, entry: Entry) -> Table:
-    record = result.metrics.of(FrfMetrics) or FrfMetrics()
+def _modes_table(result: Result, record: FrfMetrics, entry: Entry) -> Table:
     pairs = [line for line in record.measured_modes or () if line.posture == entry.name]
     unpaired = [line for line in record.unmatched_modes or () if line.posture == entry.name]
     if pairs or unpaired:
@@ -265,22 +274,19 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         result: the identification.
         entries: the modal tests of its study.
     """
-    files, many = file_names(result.study), len(entries) > MOST_TESTS
-    parts: list[Part | None] = [score_table(result, entries)]
-    if many:
-        record = result.metrics.of(ModesMetrics) or ModesMetrics()
-        parts.append(modes_of_all_tests(result, entries, record.measured_modes or ()))
-    for entry in shown_tests(result, entries):
-        file, prefix = files[entry], "" if entry.role == "fit" else "check-"
-        test = entry.test
-        fitted = fitted_modes(result.model, test)
-        parts += [
+    record = result.metrics.of(ModesMetrics) or ModesMetrics()
+    many = len(entries) > MOST_TESTS
+    overview = [modes_of_all_tests(result, entries, record.measured_modes or ())] if many else []
+
+    def of_test(entry: Entry, file: str, prefix: str) -> list[Part | None]:
+        fitted = fitted_modes(result.model, entry.test)
+        return [
             measured_modes_table(result, entry, fitted),
             Picture(f"{prefix}modes-{file}", partial(measured_modes_figure, result, entry, fitted)),
+            mac_picture(result, entry, fitted.pairs, file) if entry.role == "fit" else None,
         ]
-        if entry.role == "fit":
-            parts.append(mac_picture(result, entry, fitted.pairs, file))
-    return [Section("Modal tests", tuple(part for part in parts if part is not None))]
+
+    return _vibration_section("Modal tests", result, entries, overview, of_test)
 
 
 def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
@@ -309,7 +315,7 @@ def torque_table(metrics: TorqueMetrics) -> Table:
     reduced = any(row.essential_percent is not None for row in metrics.torques)
     rows = tuple(
         (
-            row.test, "fitted" if row.role == "fit" else "held out", row.coordinate, number(row.rms, 3),
+            row.test, ROLES[row.role], row.coordinate, number(row.rms, 3),
             number(row.rms_error, 3), f"{row.relative_percent:.2f}",
             *([] if row.essential_percent is None else [f"{row.essential_percent:.2f}"]),
         )

@@ -1,4 +1,4 @@
-"""Figure of the relative standard deviations of base parameters."""
+"""Figures of torque tests: torques over time, and relative standard deviations of base parameters."""
 
 import textwrap
 from typing import Any
@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.torque.source import TorqueEntry
+from jaxmb.report.section import ROLES
 from jaxmb.report.style import ALERT, FITTED, TRUE, logarithmic_ticks
 
 MEASURED = "0.45"
@@ -46,9 +47,7 @@ def torque_figure(result: Result, entry: TorqueEntry) -> Figure:
         axes.set_ylabel(f"{name} ({'Nm' if turns else 'N'})")
         axes.margins(x=0.01)
     panels[-1].set_xlabel("time (s)")
-    panels[0].set_title(
-        f"{result.study.name}, {entry.name}, {'fitted' if entry.role == 'fit' else 'held out'}", loc="left"
-    )
+    panels[0].set_title(f"{result.study.name}, {entry.name}, {ROLES[entry.role]}", loc="left")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 

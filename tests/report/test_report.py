@@ -29,9 +29,9 @@ from jaxmb.report.frf_figures import (
     standard_residuals,
     unbroken,
 )
+from jaxmb.report.mode_shapes import predicted_sections
 from jaxmb.report.modes import fitted_modes, identified_modes_table, measured_modes_figure, measured_modes_table
 from jaxmb.report.parameters import _error, cost_figure, parameter_figure
-from jaxmb.report.prediction import predicted_sections
 from jaxmb.report.result_sections import fit_section, sections
 from jaxmb.report.section import Picture, Table, deviation, number, percent, short
 from jaxmb.report.tests import SECTIONS, frf_sections
