@@ -39,7 +39,7 @@ def symmetric_pencil(
     half = jax.scipy.linalg.solve_triangular(lower, stiffness, lower=True)
     reduced = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
     values, vectors = jnp.linalg.eigh(0.5 * (reduced + reduced.T))
-    return values, jax.scipy.linalg.solve_triangular(lower.T, vectors, lower=False)
+    return values, jax.scipy.linalg.solve_triangular(lower, vectors, lower=True, trans=1)
 
 
 UNCOUPLED = 1e-10
@@ -48,11 +48,6 @@ UNCONSTRAINED = 1e8
 """Ratio of squares of neighbouring frequencies of the lowest modes above which the lower ones are rigid-body modes."""
 NEAREST = 12
 """Modes nearest to resonance that are not eliminated where dampers couple modes."""
-
-
-def in_modes(shapes: Array, rows: Array, factors: Array) -> Array:
-    """V F^-1 V^T B^T for diagonal F [f, n]: the solution by uncoupled modes."""
-    return jnp.einsum("nm,fmk->fnk", shapes, (shapes.T @ rows.T) / factors[:, :, None])
 
 
 def with_dampers(shapes: Array, rows: Array, factors: Array, omega: Array, size: Array, directions: Array) -> Array:
@@ -88,14 +83,11 @@ def modal_form(
 
     This form is most accurate for the lowest modes.
     """
-    lower = jnp.linalg.cholesky(stiffness)
-    half = jax.scipy.linalg.solve_triangular(lower, mass, lower=True)
-    reduced = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
-    mu, vectors = jnp.linalg.eigh(0.5 * (reduced + reduced.T))
-    shapes = jax.scipy.linalg.solve_triangular(lower, vectors[:, ::-1], lower=True, trans=1)
+    mu, shapes = symmetric_pencil(mass, stiffness)
+    mu, shapes = mu[::-1], shapes[:, ::-1]
     viscous = shapes.T @ damping @ shapes
     lossy = jnp.zeros_like(mass) if structural is None else shapes.T @ structural @ shapes
-    return mu[::-1], shapes, viscous, lossy
+    return mu, shapes, viscous, lossy
 
 
 def off_diagonal(matrix: Array) -> Array:

@@ -10,8 +10,8 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Complex, Float
 
-from jaxmb.linalg.modal_form import UNCOUPLED, in_modes, modal_form, off_diagonal, with_dampers
-from jaxmb.linalg.small_solve import DynamicStiffness, Parts, response, solutions
+from jaxmb.linalg.modal_form import UNCOUPLED, modal_form, off_diagonal, with_dampers
+from jaxmb.linalg.small_solve import DynamicStiffness, Parts, in_parts, response, solutions
 
 Support = tuple[tuple[int, int], ...]
 """Entries (row, column) of the matrices that may change."""
@@ -174,12 +174,13 @@ def _of_many(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, kee
         h = jnp.einsum("on,fni->foi", outputs, x[..., :count])
         if not keep:
             return (h,)
-        x = x.transpose(1, 2, 0)
-        to_inputs = Parts(x[:, :count].real, x[:, :count].imag)
-        return h, to_inputs, to_inputs if same else Parts(x[:, count:].real, x[:, count:].imag)
+        to_inputs = in_parts(x[..., :count])
+        return h, to_inputs, to_inputs if same else in_parts(x[..., count:])
 
     def by_modes() -> Any:
-        return solved(in_modes(shapes, rows, factors(jnp.diagonal(viscous))))
+        # V F^-1 V^T B^T for diagonal F [f, n]
+        modal_load, diagonal = shapes.T @ rows.T, factors(jnp.diagonal(viscous))
+        return solved(jnp.einsum("nm,fmk->fnk", shapes, modal_load / diagonal[:, :, None]))
 
     def by_dampers() -> Any:
         size, directions = jnp.linalg.eigh(viscous)

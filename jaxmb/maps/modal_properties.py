@@ -21,7 +21,7 @@ from jaxmb.maps.position_solver import check_all_closed
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import TOOL, check_no_virtual_springs, frame_index
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_jacobian, tangent_about
-from jaxmb.response.modal import check_mass_matrix, singular_mass_matrices
+from jaxmb.response.modal import check_mass_matrix, first_order_modes, singular_mass_matrices
 
 DEFECTIVE = 1e-6
 """|phi^T (2 lambda M + C) phi| over the size of its terms, below which an eigenvalue is defective (double with a single
@@ -68,17 +68,6 @@ def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Flo
         at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(model.coordinates, postures[first], strict=True))
         with error_location(f"posture {at}"):
             check_mass_matrix(masses[first], motion_coordinates(model))
-
-
-def eigenpairs(
-    M: Float[np.ndarray, "b n n"], C: Float[np.ndarray, "b n n"], K: Inexact[np.ndarray, "b n n"]
-) -> tuple[Complex[np.ndarray, "b 2n"], Complex[np.ndarray, "b n 2n"]]:
-    """All 2n eigenvalues [b, 2n] of lambda^2 M + lambda C + K, and their shapes [b, n, 2n]."""
-    b, n, _ = M.shape
-    solved = np.linalg.solve(M, np.concatenate([K, C], axis=2))
-    upper = np.broadcast_to(np.concatenate([np.zeros((n, n)), np.eye(n)], axis=1), (b, n, 2 * n))
-    found = np.linalg.eig(np.concatenate([upper, -solved], axis=1))
-    return found.eigenvalues.astype(complex), found.eigenvectors[:, :n].astype(complex)
 
 
 def lowest_modes(
@@ -541,7 +530,7 @@ def _solve(
         values["static_compliance"], differentials["static_compliance"] = static_compliance(K, rows)
     if {"frequency", "damping", "dynamic_compliance"} & set(quantities):
         K = K + 1j * structural[0] if structural else K
-        eigenvalue, shape = eigenpairs(M, C, K)
+        eigenvalue, shape = first_order_modes(M, C, K)
         if {"frequency", "damping"} & set(quantities):
             lam, phi = lowest_modes(eigenvalue, shape, modes)
             with np.errstate(invalid="ignore"):  # of missing modes

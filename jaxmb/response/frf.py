@@ -32,7 +32,7 @@ from jaxmb.response.frf_kind import (
     check_kind,
     endpoints,
 )
-from jaxmb.response.hits import Sensor, high_pass, tilt_rows
+from jaxmb.response.hits import Sensor, tilt_rows
 
 IDEAL = Sensor()
 
@@ -128,7 +128,8 @@ def with_decay(t: Tangent, decay: Float[Array, ""] | float) -> Tangent:
 
 def sensor_factor(s: Complex[Array, "f"], derivatives: int, sensor: Sensor) -> Complex[Array, "f 1 1"]:
     """Sensor output per displacement, s^d times the high-pass."""
-    return (s**derivatives * high_pass(s, sensor))[:, None, None]
+    high_pass = s / (s + 2.0 * jnp.pi * sensor.high_pass_hz) if sensor.high_pass_hz > 0.0 else jnp.ones_like(s)
+    return (s**derivatives * high_pass)[:, None, None]
 
 
 def tangent_receptance(
@@ -266,16 +267,13 @@ def check_points(model: Model, points: Sequence[Point]) -> None:
                 f' ground\'s axes {", ".join(GROUND_DIRECTIONS)}, or (coordinate, "angle" or "travel")'
             )
         if point[1].removeprefix("-") in JOINT_DIRECTIONS.values():
-            _check_coordinate(model, *point)
+            name, direction = point
+            if name not in model.coordinates:
+                raise ValueError(known_name("coordinate", name, model.coordinates))
+            if model.locked[model.coordinates.index(name)]:
+                raise ValueError(f"point ('{name}', '{direction}'): '{name}' is locked")
+            own = JOINT_DIRECTIONS[model.revolute[model.coordinates.index(name)]]
+            if direction.removeprefix("-") != own:
+                raise ValueError(f"point ('{name}', '{direction}'): expected '{own}' of a coordinate of its type")
         else:
             frame_index(model, point[0])
-
-
-def _check_coordinate(model: Model, name: str, direction: str) -> None:
-    if name not in model.coordinates:
-        raise ValueError(known_name("coordinate", name, model.coordinates))
-    if model.locked[model.coordinates.index(name)]:
-        raise ValueError(f"point ('{name}', '{direction}'): '{name}' is locked")
-    own = JOINT_DIRECTIONS[model.revolute[model.coordinates.index(name)]]
-    if direction.removeprefix("-") != own:
-        raise ValueError(f"point ('{name}', '{direction}'): expected '{own}' of a coordinate of its type")

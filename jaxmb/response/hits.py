@@ -10,7 +10,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.linalg import eigenpairs
@@ -27,7 +27,7 @@ class Sensor(NamedTuple):
     gravity: bool = False
     """Whether they measure gravity as they tilt, as accelerometers with DC response do."""
     high_pass_hz: float = 0.0
-    """Corner frequency of a first-order high-pass, Hz; 0 for none."""
+    """Corner frequency f of a first-order high-pass s / (s + 2 pi f), Hz; 0 for none."""
 
 
 def tilt_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:
@@ -48,11 +48,6 @@ def tilt_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Fl
         row = -jnp.cross(direction, model.gravity) @ motion_jacobian(model, q, name)[3:]
         rows.append(-row if signed != axis else row)
     return jnp.stack(rows) if rows else jnp.zeros((0, len(motion_coordinates(model))))
-
-
-def high_pass(s: Complex[Array, "f"], sensor: Sensor) -> Complex[Array, "f"]:
-    """s / (s + 2 pi f) of the sensor's high-pass at f."""
-    return s / (s + 2.0 * jnp.pi * sensor.high_pass_hz) if sensor.high_pass_hz > 0.0 else jnp.ones_like(s)
 
 
 STEPS_PER_PERIOD = 16
@@ -136,38 +131,31 @@ def _records(
     tangent: Tangent, stiffness: Array, softening: Softening, output_rows: Array, input_rows: Array, impulse: Array,
     hit: tuple[float, float, float], samples: int, substeps: int,
 ) -> tuple[Array, Array]:  # fmt: skip
-    each = lambda row, strength: _record(  # noqa: E731
-        tangent, stiffness, softening, output_rows, row, strength, hit, samples, substeps
-    )
-    return jax.vmap(each)(input_rows, impulse)
-
-
-def _record(
-    tangent: Tangent, stiffness: Array, softening: Softening, output_rows: Array, input_row: Array, impulse: Array,
-    hit: tuple[float, float, float], samples: int, substeps: int,
-) -> tuple[Array, Array]:  # fmt: skip
     start_s, length_s, sample_rate_hz = hit
     inverse = jnp.linalg.inv(tangent.mass)
     step = 1.0 / (sample_rate_hz * substeps)
 
-    def acceleration(time: Array, q: Array, qd: Array) -> Array:
-        force = half_sine(time, impulse, start_s, length_s) * input_row
-        return inverse @ (force - tangent.damping @ qd - tangent.stiffness @ q - softening.effort(stiffness, q))
+    def record(input_row: Array, strength: Array) -> tuple[Array, Array]:
+        def acceleration(time: Array, q: Array, qd: Array) -> Array:
+            force = half_sine(time, strength, start_s, length_s) * input_row
+            return inverse @ (force - tangent.damping @ qd - tangent.stiffness @ q - softening.effort(stiffness, q))
 
-    def advance(state: tuple[Array, Array], time: Array) -> tuple[tuple[Array, Array], None]:
-        q, qd = state
-        v1, a1 = qd, acceleration(time, q, qd)
-        v2, a2 = qd + 0.5 * step * a1, acceleration(time + 0.5 * step, q + 0.5 * step * v1, qd + 0.5 * step * a1)
-        v3, a3 = qd + 0.5 * step * a2, acceleration(time + 0.5 * step, q + 0.5 * step * v2, qd + 0.5 * step * a2)
-        v4, a4 = qd + step * a3, acceleration(time + step, q + step * v3, qd + step * a3)
-        return (q + step / 6.0 * (v1 + 2 * v2 + 2 * v3 + v4), qd + step / 6.0 * (a1 + 2 * a2 + 2 * a3 + a4)), None
+        def advance(state: tuple[Array, Array], time: Array) -> tuple[tuple[Array, Array], None]:
+            q, qd = state
+            v1, a1 = qd, acceleration(time, q, qd)
+            v2, a2 = qd + 0.5 * step * a1, acceleration(time + 0.5 * step, q + 0.5 * step * v1, qd + 0.5 * step * a1)
+            v3, a3 = qd + 0.5 * step * a2, acceleration(time + 0.5 * step, q + 0.5 * step * v2, qd + 0.5 * step * a2)
+            v4, a4 = qd + step * a3, acceleration(time + step, q + step * v3, qd + step * a3)
+            return (q + step / 6.0 * (v1 + 2 * v2 + 2 * v3 + v4), qd + step / 6.0 * (a1 + 2 * a2 + 2 * a3 + a4)), None
 
-    def sample(state: tuple[Array, Array], number: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        time = number / sample_rate_hz
-        acceleration_out = output_rows @ acceleration(time, *state)
-        next_state, _ = jax.lax.scan(advance, state, time + step * jnp.arange(substeps))
-        return next_state, (half_sine(time, impulse, start_s, length_s), acceleration_out)
+        def sample(state: tuple[Array, Array], number: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+            time = number / sample_rate_hz
+            acceleration_out = output_rows @ acceleration(time, *state)
+            next_state, _ = jax.lax.scan(advance, state, time + step * jnp.arange(substeps))
+            return next_state, (half_sine(time, strength, start_s, length_s), acceleration_out)
 
-    rest = jnp.zeros(stiffness.size)
-    _, (force, response) = jax.lax.scan(sample, (rest, rest), jnp.arange(samples, dtype=float))
-    return force, response
+        rest = jnp.zeros(stiffness.size)
+        _, (force, response) = jax.lax.scan(sample, (rest, rest), jnp.arange(samples, dtype=float))
+        return force, response
+
+    return jax.vmap(record)(input_rows, impulse)

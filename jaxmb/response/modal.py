@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Complex, Float, Int
+from jaxtyping import Array, Bool, Complex, Float, Inexact, Int
 from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled, numeric_arguments
@@ -225,7 +225,7 @@ def modes(tangent: Tangent) -> Modes:
     if tangent.fractional is not None:
         E, order = np.asarray(tangent.fractional.matrix), float(tangent.fractional.order)
         found = fractional_modes(M, C, K.astype(complex), E, order)
-        return _modes(found[0], _unit_shapes(found[1]), np.zeros(0))
+        return _modes(*found, np.zeros(0))
     if n > FEW:
         root, shapes, proportional = (np.asarray(part) for part in _damped_modes(tangent))
         if proportional:
@@ -236,17 +236,22 @@ def modes(tangent: Tangent) -> Modes:
                 first_root * np.einsum("ni,nm,mi->i", real_shapes, M, real_shapes)
             )  # s^2 mu + s c + 1 = 0 has two roots
             real = np.sort(np.concatenate([first_root, second_root]))
-            return _modes(root[oscillating][order], _unit_shapes(shapes[:, oscillating][:, order]), real)
+            return _modes(root[oscillating][order], shapes[:, oscillating][:, order], real)
         if tangent.structural is not None and not C.any() and np.isfinite(shapes).all():
-            values, vectors = _coupled_by_losses(np.real(shapes), M, np.asarray(tangent.structural))
-            return _modes(values, _unit_shapes(vectors), np.zeros(0))
-    solved = np.linalg.solve(M, np.hstack([K, C]))
-    found = np.linalg.eig(np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), -solved]))
-    values, vectors = found.eigenvalues.astype(complex), found.eigenvectors.astype(complex)
+            return _modes(*_coupled_by_losses(np.real(shapes), M, np.asarray(tangent.structural)), np.zeros(0))
+    values, shapes = first_order_modes(M, C, K)
     order = np.argsort(np.abs(values), kind="stable")
     pairs = order[np.imag(values[order]) > 0.0]
     real = np.sort(np.real(values[np.imag(values) == 0.0]))
-    return _modes(values[pairs], _unit_shapes(vectors[:n, pairs]), real)
+    return _modes(values[pairs], shapes[:, pairs], real)
+
+
+def first_order_modes(
+    M: Float[np.ndarray, "*p n n"], C: Float[np.ndarray, "*p n n"], K: Inexact[np.ndarray, "*p n n"]
+) -> tuple[Complex[np.ndarray, "*p 2n"], Complex[np.ndarray, "*p n 2n"]]:
+    """All 2n eigenvalues of lambda^2 M + lambda C + K and their shapes, in no particular order, on the host."""
+    found = np.linalg.eig(state_matrix(M, C, K, np))
+    return found.eigenvalues.astype(complex), found.eigenvectors[..., : M.shape[-1], :].astype(complex)
 
 
 def _coupled_by_losses(V: np.ndarray, M: np.ndarray, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -389,12 +394,7 @@ def _in_order(
     """The first n eigenvalues and shapes, oscillating ones first, and whether each oscillates."""
     above = values.imag > 0.0
     order = jnp.argsort(jnp.where(above, jnp.abs(values), jnp.inf))[: shapes.shape[0]]
-    return values[order], _largest_one(shapes[:, order]), above[order]
-
-
-def _largest_one(shapes: Complex[Array, "n m"]) -> Complex[Array, "n m"]:
-    largest = jnp.take_along_axis(shapes, jnp.argmax(jnp.abs(shapes), axis=0)[None, :], axis=0)
-    return shapes / largest
+    return values[order], _unit_shapes(shapes[:, order]), above[order]
 
 
 def undamped_modes(tangent: Tangent) -> Modes:
@@ -409,7 +409,7 @@ def undamped_modes(tangent: Tangent) -> Modes:
     values, vectors = symmetric_pencil(tangent.stiffness, tangent.mass)
     keep = np.asarray(values) > 0.0
     eigenvalue = 1j * np.sqrt(np.asarray(values)[keep])
-    return _modes(eigenvalue, _unit_shapes(np.asarray(vectors)[:, keep].astype(complex)), np.zeros(0))
+    return _modes(eigenvalue, np.asarray(vectors)[:, keep].astype(complex), np.zeros(0))
 
 
 def select_modes(found: Modes, keep: Bool[np.ndarray, "mode"]) -> Modes:
@@ -519,26 +519,32 @@ def spring_matrices(
 
 def first_order(tangent: Tangent) -> Float[Array, "2n 2n"]:
     """State matrix of a linearized machine: d/dt (q, q') = A (q, q')."""
-    n = tangent.mass.shape[0]
-    stiffness, damping = tangent.stiffness, tangent.damping
+    stiffness = tangent.stiffness
     if tangent.structural is not None:
         stiffness = jax.lax.complex(stiffness, tangent.structural)
-    solved = jnp.linalg.solve(tangent.mass, jnp.concatenate([stiffness, damping.astype(stiffness.dtype)], axis=1))
-    upper = jnp.concatenate([jnp.zeros((n, n)), jnp.eye(n)], axis=1)
-    return jnp.concatenate([upper, -solved])
+    return state_matrix(tangent.mass, tangent.damping, stiffness, jnp)
 
 
-def _unit_shapes(shape: np.ndarray) -> np.ndarray:
-    """Columns scaled so that the largest component of each is 1."""
-    largest = np.take_along_axis(shape, np.argmax(np.abs(shape), axis=0)[None, :], axis=0)
-    return shape / largest
+def state_matrix(M: Any, C: Any, K: Any, xp: Any) -> Any:
+    """State matrix [*p, 2n, 2n] of M q'' + C q' + K q = 0 by NumPy or `jax.numpy`; K may be complex."""
+    n = M.shape[-1]
+    solved = xp.linalg.solve(M, xp.concatenate([K, C.astype(K.dtype)], axis=-1))
+    upper = xp.concatenate([xp.zeros((n, n)), xp.eye(n)], axis=-1)
+    return xp.concatenate([xp.broadcast_to(upper, solved.shape), -solved], axis=-2)
+
+
+def _unit_shapes(shapes: Any) -> Any:
+    """Columns scaled so that the largest component of each is 1; NumPy in, NumPy out."""
+    xp: Any = np if isinstance(shapes, np.ndarray) else jnp
+    return shapes / xp.take_along_axis(shapes, xp.argmax(xp.abs(shapes), axis=0)[None, :], axis=0)
 
 
 def _modes(eigenvalue: np.ndarray, shape: np.ndarray, overdamped: np.ndarray) -> Modes:
+    """`Modes` of eigenvalues with Im > 0, shapes of any scale and overdamped roots."""
     size = np.abs(eigenvalue)
     frequency_hz, damped_frequency_hz = size / (2 * np.pi), np.imag(eigenvalue) / (2 * np.pi)
     damping_ratio = -np.real(eigenvalue) / size
-    columns = (frequency_hz, damped_frequency_hz, damping_ratio, eigenvalue, shape, overdamped)
+    columns = (frequency_hz, damped_frequency_hz, damping_ratio, eigenvalue, _unit_shapes(shape), overdamped)
     return Modes(*(jax.device_put(c) for c in columns))
 
 
