@@ -249,7 +249,7 @@ def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: flo
         outliers = test.lines.outliers(finding.residual[rows], finding.row_weights[rows])
         if outliers.size:
             counts[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0
-            texts.append(f"{test.lines.text(outliers)} of {display_name(test.name)}")
+            texts.append(f"{test.lines.lines_text(outliers)} of {display_name(test.name)}")
     if not texts:
         return ()
 

@@ -23,9 +23,9 @@ def data_remarks(study: Study) -> list[str]:
     """Sentences on machine and data from reading: warnings, unused lines, assumed noise."""
     texts = [(entry.name, text) for entry in study.entries for text in entry.remarks]
     return [*study.remarks, *grouped(texts)] + [
-        f"{display_name(test.name)}: outlier lines excluded: {test.lines.text(test.lines.left_out)}"
+        f"{display_name(test.name)}: outlier lines excluded: {test.lines.lines_text(test.lines.excluded)}"
         for test in study.tests
-        if test.lines is not None and test.lines.left_out.size
+        if test.lines is not None and test.lines.excluded.size
     ]
 
 

@@ -238,9 +238,9 @@ class Result:
                 "singular_values": self.singular_values,
                 "estimated_noise": _estimated_noise(self.study),
                 "lines_left_out": {
-                    test.name: test.lines.left_out
+                    test.name: test.lines.excluded
                     for test in self.study.tests
-                    if test.lines is not None and test.lines.left_out.size
+                    if test.lines is not None and test.lines.excluded.size
                 },
                 "machine_digest": hashlib.sha256(machine_toml(self.machine).encode()).hexdigest(),
                 "linearize_at": self.linearize_at,

@@ -156,7 +156,7 @@ class Lines(Component[T]):
 
     @property
     @abc.abstractmethod
-    def left_out(self) -> Int[np.ndarray, "k"]:
+    def excluded(self) -> Int[np.ndarray, "k"]:
         """Indices of the lines excluded as outliers."""
 
     @abc.abstractmethod
@@ -164,7 +164,7 @@ class Lines(Component[T]):
         """The test without some lines."""
 
     @abc.abstractmethod
-    def text(self, lines: Int[np.ndarray, "k"]) -> str:
+    def lines_text(self, lines: Int[np.ndarray, "k"]) -> str:
         """Some lines as text, for messages."""
 
     @abc.abstractmethod

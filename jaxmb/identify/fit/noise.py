@@ -281,7 +281,7 @@ def _with_noise_at(first: Problem, problem: Problem, u: np.ndarray) -> list[Test
             own = own.noise.with_nominal(test.noise.estimated(residual[rows], expected))
         lines = test.lines
         if lines is not None and own.lines is not None and lines.robust:
-            outliers = np.union1d(lines.left_out, lines.outliers(residual[rows], row_weights[rows])).astype(int)
+            outliers = np.union1d(lines.excluded, lines.outliers(residual[rows], row_weights[rows])).astype(int)
             own = own.lines.without(outliers)
         tests.append(own)
     return tests

@@ -1,4 +1,4 @@
-"""Study files and their machines, found and checked: what is wrong in one is reported before JAX is imported."""
+"""Study files and their machines, found and checked: errors in them are reported before JAX is imported."""
 
 import hashlib
 import json
@@ -68,22 +68,22 @@ def plain_study(file: StudyFile, folder: Path, path_as: Callable[[Path], Any]) -
 
     Args:
         file: the description.
-        folder: what paths in it are relative to.
-        path_as: what stands for the path of a file.
+        folder: paths in it are relative to this one.
+        path_as: replaces the path of a file.
     """
     data = file.model_dump(mode="json", exclude_unset=True, exclude_none=True, warnings=False)
     return _with_paths(data, folder, path_as)
 
 
 def study_digest(file: StudyFile, folder: Path) -> str:
-    """SHA-256 of what a study says and of the contents of the files that it names, in whatever folder these are."""
+    """SHA-256 of a description and of the contents of the files that it names, in whatever folder these are."""
     return hashlib.sha256(
         json.dumps(plain_study(file, folder, _contents), sort_keys=True, default=str).encode()
     ).hexdigest()
 
 
 def _contents(path: Path) -> list[Any]:
-    """Name and contents of a file; of a description, what it says."""
+    """Name and contents of a file; of a description, its plain data."""
     if path.suffix == ".toml":
         return [path.name, _with_paths(read_toml(path), path.parent, _contents)]
     with path.open("rb") as file:

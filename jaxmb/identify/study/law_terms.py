@@ -71,7 +71,7 @@ def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequenc
     """All terms that a study's laws may have; those that are the same in all tests are left out.
 
     Args:
-        part: what the study says.
+        part: entry of the study file.
         model: the machine's; gravity and masses as they are in it.
         free: the free parameters.
         tests: that are fitted.

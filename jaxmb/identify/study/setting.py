@@ -1,4 +1,4 @@
-"""What the tests of a study stand in."""
+"""Context of the tests of a study: the machine, the study file and preliminary fits."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -72,12 +72,12 @@ def _first_natural_frequency_hz(problem: Problem, number: int, values: np.ndarra
 
 
 class Setting(NamedTuple):
-    """What the tests of a study stand in."""
+    """Context of the tests of a study: the machine, the study file and preliminary fits."""
 
     file: StudyFile
     """The whole study."""
     folder: Path
-    """What paths are relative to."""
+    """Paths are relative to it."""
     whole: Machine
     """The study's machine, nothing locked."""
     model: Model
@@ -85,7 +85,7 @@ class Setting(NamedTuple):
     noise_seed: int | None
     """Seed of simulated noise instead of the study's own."""
     measured: Machine | None = None
-    """What simulated tests are made of where they name no machine; `whole` where not given."""
+    """Machine of simulated tests that name none; `whole` where not given."""
     fitted: tuple[Entry, ...] = ()
     """Tests that are fitted, when those that are held out are read."""
     gains: GainChoice | None = None

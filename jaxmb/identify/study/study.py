@@ -43,7 +43,7 @@ from jaxmb.identify.study.reading.parameters import (
     bounds_of,
     fixed_values,
     idle_bodies,
-    left_out,
+    idle_parameters,
     prior_of,
 )
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
@@ -353,7 +353,7 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
     with error_location(f"{source}: [free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in own_names(test)))
         check_free_friction(file.free)
-        without = left_out(model, file.free, idle_bodies(described.machine, entries))
+        without = idle_parameters(model, file.free, idle_bodies(described.machine, entries))
         wanted = friction_bounds(described.friction) | file.free
         bounds = bounds_of(model, wanted, described.held.keys() | without, of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
@@ -415,7 +415,7 @@ def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_se
         raise NotImplementedError(f"{source}: robust torque tests have no prior beside them, expected one of both")
     if file.complete is None and not study.is_linear and robust:
         raise NotImplementedError(
-            f"{source}: robust deflection tests stand alone, expected no other tests and no prior beside them"
+            f"{source}: robust deflection tests cannot be combined with other tests or a prior, expected neither"
         )
     return study
 

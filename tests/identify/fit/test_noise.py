@@ -18,7 +18,7 @@ TEST = FrfTest(
     noise_std=jnp.ones((LINES, 3, 3)), known_std=jnp.zeros((LINES, 3, 3)),
     additive_std=jnp.zeros((LINES, 3, 3)), level=jnp.ones((LINES, 3, 3)), nominal_std=jnp.ones(()),
     leak=jnp.zeros((LINES, 3, 3), complex),
-    left_out=jnp.zeros(LINES, bool), decay=jnp.zeros(()),
+    excluded=jnp.zeros(LINES, bool), decay=jnp.zeros(()),
 )  # fmt: skip
 
 

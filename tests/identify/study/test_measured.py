@@ -195,14 +195,12 @@ def test_symmetrized_responses_tell_no_more_than_they_know(tmp_path, keep):
     np.testing.assert_allclose(claimed, gain * variance @ gain.T, rtol=1e-6, atol=1e-9 * claimed.max())
 
 
-def test_a_reversed_sensor_is_told_before_its_responses_are_averaged(tmp_path):
+def test_a_reversed_sensor_is_reported_before_its_responses_are_averaged(tmp_path):
     turned = exact().frf * np.array([1.0, -1.0, 1.0])[:, None]
     for keep in ("mean", "upper"):
-        told = data_remarks(study(tmp_path, dataclasses.replace(exact(), frf=turned), symmetrize=keep))[-1]
-        assert told.startswith(
-            "test 'set': tool x / tool y (1.00), tool y / tool z (1.00): opposite to what was measured"
-        )
-        assert 'Name it "-x"' in told
+        remark = data_remarks(study(tmp_path, dataclasses.replace(exact(), frf=turned), symmetrize=keep))[-1]
+        assert remark.startswith("test 'set': tool x / tool y (1.00), tool y / tool z (1.00): opposite to the response")
+        assert 'Name it "-x"' in remark
     # Responses that have nothing to do with each other are unsymmetric too, but not opposite.
     rng = np.random.default_rng(0)
     noise = rng.normal(size=turned.shape) + 1j * rng.normal(size=turned.shape)

@@ -32,7 +32,7 @@ class Channels(eqx.Module):
     delay: Float[Array, ""] | Float[np.ndarray, ""]
     """Delay of the responses relative to the forces, s."""
 
-    def seen(
+    def applied_to(
         self, frf: Complex[Array, "f o i"], omega: Float[Array, "f"], decay: Float[Array, ""] | float
     ) -> Complex[Array, "f o i"]:
         """FRFs as measured through the channels.

@@ -121,7 +121,7 @@ class FrfNoise(Noise["FrfTest"]):
     def change_from(self, other: "FrfTest") -> float:
         """Largest |log| of the ratio of a line's noise to that in another version of the test; infinite where the
         excluded lines differ."""
-        if not np.array_equal(self.test.left_out, other.left_out):
+        if not np.array_equal(self.test.excluded, other.excluded):
             return np.inf
         both = (np.asarray(self.test.weight) > 0.0) & (np.asarray(other.weight) > 0.0)
         ratio = np.asarray(self.test.noise_std)[both] / np.asarray(other.noise_std)[both]
@@ -206,17 +206,17 @@ class FrfLines(Lines["FrfTest"]):
         return outlier_lines(*line_errors(self.test, residual, row_weights))
 
     @property
-    def left_out(self) -> np.ndarray:
+    def excluded(self) -> np.ndarray:
         """Indices of the lines excluded as outliers."""
-        return np.flatnonzero(np.asarray(self.test.left_out))
+        return np.flatnonzero(np.asarray(self.test.excluded))
 
     def without(self, lines: np.ndarray) -> "FrfTest":
         """The test without some lines."""
-        weight, left_out = np.array(self.test.weight), np.array(self.test.left_out)
-        weight[lines], left_out[lines] = 0.0, True
-        return dataclasses.replace(self.test, weight=jax.device_put(weight), left_out=jax.device_put(left_out))
+        weight, excluded = np.array(self.test.weight), np.array(self.test.excluded)
+        weight[lines], excluded[lines] = 0.0, True
+        return dataclasses.replace(self.test, weight=jax.device_put(weight), excluded=jax.device_put(excluded))
 
-    def text(self, lines: np.ndarray) -> str:
+    def lines_text(self, lines: np.ndarray) -> str:
         """Frequencies of some lines as text."""
         return ", ".join(f"{f:.4g}" for f in np.asarray(self.test.omega)[lines] / (2.0 * np.pi)) + " Hz"
 
@@ -316,7 +316,7 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
         """The test without the components of its noise, more than half of its data."""
         nothing = np.zeros(())
         return dataclasses.replace(
-            self.test, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, left_out=nothing
+            self.test, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, excluded=nothing
         )
 
     def normal_equations(
@@ -329,7 +329,9 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
 
         def compared(h: Array) -> Array:
             seen = h * sensor_factor(laplace(test.omega, test.decay), test.derivatives, test.sensor)
-            return test.compared(seen if test.channels is None else test.channels.seen(seen, test.omega, test.decay))
+            return test.compared(
+                seen if test.channels is None else test.channels.applied_to(seen, test.omega, test.decay)
+            )
 
         scale = jnp.sqrt(test.weight) / test.noise_std
         return equations_by_entries(view, names, values, u, test.omega, test.decay, compared, scale)
@@ -356,7 +358,7 @@ def line_errors(test: "FrfTest", residual: np.ndarray, row_weights: np.ndarray) 
 def arrays_at(test: "FrfTest", chosen: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays of a test at some of its lines."""
     names = (
-        "omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "leak", "left_out",
+        "omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "leak", "excluded",
     )  # fmt: skip
     return {name: np.asarray(getattr(test, name))[chosen] for name in names}
 

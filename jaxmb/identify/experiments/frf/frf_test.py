@@ -69,7 +69,7 @@ class FrfTest(PostureTest):
     """Leakage of the largest response of a line into H, by one standard deviation of the leakage ratio."""
     nominal_std: Float[Array, ""]
     """Standard deviation of log H stated in the study: the unit of the cost."""
-    left_out: Bool[Array, "f"]
+    excluded: Bool[Array, "f"]
     """Lines excluded from the fit as outliers."""
     decay: Float[Array, ""]
     """Decay rate sigma of the exponential window on the responses, 1/s: FRFs are H(j omega + sigma)."""

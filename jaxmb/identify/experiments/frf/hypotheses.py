@@ -99,7 +99,7 @@ def residual_with(test: "FrfTest", model: Model, errors: DescriptionErrors) -> F
     omega = test.omega * jnp.exp(errors.log_frequency)
     predicted = predict_frf(view, omega, test.derivatives, test.decay, test.sensor)
     channels = known_channels(test).changed(errors.log_gain, errors.log_force_gain, errors.delay)
-    return test.compared(channels.seen(predicted, test.omega, test.decay))
+    return test.compared(channels.applied_to(predicted, test.omega, test.decay))
 
 
 def _factor_text(what: str, point: str, value: float) -> str:

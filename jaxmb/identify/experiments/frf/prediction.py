@@ -27,4 +27,4 @@ def predict_frf(
     frf = sensed_receptance(
         view.tangent, omega, decay, derivatives, outputs, inputs, view.tilt_rows, sensor, view.support
     )
-    return frf if channels is None else channels.seen(frf, omega, decay)
+    return frf if channels is None else channels.applied_to(frf, omega, decay)

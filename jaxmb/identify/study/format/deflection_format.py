@@ -1,4 +1,4 @@
-"""What a study file may say of deflection tests: plain validated data, in the terms of the user."""
+"""Entries of a study file on deflection tests: plain validated data, in the terms of the user."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -30,7 +30,7 @@ class DesignPart(Part):
 
 
 class CompletePart(Part):
-    """A complete stiffness model of joints and links, reduced to what the tests can tell; its variants beside it."""
+    """A complete stiffness model of joints and links, reduced to its identifiable parameters, with its variants."""
 
     compensated: str | None = None
     """Joint with a gravity compensator: its compliance is another one at each of the angles at which it was tested."""
@@ -102,7 +102,7 @@ class DeflectionTestPart(TestPart):
     file: str | None = None
     simulate: SimulateDeflections | None = None
     frame: str = "tool"
-    """Where loads act, and what is measured, unless the table says otherwise."""
+    """Loaded and measured frame, unless the table says otherwise."""
     points: tuple[str, ...] | None = Field(None, min_length=1)
     """Frames whose motion is measured in simulated tests; the loaded one where not given."""
     std_mm: Positive = 0.03

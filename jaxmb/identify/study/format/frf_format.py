@@ -1,4 +1,4 @@
-"""What a study file may say of an FRF test."""
+"""Entries of a study file on an FRF test."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
@@ -47,7 +47,7 @@ class Weights(Part):
     elsewhere: NonNegative = 1.0
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _peaks_or_bands(self) -> Self:
         if self.peaks is not None and self.bands:
             raise ValueError("gives both peaks and bands, expected one of them")
         return self
@@ -84,7 +84,7 @@ class FrfTestPart(PostureTestPart):
     """Whether the fit sees the FRFs as they were measured, or as the modal model gives them."""
     band_hz: Band | None = None
     noise_log_std: NoiseLevel = 0.01
-    """Standard deviation of log H beside what the coherence tells; "estimate": from what the fit leaves."""
+    """Standard deviation of log H beside that of the coherence; "estimate": from the residual of the fit."""
     coherence: Annotated[bool, Field(strict=True)] = True
     """Whether lines of low coherence count for less, where there is a coherence."""
     cross_axis: Annotated[NonNegative, Field(lt=1.0)] = 0.0

@@ -1,4 +1,4 @@
-"""What a study file may say of a modal test."""
+"""Entries of a study file on a modal test."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self

@@ -1,4 +1,4 @@
-"""What a study may say of the tests to make next."""
+"""Entries of a study file on the tests to make next."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -96,7 +96,7 @@ class NextPart(Part):
 
 
 class LimitsPart(Part):
-    """What a drive may do, where that is not what the machine says."""
+    """Limits of a drive that differ from those of the machine."""
 
     range: tuple[Angle, Angle] | None = None
     """rad or m."""

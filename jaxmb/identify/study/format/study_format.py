@@ -51,7 +51,7 @@ class FreePart(Part):
 
 
 class StudyFile(Part):
-    """A study: a machine, the tests made of it, what is free, and how to fit."""
+    """A study: a machine, its tests, the free parameters and the settings of the fit."""
 
     machine: str
     description: str = ""

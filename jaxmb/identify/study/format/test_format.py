@@ -44,7 +44,7 @@ class TestPart(Part):
 
     @property
     def source_file(self) -> str | None:
-        """The file that holds its measurements; None where it is simulated or stands in the study itself."""
+        """The file that holds its measurements; None where it is simulated or part of the study file itself."""
         return None
 
     def as_published(self) -> Self:
@@ -119,7 +119,7 @@ class Simulate(Part):
     noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _lines_or_hits(self) -> Self:
         if (self.lines is None) == (self.hits is None):
             raise ValueError("expected either lines or hits")
         if self.hits is not None and (self.noise_log_std or self.response != "accelerance"):

@@ -1,4 +1,4 @@
-"""From one entry of a study to the deflection tests that it stands for."""
+"""Reader of deflection tests: their entry of a study file, and what it refers to, as a test."""
 
 import dataclasses
 import math
@@ -28,8 +28,8 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     """A deflection test, from a table or simulated.
 
     Args:
-        part: what the study says of the test.
-        label: what messages call it.
+        part: entry of the study file.
+        label: its name in messages.
         setting: of the test.
 
     Raises:
@@ -58,7 +58,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
         cases = [_seen_by(model, true, case) for case in simulated_tests(how, part, planned, true, seed, gravity)]
         check_cases(model, cases)
         truth = Truth(motion_coordinates(true), parameters(true))
-    _check_moved(model, cases)
+    _check_frames(model, cases)
 
     def about(machine: Model) -> Entry:
         test = deflection_test(label, machine, cases, part.rotation_weight, part.robust, gravity, instruments)
@@ -73,7 +73,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
 
 
 def _taken(part: DeflectionTestPart, model: Model, absent: Sequence[str], start: np.ndarray) -> tuple[str, ...]:
-    """A sentence on coordinates whose values nobody stated."""
+    """A sentence on coordinates whose values are not specified."""
     values = dict(zip(model.coordinates, start.tolist(), strict=True))
     turns = dict(zip(model.coordinates, model.revolute, strict=True))
     names = [name for name in absent if name not in part.posture]
@@ -86,7 +86,7 @@ def _taken(part: DeflectionTestPart, model: Model, absent: Sequence[str], start:
     return (f"{part.file} has no column for {', '.join(names)}: the reference posture's {', '.join(texts)} is taken",)
 
 
-def _check_moved(model: Model, cases: Sequence[LoadCase]) -> None:
+def _check_frames(model: Model, cases: Sequence[LoadCase]) -> None:
     """Raise ValueError where a load acts, or a displacement was measured, at a frame that is fixed to the ground."""
     for case in cases:
         measured = [point for point, some in zip(case.points, case.measured, strict=True) if some.any()]
@@ -100,7 +100,7 @@ def _check_moved(model: Model, cases: Sequence[LoadCase]) -> None:
 def _assumed(
     part: DeflectionTestPart, cases: Sequence[LoadCase], stated: Sequence[np.ndarray] | None
 ) -> tuple[str, ...]:
-    """A sentence on standard deviations that nobody stated, of what was measured without one."""
+    """A sentence on default standard deviations of displacements that were measured without one."""
     if part.instruments is not None:
         return ()
     lacking = np.zeros(6, bool)

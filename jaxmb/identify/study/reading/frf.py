@@ -1,4 +1,4 @@
-"""From one test in a study file to what the fit compares with."""
+"""Reader of FRF tests: an entry of a study file, and the data it refers to, as a test."""
 
 import dataclasses
 import functools
@@ -45,7 +45,7 @@ def measured_responses(
     """The responses of an FRF test, as its description asks for them.
 
     Args:
-        part: what the study says of the test.
+        part: entry of the study file.
         outputs: points of the test.
         inputs: likewise.
         setting: of the test.
@@ -109,8 +109,8 @@ def _opposite(responses: FrfSet) -> list[str]:
         return []
     listed = ", ".join(f"{name} ({d:.2f})" for name, d in found.items())
     return [
-        f"{listed}: opposite to what was measured the other way round (unsymmetry, 1 where one is minus the other):"
-        ' is a sensor reversed? Name it "-x" where it is named, in the file or in outputs'
+        f"{listed}: opposite to the response measured in the reverse direction (unsymmetry, 1 where one is minus"
+        ' the other): is a sensor reversed? Name it "-x" where it is named, in the file or in outputs'
     ]
 
 
@@ -178,15 +178,15 @@ def sensor_of(part: FrfTestPart) -> Sensor:
 HIDDEN = 0.5
 """Standard deviation of log H, by the coherence, above which a measured value is taken for noise."""
 NOMINAL_LOG_STD = 0.01
-"""Standard deviation of log H while a fit runs whose noise is to be estimated from what it leaves."""
+"""Standard deviation of log H during a fit whose noise is to be estimated from its residual."""
 
 
 def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry]:
-    """An FRF test, and beside it the lines of it that are held out, where such are.
+    """An FRF test, and a second entry with its held-out lines, where there are any.
 
     Args:
-        part: what the study says of the test.
-        label: what messages call it.
+        part: entry of the study file.
+        label: its name in messages.
         setting: of the test.
 
     Raises:
@@ -237,7 +237,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         level=jax.device_put(random.size),
         leak=_on_device(np.where(usable, leak, 0.0)),
         nominal_std=jax.device_put(np.asarray(nominal)),
-        left_out=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
+        excluded=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),
         noise_is_known=part.noise_log_std != "estimate",
         sensor=sensor_of(part),
@@ -250,11 +250,11 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     entry = Entry("frf", test, data, data.truth, part.amplitude, part.role, (*changed, *notes, *data.remarks))
     if part.check_every is None:
         return [entry]
-    test, held_out = held_out_lines(test, part.check_every)
+    test, held_out = split_lines(test, part.check_every)
     return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, data.truth, role="check")]
 
 
-def held_out_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
+def split_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
     """A test without each `every`-th line, and those lines as a test of their own.
 
     Raises:
@@ -345,9 +345,7 @@ def _above_noise(
     if not weight.any():
         raise ValueError("by their coherence all responses are noise, expected at least one line that is not")
     lost = np.sum(hidden, axis=0)
-    hidden_text = (
-        f"up to {lost.max()} of {hidden.shape[0]} lines do not rise above the noise that their coherence tells"
-    )
+    hidden_text = f"up to {lost.max()} of {hidden.shape[0]} lines do not rise above the noise given by their coherence"
     return weight, [*notes, f"{_between(lost > 0, outputs, inputs)}: {hidden_text}, and are left out"]
 
 
@@ -355,7 +353,7 @@ def _counted_once(
     measured: FrfSet, weight: np.ndarray, symmetrize: Keep | Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights and factors on the noise with which one response of each symmetrized pair counts for both, so that
-    nothing that was measured once tells as much as two measurements. The cost is the same as with both.
+    a single measurement does not count as two. The cost is the same as with both.
 
     A response that was mirrored takes the weight of its image; the mean of two has half their variance.
     """

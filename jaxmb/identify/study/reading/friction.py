@@ -1,4 +1,4 @@
-"""Terms of friction that torque tests ask for: chosen on motion held out, then a part of the machine that is fitted."""
+"""Preliminary fits of torque tests: friction terms chosen on held-out motion, and drive gains."""
 
 import dataclasses
 import fnmatch
@@ -38,10 +38,10 @@ TIMES = 4.0
 
 
 def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | None:
-    """What the tests of a study that ask for terms of friction choose together; None where none asks.
+    """Friction terms chosen jointly for all tests of a study that ask for them; None where none asks.
 
-    Where the machine has friction by load already, and the load is unknown, the numbers of a fit of all parameters tell
-    the load, whether terms are taken or not.
+    Where the machine has friction by load already, and the load is unknown, the load follows
+    from the values of a fit of all parameters, whether terms are selected or not.
 
     Raises:
         ValueError: one of them asks for temperature, and another has none.
@@ -116,7 +116,7 @@ def with_friction(machine: Machine, choice: FrictionChoice) -> Machine:
 
 
 def friction_bounds(choice: FrictionChoice | None) -> dict[str, FreePart]:
-    """What is free of terms that were chosen, about the values of the first fit."""
+    """Bounds of the parameters of chosen terms, about the values of the first fit."""
     found: dict[str, FreePart] = {}
     for term in () if choice is None else choice.terms:
         size, half = term.coefficient, max(WIDTH * term.std, abs(term.coefficient))
@@ -127,7 +127,7 @@ def friction_bounds(choice: FrictionChoice | None) -> dict[str, FreePart]:
 
 
 def check_free_friction(free: Mapping[str, FreePart]) -> None:
-    """Raise NotImplementedError where a study frees what only a first fit, of `friction_terms`, can begin with."""
+    """Raise NotImplementedError where a study frees parameters whose initial values only `friction_terms` can find."""
     for family, kind in (("stribeck_speed", "stribeck"), ("load_friction", "load")):
         for name in free:
             if name.startswith(f"{family}."):
@@ -138,15 +138,15 @@ def check_free_friction(free: Mapping[str, FreePart]) -> None:
 
 
 def with_friction_remarks(entries: Iterable[Entry], choice: FrictionChoice | None) -> list[Entry]:
-    """Entries without the equations that terms were tried on, the first of them with remarks on what was chosen."""
-    found, told = list[Entry](), False
+    """Entries without the equations that terms were tried on, the first of them with remarks on the choice."""
+    found, is_reported = list[Entry](), False
     for entry in entries:
         source = entry.source
         if choice is None or not isinstance(source, TorqueSource) or not source.kinds:
             found.append(entry)
             continue
-        remarks = [] if told else _remarks(choice, source.kinds)
-        told = True
+        remarks = [] if is_reported else _remarks(choice, source.kinds)
+        is_reported = True
         own = dataclasses.replace(source, tried=None)
         found.append(dataclasses.replace(entry, source=own, remarks=(*entry.remarks, *remarks)))
     return found
@@ -222,7 +222,7 @@ def gain_choice(model: Model, file: StudyFile, held: set[str], entries: Sequence
     """Gains of a first fit; None where none is free.
 
     Raises:
-        ValueError: nothing tells a gain.
+        ValueError: a gain is not identifiable.
         NotImplementedError: some of the tests that are fitted have drives and others have none of them.
     """
     fitted = [entry for entry in entries if entry.role == "fit" and isinstance(entry.source, TorqueSource)]

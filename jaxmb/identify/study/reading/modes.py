@@ -1,4 +1,4 @@
-"""From a modal test in a study file to what the fit compares with."""
+"""Reader of modal tests: an entry of a study file, or a simulation, as a test."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,8 +23,8 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
     """Modal test of a study, and the machine behind it where it was simulated.
 
     Args:
-        part: what the study says of the test.
-        label: what messages call it.
+        part: entry of the study file.
+        label: its name in messages.
         setting: of the test.
 
     Raises:

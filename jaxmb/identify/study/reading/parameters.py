@@ -1,4 +1,4 @@
-"""From what a study says of parameters to the free ones, those held, and the prior."""
+"""Free and fixed parameters of a study, and their prior."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -40,12 +40,12 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests
 
     Args:
         model: the machine's.
-        parts: what the study says of each name or pattern.
-        held: names of what is held.
+        parts: entry of `[free]` by name or pattern.
+        held: names of fixed parameters.
         of_tests: names of numbers of tests.
 
     Raises:
-        ValueError: a name or pattern selects nothing, two select the same, or what is held.
+        ValueError: a name or pattern selects nothing, two select the same, or a fixed one.
     """
     names = [*parameter_table(model), *of_tests]
     by_name: dict[str, tuple[str, FreePart]] = {}
@@ -92,7 +92,7 @@ def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
     return [item.name for item in (*machine.body, *machine.payload) if item.name in fixed or item.name not in acting]
 
 
-def left_out(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[str]:
+def idle_parameters(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[str]:
     """Numbers of some bodies, and position loops of motors with a brake, that patterns of `[free]` select and that stay
     as they are.
 

@@ -14,22 +14,22 @@ EXAMPLE = 'nodes = { "1" = "tool" }'
 def named_points(
     read: FrfSet, outputs: Sequence[Point], inputs: Sequence[Point], nodes: Mapping[str, str], model: Model
 ) -> FrfSet:
-    """The responses of a file with the names of the points of a test, as they stand in the file.
+    """The responses of a file with the names of the points of a test, as measured in the file.
 
-    Names of a node and a direction, "tool x" or "12 -z", tell what was measured: where the node is a frame of the
-    machine, or `nodes` says which, the point is found by name; where all names are of one node that is no frame, and
-    all points of the test of one frame, by direction. What stands against an axis is turned round. Names that tell
+    Names of a node and a direction, "tool x" or "12 -z", identify a response: where the node is a frame of the machine,
+    or `nodes` says which, the point is found by name; where all names are of one node that is no frame, and all points
+    of the test of one frame, by direction. The sign of a response measured against an axis is reversed. Names with
     neither node nor direction are those of the test one by one.
 
     Args:
-        read: what the file holds.
+        read: contents of the file.
         outputs: of the test.
         inputs: likewise.
         nodes: frame of the machine by node of the file.
         model: the machine.
 
     Raises:
-        ValueError: a point of the test is not in the file, or it cannot be told which it is.
+        ValueError: a point of the test is not in the file, or cannot be distinguished.
     """
     split = tuple(_split(names) for names in (read.outputs, read.inputs))
     present = {node for side in split if side is not None for node, _ in side}
@@ -58,7 +58,7 @@ Side = tuple[str, list[tuple[str, str]] | None, Sequence[Point]]
 
 
 def _split(names: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Node and direction with its sign of every name; None where one of them tells none."""
+    """Node and direction with its sign of every name; None where one of them has none."""
     try:
         parts = [split_dof(name) for name in names]
     except ValueError:

@@ -1,4 +1,4 @@
-"""From the tests that a study describes to what its fit compares with, and what is known beside that."""
+"""Readers of all kinds of tests, and checks that concern several tests of a study."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ READERS: dict[str, Callable[..., Sequence[Entry]]] = {
     "deflection": read_deflection_test,
     "torque": read_torque_test,
 }
-"""(part, label, setting) -> entries: tests with what is known of them, by kind."""
+"""(part, label, setting) -> entries: tests with their sources, by kind."""
 
 
 def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
@@ -31,8 +31,8 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
 
     Args:
         file: the study.
-        source: what messages call it.
-        setting: what its tests stand in.
+        source: its name in messages.
+        setting: context of its tests.
 
     Raises:
         InputError: a test cannot be; it is named.
@@ -54,7 +54,7 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
 
 
 def test_names(parts: Sequence[TestPart]) -> list[str]:
-    """What each test of a study is called: its name; else its file without ending where no other is; else "test 1"."""
+    """Display name of each test of a study: its name; else its file without ending where no other is; else "test 1"."""
     numbered = [f"test {number}" for number in range(1, len(parts) + 1)]
     files = [part.source_file if part.name is None else None for part in parts]
     stems = [None if file is None else Path(file).stem for file in files]
@@ -66,7 +66,7 @@ def test_names(parts: Sequence[TestPart]) -> list[str]:
 
 
 def check_kinds(file: StudyFile) -> None:
-    """Raise where the tests of a study cannot stand beside what else it says."""
+    """Raise where the tests of a study cannot be combined with its other entries."""
     if file.complete is not None and not all(part.static for part in file.test):
         raise ValueError("[complete] is for deflection tests alone, expected no others")
     if file.complete is not None and file.prior:
@@ -79,7 +79,7 @@ def check_stiffness(file: StudyFile, model: Model) -> None:
     """Raise where a coordinate would move freely in one test and be rigid in another."""
     if len({part.static for part in file.test}) == 2 and not model.springs:
         # not of shafts: under a constant load a drive holds its motor
-        # nor of what follows from others where rigid loops close: it gives way with them in both
+        # nor of what follows from others where rigid loops close: it moves with them in both
         for i, (name, stiffness, locked) in enumerate(zip(model.joints, model.stiffness, model.locked, strict=False)):
             if stiffness == 0.0 and not locked and i not in model.following:
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""From one entry of a study to the torque test that it stands for."""
+"""Reader of torque tests: an entry of a study file, and the motion it refers to, as a test."""
 
 import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -246,7 +246,7 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
             found.append(f"{name} turns {turns:.3g} times: are its angles in degrees, or is a gear ratio missing?")
     still = [name for name, way in moved.items() if way < STILL]
     if still:
-        found.append(f"{', '.join(still)} rest: what acts only where they move is not excited")
+        found.append(f"{', '.join(still)} rest: parameters that act only in motion are not excited")
     lacking = unrecorded(model, record.names)
     if lacking:
         found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
@@ -289,8 +289,8 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     """A torque test, from a table or simulated.
 
     Args:
-        part: what the study says of the test.
-        label: what messages call it.
+        part: entry of the study file.
+        label: its name in messages.
         setting: of the test.
 
     Raises:
@@ -298,7 +298,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     """
     model = brakes_released(setting.model)
     if model.elements or model.virtual_springs:
-        raise NotImplementedError("torque tests are of machines with rigid links, this one has some that give way")
+        raise NotImplementedError("torque tests are of machines with rigid links, this one has compliant ones")
     stated, changed = stated_posture(model, part.posture)
     start = np.asarray(stated)
     absent = payload_columns(
@@ -418,7 +418,7 @@ def _column_remarks(
 def _check_recording(
     part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, start: Float[np.ndarray, "n"]
 ) -> None:
-    """Raise ValueError where a record is not of the machine's motion or lacks what the test asks for."""
+    """Raise ValueError where a record is not of the machine's motion or lacks required columns."""
     check_moves(model, record, start, list(setting.file.free))
     if "temperature" in part.friction_terms and record.temperature is None:
         raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
@@ -477,7 +477,7 @@ def _source(
     part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, moved: MotionEstimate,
     noisy: _NoisyRows, cutoff_hz: float | None,
 ) -> TorqueSource:  # fmt: skip
-    """Where the equations of a test are from, and what is to be doubted of them."""
+    """Origin of the equations of a test, and doubts about them."""
     rows, used, recorded = noisy.rows, _used(record, moved), part.simulate is None
     beyond = beyond_range(setting.whole, record, recorded)
     too_far = recorded and travels_too_far(setting.whole, record)

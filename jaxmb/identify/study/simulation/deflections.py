@@ -49,7 +49,7 @@ def designed(
         count: how many.
         candidates: tests that could be made.
         model: the machine whose geometry is used.
-        complete: what the study says of a complete stiffness model; the joints alone are to be known where not given.
+        complete: of a complete stiffness model; the joints alone are to be known where not given.
 
     Raises:
         ValueError: the tests cannot be chosen so.
@@ -115,7 +115,7 @@ def planned_tests(how: SimulateDeflections, part: DeflectionTestPart, std: np.nd
     """Tests with postures and loads, and displacements of zero where they are to be measured.
 
     Args:
-        how: what the study says of postures and loads.
+        how: of postures and loads.
         part: and of the rest.
         std: standard deviations [6] of the displacements of a point.
         model: the machine.

@@ -37,7 +37,7 @@ def simulated_frf(
     """FRFs between points of a machine at a posture, with those of single hits, and the machine they are of.
 
     Args:
-        how: what the study says of it.
+        how: entry of the study file.
         at: posture, by coordinate.
         outputs: points and directions of the sensors.
         inputs: those of the forces.

@@ -36,7 +36,7 @@ def simulated_motion(
     """A motion about a posture as it would be recorded on a machine, with errors.
 
     Args:
-        how: what moves, and how it is measured.
+        how: the motion and its measurement.
         model: the machine that is measured.
         start: posture at the first sample [n].
         noise_seed: of the errors.
