@@ -75,7 +75,7 @@ def identify(options: IdentifyOptions) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml, study.toml and figures."""
     from jaxmb import native
     from jaxmb.identify.study.file import read_study_file
-    from jaxmb.identify.study.presets import PRESETS
+    from jaxmb.identify.study.format.study_format import PRESETS
 
     with wrong_input():
         if options.preset is not None and options.preset not in PRESETS:

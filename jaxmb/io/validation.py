@@ -4,7 +4,7 @@ import difflib
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar, get_args
 
@@ -250,6 +250,13 @@ def known_name(label: str, name: str, names: Iterable[str]) -> str:
     hint = f", did you mean '{closest[0]}'?" if closest else ""
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"{label} '{name}' does not exist{hint or ';'} expected one of: {shown}"
+
+
+def check_known(label: str, given: Iterable[str], names: Collection[str]) -> None:
+    """Raise ValueError for the first of the given names that does not exist."""
+    for name in given:
+        if name not in names:
+            raise ValueError(known_name(label, name, names))
 
 
 Entry = TypeVar("Entry")

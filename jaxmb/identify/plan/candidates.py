@@ -16,8 +16,8 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import IdentifiableCombinations, Probe
+from jaxmb.identify.experiments.frf.channels import predict_frf
 from jaxmb.identify.experiments.frf.noise import SMALLEST_RATIO
-from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Test

@@ -35,7 +35,7 @@ from jaxmb.identify.regression.torque_regressor import payload_columns, regresso
 from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.format.torque_format import Motion
 from jaxmb.identify.study.simulation.torques import states_along
-from jaxmb.io.validation import Table, known_name
+from jaxmb.io.validation import Table, check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.loops import independent_coordinates
@@ -197,9 +197,7 @@ def exciting_motion(
     combinations = IdentifiableCombinations(base.names, base.formulas, names, base.matrix)
     coordinates = independent_coordinates(model)
     std = torque_std if isinstance(torque_std, Mapping) else dict.fromkeys(coordinates, torque_std)
-    for name in std:
-        if name not in coordinates:
-            raise ValueError(known_name("torque_std: coordinate", name, coordinates))
+    check_known("torque_std: coordinate", std, coordinates)
     for label, value in (*((f"torque_std of '{name}'", each) for name, each in std.items()), ("rate_hz", rate_hz)):
         if not 0.0 < value < np.inf:
             raise ValueError(f"{label} is {value}, expected a finite number above 0")

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor, torque_regressor
 from jaxmb.identify.study.format.next_format import LimitsPart
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.loops import independent_coordinates, loop_motion
@@ -40,9 +40,7 @@ def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, Limits
     Raises:
         ValueError: a coordinate is unknown, or one has no speed limit.
     """
-    for name in given:
-        if name not in names:
-            raise ValueError(known_name("limits: coordinate", name, names))
+    check_known("limits: coordinate", given, names)
     own = {c.name: c for c in machine.moving_parts}
     rows = []
     for name in names:

@@ -16,7 +16,7 @@ from jaxmb.identify.estimation.identifiability import SMALLEST_COLUMN
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_poses
 from jaxmb.mechanics.loops import independent_coordinates
@@ -211,8 +211,7 @@ def standard_values(
     dependent_names = [name for name in effective if name not in base.names]
     found = dict.fromkeys(effective, 0.0)
     for name, value in (dependent or {}).items():
-        if name not in dependent_names:
-            raise ValueError(known_name("dependent parameter", name, dependent_names))
+        check_known("dependent parameter", [name], dependent_names)
         found[name] = float(value)
     fixed = np.array([found.get(name, 0.0) for name in names])
     return found | dict(zip(base.names, (values - base.matrix @ fixed).tolist(), strict=True))
@@ -266,9 +265,7 @@ def without_known(
     Y, tau = np.asarray(regressor, dtype=float), np.asarray(effort, dtype=float)
     if Y.shape != (*tau.shape, len(names)):
         raise ValueError(f"regressor has shape {Y.shape}, expected {(*tau.shape, len(names))}")
-    for name in known:
-        if name not in names:
-            raise ValueError(known_name("parameter of the regressor", name, names))
+    check_known("parameter of the regressor", known, names)
     is_known = np.array([name in known for name in names], dtype=bool)
     values = np.array([known[name] for name in names if name in known], dtype=float)
     remaining = tuple(name for name in names if name not in known)

@@ -10,7 +10,7 @@ from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names, stacked_torque_regressor
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import independent_coordinates
 
@@ -121,9 +121,7 @@ def _drives(
     if ratio is None:
         return tuple(coordinates), np.eye(len(coordinates))
     for drive, turns in ratio.items():
-        for name in turns:
-            if name not in coordinates:
-                raise ValueError(known_name(f"ratio of '{drive}': coordinate", name, coordinates))
+        check_known(f"ratio of '{drive}': coordinate", turns, coordinates)
     matrix = np.array([[turns.get(name, 0.0) for name in coordinates] for turns in ratio.values()])
     if len(matrix) != len(coordinates) or np.linalg.matrix_rank(matrix) < len(coordinates):
         raise ValueError(

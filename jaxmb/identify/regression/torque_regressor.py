@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_table
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.mechanics.dynamics import body_motion, total_energy
@@ -111,7 +111,8 @@ def stacked_torque_regressor(
             or a loop is open at a sample.
     """
     known = regressor_names(model)
-    chosen = np.array([_column(known, name) for name in (known if names is None else names)], dtype=int)
+    check_known("parameter of the regressor", names or (), known)
+    chosen = np.array([known.index(name) for name in (known if names is None else names)], dtype=int)
     states = [np.asarray(part, dtype=float) for part in (q, qd, qdd)]
     count = states[0].shape[0]
     for name, part in zip(("q", "qd", "qdd"), states, strict=True):
@@ -245,12 +246,6 @@ def _body_slopes(
         "first_moment": slope[..., :3, 3] + slope[..., 3, :3],
         "inertia": half_trace - of_second,
     }
-
-
-def _column(names: Sequence[str], name: str) -> int:
-    if name not in names:
-        raise ValueError(known_name("parameter of the regressor", name, names))
-    return names.index(name)
 
 
 def _padded(part: np.ndarray) -> Array:

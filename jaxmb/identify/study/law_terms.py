@@ -11,7 +11,7 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters, matching
 from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD, LawsPart
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import gravity_effort
 
@@ -99,8 +99,7 @@ def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequenc
             raise ValueError(f"parameters: '{pattern}' is not among the free parameters of the machine")
         parameters += [name for name in found if name not in parameters]
     for by in part.by:
-        if by not in (AMPLITUDE, LOAD, *model.coordinates):
-            raise ValueError(known_name("by", by, (*model.coordinates, AMPLITUDE, LOAD)))
+        check_known("by", [by], (*model.coordinates, AMPLITUDE, LOAD))
         if by == AMPLITUDE:
             for name, amplitude in zip(names, amplitudes, strict=True):
                 if amplitude is None:

@@ -1,7 +1,7 @@
 """Context of the tests of a study: the machine, the study file and preliminary fits."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,14 +9,15 @@ import numpy as np
 import scipy.linalg
 from scipy.optimize import brentq
 
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
 from jaxmb.identify.experiments.torque.gain_fit import GainChoice
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.parameters.free_parameters import Bound, matching
-from jaxmb.identify.parameters.model_parameters import parameter_table, set_parameters
+from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, set_parameters
 from jaxmb.identify.study.file import machine_named
 from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.format.test_format import Simulation
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.postures import build_model
@@ -105,22 +106,32 @@ def study_model(machine: Machine, file: StudyFile) -> Model:
     return dataclasses.replace(model, brakes_release=True) if released and model.motors else model
 
 
-def measured_model(machine: str | None, values: Mapping[str, float], setting: Setting) -> Model:
+class Simulated(NamedTuple):
+    """The machine that a simulated test is made of, with the seed of its noise."""
+
+    model: Model
+    noise_seed: int
+    truth: Truth
+
+
+def simulated_machine(how: Simulation, setting: Setting) -> Simulated:
     """The machine that a simulated test is made of: another one, or the study's own with nothing locked.
 
     Args:
-        machine: name or path of another one.
-        values: of its parameters, by name or pattern; a name overrules a pattern.
+        how: entry of the study file; of its parameters a name overrules a pattern.
         setting: of the test.
 
     Raises:
         ValueError: a name or pattern is none of a parameter.
     """
     own = setting.measured or setting.whole
-    model = study_model(own if machine is None else machine_named(machine, setting.folder), setting.file)
+    machine = own if how.machine is None else machine_named(how.machine, setting.folder)
+    model = study_model(machine, setting.file)
     names = list(parameter_table(model))
     given: dict[str, float] = {}
-    for pattern, value in values.items():
+    for pattern, value in how.parameters.items():
         if pattern not in names:
             given |= dict.fromkeys(matching(names, pattern) or [pattern], value)
-    return set_parameters(model, given | {name: value for name, value in values.items() if name in names})
+    model = set_parameters(model, given | {name: value for name, value in how.parameters.items() if name in names})
+    seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
+    return Simulated(model, seed, Truth(motion_coordinates(model), parameters(model)))

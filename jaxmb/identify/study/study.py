@@ -28,9 +28,8 @@ from jaxmb.identify.parameters.model_parameters import parameters, set_parameter
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, check_next
-from jaxmb.identify.study.format.study_format import LawsPart, StudyFile
+from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, with_preset
 from jaxmb.identify.study.law_terms import law_terms
-from jaxmb.identify.study.presets import with_preset
 from jaxmb.identify.study.reading.friction import (
     check_free_friction,
     friction_bounds,

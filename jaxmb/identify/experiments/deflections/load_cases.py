@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
@@ -77,9 +77,7 @@ def check_cases(model: Model, cases: Sequence[LoadCase]) -> None:
         load = float(np.abs(test.wrench).max())
         if load > LARGEST_WRENCH:
             raise ValueError(f"{location}: wrench has {load:g} N or Nm, expected at most {LARGEST_WRENCH:g}")
-        for name in (test.frame, *test.points):
-            if name not in model.frames:
-                raise ValueError(known_name(f"{location}: frame", name, model.frames))
+        check_known(f"{location}: frame", (test.frame, *test.points), model.frames)
         expected = (len(test.points), 6)
         if test.displacement.shape != expected or test.std.shape != expected:
             raise ValueError(
@@ -133,16 +131,13 @@ def measured_displacements(cases: Sequence[LoadCase]) -> tuple[np.ndarray, np.nd
 
 def joint_terms(model: Model, names: Sequence[str]) -> list[Term]:
     """Terms of the compliances of coordinates."""
-    for name in names:
-        if name not in model.coordinates:
-            raise ValueError(known_name("coordinate", name, model.coordinates))
+    check_known("coordinate", names, model.coordinates)
     return [((model.coordinates.index(name), model.coordinates.index(name)),) for name in names]
 
 
 def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = True) -> Term:
     """Term of one entry of a virtual spring's compliance, in both triangles if symmetric."""
-    if spring not in model.virtual_springs:
-        raise ValueError(known_name("virtual spring", spring, model.virtual_springs))
+    check_known("virtual spring", [spring], model.virtual_springs)
     first = len(model.coordinates) + 6 * model.virtual_springs.index(spring)
     row, column = first + ELASTIC_AXES.index(a), first + ELASTIC_AXES.index(b)
     return ((row, column), (column, row)) if symmetric and row != column else ((row, column),)

@@ -1,4 +1,4 @@
-"""Channels of an FRF test: gains of its sensors and force transducers, and a delay between both."""
+"""Responses predicted for an FRF test, and its channels: gains of sensors and force transducers, and a delay."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -9,11 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import NormalEquations
 from jaxmb.identify.experiments.motion import AffineMotion
+from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.linalg import DynamicStiffness, Parts, receptance_by_entries
-from jaxmb.response.frf import laplace, with_decay
+from jaxmb.response.frf import IDEAL, laplace, sensed_receptance, with_decay
 from jaxmb.response.frf_kind import Point, dof_names
+from jaxmb.response.hits import Sensor
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.frf.frf_test import FrfTest
@@ -155,3 +158,24 @@ def equations_by_entries(
     right = residual.reshape(2, *h.shape).transpose(0, 2, 3, 1).ravel()
     slope = jax.jacfwd(entries)(u)
     return NormalEquations(residual @ residual, slope.T @ (rows @ right), slope.T @ (rows @ rows.T) @ slope)
+
+
+@compiled
+def predict_frf(
+    view: MotionView,
+    omega: Float[Array, "f"],
+    derivatives: int,
+    decay: Float[Array, ""] | float = 0.0,
+    sensor: Sensor = IDEAL,
+    channels: Channels | None = None,
+) -> Complex[Array, "f o i"]:
+    """Frequency responses [f, o, i] at s = j omega + decay; 0 derivatives for receptance, 2 for accelerance.
+
+    M s^2 + C s + K at s equals the dynamic stiffness at j omega with C + 2 decay M for C and K + decay C + decay^2 M
+    for K. Channels are applied last; None: ideal channels.
+    """
+    outputs, inputs = view.output_rows, view.output_rows if view.input_rows is None else view.input_rows
+    frf = sensed_receptance(
+        view.tangent, omega, decay, derivatives, outputs, inputs, view.tilt_rows, sensor, view.support
+    )
+    return frf if channels is None else channels.applied_to(frf, omega, decay)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb.compiled import on_host
 from jaxmb.identify.experiments.entry import Entry, Source, Truth
-from jaxmb.identify.experiments.frf.channels import Channels
+from jaxmb.identify.experiments.frf.channels import Channels, predict_frf
 from jaxmb.identify.experiments.frf.components import (
     FrfChannels,
     FrfEvaluation,
@@ -26,7 +26,6 @@ from jaxmb.identify.experiments.frf.noise import (
     paired_errors_hz,
     peaks_hz,
 )
-from jaxmb.identify.experiments.frf.prediction import predict_frf
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score

@@ -79,7 +79,7 @@ def fitted_terms(
 
 def term_columns(rows: Prepared, names: Sequence[str], choice: FrictionChoice) -> tuple[np.ndarray, np.ndarray]:
     """Regressor columns of the coefficients of terms [r, k], and of Stribeck speeds [r, s]."""
-    loads, samples = load_columns(names), samples_of(rows)
+    loads, samples = load_columns(names), rows.all_samples
     values = np.array([choice.values[name] for name in names])
     columns, slopes = [], []
     for term in choice.terms:
@@ -104,16 +104,9 @@ def _near(before: FrictionTerm, after: FrictionTerm) -> bool:
     return all(changes)
 
 
-def samples_of(rows: Prepared) -> Samples:
-    """All samples behind some equations; raises ValueError where they were not kept."""
-    if rows.samples is None:
-        raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")
-    return rows.samples
-
-
 def term_column(rows: Prepared, coordinate: int, effort: Float[np.ndarray, "k"]) -> Float[np.ndarray, "r"]:
     """Rows of the equations for an effort at one coordinate."""
-    samples = samples_of(rows)
+    samples = rows.all_samples
     whole = np.zeros(samples.velocity.shape)
     whole[:, coordinate] = effort
     return samples.kept(whole)
@@ -222,7 +215,7 @@ def friction_terms(
         one, size = candidates[remaining[n]], float(whole.coefficient[n])
         unit = float(np.mean(std[rows.coordinate == one.coordinate]))
         before, after = (unit * float(np.sqrt(np.mean(part**2))) for part in errors.T)
-        normal = float(np.asarray(samples_of(rows).temperature).mean()) if one.kind == "temperature" else None
+        normal = float(np.asarray(rows.all_samples.temperature).mean()) if one.kind == "temperature" else None
         name = rows.measured[one.coordinate]
         term = FrictionTerm(name, one.kind, size, coefficient_std, one.speed, before, after, normal)
         choice = fitted_terms(rows, names, [*choice.terms, term], std)
@@ -236,7 +229,7 @@ def _fewer(rows: Prepared) -> Prepared:
     step = -(-len(rows.effort) // MOST_ROWS)
     if step <= 1:
         return rows
-    some, samples = np.isin(rows.time_s, np.unique(rows.time_s)[::step]), samples_of(rows)
+    some, samples = np.isin(rows.time_s, np.unique(rows.time_s)[::step]), rows.all_samples
     return rows._replace(
         regressor=rows.regressor[some],
         effort=rows.effort[some],
@@ -289,7 +282,7 @@ class _Split:
 
 
 def _candidates(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -> list[_Candidate]:
-    samples, loads = samples_of(rows), load_columns(names)
+    samples, loads = rows.all_samples, load_columns(names)
     values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
     found = []
     for i in range(len(rows.measured)):

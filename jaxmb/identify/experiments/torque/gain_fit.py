@@ -88,7 +88,7 @@ def first_gains(
     robust = any(test.robust for test in tests)
     for _ in range(ROUNDS):
         slope = np.concatenate([
-            gain_columns(test.rows.samples, test.drives, wanted, gains, share @ p + known) for test in tests
+            gain_columns(test.rows.all_samples, test.drives, wanted, gains, share @ p + known) for test in tests
         ])  # fmt: skip
         matrix = np.concatenate([regressor, slope], axis=1)
         found, _ = least_squares(matrix / std[:, None], (effort @ gains - rest) / std)
@@ -111,7 +111,7 @@ def first_gains(
 
 
 def gain_columns(
-    samples: Samples | None,
+    samples: Samples,
     drives: Drives,
     wanted: Sequence[str],
     gains: Float[np.ndarray, "g"],
@@ -128,8 +128,6 @@ def gain_columns(
         gains: of these.
         values: p.
     """
-    if samples is None:
-        raise ValueError("a test has no samples, expected those of `prepared` with keep_samples")
     torque = np.linalg.solve(drives.ratio.T, (samples.regressor @ values).T).T
     columns = []
     for name, gain in zip(wanted, gains, strict=True):
@@ -140,9 +138,7 @@ def gain_columns(
 
 def _efforts(test: Recorded, wanted: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the efforts of each drive with a free gain, for a gain of 1, and the sum of all others."""
-    samples, drives = test.rows.samples, test.drives
-    if samples is None:
-        raise ValueError("a test has no samples, expected those of `prepared` with keep_samples")
+    samples, drives = test.rows.all_samples, test.drives
     each = [samples.kept(test.signal[:, [m]] * drives.ratio[m]) for m in range(len(drives.names))]
     own = [each[drives.names.index(name)] for name in wanted]
     others = [drives.gain[m] * each[m] for m, name in enumerate(drives.names) if name not in wanted]
@@ -225,8 +221,6 @@ def first_delay(equations: Callable[[float], Prepared], rate_hz: float, name: st
 
 def delay_column(rows: Prepared, rate_hz: float) -> Float[np.ndarray, "r"]:
     """Derivative of the predicted efforts by their delay, -d(Y p)/dt, with p from a fit of all parameters."""
-    samples = rows.samples
-    if samples is None:
-        raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")
+    samples = rows.all_samples
     values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
     return -samples.kept(rates(samples.columns @ values + samples.constant, rate_hz)[0])

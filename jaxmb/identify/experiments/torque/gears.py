@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import BLOCK, regressor_names, stacked_torque_regressor
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import MotionRecord, Side, rates
 from jaxmb.mechanics.forward import frictionless, tree_effort
@@ -97,9 +97,7 @@ def at_joints(
     for i, name in enumerate(record.names):
         columns[name] = [None if part is None else part[:, i] for part in parts]
     drives = {names[joint]: (names[shaft], ratio) for joint, shaft, ratio in drives_of(model)}
-    for name in angles_at if isinstance(angles_at, Mapping) else ():
-        if name not in drives:
-            raise ValueError(known_name("angles_at: joint with a motor", name, list(drives)))
+    check_known("angles_at: joint with a motor", angles_at if isinstance(angles_at, Mapping) else (), drives)
     for joint, (shaft, ratio) in drives.items():
         if joint not in columns and shaft not in columns:
             continue

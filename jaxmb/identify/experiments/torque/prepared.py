@@ -131,6 +131,13 @@ class Prepared(NamedTuple):
     samples: Samples | None = None
     """None unless `keep_samples`."""
 
+    @property
+    def all_samples(self) -> Samples:
+        """`samples`; raises ValueError where they were not kept."""
+        if self.samples is None:
+            raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")
+        return self.samples
+
 
 class RowSettings(NamedTuple):
     """Settings of the equations of a recorded motion."""

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from jaxmb.identify.experiments.deflections.instruments import Instruments
-from jaxmb.identify.study.format.test_format import TestPart
+from jaxmb.identify.study.format.test_format import Simulation, TestPart
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive, Vector
 
 MOST_SIMULATED = 5000
@@ -46,7 +46,7 @@ class CompletePart(Part):
         return self
 
 
-class SimulateDeflections(Part):
+class SimulateDeflections(Simulation):
     """Pseudo-measured deflections: postures drawn evenly in zones, forces of given directions, zones and directions in
     turn."""
 
@@ -66,14 +66,8 @@ class SimulateDeflections(Part):
     """How tests are chosen out of more; the drawn ones are made where not given."""
     nonlinear: Annotated[bool, Field(strict=True)] = False
     """Whether the machine is in equilibrium under the load after it has moved, and not to first order."""
-    machine: str | None = None
-    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
-    parameters: dict[str, Number] = {}
-    """Its parameters where they are not the machine's own: the truth."""
     plan_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Of postures and forces."""
-    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-    """Of the instruments' errors."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

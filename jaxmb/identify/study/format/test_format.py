@@ -103,20 +103,26 @@ class Hits(Part):
     """Standard deviation of the noise of every accelerometer, m/s^2."""
 
 
-class Simulate(Part):
+class Simulation(Part):
+    """The machine of a simulated test, and the seed of its noise."""
+
+    machine: str | None = None
+    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
+    parameters: dict[str, Number] = {}
+    """Its parameters where they are not the machine's own: the truth."""
+    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    """Of the errors of the instruments."""
+
+
+class Simulate(Simulation):
     """Pseudo-measured FRFs of a machine at known parameters: computed, with noise where asked for, or from hits."""
 
     lines: Lines | None = None
     """Of computed FRFs."""
     hits: Hits | None = None
-    machine: str | None = None
-    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
-    parameters: dict[str, Number] = {}
-    """Its parameters where they are not the machine's own: the truth."""
     response: Literal["receptance", "mobility", "accelerance"] = "accelerance"
     noise_log_std: Annotated[NonNegative, Field(le=10.0)] = 0.0
     """Standard deviation of the noise in log H of computed FRFs, real and imaginary part each."""
-    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
 
     @model_validator(mode="after")
     def _lines_or_hits(self) -> Self:
@@ -127,15 +133,10 @@ class Simulate(Part):
         return self
 
 
-class SimulateModes(Part):
+class SimulateModes(Simulation):
     """Pseudo-measured modes of a machine at known parameters, with errors of the standard deviations of the test."""
 
     below_hz: Positive
     """All modes up to here were measured."""
-    machine: str | None = None
-    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
-    parameters: dict[str, Number] = {}
-    """Its parameters where they are not the machine's own: the truth."""
     noise: Annotated[bool, Field(strict=True)] = True
     """Whether the errors are drawn, or only stated."""
-    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from jaxmb.identify.study.format.test_format import TestPart
+from jaxmb.identify.study.format.test_format import Simulation, TestPart
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
 from jaxmb.measurement.motion.record import MOST_SAMPLES, Side
 
@@ -32,7 +32,7 @@ class Kalman(Part):
     """(rad/s^3)^2 s or (m/s^3)^2 s; of the largest likelihood where not given."""
 
 
-class SimulateTorques(Part):
+class SimulateTorques(Simulation):
     """A pseudo-measured motion with the efforts of its drives."""
 
     duration_s: Positive
@@ -49,11 +49,6 @@ class SimulateTorques(Part):
     acceleration_std: NonNegative | None = None
     torque_std: NonNegative | dict[Name, NonNegative] = 0.0
     """Of each sample of the efforts, Nm or N, of all or each coordinate."""
-    machine: str | None = None
-    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
-    parameters: dict[str, Number] = {}
-    """Its parameters where they are not the machine's own: the truth."""
-    noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

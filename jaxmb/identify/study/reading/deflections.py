@@ -12,16 +12,14 @@ from jaxmb.identify.experiments.deflections.instruments import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
-from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
-from jaxmb.identify.study.setting import Setting, measured_model
+from jaxmb.identify.study.setting import Setting, simulated_machine
 from jaxmb.identify.study.simulation.deflections import designed, planned_tests, simulated_tests
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import stated_posture
-from jaxmb.mechanics.tangent import motion_coordinates
 
 
 def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting) -> list[Entry]:
@@ -50,14 +48,12 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
         changed += (*closed, *_taken(part, model, absent, start), *repeated)
     else:
         how = part.simulate
-        true = measured_model(how.machine, how.parameters, setting)
-        seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
+        true, seed, truth = simulated_machine(how, setting)
         planned = planned_tests(how, part, std, true)
         if how.design is not None:
             planned = designed(how.design, part, how.tests, planned, model, setting.file.complete)
         cases = [_seen_by(model, true, case) for case in simulated_tests(how, part, planned, true, seed, gravity)]
         check_cases(model, cases)
-        truth = Truth(motion_coordinates(true), parameters(true))
     _check_frames(model, cases)
 
     def about(machine: Model) -> Entry:

@@ -176,7 +176,7 @@ def _one_below_the_other(parts: Sequence[Prepared]) -> Prepared:
         return parts[0]
     measured = tuple(dict.fromkeys(name for part in parts for name in part.measured))
     warm = all(part.temperature is not None for part in parts)
-    all_samples = [part.samples for part in parts if part.samples is not None]
+    all_samples = [part.all_samples for part in parts]
     ends = np.cumsum([0, *(len(samples.velocity) for samples in all_samples)])
     places = [[measured.index(name) for name in part.measured] for part in parts]
 
@@ -262,9 +262,7 @@ def with_free_gains(
     test: TorqueTest, rows: Prepared, drives: Drives, freed: Sequence[str], choice: GainChoice
 ) -> TorqueTest:
     """The test with gains as numbers of its own, its efforts those by the gains of a first fit."""
-    samples = rows.samples
-    if samples is None:
-        raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")
+    samples = rows.all_samples
     freed = [name for name in freed if name in choice.gains]
     if not freed:  # of a test that is held out, by other motors
         return test

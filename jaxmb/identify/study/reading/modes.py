@@ -1,16 +1,17 @@
 """Reader of modal tests: an entry of a study file, or a simulation, as a test."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.modes_test import ModesTest
 from jaxmb.identify.experiments.motion_view import check_motion, motion_view
-from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.test_format import SimulateModes
-from jaxmb.identify.study.setting import Setting, measured_model
-from jaxmb.io.validation import known_name
+from jaxmb.identify.study.setting import Setting, simulated_machine
+from jaxmb.io.validation import check_known
 from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.kinematics import check_coordinates
 from jaxmb.mechanics.postures import stated_posture
@@ -50,10 +51,8 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
     what = " or ".join(["coordinate"] + ["spring"] * bool(model.springs) + ["beam"] * bool(model.beams))
     content = np.zeros((count, len(every)), dtype=bool)
     for mode, dominating in enumerate(part.content or ()):
-        for name in dominating:
-            if name not in names:
-                raise ValueError(known_name(f"content of mode {mode + 1}: {what}", name, names))
-            content[mode, every.index(name)] = True
+        check_known(f"content of mode {mode + 1}: {what}", dominating, names)
+        content[mode, [every.index(name) for name in dominating]] = True
     test = ModesTest(
         name=label,
         q=q,
@@ -87,7 +86,7 @@ def _simulated(
     part: ModesTestPart, how: SimulateModes, setting: Setting
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Truth]:
     """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
-    true = measured_model(how.machine, how.parameters, setting)
+    true, seed, truth = simulated_machine(how, setting)
     there, _ = stated_posture(true, part.posture)
     seen = motion_view(true, there, setting.file.linearize_at, part.outputs, part.outputs)
     check_motion(seen, motion_coordinates(true))
@@ -99,7 +98,7 @@ def _simulated(
     damping_percent = 100.0 * np.asarray(found.damping_ratio)[kept]
     shape = _largest_one((np.asarray(seen.output_rows) @ np.asarray(found.shape)[:, kept]).T)
     if how.noise:
-        draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
+        draw = np.random.default_rng(seed)
         count = kept.size
         frequency_hz = frequency_hz + _of_each("frequency_std_hz", part.frequency_std_hz, count) * draw.normal(
             size=count
@@ -108,7 +107,7 @@ def _simulated(
         damping_percent = damping_percent + spread * draw.normal(size=count)
         real, imaginary = part.shape_std * draw.normal(size=(2, *shape.shape))
         shape = shape + real + 1j * imaginary
-    return frequency_hz, damping_percent, shape, Truth(motion_coordinates(true), parameters(true), found)
+    return frequency_hz, damping_percent, shape, dataclasses.replace(truth, modes=found)
 
 
 def _of_each(name: str, given: tuple[float, ...], count: int) -> np.ndarray:

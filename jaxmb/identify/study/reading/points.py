@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet, split_dof
 from jaxmb.response.frf_kind import Point, dof_names
@@ -34,10 +34,8 @@ def named_points(
     split = tuple(_split(names) for names in (read.outputs, read.inputs))
     present = {node for side in split if side is not None for node, _ in side}
     for node, frame in nodes.items():
-        if node not in present:
-            raise ValueError(known_name(f"nodes: '{read.source}' has no node", node, sorted(present)))
-        if frame not in model.frames:
-            raise ValueError(known_name(f"nodes: {node}: frame", frame, model.frames))
+        check_known(f"nodes: '{read.source}' has no node", [node], sorted(present))
+        check_known(f"nodes: {node}: frame", [frame], model.frames)
     frame_of = {node: nodes.get(node, node) for node in present}
     sides = ("outputs", split[0], outputs), ("inputs", split[1], inputs)
     counts = len(outputs), len(inputs)

@@ -33,9 +33,9 @@ from jaxmb.identify.parameters.model_parameters import parameter_table, paramete
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names, stacked_torque_regressor
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with_free_gains, with_gains
-from jaxmb.identify.study.setting import Setting, measured_model
+from jaxmb.identify.study.setting import Setting, simulated_machine
 from jaxmb.identify.study.simulation.torques import simulated_motion
-from jaxmb.io.validation import error_location, known_name
+from jaxmb.io.validation import check_known, error_location
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.motion.csv_motion import read_described, read_motion
@@ -43,7 +43,6 @@ from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passe
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord, Side, check_record, resampled
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import stated_posture
-from jaxmb.mechanics.tangent import motion_coordinates
 
 STILL = 1e-6
 """rad or m: a coordinate that moves by less rests."""
@@ -371,13 +370,11 @@ def _recording(part: TorqueTestPart, setting: Setting, model: Model) -> _Recordi
         remarks += _column_remarks(part, model, read, record, sides)
     else:
         how = part.simulate
-        true = measured_model(how.machine, how.parameters, setting)
-        seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
+        true, seed, truth = simulated_machine(how, setting)
         there = np.asarray(stated_posture(true, part.posture)[0])
         record = simulated_motion(how, _without(true, part.without), there, seed, part.angles_at)
         check_record(record)
         record, sides = at_joints(model, record, part.angles_at)
-        truth = Truth(motion_coordinates(true), parameters(true))
     if part.resample_hz is not None:
         steps = np.diff(record.time_s)
         remarks.append(f"resampled at {part.resample_hz:g} Hz, from steps of {steps.min():.3g} to {steps.max():.3g} s")
@@ -573,9 +570,7 @@ def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
         return given
     measured = getattr(record, key.removesuffix("_std"), None)
     absent = np.zeros(len(record.names)) if measured is None else np.isnan(measured).all(axis=0)
-    for name in given:
-        if name not in record.names:
-            raise ValueError(known_name(f"{key}: coordinate", name, record.names))
+    check_known(f"{key}: coordinate", given, record.names)
     for name, nothing in zip(record.names, absent, strict=True):
         if name not in given and not nothing:
             raise ValueError(f"{key}: found none for '{name}', expected one for each coordinate")
@@ -585,9 +580,7 @@ def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
 def _least_speed(part: TorqueTestPart, model: Model) -> np.ndarray:
     names = independent_coordinates(model)
     given = part.least_speed if isinstance(part.least_speed, dict) else dict.fromkeys(names, part.least_speed)
-    for name in given:
-        if name not in names:
-            raise ValueError(known_name("least_speed: coordinate", name, names))
+    check_known("least_speed: coordinate", given, names)
     return np.array([given.get(name, 0.0) for name in names])
 
 
@@ -602,9 +595,8 @@ def _noise(part: TorqueTestPart, rows: Prepared) -> tuple[np.ndarray, np.ndarray
 def _stated_std(given: float | dict[str, float], rows: Prepared) -> np.ndarray:
     if not isinstance(given, dict):
         return np.full(rows.effort.size, given)
-    for name in (*given, *rows.measured):
-        if name not in rows.measured:
-            raise ValueError(known_name("torque_std: coordinate", name, rows.measured))
+    check_known("torque_std: coordinate", given, rows.measured)
+    for name in rows.measured:
         if name not in given:
             raise ValueError(f"torque_std: found none for '{name}', whose torque was measured")
     return np.array([given[name] for name in rows.measured])[rows.coordinate]

@@ -27,7 +27,7 @@ from jaxmb.identify.study.format.deflection_format import (
     SimulateDeflections,
 )
 from jaxmb.identify.study.simulation.postures import lowest_frame
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import close_loops, posture, stated_posture
@@ -124,16 +124,12 @@ def planned_tests(how: SimulateDeflections, part: DeflectionTestPart, std: np.nd
         ValueError: a frame or a coordinate is not the machine's.
     """
     points = (part.frame,) if part.points is None else part.points
-    for name in (part.frame, *points):
-        if name not in model.frames:
-            raise ValueError(known_name("frame", name, model.frames))
+    check_known("frame", (part.frame, *points), model.frames)
     start = np.asarray(stated_posture(model, part.posture)[0])
     draw = np.random.default_rng(how.plan_seed)
     zones = list(how.zones.items())
     for zone, ranges in zones:
-        for name in ranges:
-            if name not in model.coordinates:
-                raise ValueError(known_name(f"zone '{zone}': coordinate", name, model.coordinates))
+        check_known(f"zone '{zone}': coordinate", ranges, model.coordinates)
     postures, forces, names = [], [], []
     count = how.tests if how.design is None else how.design.candidates
     for number in range(count):

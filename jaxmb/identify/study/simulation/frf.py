@@ -1,16 +1,17 @@
 """Pseudo-measured frequency responses of a machine whose parameters are known."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jaxmb.identify.experiments.entry import Truth
-from jaxmb.identify.experiments.frf.prediction import predict_frf
+from jaxmb.identify.experiments.frf.channels import predict_frf
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
-from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.test_format import Hits, Lines, Simulate
-from jaxmb.identify.study.setting import Setting, measured_model
+from jaxmb.identify.study.setting import Setting, simulated_machine
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import stack_inputs
@@ -47,18 +48,18 @@ def simulated_frf(
     Raises:
         ValueError: the machine or its posture cannot be, or hits are to be measured by a sensor that is not ideal.
     """
-    model = measured_model(how.machine, how.parameters, setting)
+    model, seed, truth = simulated_machine(how, setting)
     q, _ = stated_posture(model, at)
     seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
     check_motion(seen, motion_coordinates(model))
-    draw = np.random.default_rng(how.noise_seed if setting.noise_seed is None else setting.noise_seed)
+    draw = np.random.default_rng(seed)
     if how.hits is not None:
         if sensor != IDEAL:
             raise ValueError("simulated hits are measured by ideal sensors, expected lines, or no sensor")
         estimate = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
     else:
         estimate = Estimate(_computed(how, seen, outputs, inputs, sensor, draw), ())
-    return estimate, Truth(motion_coordinates(model), parameters(model), modes(seen.tangent))
+    return estimate, dataclasses.replace(truth, modes=modes(seen.tangent))
 
 
 def _computed(

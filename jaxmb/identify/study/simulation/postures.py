@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.compiled import compiled
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.kinematics import frame_poses
@@ -44,14 +44,11 @@ def candidate_postures(
     if count < 1:
         raise ValueError(f"count is {count}, expected at least one posture")
     load = None if load is None else _checked_load(model, load)
-    for name in largest_effort or {}:
-        if name not in model.coordinates:
-            raise ValueError(known_name("largest_effort: coordinate", name, model.coordinates))
+    check_known("largest_effort: coordinate", largest_effort or {}, model.coordinates)
     if largest_effort and load is None:
         raise ValueError("largest_effort is given without a load, expected the frame and wrench of the tests as load")
     for name, limits in ranges.items():
-        if name not in model.coordinates:
-            raise ValueError(known_name("range: coordinate", name, model.coordinates))
+        check_known("range: coordinate", [name], model.coordinates)
         if len(limits) < 2 or (len(limits) == 2 and not limits[0] <= limits[1]):
             raise ValueError(
                 f"range of '{name}' is {tuple(limits)}, expected lower and upper limit, or a list of values"
@@ -99,8 +96,7 @@ def _seen(model: Model, q: jax.Array, load: tuple[str, np.ndarray] | None) -> tu
 def _checked_load(model: Model, load: tuple[str, np.ndarray]) -> tuple[str, np.ndarray]:
     if len(load) != 2 or not isinstance(load[0], str):
         raise ValueError(f"load is {load}, expected the name of a frame and a wrench")
-    if load[0] not in model.frames:
-        raise ValueError(known_name("load: frame", load[0], model.frames))
+    check_known("load: frame", [load[0]], model.frames)
     wrench = np.asarray(load[1], float)
     if wrench.shape != (6,) or not np.all(np.isfinite(wrench)):
         raise ValueError(f"load: wrench is {wrench.tolist()}, expected six finite numbers, force then moment")

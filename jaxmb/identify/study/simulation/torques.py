@@ -18,7 +18,7 @@ from jaxmb.identify.experiments.torque.gears import (
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.identify.study.format.torque_format import Motion, SimulateTorques
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import MotionRecord, Side
 from jaxmb.mechanics.forward import actuator_effort
@@ -48,16 +48,12 @@ def simulated_motion(
     model = brakes_released(model)
     shafts = [model.coordinates[shaft] for _, shaft in model.motors]
     names = [name for name in independent_coordinates(model) if name not in shafts]
-    for name in how.motion:
-        if name not in names:
-            raise ValueError(known_name("motion: coordinate", name, names))
+    check_known("motion: coordinate", how.motion, names)
     time = np.arange(round(how.duration_s * how.rate_hz) + 1) / how.rate_hz
     z, zd, zdd = states_along(how.motion, how.base_hz, time, names)
     z += start[[model.coordinates.index(name) for name in names]]
     std = how.torque_std if isinstance(how.torque_std, dict) else dict.fromkeys(names, how.torque_std)
-    for name in std:
-        if name not in names:
-            raise ValueError(known_name("torque_std: coordinate", name, names))
+    check_known("torque_std: coordinate", std, names)
     if model.motors:
         z, effort = _behind_gears(model, names, z, zd, zdd, how.rate_hz, angles_at)
     else:
