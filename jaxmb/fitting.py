@@ -48,11 +48,11 @@ from jaxmb.identify.fit.settings import (
     SearchPart as SearchPart,
     Start as Start,
 )
-from jaxmb.identify.fit.stage import (
+from jaxmb.identify.fit.state import (
+    Fit as Fit,
     Stage as Stage,
     objective as objective,
 )
-from jaxmb.identify.fit.state import Fit as Fit
 from jaxmb.identify.parameters.free_parameters import (
     Bound as Bound,
     FreeParameters as FreeParameters,

@@ -3,7 +3,7 @@
 `jaxmb.identify` returns a `Result`; its `metrics` are a record, and a mapping with the names of result.json.
 """
 
-from jaxmb.identify.assess.finding import Finding as Finding
+from jaxmb.identify.assess.estimate import Estimate as Estimate
 from jaxmb.identify.assess.identify import identify as identify
 from jaxmb.identify.assess.laws.one_model import OneModel as OneModel
 from jaxmb.identify.assess.linear_estimate import linear_estimate as linear_estimate

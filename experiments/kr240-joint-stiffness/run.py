@@ -13,7 +13,7 @@ import numpy as np
 import jaxmb
 from jaxmb.deflections import DeflectionSource, LoadCase, deflection_test, monte_carlo, predicted
 from jaxmb.fitting import linear_equations, linear_step, unknowns
-from jaxmb.results import Finding, linear_estimate
+from jaxmb.results import Estimate, linear_estimate
 from jaxmb.studies import linear_in, study_data
 
 PRINTED = np.array([np.nan, 1e5, 3.7e5, 1e4, 1.4e4, 2.2e4])
@@ -98,7 +98,7 @@ def _changed(
     return jaxmb.make_study(data, "kr240-joint-stiffness")
 
 
-def _at_truth(study: jaxmb.Study, truth: dict[str, float]) -> Finding:
+def _at_truth(study: jaxmb.Study, truth: dict[str, float]) -> Estimate:
     """What is found of a study, had it found the truth."""
     values = np.array([truth[name] for name in study.free.names])
     model = study.free.apply(study.model, jnp.asarray(values))

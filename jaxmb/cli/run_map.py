@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from jaxmb.cli.console import Out, deliver, progress, wrong_input
-from jaxmb.cli.robot import FRAME_DEFAULT, Robot, RobotArgument, find_robot
+from jaxmb.cli.console import FRAME_DEFAULT, Out, Robot, RobotArgument, deliver, find_robot, progress, wrong_input
 
 if TYPE_CHECKING:
     from jaxmb.maps import ModalMaps, PostureMap

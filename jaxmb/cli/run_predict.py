@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jaxmb.cli.console import Out, deliver, progress, wrong_input
-from jaxmb.cli.robot import FRAME_DEFAULT, RobotArgument, find_robot
+from jaxmb.cli.console import FRAME_DEFAULT, Out, RobotArgument, deliver, find_robot, progress, wrong_input
 
 PREDICTED_LINES = 1001
 

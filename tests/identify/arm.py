@@ -60,7 +60,7 @@ def study_of(folder, *tests, free=FREE, noise_seed=None, machine=MACHINE, **sett
     return make_study(file, "arm", folder, noise_seed=noise_seed)
 
 
-def finding_at(study, u):
+def estimate_at(study, u):
     """The estimate of a fit that ended at u."""
     return search_estimate(study, Fit(round=3, best_u=np.asarray(u), initial_u=np.asarray(u)), seed=0)
 

@@ -8,8 +8,7 @@ import pytest
 from jaxmb.identify.assess.result import Parameter
 from jaxmb.identify.assess.tests.torque import BaseRow, TorqueMetrics
 from jaxmb.report.parameters import Scale, scale_of
-from jaxmb.report.tests import base_table
-from jaxmb.report.torque_figures import base_figure
+from jaxmb.report.tests import base_figure, base_table
 
 
 def test_base_parameters(text_of):

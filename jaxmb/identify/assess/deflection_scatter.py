@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxmb.identify.assess.finding import Finding, Linear
+from jaxmb.identify.assess.estimate import Estimate, Linear
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
@@ -74,7 +74,7 @@ class MonteCarlo:
     """Number of draws in which a compliance ended on a bound. Many such draws make the standard deviation too small."""
 
 
-def monte_carlo(finding: Finding, entries: Sequence[DeflectionEntry], draws: int, robust: bool = False) -> MonteCarlo:
+def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: int, robust: bool = False) -> MonteCarlo:
     """Standard deviations of the identified values under the errors of the instruments.
 
     Measurements of the identified machine are simulated with resampled errors of tracker, balance and encoders, and the
@@ -84,25 +84,25 @@ def monte_carlo(finding: Finding, entries: Sequence[DeflectionEntry], draws: int
     The scatter of the stiffnesses themselves would be dominated by draws with a compliance on its lower bound.
 
     Args:
-        finding: of a linear study.
+        estimate: of a linear study.
         entries: its fitted tests.
         draws: number of draws.
         robust: see `linear_step`.
 
     Source: Dumas et al. 2011, section V.B and Table II.
     """
-    if finding.linear is None:
+    if estimate.linear is None:
         raise ValueError("the study is not linear, expected one with a linear step")
-    found, base, _, start = finding.linear
-    rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in finding.of(entries)])
+    found, base, _, start = estimate.linear
+    rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in estimate.of(entries)])
     read = measured_displacements([case for entry in entries for case in entry.source.cases])[0]
-    tests = [entry.test for entry, _, _ in finding.of(entries)]
+    tests = [entry.test for entry, _, _ in estimate.of(entries)]
     ends = np.cumsum([test.rows for test in tests])[:-1]
     # All other measurements are resampled from their standard deviations.
-    exact, draw = base.matrix @ found.encode(finding.values), np.random.default_rng(finding.seed)
+    exact, draw = base.matrix @ found.encode(estimate.values), np.random.default_rng(estimate.seed)
     size = found.least.size
     x, unknown, clipped = np.empty((draws, size)), np.zeros(size, bool), np.zeros(size, int)
-    for k, measured in enumerate(drawn_displacements(finding.model, entries, draws, finding.seed)):
+    for k, measured in enumerate(drawn_displacements(estimate.model, entries, draws, estimate.seed)):
         again = exact + base.std * draw.normal(size=exact.size) if rows.size < exact.size else exact.copy()
         # Contributions of fixed values are subtracted from every draw as from the measurement.
         change = np.split(measured - read, ends)
@@ -113,7 +113,7 @@ def monte_carlo(finding: Finding, entries: Sequence[DeflectionEntry], draws: int
         x[k] = step.x
         unknown |= ~np.isfinite(step.known.std)
         clipped += step.on_bound
-    identified = found.encode(finding.values)
+    identified = found.encode(estimate.values)
     slope = np.where(found.reciprocal, 1.0 / np.where(found.reciprocal, identified, 1.0) ** 2, 1.0)
     values = np.stack([found.decode(c) for c in x])
     return MonteCarlo(values, np.where(unknown, np.inf, slope * x.std(axis=0, ddof=1)), clipped)

@@ -1,4 +1,4 @@
-"""Identification of a study: estimate by search or by a linear step, then its assessment."""
+"""Identification of a study: estimate by search or by a linear step, then its assessment as a result."""
 
 import dataclasses
 import time
@@ -9,12 +9,24 @@ import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.assess.assessment import assess
-from jaxmb.identify.assess.finding import Finding
-from jaxmb.identify.assess.linear_estimate import linear_estimate
-from jaxmb.identify.assess.result import Result
-from jaxmb.identify.assess.search_estimate import search_estimate
+from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
+from jaxmb.identify.assess.laws.law_choice import law_remarks
+from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
+from jaxmb.identify.assess.remarks import (
+    CAPPED,
+    data_remarks,
+    excess_remarks,
+    gross_remarks,
+    machine_remarks,
+    prior_remarks,
+)
+from jaxmb.identify.assess.result import Mode, Result, ended_text, found_parameters
+from jaxmb.identify.assess.search_estimate import diagnosed_search, search_estimate, search_status
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
+from jaxmb.identify.assess.uncertainty.ambiguity import mode_deviations
+from jaxmb.identify.estimation.identifiability import correlation, groups, groups_by_name, information_rows
+from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import refitted_ends, with_estimated_noise
 from jaxmb.identify.fit.problem import compressed, objective_at
@@ -24,6 +36,7 @@ from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import warnings_as_remarks
 from jaxmb.machine.build import Model
+from jaxmb.response.modal import modes, select_modes
 
 MOST_PASSES = 10
 """Largest number of linearizations of tests about the fitted machine."""
@@ -112,7 +125,7 @@ def _by_linear_step(study: Study, seed: int) -> Result:
 
         _, doubts = _relinearized(study, estimate.model, refit)
     solved = time.monotonic()
-    result = assess(estimate) if isinstance(estimate, Finding) else assess_stiffness(estimate)
+    result = assess(estimate) if isinstance(estimate, Estimate) else assess_stiffness(estimate)
     now = time.monotonic()
     seconds = {"total": now - began, "compile": 0.0, "search": now - solved, "refine": solved - began}
     return dataclasses.replace(
@@ -157,3 +170,63 @@ def _refined_about(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
     # other minima are refitted to the same equations, so that they can be compared with this one
     ends, _ = refitted_ends(study.problem, fit)
     return study, dataclasses.replace(fit, best=objective_at(study.problem, u), best_u=u, ends=ends), doubts
+
+
+def assess(estimate: Estimate) -> Result:
+    """Result of an estimate: uncertainties, diagnosis, metrics and remarks, the same way for every solver.
+
+    Args:
+        estimate: from `search_estimate` or `linear_estimate`.
+    """
+    plain, study, solver = estimate.known.verdict, estimate.study, estimate.solver
+    found = diagnosed_linear(estimate) if solver.fit is None else diagnosed_search(estimate, solver.fit)
+    estimate = found.estimate.cap_confidence(not found.wrong)
+    rows = solver.information
+    if rows is None:
+        rows = information_rows(estimate.jacobian, solver.variances)
+    known_together = groups_by_name(groups(rows, estimate.known.prior_std), study.free.names)
+    metrics = dataclasses.replace(fit_metrics(estimate), known_together=known_together, **found.metrics)
+    machine = study.machine_with(estimate.model)
+    causes, others = kind_remarks(estimate, metrics)
+    likely = [found.hypothesis] if found.hypothesis else [*gross_remarks(estimate), *causes, *found.causes]
+    misfit = excess_remarks(estimate.misfit, estimate.systematic, likely)
+    doubts = (*misfit, *others, *([CAPPED] if found.wrong else []), *found.doubts, *machine_remarks(machine))
+    ended = ended_text(estimate.missed, found.wrong, plain, estimate.known.verdict, doubts)
+    if solver.fit is not None:
+        status = search_status(estimate, solver.fit, ended)
+    else:
+        status = linear_status([] if estimate.linear is None else [estimate.linear.step], ended)
+    return Result(
+        study=study,
+        status=status,
+        seed=estimate.seed,
+        cost=solver.cost,
+        initial_cost=solver.initial_cost,
+        parameters=found_parameters(study, estimate.values, solver.initial, estimate.known),
+        modes=_modes(estimate, rows),
+        metrics=metrics,
+        remarks=(*doubts, *data_remarks(study), *found.remarks, *prior_remarks(estimate), *law_remarks(metrics.laws)),
+        doubts=doubts,
+        correlation=correlation(estimate.known.covariance),
+        singular_values=estimate.known.singular_values,
+        model=estimate.model,
+        machine=machine,
+        evaluations=solver.evaluations,
+        seconds={},
+        history=solver.history,
+    )
+
+
+def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
+    """Modes of the identified machine below the end of each test's band; `rows` is the information about u."""
+    study, lines = estimate.study, []
+    for entry, view, _ in estimate.of(study.fitted):
+        test = entry.test
+        if isinstance(test, PostureTest):
+            tangent = test.vibration.tangent(view)
+            found = jax.tree.map(np.asarray, modes(tangent))
+            found = select_modes(found, found.frequency_hz <= test.vibration.band_end_hz)
+            std = mode_deviations(test, study.model, study.free, estimate.u, tangent, found, rows)
+            columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
+            lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
+    return tuple(lines)

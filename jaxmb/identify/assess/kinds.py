@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import KindMetrics, Metrics, prior_deviations, truth_metrics, verdict
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
@@ -18,7 +18,9 @@ from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
 
 
-def _no_remarks(finding: Finding, entries: Sequence[Entry], metrics: KindMetrics | None) -> tuple[list[str], list[str]]:
+def _no_remarks(
+    estimate: Estimate, entries: Sequence[Entry], metrics: KindMetrics | None
+) -> tuple[list[str], list[str]]:
     return [], []
 
 
@@ -27,9 +29,9 @@ class Kind(NamedTuple):
 
     metrics: type[KindMetrics] = KindMetrics
     remarks: Callable[..., tuple[list[str], list[str]]] = _no_remarks
-    """(finding, entries of the kind, its metrics) -> likely causes of a poor fit, and other doubts."""
+    """(estimate, entries of the kind, its metrics) -> likely causes of a poor fit, and other doubts."""
     systematic: Callable[..., tuple[np.ndarray, Sequence[str]]] | None = None
-    """(linear finding, entries of the kind) -> covariance of u due to systematic errors, and remarks; None for none."""
+    """(linear estimate, entries of the kind) -> covariance of u by systematic errors, and remarks; None for none."""
     shared: tuple[str, ...] = ()
     """Lists of metrics that other kinds have as well; in each of their lines `posture` is the name of a test."""
 
@@ -60,16 +62,16 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
     return dataclasses.replace(restored(Metrics, {**data, "tests": {}}), tests=_known(tests))
 
 
-def fit_metrics(finding: Finding) -> Metrics:
+def fit_metrics(estimate: Estimate) -> Metrics:
     """Metrics of a fit: errors against the truth, prediction scores of fitted and held-out tests, and metrics of each
     kind of test."""
-    study = finding.study
-    found = {kind: KINDS[kind].metrics.found(finding, entries) for kind, entries in by_kind(study.entries, KINDS)}
+    study = estimate.study
+    found = {kind: KINDS[kind].metrics.found(estimate, entries) for kind, entries in by_kind(study.entries, KINDS)}
     return dataclasses.replace(
-        truth_metrics(finding),
-        misfit=finding.misfit,
-        fit=verdict(study.fitted, finding.views) if study.fitted else None,
-        holdout=verdict(study.checks, (e.test.view(finding.model) for e in study.checks)) if study.checks else None,
+        truth_metrics(estimate),
+        misfit=estimate.misfit,
+        fit=verdict(study.fitted, estimate.views) if study.fitted else None,
+        holdout=verdict(study.checks, (e.test.view(estimate.model) for e in study.checks)) if study.checks else None,
         tests=_known(found),
         prior_log_std=prior_deviations(study, np.array(study.free.logarithmic), 1.0),
         prior_std=prior_deviations(study, ~np.array(study.free.logarithmic), study.free.width),
@@ -80,21 +82,21 @@ def _known(found: dict[str, KindMetrics | None]) -> dict[str, KindMetrics]:
     return {kind: record for kind, record in found.items() if record is not None}
 
 
-def kind_remarks(finding: Finding, metrics: Metrics) -> tuple[list[str], list[str]]:
+def kind_remarks(estimate: Estimate, metrics: Metrics) -> tuple[list[str], list[str]]:
     """Sentences of each kind of test: likely causes of a poor fit, and other doubts."""
     causes, others = list[str](), list[str]()
-    for kind, entries in by_kind(finding.study.entries, KINDS):
-        own = KINDS[kind].remarks(finding, entries, metrics.tests.get(kind))
+    for kind, entries in by_kind(estimate.study.entries, KINDS):
+        own = KINDS[kind].remarks(estimate, entries, metrics.tests.get(kind))
         causes, others = [*causes, *own[0]], [*others, *own[1]]
     return causes, others
 
 
-def with_systematic_errors(finding: Finding) -> tuple[Finding, list[str]]:
+def with_systematic_errors(estimate: Estimate) -> tuple[Estimate, list[str]]:
     """The fit with standard deviations that include systematic errors of its tests, and remarks on these."""
     sentences = list[str]()
-    for kind, entries in by_kind(finding.study.entries, KINDS):
+    for kind, entries in by_kind(estimate.study.entries, KINDS):
         systematic = KINDS[kind].systematic
         if systematic is not None:
-            covariance, remarks = systematic(finding, entries)
-            finding, sentences = finding.with_added(covariance), [*sentences, *remarks]
-    return finding, sentences
+            covariance, remarks = systematic(estimate, entries)
+            estimate, sentences = estimate.with_added(covariance), [*sentences, *remarks]
+    return estimate, sentences

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.finding import Diagnosis, Finding, Linear, Solver
+from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Linear, Solver
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.remarks import (
     bound_doubts,
@@ -56,43 +56,43 @@ PARALLEL = 1e-6
 """Sine of the angle between two wrenches below which they are parallel."""
 
 
-def diagnosed_linear(finding: Finding) -> Diagnosis:
+def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     """Diagnosis of a linear step: systematic errors of its tests, a restricted fit, outliers, bodies, bounds.
 
     Args:
-        finding: from `linear_estimate`.
+        estimate: from `linear_estimate`.
 
     Raises:
         ValueError: the study is not linear.
     """
-    if finding.linear is None:
-        raise ValueError(f"study '{finding.study.name}': is not linear, expected one with a linear step")
-    step, systematic = finding.linear.step, list[str]()
-    wrong = bool(finding.not_reproduced) or finding.is_inconsistent
+    if estimate.linear is None:
+        raise ValueError(f"study '{estimate.study.name}': is not linear, expected one with a linear step")
+    step, systematic = estimate.linear.step, list[str]()
+    wrong = bool(estimate.not_reproduced) or estimate.is_inconsistent
     if not wrong:
-        finding, systematic = with_systematic_errors(finding)
-    restricted = _restricted_remarks(finding)
+        estimate, systematic = with_systematic_errors(estimate)
+    restricted = _restricted_remarks(estimate)
     wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
-    if any(entry.source.std_unknown for entry in finding.study.fitted):
-        finding = finding.with_std(np.full(finding.u.size, np.inf))
-    consistent = not finding.gross_errors  # which invalidate everything else
+    if any(entry.source.std_unknown for entry in estimate.study.fitted):
+        estimate = estimate.with_std(np.full(estimate.u.size, np.inf))
+    consistent = not estimate.gross_errors  # which invalidate everything else
     return Diagnosis(
-        finding=finding,
+        estimate=estimate,
         wrong=wrong,
         doubts=(
-            *finding.solver.doubts,
+            *estimate.solver.doubts,
             *outlier_remarks(step.robust_weight),
             *systematic,
-            *(body_remarks(finding, step) if consistent else []),
-            *bound_doubts(finding),
+            *(body_remarks(estimate, step) if consistent else []),
+            *bound_doubts(estimate),
         ),
-        remarks=(*(noise_remarks(step) if consistent else []), *value_remarks(finding)),
+        remarks=(*(noise_remarks(step) if consistent else []), *value_remarks(estimate)),
         causes=restricted,
-        metrics={"adjusted_parameters": adjusted_parameters(finding.study, finding.values, step) or None},
+        metrics={"adjusted_parameters": adjusted_parameters(estimate.study, estimate.values, step) or None},
     )
 
 
-def linear_estimate(study: Study, seed: int = 0, doubts: tuple[str, ...] = ()) -> Finding:
+def linear_estimate(study: Study, seed: int = 0, doubts: tuple[str, ...] = ()) -> Estimate:
     """Estimate of a linear study in one linear step, with the views of the identified machine.
 
     Args:
@@ -117,7 +117,7 @@ def linear_estimate(study: Study, seed: int = 0, doubts: tuple[str, ...] = ()) -
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
     model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), adjusted_parameters(study, values, step))
     study = study.at_values(values)
-    return Finding(
+    return Estimate(
         study=study,
         seed=seed,
         u=study.free.encode(values),
@@ -158,27 +158,28 @@ def linear_status(fits: Sequence[LinearFit | LinearStep], ended: str) -> str:
     return ended if all(fit.weights_converged for fit in fits) else UNSETTLED
 
 
-def _restricted_remarks(finding: Finding) -> list[str]:
+def _restricted_remarks(estimate: Estimate) -> list[str]:
     """A sentence where a fit of all inertial and friction parameters has a significantly smaller residual than the
     fit."""
-    if finding.missed or finding.misfit is not None or finding.linear is None or finding.linear.step.misfit.explained:
+    linear = estimate.linear
+    if estimate.missed or estimate.misfit is not None or linear is None or linear.step.misfit.explained:
         return []
-    rows = finding.linear.equations
-    weights = finding.row_weights[: rows.measured.size]
+    rows = linear.equations
+    weights = estimate.row_weights[: rows.measured.size]
     total = float(np.sum(weights * (rows.measured / rows.std) ** 2))
-    if finding.linear.step.cost <= EXACT**2 * total:
+    if linear.step.cost <= EXACT**2 * total:
         return []
-    misfit = finding.linear.step.misfit
+    misfit = linear.step.misfit
     # the noise is estimated from the effective number of independent samples
-    tests = [entry.test for entry in finding.study.fitted if entry.source.noise_estimated]
+    tests = [entry.test for entry in estimate.study.fitted if entry.source.noise_estimated]
     ranks = (scaled_svd(np.asarray(test.regressor), RANK_TOLERANCE).rank for test in tests)
     degrees = sum(
         float(np.sum(1.0 / test.noise.correlation.lengths)) - rank for test, rank in zip(tests, ranks, strict=True)
     )
     if tests and misfit.square <= float(fdtri(misfit.degrees, max(1.0, degrees), 1.0 - FALSE_ALARM)):
         return []
-    pairs = zip(finding.study.fitted, finding.study.tests, strict=True)
-    named = {test.name: entry.source.cause(test, finding.model, finding.study.free) for entry, test in pairs}
+    pairs = zip(estimate.study.fitted, estimate.study.tests, strict=True)
+    named = {test.name: entry.source.cause(test, estimate.model, estimate.study.free) for entry, test in pairs}
     cause = "; ".join(f"{text} of {display_name(name)}" for name, text in named.items() if text) or (
         "fixed values, bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a"
         " length or the direction of gravity is wrong"
@@ -266,12 +267,12 @@ def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
     return [f"{outliers} of {robust_weight.size} measured values are outliers, with little or no weight"]
 
 
-def body_remarks(finding: Finding, step: LinearStep) -> list[str]:
+def body_remarks(estimate: Estimate, step: LinearStep) -> list[str]:
     """Sentences on bodies that could not be made physically consistent, or only with a larger residual."""
     found = step.consistent
     if found is None:
         return []
-    return [*_price_remarks(step, found, finding.study.free.names), *adjustment_remarks(finding)]
+    return [*_price_remarks(step, found, estimate.study.free.names), *adjustment_remarks(estimate)]
 
 
 def _price_remarks(step: LinearStep, found: ConsistentSolution, names: tuple[str, ...]) -> list[str]:
@@ -314,10 +315,10 @@ def noise_remarks(step: LinearStep) -> list[str]:
     ]
 
 
-def adjustment_remarks(finding: Finding) -> list[str]:
+def adjustment_remarks(estimate: Estimate) -> list[str]:
     """A sentence on fixed masses that were changed."""
-    before, now = parameters(finding.study.model), parameters(finding.model)
-    free = {name for names in finding.study.free.tied for name in names}
+    before, now = parameters(estimate.study.model), parameters(estimate.model)
+    free = {name for names in estimate.study.free.tied for name in names}
     changed = [
         f"{name} from {before[name]:.4g} to {now[name]:.4g} kg"
         for name in before

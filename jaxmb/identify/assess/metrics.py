@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
 from jaxmb.identify.assess.model_errors import ModelError
@@ -38,11 +38,11 @@ class KindMetrics:
         return ""
 
     @classmethod
-    def found(cls, finding: Finding, entries: Sequence[Entry]) -> Self | None:
+    def found(cls, estimate: Estimate, entries: Sequence[Entry]) -> Self | None:
         """Metrics of a fit; None without additional metrics.
 
         Args:
-            finding: the fit.
+            estimate: the fit.
             entries: all tests of the kind.
         """
         return None
@@ -216,16 +216,16 @@ def prior_deviations(study: Study, of: np.ndarray, factor: np.ndarray | float) -
     return {study.free.names[i]: float(std[i]) for i in np.flatnonzero(of & np.isfinite(std))} or None
 
 
-def truth_metrics(finding: Finding) -> Metrics:
+def truth_metrics(estimate: Estimate) -> Metrics:
     """Errors of parameters and modes against a simulated machine."""
-    study, named = finding.study, finding.study.free.named(finding.values)
-    lost = set() if finding.linear is None else {
-        n for names, out in zip(study.free.tied, finding.linear.step.without_effect, strict=True) if out for n in names
+    study, named = estimate.study, estimate.study.free.named(estimate.values)
+    lost = set() if estimate.linear is None else {
+        n for names, out in zip(study.free.tied, estimate.linear.step.without_effect, strict=True) if out for n in names
     }  # fmt: skip
     errors = {n: named[n] / true - 1.0 for n, true in study.truth.items() if true != 0.0 and n not in lost}
     pairs = tuple(
         pair
-        for entry, view, _ in finding.of(study.fitted)
+        for entry, view, _ in estimate.of(study.fitted)
         if (vibration := entry.test.vibration) is not None
         if entry.truth is not None and entry.truth.modes is not None
         for pair in _against_true_modes(entry, vibration.band_end_hz, modes(vibration.tangent(view)), entry.truth.modes)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import first_order_drops
 from jaxmb.identify.experiments.components import Hypothesis, own_names
 from jaxmb.identify.experiments.names import display_name
@@ -171,38 +171,39 @@ class ModelError:
     """Part of the misfit beyond noise that it explains."""
 
 
-def model_errors(finding: Finding) -> tuple[ModelError, ...]:
+def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     """Model-error hypotheses that each explain most of the misfit beyond noise, the best first.
 
     Each adds one number: a factor on all masses, a payload, the compliance of a joint modelled as rigid or with a
     stated stiffness, or an error in the description of a test (`Hypotheses`). They are ranked to first order, by the
     Jacobian; the best are fitted jointly with the free parameters. If none explains the misfit, outlier lines are
     excluded instead. Noise that is not stated is estimated from the line-to-line scatter. There is no search where
-    noise explains the residual, where the residual cannot be distinguished from estimated noise (`Finding.systematic`),
-    for machines with many degrees of freedom (`Problem.one_by_one`), and for large problems (`is_large`).
+    noise explains the residual, where the residual cannot be distinguished from estimated noise
+    (`Estimate.systematic`), for machines with many degrees of freedom (`Problem.one_by_one`), and for large problems
+    (`is_large`).
     """
-    problem = finding.study.problem
+    problem = estimate.study.problem
     if problem.one_by_one or is_large(problem):
         return ()  # each evaluation of a machine with many degrees of freedom would take minutes
-    scatter = _scatter(finding)
+    scatter = _scatter(estimate)
     if scatter is None:
         return ()
-    study, size = finding.study, finding.u.size
-    stated = stated_joints(finding.model, study.free)
-    changes, places = _changes(study.problem, finding.model, stated)
+    study, size = estimate.study, estimate.u.size
+    stated = stated_joints(estimate.model, study.free)
+    changes, places = _changes(study.problem, estimate.model, stated)
     scale, own_scale = np.array([change.size for change in changes]), 1.0 / np.sqrt(scatter)
-    model = changeable(finding.model)
+    model = changeable(estimate.model)
 
     def state(x: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         residual, jacobian = _state(study.problem, model, stated, places, x[:size], x[size:] * scale, columns)
         jacobian *= np.concatenate([np.ones(size), scale])[columns]
         return residual * own_scale, jacobian * own_scale[:, None]
 
-    first = np.concatenate([finding.u, np.zeros(scale.size)])
+    first = np.concatenate([estimate.u, np.zeros(scale.size)])
     if np.any(scatter != 1.0):
         first[:size] = _fitted(state, first, np.arange(size), study.problem)[0]
     residual, jacobian = state(first, np.arange(first.size))
-    noise = float(np.sum(finding.row_weights))
+    noise = float(np.sum(estimate.row_weights))
     excess = float(residual @ residual) - noise
     if excess <= 0.0:
         return ()
@@ -224,7 +225,7 @@ def model_errors(finding: Finding) -> tuple[ModelError, ...]:
             if 1.0 - (chi_square - noise) / excess >= explains - EQUIVALENT:
                 return (ModelError(_minimum_text(study.free, first[:size], other), explains),)
             found.append(ModelError(changes[k].text(value), explains))
-    return _best(found) or _single_lines(finding, state, first, excess)
+    return _best(found) or _single_lines(estimate, state, first, excess)
 
 
 def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str:
@@ -240,13 +241,13 @@ def _best(found: list[ModelError]) -> tuple[ModelError, ...]:
     return tuple(error for error in found if error.explains >= found[0].explains - EQUIVALENT)[:MOST_NAMED]
 
 
-def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: float) -> tuple[ModelError, ...]:
+def _single_lines(estimate: Estimate, state: State, first: np.ndarray, excess: float) -> tuple[ModelError, ...]:
     """Outlier lines, where the residual without them is noise."""
-    problem, counts, texts = finding.study.problem, np.ones(finding.residual.size), []
+    problem, counts, texts = estimate.study.problem, np.ones(estimate.residual.size), []
     for rows, test in zip(problem.rows, problem.tests, strict=True):
         if test.lines is None:
             continue
-        outliers = test.lines.outliers(finding.residual[rows], finding.row_weights[rows])
+        outliers = test.lines.outliers(estimate.residual[rows], estimate.row_weights[rows])
         if outliers.size:
             counts[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0
             texts.append(f"{test.lines.lines_text(outliers)} of {display_name(test.name)}")
@@ -257,8 +258,8 @@ def _single_lines(finding: Finding, state: State, first: np.ndarray, excess: flo
         residual, jacobian = state(x, columns)
         return residual * counts, jacobian * counts[:, None]
 
-    _, chi_square = _fitted(without, first, np.arange(finding.u.size), problem)
-    explains = min(1.0 - (chi_square - float(np.sum(counts * finding.row_weights))) / excess, 1.0)
+    _, chi_square = _fitted(without, first, np.arange(estimate.u.size), problem)
+    explains = min(1.0 - (chi_square - float(np.sum(counts * estimate.row_weights))) / excess, 1.0)
     text = f"excluding {' and '.join(texts)} (robust = true)"
     return (ModelError(text, explains),) if explains >= EXPLAINS else ()
 
@@ -271,12 +272,12 @@ def model_errors_text(found: Sequence[ModelError]) -> str:
     return f"{texts} would explain {100.0 * found[0].explains:.0f} % of the misfit beyond noise"
 
 
-def _scatter(finding: Finding) -> np.ndarray | None:
+def _scatter(estimate: Estimate) -> np.ndarray | None:
     """Variance of each row over that of its noise in the fit; None where noise explains the residual."""
-    problem, doubtful = finding.study.problem, bool(finding.systematic)
-    found = np.ones(finding.residual.size)
-    for rows, test, misfit in zip(problem.rows, problem.tests, finding.misfits, strict=True):
-        residual, weights = finding.residual[rows], finding.row_weights[rows]
+    problem, doubtful = estimate.study.problem, bool(estimate.systematic)
+    found = np.ones(estimate.residual.size)
+    for rows, test, misfit in zip(problem.rows, problem.tests, estimate.misfits, strict=True):
+        residual, weights = estimate.residual[rows], estimate.row_weights[rows]
         if test.noise.is_known:
             doubtful |= not misfit.explained
         elif test.lines is not None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from pydantic import ValidationError
 
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Knowledge, limits, row_blocks
 from jaxmb.identify.experiments.names import display_name, listed
@@ -77,9 +77,9 @@ def grouped(remarks: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{tests_text(list(dict.fromkeys(names)))}: {text}" for text, names in tests.items()]
 
 
-def gross_remarks(finding: Finding) -> list[str]:
+def gross_remarks(estimate: Estimate) -> list[str]:
     """A sentence for each cause of gross errors."""
-    return grouped([*finding.gross_errors.items(), *finding.held_out_errors.items()])
+    return grouped([*estimate.gross_errors.items(), *estimate.held_out_errors.items()])
 
 
 def machine_remarks(machine: Machine) -> list[str]:
@@ -94,13 +94,13 @@ def machine_remarks(machine: Machine) -> list[str]:
     return []
 
 
-def prior_remarks(finding: Finding) -> list[str]:
+def prior_remarks(estimate: Estimate) -> list[str]:
     """Sentences on which parameters are determined by the data, the prior or both."""
-    prior = finding.study.problem.prior
+    prior = estimate.study.problem.prior
     if prior is None:
         return []
-    names, has_prior = np.asarray(finding.study.free.names), np.isfinite(np.asarray(prior.std))
-    verdict = np.asarray(finding.known.verdict)
+    names, has_prior = np.asarray(estimate.study.free.names), np.isfinite(np.asarray(prior.std))
+    verdict = np.asarray(estimate.known.verdict)
     return [
         f"{what}: {listed(names[has_prior & (verdict == which)].tolist()) or 'none'}"
         for which, what in (
@@ -111,20 +111,20 @@ def prior_remarks(finding: Finding) -> list[str]:
     ]
 
 
-def bound_remarks(finding: Finding, initial_u: np.ndarray) -> list[str]:
+def bound_remarks(estimate: Estimate, initial_u: np.ndarray) -> list[str]:
     """Sentences on parameters without effect on the data, and on those that start or end on a bound.
 
     Args:
-        finding: the fit.
+        estimate: the fit.
         initial_u: initial unknowns of the fit [d].
     """
-    names = np.asarray(finding.study.free.names)
-    data = row_blocks(finding.jacobian, slice(0, finding.study.problem.data_rows))
-    acts = np.any([finding.jacobian[rows].any(axis=0) for rows in data], axis=0)
+    names = np.asarray(estimate.study.free.names)
+    data = row_blocks(estimate.jacobian, slice(0, estimate.study.problem.data_rows))
+    acts = np.any([estimate.jacobian[rows].any(axis=0) for rows in data], axis=0)
     insensitive = names[~acts].tolist()
     sentences = [f"no effect on the data: {listed(insensitive)}"] if insensitive else []
-    for where, u in (("starting on their", initial_u), ("on their", finding.u)):
-        sides = on_bound(finding.study, u)
+    for where, u in (("starting on their", initial_u), ("on their", estimate.u)):
+        sides = on_bound(estimate.study, u)
         for side, which in (("lower", sides < 0), ("upper", sides > 0)):
             if which.any():
                 sentences.append(f"{where} {side} bound: {listed(names[which].tolist())}")
@@ -138,9 +138,9 @@ def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
     return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
 
 
-def unmatched_remarks(finding: Finding) -> list[str]:
+def unmatched_remarks(estimate: Estimate) -> list[str]:
     """A sentence on unpaired measured modes, and one on unpaired modes of the identified machine."""
-    compared = zip(finding.study.fitted, finding.agreements, strict=True)
+    compared = zip(estimate.study.fitted, estimate.agreements, strict=True)
     unpaired = [m for entry, found in compared if found is not None for m in unmatched_metrics(entry.name, found)]
     sentences, many = [], len({mode.posture for mode in unpaired}) > 1
     for of, text in (
@@ -155,10 +155,10 @@ def unmatched_remarks(finding: Finding) -> list[str]:
     return sentences
 
 
-def undamped(finding: Finding) -> bool:
+def undamped(estimate: Estimate) -> bool:
     """Whether every free damping is on its lower bound."""
-    damping = np.array([name.startswith("damping.") for name in finding.study.free.names], dtype=bool)
-    return bool(damping.any() and (on_bound(finding.study, finding.u)[damping] < 0).all())
+    damping = np.array([name.startswith("damping.") for name in estimate.study.free.names], dtype=bool)
+    return bool(damping.any() and (on_bound(estimate.study, estimate.u)[damping] < 0).all())
 
 
 def search_remarks(study: Study, fit: Fit) -> list[str]:
@@ -199,23 +199,23 @@ _ON_LOWER, _ON_UPPER = (
 )
 
 
-def bound_doubts(finding: Finding) -> list[str]:
+def bound_doubts(estimate: Estimate) -> list[str]:
     """A sentence on the values limited by a bound."""
-    return _value_remarks(finding, (_ON_LOWER, _ON_UPPER))
+    return _value_remarks(estimate, (_ON_LOWER, _ON_UPPER))
 
 
-def value_remarks(finding: Finding) -> list[str]:
+def value_remarks(estimate: Estimate) -> list[str]:
     """A sentence on undetermined values for each reason, and one on values determined only relative to the width of
     their bounds."""
-    if finding.linear is None:
+    if estimate.linear is None:
         return []
-    values = finding.linear.unknowns.decode(finding.linear.step.x)
-    found = _value_remarks(finding, (_NO_EFFECT_OWN, _NO_EFFECT_INITIAL, _NO_EFFECT_POSSIBLE, _IN_COMBINATION))
-    return found + _wide_remarks(finding.study, values, finding.known)
+    values = estimate.linear.unknowns.decode(estimate.linear.step.x)
+    found = _value_remarks(estimate, (_NO_EFFECT_OWN, _NO_EFFECT_INITIAL, _NO_EFFECT_POSSIBLE, _IN_COMBINATION))
+    return found + _wide_remarks(estimate.study, values, estimate.known)
 
 
-def _value_remarks(finding: Finding, reasons: Sequence[tuple[str, str]]) -> list[str]:
-    study, linear = finding.study, finding.linear
+def _value_remarks(estimate: Estimate, reasons: Sequence[tuple[str, str]]) -> list[str]:
+    study, linear = estimate.study, estimate.linear
     if linear is None:
         return []
     named, (found, _, fit, start) = dict[tuple[str, str], list[str]](), linear

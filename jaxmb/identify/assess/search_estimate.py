@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from jaxmb.identify.assess.finding import Diagnosis, Finding, Solver
+from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solver
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
 from jaxmb.identify.assess.model_errors import model_errors, model_errors_text
@@ -30,7 +30,7 @@ NOISY = 0.1
 
 def search_estimate(
     study: Study, fit: Fit, seed: int, doubts: tuple[str, ...] = (), information: np.ndarray | None = None
-) -> Finding:
+) -> Estimate:
     """Estimate of a finished fit, with the standard deviations of its Jacobian.
 
     Args:
@@ -54,7 +54,7 @@ def search_estimate(
     # exp(log(bound)) may differ from the bound in the last digit.
     values, initial = (np.clip(free.values(u), free.lower_value, free.upper_value) for u in (fit.best_u, fit.initial_u))
     model = free.apply(study.model, values)
-    return Finding(
+    return Estimate(
         study=study,
         seed=seed,
         u=fit.best_u,
@@ -98,38 +98,38 @@ def _prior_part(study: Study, u: np.ndarray) -> float:
     return float(errors @ errors)
 
 
-def diagnosed_search(finding: Finding, fit: Fit) -> Diagnosis:
+def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     """Diagnosis of a fit: other minima, curvature, bounds, model-error hypotheses, one model for all tests.
 
     Args:
-        finding: from `search_estimate`.
+        estimate: from `search_estimate`.
         fit: the finished fit.
     """
-    solver, ambiguous = finding.solver, list[str]()
+    solver, ambiguous = estimate.solver, list[str]()
     if solver.information is None:
-        finding, ambiguous = ambiguity(finding, fit, solver.variances)
-        finding = with_curvature(finding)
-    finding, bounded = not_bound_limited(finding)
-    hypotheses, agreed = model_errors(finding), one_model(finding)
-    if agreed is not None and agreed.is_consistent and finding.not_reproduced:
+        estimate, ambiguous = ambiguity(estimate, fit, solver.variances)
+        estimate = with_curvature(estimate)
+    estimate, bounded = not_bound_limited(estimate)
+    hypotheses, agreed = model_errors(estimate), one_model(estimate)
+    if agreed is not None and agreed.is_consistent and estimate.not_reproduced:
         agreed = None
     apart = agreed is not None and not agreed.is_consistent
-    wrong = bool(finding.not_reproduced or finding.is_inconsistent or finding.systematic or hypotheses or apart)
-    excess = finding.misfit is not None and not finding.misfit.explained
-    laws = chosen_laws(finding.cap_confidence(not wrong))
+    wrong = bool(estimate.not_reproduced or estimate.is_inconsistent or estimate.systematic or hypotheses or apart)
+    excess = estimate.misfit is not None and not estimate.misfit.explained
+    laws = chosen_laws(estimate.cap_confidence(not wrong))
     return Diagnosis(
-        finding=finding,
+        estimate=estimate,
         wrong=wrong,
         doubts=(
             *solver.doubts,
             *bounded,
-            *([] if finding.not_reproduced else (*ambiguous, *unmatched_remarks(finding))),
+            *([] if estimate.not_reproduced else (*ambiguous, *unmatched_remarks(estimate))),
             *unsettled_laws(laws),
         ),
         remarks=(
-            *search_remarks(finding.study, fit),
-            *([NOT_SEARCHED] if (wrong or excess) and is_large(finding.study.problem) else []),
-            *(bound_remarks(finding, fit.initial_u) if fit.initial_u is not None else ()),
+            *search_remarks(estimate.study, fit),
+            *([NOT_SEARCHED] if (wrong or excess) and is_large(estimate.study.problem) else []),
+            *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
         ),
         causes=[text for text in (one_model_text(agreed),) if text],
         hypothesis=model_errors_text(hypotheses),
@@ -137,25 +137,25 @@ def diagnosed_search(finding: Finding, fit: Fit) -> Diagnosis:
     )
 
 
-def search_status(finding: Finding, fit: Fit, ended: str) -> str:
+def search_status(estimate: Estimate, fit: Fit, ended: str) -> str:
     """Status of a fit: `ended` if it converged."""
-    if finding.solver.cost <= finding.study.settings.tolerance:
+    if estimate.solver.cost <= estimate.study.settings.tolerance:
         return ended
-    if finding.solver.information is not None and fit.converged:
+    if estimate.solver.information is not None and fit.converged:
         return ended
-    (residual, jacobian), bound = finding.compressed, on_bound(finding.study, finding.u)
+    (residual, jacobian), bound = estimate.compressed, on_bound(estimate.study, estimate.u)
     gradient = jacobian.T @ residual
     size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
     outwards = np.where(bound < 0, gradient > 0.0, np.where(bound > 0, gradient < 0.0, False))
     slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
     # Without noise the rounding of the parameters determines the slope.
-    of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(finding.u), 1.0))
+    of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(estimate.u), 1.0))
     slope = np.where(np.abs(gradient) <= of_digits, 0.0, slope)
     worst = int(np.argmax(slope))
-    noisy = float(residual @ residual) >= NOISY * finding.residual.size
-    if slope[worst] <= CONVERGED_SLOPE or (noisy and slope[worst] ** 2 * finding.residual.size <= CONVERGED_CHI2):
+    noisy = float(residual @ residual) >= NOISY * estimate.residual.size
+    if slope[worst] <= CONVERGED_SLOPE or (noisy and slope[worst] ** 2 * estimate.residual.size <= CONVERGED_CHI2):
         return ended
     return (
         f"{Outcome.NOT_CONVERGED} after {fit.round} rounds: the cost still falls along"
-        f" {finding.study.free.names[worst]} (slope cosine {slope[worst]:.1e}, expected at most {CONVERGED_SLOPE:.0e})"
+        f" {estimate.study.free.names[worst]} (slope cosine {slope[worst]:.1e}, expected at most {CONVERGED_SLOPE:.0e})"
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.assess.finding import Linear
+from jaxmb.identify.assess.estimate import Linear
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements
 from jaxmb.identify.experiments.entry import Entry

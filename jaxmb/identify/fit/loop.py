@@ -16,8 +16,18 @@ from jaxmb.identify.fit.problem import Problem, compressed
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead, insensitive_restored, polished
 from jaxmb.identify.fit.search import DEFAULT, DRAWN, PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
-from jaxmb.identify.fit.stage import NOT_FINITE, Refinement, Stage
-from jaxmb.identify.fit.state import MOST_ENDS, Fit, distinct, fingerprint, load_state, same_end, save_state
+from jaxmb.identify.fit.state import (
+    MOST_ENDS,
+    NOT_FINITE,
+    Fit,
+    Refinement,
+    Stage,
+    distinct,
+    fingerprint,
+    load_state,
+    same_end,
+    save_state,
+)
 
 SAME_MINIMUM = 1e-6
 """Relative difference of costs up to which two starts converged to the same minimum, or"""

@@ -12,7 +12,7 @@ from jaxmb.compiled import compiled, compiled_partial
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit.devices import everywhere, in_blocks, shared_out
 from jaxmb.identify.fit.problem import Problem, shared_over_devices
-from jaxmb.identify.fit.stage import NOT_FINITE, STEPS_AT_ONCE, Progress
+from jaxmb.identify.fit.state import NOT_FINITE, STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
 
 DEFAULT = "CMA_ES"

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.io.arrays import one_line, read_arrays
-from jaxmb.io.files import check_regular
+from jaxmb.io.files import check_regular, one_line, read_arrays
 from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import read_variables

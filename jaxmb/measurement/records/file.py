@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.io.arrays import read_arrays
-from jaxmb.io.files import check_regular, find_description, library_names, read_toml
+from jaxmb.io.files import check_regular, find_description, library_names, read_arrays, read_toml
 from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import READERS, read_frf_and_remarks, read_variables
 from jaxmb.measurement.files.named_arrays import Shapes

@@ -8,7 +8,7 @@ from jaxmb.identify.assess.search_estimate import search_status
 from jaxmb.identify.fit.state import Fit
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from tests.identify.arm import BRIEF, FREE, TRUTH, finding_at, frf, loads, shapes, study_of
+from tests.identify.arm import BRIEF, FREE, TRUTH, estimate_at, frf, loads, shapes, study_of
 
 STIFF = {"stiffness.*": FREE["stiffness.*"]}
 
@@ -113,9 +113,9 @@ def status_near_minimum(folder, noise, deviations):
     study = study_of(folder, frf(noise=noise, seed=3) | {"noise_log_std": 0.01}, **BRIEF)
     result = identify(study)
     u = study.free.encode(np.array([result.parameters[name].value for name in study.free.names]))
-    at_minimum = finding_at(study, u)
+    at_minimum = estimate_at(study, u)
     u[0] += deviations / np.linalg.norm(at_minimum.jacobian[:, 0])
-    return search_status(finding_at(study, u), Fit(round=3), "converged")
+    return search_status(estimate_at(study, u), Fit(round=3), "converged")
 
 
 @pytest.mark.parametrize(("noise", "deviations", "converged"), [

@@ -21,7 +21,7 @@ from jaxmb.identify.fit.noise import misfits, noise_objective, row_variances
 from jaxmb.identify.fit.problem import final_state, make_problem
 from jaxmb.identify.plan.candidates import planned
 from jaxmb.identify.study.study import linear_in
-from tests.identify.arm import TRUTH, finding_at, frf, study_of
+from tests.identify.arm import TRUTH, estimate_at, frf, study_of
 
 NAMES = ("stiffness.a", "stiffness.b", "damping.a", "damping.b")
 
@@ -136,10 +136,10 @@ def test_it_counts_beside_others(arm):
     variances = row_variances(problem, residual, jacobian, weights)
     np.testing.assert_allclose(variances[problem.rows[1]], own.square, rtol=1e-12)
     assert own.square > 100.0
-    finding = finding_at(study, u)
-    assert finding.agreements == (None, None)
-    assert not_bound_limited(finding)[1] == []
-    assert one_model(finding).degrees == problem.data_rows - 4
+    estimate = estimate_at(study, u)
+    assert estimate.agreements == (None, None)
+    assert not_bound_limited(estimate)[1] == []
+    assert one_model(estimate).degrees == problem.data_rows - 4
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -150,12 +150,12 @@ class Told(KindMetrics):
     rows: tuple[int, ...]
 
     @classmethod
-    def found(cls, finding, entries):
+    def found(cls, estimate, entries):
         """Of a fit."""
-        return cls(tuple(entry.name for entry in entries), tuple(rows.start for *_, rows in finding.of(entries)))
+        return cls(tuple(entry.name for entry in entries), tuple(rows.start for *_, rows in estimate.of(entries)))
 
 
-def said(finding, entries, metrics):
+def said(estimate, entries, metrics):
     """Remarks of the new kind."""
     return [], [f"{len(entries)} balance, {len(metrics.balanced)} told of"]
 

@@ -131,17 +131,17 @@ def test_pseudo_inertia_beside_pinocchio():
     np.testing.assert_allclose(pseudo_inertia(numbers), expected, rtol=1e-12, atol=1e-12)
 
 
-def all_rows(finding):
-    """Weighted equations of a finding."""
-    found, rows, _, _ = finding.linear
+def all_rows(estimate):
+    """Weighted equations of an estimate."""
+    found, rows, _, _ = estimate.linear
     del found
     return rows.matrix / rows.std[:, None], rows.measured / rows.std
 
 
-def chi_square_by_scipy(finding, starts):
+def chi_square_by_scipy(estimate, starts):
     """Least chi^2 over all bodies P = L L^T, by BFGS over the lower triangles."""
-    matrix, right = all_rows(finding)
-    names = finding.study.free.names
+    matrix, right = all_rows(estimate)
+    names = estimate.study.free.names
     corner = np.linalg.qr(np.column_stack([matrix, right]), mode="r")
     bodies = list(dict.fromkeys(name.split(".")[1] for name in names))
     columns = np.array([[names.index(f"{n.split('.')[0]}.{b}" + (f".{n.split('.')[1]}" if "." in n else ""))
@@ -149,7 +149,7 @@ def chi_square_by_scipy(finding, starts):
     basis = np.stack([pseudo_inertia(row) for row in np.eye(10)])
     gram = np.linalg.inv(np.einsum("kij,lij->kl", basis, basis))
     low = np.tril_indices(4)
-    size = np.array([finding.study.model.mass[finding.study.model.masses.index(b)] for b in bodies])
+    size = np.array([estimate.study.model.mass[estimate.study.model.masses.index(b)] for b in bodies])
 
     def objective(t):
         t = t.reshape(len(bodies), 10)
@@ -188,7 +188,7 @@ def test_random_machines(tmp_path, joints, seed):
     machine = four_bar(draw) if joints == "loop" else arm(draw, joints)
     study = made(tmp_path, *study_of(machine, draw, own=disturbed(machine, draw), noise=3.0))
     result = identify(study)
-    finding = linear_estimate(study)
+    estimate = linear_estimate(study)
     assert possible(result.machine)
     files = jaxmb.write_result(result, tmp_path)
     assert ("machine.urdf" in files) == (joints != "loop")
@@ -198,13 +198,13 @@ def test_random_machines(tmp_path, joints, seed):
         np.testing.assert_allclose(
             jaxmb.mass_matrix(model, q), jaxmb.mass_matrix(result.model, q), rtol=1e-7, atol=1e-9
         )
-    found, rows, step, start = finding.linear
+    found, rows, step, start = estimate.linear
     plain = linear_step(found, rows, start)
     assert step.cost >= plain.cost * (1.0 - 1e-12)
     assert step.consistent.rise == pytest.approx(step.cost - plain.cost, abs=1e-6 * plain.cost)
     assert step.consistent.rise < 3.0 * step.consistent.determined
     assert not any("does not explain" in text for text in result.remarks)
-    seen = np.asarray(finding.study.tests[0].predict(finding.views[0]))
+    seen = np.asarray(estimate.study.tests[0].predict(estimate.views[0]))
     np.testing.assert_allclose(seen - study.tests[0].effort, -step.residual, atol=1e-6 * np.abs(seen).max())
 
 
@@ -217,10 +217,10 @@ def test_beside_another_solver(tmp_path, joints, seed):
     draw = np.random.default_rng(seed)
     machine = arm(draw, joints)
     study = made(tmp_path, *study_of(machine, draw, own=disturbed(machine, draw), noise=3.0, free=INERTIAL))
-    finding = linear_estimate(study)
-    by_scipy = chi_square_by_scipy(finding, [jaxmb.build_model(machine), study.model])
-    assert finding.linear.step.cost <= by_scipy + 0.02
-    assert by_scipy <= finding.linear.step.cost + 0.5  # a local search of many flat directions ends somewhat above
+    estimate = linear_estimate(study)
+    by_scipy = chi_square_by_scipy(estimate, [jaxmb.build_model(machine), study.model])
+    assert estimate.linear.step.cost <= by_scipy + 0.02
+    assert by_scipy <= estimate.linear.step.cost + 0.5  # a local search of many flat directions ends somewhat above
 
 
 def test_what_is_possible_is_left_alone(tmp_path):
@@ -275,8 +275,8 @@ def test_fixed_numbers_that_no_body_can_have(tmp_path):
     impossible = next(text for text in result.doubts if "physically inconsistent bodies (b2)" in text)
     assert "more than noise explains" in impossible
     # what does not follow the data is known weakly, by the deviation that what is left has widened
-    finding = linear_estimate(study)
-    widened = finding.linear.step.misfit.widening * finding.linear.step.known.std * np.array(study.free.width)
+    estimate = linear_estimate(study)
+    widened = estimate.linear.step.misfit.widening * estimate.linear.step.known.std * np.array(study.free.width)
     assert any(text.startswith("confidence is capped at 'weak'") for text in result.doubts)
     assert [p.std for p in result.parameters.values()] == pytest.approx(widened, rel=1e-9)
     assert max(widened[np.isfinite(widened)]) < 0.1 * 2e3  # "yes" by the width of the bounds

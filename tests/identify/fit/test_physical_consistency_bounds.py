@@ -29,14 +29,14 @@ def test_conditions_of_a_minimum(tmp_path, seed):
     machine = arm(draw, 3)
     free = INERTIAL | tight(machine)
     study = made(tmp_path, *study_of(machine, draw, free=free))
-    finding = linear_estimate(study)
-    found, _, step, start = finding.linear
+    estimate = linear_estimate(study)
+    found, _, step, start = estimate.linear
     x = step.x
     assert np.all((found.least <= x) & (x <= found.most))
-    assert possible(study.machine_with(finding.model))
+    assert possible(study.machine_with(estimate.model))
     at_lower, at_upper = x == found.least, x == found.most
     assert at_lower.any() or at_upper.any()
-    matrix, measured = all_rows(finding)
+    matrix, measured = all_rows(estimate)
     touched = bodies(study.model, study.free, ())
     slope = 2.0 * matrix.T @ (matrix @ x - measured) * touched.scale
     walls = [np.eye(x.size)[i] * (1.0 if at_lower[i] else -1.0) for i in np.flatnonzero(at_lower | at_upper)]
@@ -52,7 +52,7 @@ def test_conditions_of_a_minimum(tmp_path, seed):
     pull = 2.0 * PULL * np.linalg.norm((x - start) / touched.scale)
     assert left < pull + 0.01 * np.linalg.norm(slope) < 0.1 * np.linalg.norm(slope)
     # not so at the least squares without a thought of bodies
-    assert step.cost > linear_step(found, finding.linear.equations, start).cost
+    assert step.cost > linear_step(found, estimate.linear.equations, start).cost
 
 
 def test_bounds_that_no_body_keeps_are_named(tmp_path):

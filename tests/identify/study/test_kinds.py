@@ -32,8 +32,8 @@ def test_all_tables_have_the_same_kinds():
 def test_functions_of_a_kind_have_the_arguments_of_all(kind):
     assert arguments(READERS[kind]) == ["part", "label", "setting"]
     assert arguments(SECTIONS[kind]) == ["result", "entries"]
-    assert arguments(KINDS[kind].metrics.found) == ["finding", "entries"]
-    assert arguments(KINDS[kind].remarks) == ["finding", "entries", "metrics"]
+    assert arguments(KINDS[kind].metrics.found) == ["estimate", "entries"]
+    assert arguments(KINDS[kind].remarks) == ["estimate", "entries", "metrics"]
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

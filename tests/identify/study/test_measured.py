@@ -14,7 +14,7 @@ from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from tests.identify.arm import finding_at
+from tests.identify.arm import estimate_at
 
 MACHINE = "manipulator-3r"
 MODEL = jaxmb.build_model(jaxmb.load_machine(MACHINE))
@@ -171,7 +171,7 @@ def test_symmetrized_responses_tell_no_more_than_they_know(tmp_path, keep):
     symmetrized = study(tmp_path, exact(), symmetrize=keep)
     names = symmetrized.free.names
     truth = np.array([jaxmb.parameters(MODEL)[n] for n in names])
-    claimed = finding_at(symmetrized, np.asarray(symmetrized.free.encode(truth))).known.covariance
+    claimed = estimate_at(symmetrized, np.asarray(symmetrized.free.encode(truth))).known.covariance
     tangent = jaxmb.linearize(MODEL, Q)
     rows = (
         np.asarray(jaxmb.frame_pose(MODEL, Q, "tool"))[:3, :3].T

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import (
     Candidate,
     ChosenTerm,
@@ -201,7 +201,7 @@ class Considered(NamedTuple):
     """Its numbers, as for a candidate that is not taken."""
 
 
-def chosen_laws(finding: Finding) -> Laws | None:
+def chosen_laws(estimate: Estimate) -> Laws | None:
     """Laws of a fit; None where the study has no [laws].
 
     Forward selection. Candidates are ranked by the first-order drop of chi^2; the best few are fitted fully, and the
@@ -212,11 +212,11 @@ def chosen_laws(finding: Finding) -> Laws | None:
     another model error and do not generalize; the others correct for the selection among many candidates.
 
     Args:
-        finding: the fit of one model.
+        estimate: the fit of one model.
 
     Source: L. Breiman, J. Friedman, R. Olshen and C. Stone, Classification and Regression Trees, 1984, section 3.4.3.
     """
-    study, u = finding.study, finding.u
+    study, u = estimate.study, estimate.u
     if study.laws is None:
         return None
     terms = terms_of(study)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy.linalg import block_diag
 from scipy.special import chdtrc, fdtrc
 
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import fit_by_test, law_state
 from jaxmb.identify.estimation.identifiability import Jacobian, scaled_svd
 from jaxmb.identify.experiments.test import Test
@@ -254,15 +254,15 @@ def holm(p: Sequence[float]) -> list[float]:
     return found.tolist()
 
 
-def one_model(finding: Finding) -> OneModel | None:
+def one_model(estimate: Estimate) -> OneModel | None:
     """Consistency of one model with all tests of a fit; None for fewer than two tests.
 
     Parameters with a large drop, a few at most, are refitted with a value for each test.
     """
-    study, u = finding.study, finding.u
+    study, u = estimate.study, estimate.u
     if len(study.tests) < 2:
         return None
-    tests = blocks(study, finding.residual, finding.jacobian, finding.row_weights)
+    tests = blocks(study, estimate.residual, estimate.jacobian, estimate.row_weights)
     found = agreement(tests, relative_columns(study, u))
     corrected = holm([d.p for d in found.parameters])
     lines = [
@@ -277,7 +277,7 @@ def one_model(finding: Finding) -> OneModel | None:
         degrees=found.degrees,
         p=found.p,
         separate=Separate(found.separate.drop, found.separate.degrees, found.separate.p),
-        parameters=tuple(_refitted_by_test(study, u, finding.row_weights, lines)),
+        parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, lines)),
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmb.identify.assess.deflection_scatter import Convergence, MonteCarlo, convergence, monte_carlo
 from jaxmb.identify.assess.deflections import DeflectionRow, SetGaps, Unit, compared, deflection_budgets, gaps
-from jaxmb.identify.assess.finding import Finding, Linear
+from jaxmb.identify.assess.estimate import Estimate, Linear
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.wrong_units import (
     bound_remarks,
@@ -96,9 +96,9 @@ class DeflectionMetrics(KindMetrics):
     """Convergence of values with the number of load cases; None for nonlinear studies."""
 
     @classmethod
-    def found(cls, finding: Finding, entries: Sequence[DeflectionEntry]) -> "DeflectionMetrics":
+    def found(cls, estimate: Estimate, entries: Sequence[DeflectionEntry]) -> "DeflectionMetrics":
         """Metrics of a fit; see `KindMetrics`."""
-        rows = [row for entry in entries for row in compared(entry, finding.study.problem, finding.u, finding.known)]
+        rows = [row for entry in entries for row in compared(entry, estimate.study.problem, estimate.u, estimate.known)]
 
         def of_role(unit: Unit) -> dict[str, float | None]:
             roles = dict.fromkeys(entry.role for entry in entries)
@@ -109,35 +109,35 @@ class DeflectionMetrics(KindMetrics):
             mine = [row for row in rows if row.set == entry.name]
             sets.append(SetGaps(entry.name, entry.role, len(entry.source.cases), gaps(mine, "mm"), gaps(mine, "deg")))
         metrics = cls(
-            tuple(sets), of_role("mm"), of_role("deg"), tuple(rows), deflection_budgets(entries, finding.model)
+            tuple(sets), of_role("mm"), of_role("deg"), tuple(rows), deflection_budgets(entries, estimate.model)
         )
-        if finding.linear is None:
+        if estimate.linear is None:
             return metrics
         fitted = [entry for entry in entries if entry.role == "fit"]
         draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
         robust = any(is_robust(entry.test) for entry in fitted)
-        settled = convergence(finding.linear, finding.seed, robust)
-        drawn = monte_carlo(finding, fitted, draws, robust) if draws > 1 else None
+        settled = convergence(estimate.linear, estimate.seed, robust)
+        drawn = monte_carlo(estimate, fitted, draws, robust) if draws > 1 else None
         return dataclasses.replace(
-            metrics, table2=_table2(finding, finding.linear, drawn), convergence=_settling(finding.study, settled)
+            metrics, table2=_table2(estimate, estimate.linear, drawn), convergence=_settling(estimate.study, settled)
         )
 
 
 def deflection_remarks(
-    finding: Finding, entries: Sequence[DeflectionEntry], metrics: DeflectionMetrics
+    estimate: Estimate, entries: Sequence[DeflectionEntry], metrics: DeflectionMetrics
 ) -> tuple[list[str], list[str]]:
     """Likely causes of a poor fit of deflections, and doubts on values of linear studies."""
-    fitted, linear = [entry for entry in entries if entry.role == "fit"], finding.linear
+    fitted, linear = [entry for entry in entries if entry.role == "fit"], estimate.linear
     if linear is None:
         return size_remarks(fitted), []
-    causes = factor_remarks(fitted, unexplained(finding.study, linear))
+    causes = factor_remarks(fitted, unexplained(estimate.study, linear))
     if linear.step.on_bound.any():
         values = values_by_upper_bounds(linear)
         causes += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.known.std))
     causes += size_remarks(fitted)
     if not causes and not linear.step.misfit.explained:
         causes = [CAUSES]
-    springs = spring_remarks(finding.study.machine_with(finding.model))
+    springs = spring_remarks(estimate.study.machine_with(estimate.model))
     return causes, springs + _clipped_remarks(metrics.table2 or ())
 
 
@@ -183,11 +183,11 @@ def _clipped_remarks(lines: Sequence[ErrorRow]) -> list[str]:
     ]
 
 
-def _table2(finding: Finding, linear: Linear, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
-    study, fit, rows = finding.study, linear.step, []
-    for i, (name, value) in enumerate(zip(study.free.names, finding.values, strict=True)):
+def _table2(estimate: Estimate, linear: Linear, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
+    study, fit, rows = estimate.study, linear.step, []
+    for i, (name, value) in enumerate(zip(study.free.names, estimate.values, strict=True)):
         known = bool(np.isfinite(fit.known.std[i]))
-        scale = study.free.slope(finding.values)[i]
+        scale = study.free.slope(estimate.values)[i]
         # from the instruments only, as the draws: not inflated by a misfit
         first_order = float("inf") if fit.on_bound[i] else float(fit.known.std[i] * scale)
         error = float(drawn.std[i]) if drawn is not None else np.nan

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.modal_agreement import ModePair, UnpairedMode, agreement_metrics, unmatched_metrics
 from jaxmb.identify.assess.remarks import tests_text, undamped
@@ -38,24 +38,24 @@ class FrfMetrics(KindMetrics):
         return f"of log H {', '.join(f'{level:.2g} ({name})' for name, level in levels)}" if levels else ""
 
     @classmethod
-    def found(cls, finding: Finding, entries: Sequence[FrfEntry]) -> "FrfMetrics":
+    def found(cls, estimate: Estimate, entries: Sequence[FrfEntry]) -> "FrfMetrics":
         """Metrics of a fit; see `KindMetrics`."""
         errors, by_name, noise = {}, {}, {}
-        misfits = dict(zip((test.name for test in finding.study.tests), finding.misfits, strict=True))
-        for entry, view, rows in finding.of(entries):
+        misfits = dict(zip((test.name for test in estimate.study.tests), estimate.misfits, strict=True))
+        for entry, view, rows in estimate.of(entries):
             test = entry.test
             by_name[entry.name] = _jq_percent(test, view)
-            errors[entry.name] = test.log_error(finding.residual[rows])
+            errors[entry.name] = test.log_error(estimate.residual[rows])
             if not test.noise.is_known:
-                own = finding.residual[rows]
+                own = estimate.residual[rows]
                 expected = float(np.sum(own**2)) / misfits[entry.name].square
                 noise[entry.name] = test.noise.estimated(own, expected)
         for entry in entries:
             if entry.role == "check":
-                by_name.setdefault(entry.name, _jq_percent(entry.test, entry.test.view(finding.model)))
+                by_name.setdefault(entry.name, _jq_percent(entry.test, entry.test.view(estimate.model)))
         compared = [
             (entry.name, agreement)
-            for entry, agreement in zip(finding.study.fitted, finding.agreements, strict=True)
+            for entry, agreement in zip(estimate.study.fitted, estimate.agreements, strict=True)
             if agreement is not None
         ]
         return cls(
@@ -73,13 +73,13 @@ def _jq_percent(test: FrfTest, view: MotionView) -> float:
     return 100.0 * float(np.sum(missed**2) / np.sum(np.abs(measured[used]) ** 2))
 
 
-def frf_remarks(finding: Finding, entries: Sequence[FrfEntry], metrics: FrfMetrics) -> tuple[list[str], list[str]]:
+def frf_remarks(estimate: Estimate, entries: Sequence[FrfEntry], metrics: FrfMetrics) -> tuple[list[str], list[str]]:
     """Likely causes of FRFs that the machine does not reproduce, and no other doubts."""
     found = dict[str, list[tuple[str, FrfMisfit]]]()
-    for entry, view, _ in finding.of(entries):
+    for entry, view, _ in estimate.of(entries):
         test = entry.test
-        poor = test.name in finding.not_reproduced
-        off = frf_misfit(test, np.asarray(test.predict(view)), poor, undamped(finding))
+        poor = test.name in estimate.not_reproduced
+        off = frf_misfit(test, np.asarray(test.predict(view)), poor, undamped(estimate))
         if off is not None:
             found.setdefault(off.cause, []).append((entry.name, off))
     sentences = []
@@ -106,11 +106,11 @@ class ModesMetrics(KindMetrics):
     """Measured modes, paired with predicted ones."""
 
     @classmethod
-    def found(cls, finding: Finding, entries: Sequence[ModesEntry]) -> "ModesMetrics | None":
+    def found(cls, estimate: Estimate, entries: Sequence[ModesEntry]) -> "ModesMetrics | None":
         """Metrics of a fit; see `KindMetrics`."""
-        model, lines = finding.model, []
+        model, lines = estimate.model, []
         names = (*model.coordinates, *model.springs, *model.beams)
-        for entry, view, _ in finding.of(entries):
+        for entry, view, _ in estimate.of(entries):
             test = entry.test
             frequency, damping, share, likeness, _ = (np.asarray(x) for x in predict_modes(test, view))
             lines += [

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtri, ndtri
 
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, row_blocks, scaled_svd
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.names import display_name, listed
@@ -54,7 +54,7 @@ class JointRows(NamedTuple):
     """Kinds of friction that are not in the machine and were not candidates."""
 
 
-def systematic_errors(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple[Float[np.ndarray, "d d"], list[str]]:
+def systematic_errors(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[Float[np.ndarray, "d d"], list[str]]:
     """Covariance of u due to systematic errors, and a remark on each cause.
 
     For significant friction in the residual of a joint, of a kind that `friction_terms` could select, and for a delay
@@ -64,47 +64,47 @@ def systematic_errors(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple
     plus the squared difference of their mean.
 
     Args:
-        finding: a linear fit.
+        estimate: a linear fit.
         entries: the torque tests of its study.
 
     Source: DerSimonian and Laird 1986, "Meta-analysis in clinical trials", of effects that differ between studies.
     """
-    size = finding.u.size
-    tests = [(entry.test, view) for entry, view, _ in finding.of(entries)]
+    size = estimate.u.size
+    tests = [(entry.test, view) for entry, view, _ in estimate.of(entries)]
     sizes = [test.sizes(view) for test, view in tests]
     if all(np.all(missed <= EXACT * measured) for measured, missed in sizes):
         return np.zeros((size, size)), []
-    joints = joint_rows(finding, entries)
-    prior = finding.jacobian[finding.study.problem.data_rows :]
+    joints = joint_rows(estimate, entries)
+    prior = estimate.jacobian[estimate.study.problem.data_rows :]
     small = [np.asarray(np.linalg.qr(np.column_stack([each.jacobian, each.residual]), mode="r")) for each in joints]
     root = _least_squares(np.pad(np.concatenate([prior, *(rows[:, :size] for rows in small)]), ((0, 0), (0, 1)))).root
     spread = root @ root.T
-    change, of_terms = _missing_terms(finding, entries, joints, spread)
-    scatter, of_joints = _disagreement(finding, joints, small, spread)
-    return np.outer(change, change) + np.diag(scatter), [*of_joints, *(of_terms or _beyond_noise(finding, entries))]
+    change, of_terms = _missing_terms(estimate, entries, joints, spread)
+    scatter, of_joints = _disagreement(estimate, joints, small, spread)
+    return np.outer(change, change) + np.diag(scatter), [*of_joints, *(of_terms or _beyond_noise(estimate, entries))]
 
 
-def joint_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> list[JointRows]:
+def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[JointRows]:
     """Equations of each coordinate with measured effort, over all tests."""
-    names = regressor_names(finding.model)
+    names = regressor_names(estimate.model)
     loads, parts = load_columns(names), dict[str, list[JointRows]]()
-    for number_of_test, (entry, view, rows) in enumerate(finding.of(entries)):
+    for number_of_test, (entry, view, rows) in enumerate(estimate.of(entries)):
         test, source = entry.test, entry.source
         predicted = np.asarray(test.predict(view))
         velocity = source.velocity if source.velocity.size else np.zeros(test.rows)
         seen = np.asarray(view)[: len(names)]
         carried = np.asarray(test.regressor)[:, : len(names)][:, loads] @ seen[loads]
-        factor = np.sqrt(finding.row_weights[rows]) / np.asarray(test.std)
+        factor = np.sqrt(estimate.row_weights[rows]) / np.asarray(test.std)
         for i, name in enumerate(source.coordinates):
             own = np.asarray(test.coordinate) == i
-            there = finding.model.further_friction[finding.model.coordinates.index(name)]
+            there = estimate.model.further_friction[estimate.model.coordinates.index(name)]
             rate = np.zeros(own.sum())
             if source.time_s.size:
                 rate = _rate(source.time_s[own], predicted[own], velocity[own])
             part = JointRows(
                 name=name,
-                jacobian=finding.jacobian[rows][own],
-                residual=finding.residual[rows][own],
+                jacobian=estimate.jacobian[rows][own],
+                residual=estimate.residual[rows][own],
                 root=factor[own],
                 velocity=velocity[own],
                 load=carried[own],
@@ -139,10 +139,10 @@ def _least_squares(rows: Float[np.ndarray, "r d+1"]) -> _Solution:
 
 
 def _disagreement(
-    finding: Finding, joints: Sequence[JointRows], small: Sequence[np.ndarray], spread: np.ndarray
+    estimate: Estimate, joints: Sequence[JointRows], small: Sequence[np.ndarray], spread: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
     """Variance of each entry of u due to the scatter between joints, and remarks."""
-    size, free = finding.u.size, finding.study.free
+    size, free = estimate.u.size, estimate.study.free
     # bounds, physical consistency and priors change the fit of all joints, which is not a disagreement between them
     whole = _least_squares(np.concatenate(small))
     steps, stds, weights = (np.zeros((len(small), size)) for _ in range(3))
@@ -154,9 +154,9 @@ def _disagreement(
         noise = missed @ missed / max(1.0, missed.size - rank) * correlation_length(missed, rank)
         stds[j] = np.where(own.unknown, np.inf, np.sqrt(noise) * np.linalg.norm(own.root, axis=1))
         weights[j] = np.einsum("ij,ji->i", spread, rows[:, :size].T @ rows[:, :size])
-    values = finding.values + free.slope(finding.values) * whole.step
-    limit = np.where(np.array(free.logarithmic), 1.0, np.abs(finding.u + whole.step))
-    determined = (stds < limit) & np.isfinite(finding.known.std) & ~whole.unknown
+    values = estimate.values + free.slope(estimate.values) * whole.step
+    limit = np.where(np.array(free.logarithmic), 1.0, np.abs(estimate.u + whole.step))
+    determined = (stds < limit) & np.isfinite(estimate.known.std) & ~whole.unknown
     compared = np.flatnonzero(determined.any(axis=0))
     scatter, found = np.zeros(size), []
     for i in compared.tolist():
@@ -170,12 +170,12 @@ def _disagreement(
         between = max(0.0, between / (precision.sum() - np.sum(precision**2) / precision.sum())) if count > 1 else 0.0
         equal = 1.0 / (between + 1.0 / precision)
         scatter[i] = between * float(np.sum(weights[:, i] ** 2)) + float(equal @ step / equal.sum()) ** 2
-        slope = free.slope(finding.values)[i]
+        slope = free.slope(estimate.values)[i]
         each = ", ".join(
             f"{values[i] + slope * steps[j, i]:.4g} +- {abs(slope) * stds[j, i]:.2g} by {joints[j].name}"
             for j in np.flatnonzero(own).tolist()
         )
-        rise = scatter[i] / finding.known.std[i] ** 2
+        rise = scatter[i] / estimate.known.std[i] ** 2
         found.append((rise, f"{free.names[i]} is {each}, {values[i]:.4g} by all"))
     worst = [text for _, text in sorted(found, reverse=True)]
     if not worst:
@@ -187,10 +187,10 @@ def _disagreement(
     ]
 
 
-def _beyond_noise(finding: Finding, entries: Sequence[TorqueEntry]) -> list[str]:
+def _beyond_noise(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[str]:
     """A sentence where the residual is larger than the recorded torque above the band of the motion."""
     found = list[str]()
-    for entry, view, _ in finding.of(entries):
+    for entry, view, _ in estimate.of(entries):
         test = entry.test
         sizes = zip(entry.source.coordinates, *test.sizes(view), entry.source.noise_bound, strict=False)
         found += [
@@ -216,19 +216,23 @@ def _rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float
 
 
 def _missing_terms(
-    finding: Finding, entries: Sequence[TorqueEntry], joints: Sequence[JointRows], spread: np.ndarray
+    estimate: Estimate, entries: Sequence[TorqueEntry], joints: Sequence[JointRows], spread: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
     """Change of u in a fit with significant friction and delays, and remarks: at most one term of each joint, and a
     delay of each test."""
-    widening = 1.0 if finding.misfit is None else finding.misfit.widening
-    restricted = finding.linear is not None and not finding.linear.step.misfit.explained
-    tests = [entry.test for entry, _, _ in finding.of(entries)]
+    widening = 1.0 if estimate.misfit is None else estimate.misfit.widening
+    restricted = estimate.linear is not None and not estimate.linear.step.misfit.explained
+    tests = [entry.test for entry, _, _ in estimate.of(entries)]
     # wrong fixed values may resemble a delay of a joint
     tried = [[term for term in _candidates(joint) if not (restricted and term[0] == "delay")] for joint in joints]
     shared = len(tests)
     kinds = ["delay"] * shared + [kind for some in tried for kind, _ in some]
     group = np.repeat(np.arange(shared + len(joints)), [1] * shared + [len(some) for some in tried])
-    acts, right, residual = np.zeros((finding.u.size, group.size)), np.zeros(group.size), np.zeros(shared + len(joints))
+    acts, right, residual = (
+        np.zeros((estimate.u.size, group.size)),
+        np.zeros(group.size),
+        np.zeros(shared + len(joints)),
+    )
     squares = np.zeros((group.size, group.size))
     for j, (joint, some) in enumerate(zip(joints, tried, strict=True)):
         of_tests = [joint.by_delay * (joint.test == k) for k in range(shared)]
@@ -240,7 +244,7 @@ def _missing_terms(
         residual[:shared] += np.bincount(joint.test, joint.residual**2, shared)
         residual[shared + j] = joint.residual @ joint.residual
     # orthogonal to the free parameters
-    slope = sum(finding.jacobian[rows].T @ finding.residual[rows] for rows in row_blocks(finding.jacobian))
+    slope = sum(estimate.jacobian[rows].T @ estimate.residual[rows] for rows in row_blocks(estimate.jacobian))
     right += acts.T @ spread @ slope
     beside = squares - acts.T @ spread @ acts
     determined = np.diag(beside) > RANK_TOLERANCE * np.diag(squares)
@@ -272,12 +276,12 @@ def _missing_terms(
     remarks = list[str]()
     if friction:
         asked = ", ".join(dict.fromkeys(f'"{kinds[chosen[n]]}"' for n in of_friction))
-        effect = _effect(finding, changes[:, of_friction].sum(axis=1))
+        effect = _effect(estimate, changes[:, of_friction].sum(axis=1))
         remarks.append(
             f"the residual contains friction: {', '.join(friction)}; friction_terms = [{asked}] of the tests {effect}"
         )
     if delays:
-        effect = _effect(finding, changes[:, of_delays].sum(axis=1))
+        effect = _effect(estimate, changes[:, of_delays].sum(axis=1))
         remarks.append(f"{'; '.join(delays)}; a correction {effect}")
     return changes.sum(axis=1), remarks
 
@@ -307,15 +311,15 @@ def _selected(
         sizes.append(float(size.max()))
 
 
-def _effect(finding: Finding, change: Float[np.ndarray, "d"]) -> str:
+def _effect(estimate: Estimate, change: Float[np.ndarray, "d"]) -> str:
     """A clause on the parameter with the largest change relative to its standard deviation."""
-    std, free = finding.known.std, finding.study.free
+    std, free = estimate.known.std, estimate.study.free
     relative = np.where(np.isfinite(std) & (std > 0.0), np.abs(change) / np.where(std > 0.0, std, 1.0), 0.0)
     # friction of the joint itself changes most; other parameters are preferred in the remark
     i = int(np.argmax(relative * np.array([0.1 if name.split(".")[0] in LOSSES else 1.0 for name in free.names])))
-    by = change[i] * free.slope(finding.values)[i]
+    by = change[i] * free.slope(estimate.values)[i]
     return (
-        f"would change {free.names[i]} by {by:.2g} {unit(finding.model, free.names[i])}; the standard deviations"
+        f"would change {free.names[i]} by {by:.2g} {unit(estimate.model, free.names[i])}; the standard deviations"
         " contain this"
     )
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.remarks import grouped
 from jaxmb.identify.assess.result import INTERVAL
@@ -120,16 +120,16 @@ class TorqueMetrics(KindMetrics):
         )
 
     @classmethod
-    def found(cls, finding: Finding, entries: Sequence[TorqueEntry]) -> "TorqueMetrics":
+    def found(cls, estimate: Estimate, entries: Sequence[TorqueEntry]) -> "TorqueMetrics":
         """Metrics of a fit; see `KindMetrics`."""
         rows = []
-        base, free_base = _base_rows(finding, entries)
+        base, free_base = _base_rows(estimate, entries)
         essential, reduce = (
-            _essential(finding, entries, free_base) if _comparable(finding, entries, free_base) else (None, None)
+            _essential(estimate, entries, free_base) if _comparable(estimate, entries, free_base) else (None, None)
         )
         for entry in entries:
             test = entry.test
-            seen = np.asarray(test.view(finding.model))
+            seen = np.asarray(test.view(estimate.model))
             measured, missed = test.sizes(seen)
             fewer = missed if reduce is None else test.sizes(reduce(seen))[1]
             for name, size, *errors in zip(entry.source.coordinates, measured, missed, fewer, strict=True):
@@ -140,7 +140,7 @@ class TorqueMetrics(KindMetrics):
             numbers = zip(essential.values.tolist(), essential.std.tolist(), strict=True)
             by_name = dict(zip(essential.names, numbers, strict=True))
             base = tuple(_with_essential(row, *by_name.get(row.name, (None, np.inf))) for row in base)
-        return cls(tuple(rows), base, _centres(finding))
+        return cls(tuple(rows), base, _centres(estimate))
 
 
 def _with_essential(row: BaseRow, value: float | None, std: float) -> BaseRow:
@@ -148,12 +148,12 @@ def _with_essential(row: BaseRow, value: float | None, std: float) -> BaseRow:
 
 
 def torque_remarks(
-    finding: Finding, entries: Sequence[TorqueEntry], metrics: TorqueMetrics
+    estimate: Estimate, entries: Sequence[TorqueEntry], metrics: TorqueMetrics
 ) -> tuple[list[str], list[str]]:
     """Sentences on doubtful motions, and on Stribeck speeds far from the values of linearization."""
     causes = grouped((entry.name, text) for entry in entries for text in entry.source.doubts)
-    others, first = list[str](), parameters(finding.study.model)
-    for name, value in zip(finding.study.free.names, finding.values, strict=True):
+    others, first = list[str](), parameters(estimate.study.model)
+    for name, value in zip(estimate.study.free.names, estimate.values, strict=True):
         if name.startswith("stribeck_speed.") and abs(value / first[name] - 1.0) > FAR:
             others.append(
                 f"{name} changed from {first[name]:.3g}, the value of linearization, to {value:.3g}: bounds or a"
@@ -162,33 +162,33 @@ def torque_remarks(
     return causes, others
 
 
-def _comparable(finding: Finding, entries: Sequence[TorqueEntry], base: FreeBaseParameters) -> bool:
+def _comparable(estimate: Estimate, entries: Sequence[TorqueEntry], base: FreeBaseParameters) -> bool:
     """Whether least squares over the base parameters is equivalent to the fit without its bounds.
 
     It is not with a prior, robust weights or tests of other kinds, or where fixed parameters constrain the base
     parameters: with fewer parameters it could then have a smaller residual in these tests.
     """
-    tests = finding.study.tests
+    tests = estimate.study.tests
     alone = len(tests) == sum(entry.role == "fit" for entry in entries)
     return (
         base.anything
         and alone
-        and not finding.study.free.of_tests
-        and finding.study.problem.prior is None
+        and not estimate.study.free.of_tests
+        and estimate.study.problem.prior is None
         and not any(map(is_robust, tests))
     )
 
 
 def _essential(
-    finding: Finding, entries: Sequence[TorqueEntry], base_parameters: FreeBaseParameters
+    estimate: Estimate, entries: Sequence[TorqueEntry], base_parameters: FreeBaseParameters
 ) -> tuple[EssentialParameters, Callable[[np.ndarray], np.ndarray]]:
     """Essential base parameters from the fitted torque tests, and a function that reduces a view of the identified
     machine to these."""
-    names = regressor_names(finding.model)
+    names = regressor_names(estimate.model)
     own = [names.index(name) for name in base_parameters.names]
     parts = [(np.zeros((0, len(own))), np.zeros(0), np.zeros(0))]
     for test in (entry.test for entry in entries if entry.role == "fit"):
-        regressor, seen = np.asarray(test.regressor), np.asarray(test.view(finding.model))
+        regressor, seen = np.asarray(test.regressor), np.asarray(test.view(estimate.model))
         rest = seen.copy()
         rest[own] -= base_parameters.matrix @ seen[: len(names)]
         without = np.asarray(test.effort) - np.asarray(test.constant) - regressor @ rest
@@ -209,20 +209,20 @@ def _essential(
     return found, reduce
 
 
-def _base_rows(finding: Finding, entries: Sequence[TorqueEntry]) -> tuple[tuple[BaseRow, ...], FreeBaseParameters]:
+def _base_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[tuple[BaseRow, ...], FreeBaseParameters]:
     """Base parameters of the identified machine that depend on free parameters."""
-    free, names = finding.study.free, regressor_names(finding.model)
+    free, names = estimate.study.free, regressor_names(estimate.model)
     test = entries[0].test
-    found = test.linear.combinations(finding.study.model, free)
-    by_value = free.slope(finding.values)
+    found = test.linear.combinations(estimate.study.model, free)
+    by_value = free.slope(estimate.values)
     # derivative of each base parameter by each entry of u
-    slope = found.matrix @ affine_numbers(finding.study.model, free, names)[0] * by_value
+    slope = found.matrix @ affine_numbers(estimate.study.model, free, names)[0] * by_value
     own = np.flatnonzero(slope.any(axis=1))
     freely = slope[own] / np.linalg.norm(slope[own], axis=1, keepdims=True)
-    std = _deviations(finding, slope, _unrelated(freely, free, names))
-    if any(entry.source.std_unknown for entry in finding.study.fitted):
+    std = _deviations(estimate, slope, _unrelated(freely, free, names))
+    if any(entry.source.std_unknown for entry in estimate.study.fitted):
         std = np.full(std.size, np.inf)
-    known, true = parameters(finding.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
+    known, true = parameters(estimate.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
     values = found.matrix @ np.array([known[name] for name in names])
     expected = None if true is None else found.matrix @ np.array([true.get(name, np.nan) for name in names])
     rows = tuple(
@@ -244,40 +244,40 @@ def _unrelated(freely: Float[np.ndarray, "b d"], free: FreeParameters, names: Se
 
 
 def _deviations(
-    finding: Finding, combinations: Float[np.ndarray, "b d"], unrelated: np.ndarray
+    estimate: Estimate, combinations: Float[np.ndarray, "b d"], unrelated: np.ndarray
 ) -> Float[np.ndarray, "b"]:
     """Standard deviations of base parameters; inf where the tests do not determine them.
 
     Directions without effect on base parameters are assumed known to the width of their bounds: their effect on the
     data is rounding of angles in the machine description, which would otherwise affect the base parameters.
     """
-    weights = finding.row_weights
-    if finding.linear is not None:
-        step = finding.linear.step
-        wide = np.arange(weights.size) < finding.study.problem.data_rows
+    weights = estimate.row_weights
+    if estimate.linear is not None:
+        step = estimate.linear.step
+        wide = np.arange(weights.size) < estimate.study.problem.data_rows
         weights = np.where(wide, step.misfit.widening**2, 1.0) * weights
-    std = deviations(np.concatenate([information_rows(finding.jacobian, weights), unrelated]), combinations)
-    if finding.systematic_covariance is None:
+    std = deviations(np.concatenate([information_rows(estimate.jacobian, weights), unrelated]), combinations)
+    if estimate.systematic_covariance is None:
         return std
-    return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", combinations, finding.systematic_covariance, combinations))
+    return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", combinations, estimate.systematic_covariance, combinations))
 
 
-def _centres(finding: Finding) -> tuple[CentreRow, ...]:
+def _centres(estimate: Estimate) -> tuple[CentreRow, ...]:
     """Centres of mass from free masses and first moments, c = h / m."""
-    free, own, found = finding.study.free, parameters(finding.model), list[CentreRow]()
-    by_value = free.slope(finding.values)
+    free, own, found = estimate.study.free, parameters(estimate.model), list[CentreRow]()
+    by_value = free.slope(estimate.values)
     single = {name for names in free.tied for name in names}
-    for body in finding.model.masses:
+    for body in estimate.model.masses:
         names = [f"mass.{body}", *(f"first_moment.{body}.{axis}" for axis in "xyz")]
         mass = own[names[0]]
         if names[0] not in single or single.isdisjoint(names[1:]) or not mass > 0.0:
             continue
-        share = affine_numbers(finding.study.model, free, names)[0] * by_value
-        known = [bool(np.isfinite(finding.known.std[row != 0.0]).all()) for row in share]
+        share = affine_numbers(estimate.study.model, free, names)[0] * by_value
+        known = [bool(np.isfinite(estimate.known.std[row != 0.0]).all()) for row in share]
         for axis, name, is_known, row in zip("xyz", names[1:], known[1:], share[1:], strict=True):
             centre = own[name] / mass
             slope = (row - centre * share[0]) / mass
-            std = np.sqrt(slope @ finding.known.covariance @ slope) if is_known and known[0] else np.inf
+            std = np.sqrt(slope @ estimate.known.covariance @ slope) if is_known and known[0] else np.inf
             if known[0]:
                 found.append(CentreRow(body, axis, centre, float(std)))
     return tuple(found)

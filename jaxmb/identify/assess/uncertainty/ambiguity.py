@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.finding import Finding
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.modal_agreement import GOVERNS, mode_shares
 from jaxmb.identify.assess.remarks import on_bound
 from jaxmb.identify.assess.result import INTERVAL
@@ -34,35 +34,35 @@ DISAGREES = 1.96
 """Standard deviations beyond which another fit's value is not covered by the interval about the best one."""
 
 
-def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> tuple[Finding, list[str]]:
-    """The finding with standard deviations that include ambiguity by other fits and unmeasured modes, and remarks.
+def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -> tuple[Estimate, list[str]]:
+    """The estimate with standard deviations that include ambiguity by other fits and unmeasured modes, and remarks.
 
     Where another fit as good as the best disagrees on a parameter by more than its interval, the largest such distance
     becomes its standard deviation. Where a parameter governs a fitted mode that was not measured, its verdict is at
     most "weak": its standard deviation is at least the limit of "weak".
 
     Args:
-        finding: the best fit, known from its Jacobian.
+        estimate: the best fit, known from its Jacobian.
         fit: the finished fit.
         variances: of every residual.
     """
-    study, known = finding.study, finding.known
-    others = equally_good(finding, fit, variances)
-    distance = np.max(np.abs(others - finding.u), axis=0, initial=0.0)
+    study, known = estimate.study, estimate.known
+    others = equally_good(estimate, fit, variances)
+    distance = np.max(np.abs(others - estimate.u), axis=0, initial=0.0)
     ambiguous = np.flatnonzero(distance > DISAGREES * known.std)
     std = known.std.copy()
     std[ambiguous] = distance[ambiguous]
     remarks, names = [], study.free.names
     if ambiguous.size:
-        values = np.array([study.free.values(u) for u in (*others, finding.u)])
+        values = np.array([study.free.values(u) for u in (*others, estimate.u)])
         ranges = [f"{names[i]} ({values[:, i].min():.3g} to {values[:, i].max():.3g})" for i in ambiguous]
         remarks.append(f"ambiguous, since fits that the noise does not distinguish disagree: {listed(ranges)}")
     unmeasured = dict[str, list[str]]()
     weakest = np.broadcast_to(limits(known.prior_std)[0], std.shape)
-    for test, agreement in zip(study.tests, finding.agreements, strict=True):
+    for test, agreement in zip(study.tests, estimate.agreements, strict=True):
         if agreement is None or not agreement.unmeasured:
             continue
-        shares = mode_shares(study.model, study.free, test, study.free.values(finding.u)).share
+        shares = mode_shares(study.model, study.free, test, study.free.values(estimate.u)).share
         for mode in agreement.unmeasured:
             governing = np.flatnonzero((shares[mode] >= GOVERNS) & (std < weakest))
             std[governing] = weakest[governing]
@@ -72,19 +72,19 @@ def ambiguity(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> 
     if unmeasured:
         which = [f"{name} (mode at {', '.join(modes[:2])})" for name, modes in unmeasured.items()]
         remarks.append(f"at most weakly known, since they govern a mode that was not measured: {listed(which)}")
-    return finding.with_std(std), remarks
+    return estimate.with_std(std), remarks
 
 
-def not_bound_limited(finding: Finding) -> tuple[Finding, list[str]]:
-    """The finding with infinite standard deviations of parameters limited by a bound, and a remark on these.
+def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
+    """The estimate with infinite standard deviations of parameters limited by a bound, and a remark on these.
 
     A standard deviation on a bound assumes a minimum there. It is invalid where the unbounded minimum is beyond the
     bound by more than the 95 % interval. Where the cost would decrease by far (`HELD`), the bound excludes the measured
     machine, and confidence is capped for all parameters.
     """
-    study, known = finding.study, finding.known
-    bound = on_bound(study, finding.u)
-    residual, jacobian = finding.compressed
+    study, known = estimate.study, estimate.known
+    bound = on_bound(study, estimate.u)
+    residual, jacobian = estimate.compressed
     move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
     beyond = np.flatnonzero((bound * move > 0.0) & (np.abs(move) > DISAGREES * known.std))
     std = known.std.copy()
@@ -92,12 +92,12 @@ def not_bound_limited(finding: Finding) -> tuple[Finding, list[str]]:
     held = [f"{study.free.names[i]} ({'upper' if bound[i] > 0 else 'lower'})" for i in beyond]
     sentences = [f"not known, limited by its bound: {listed(held)}"] if held else []
     gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
-    spare = max(int(np.sum(finding.row_weights > 0.0)) - finding.u.size, 1)
+    spare = max(int(np.sum(estimate.row_weights > 0.0)) - estimate.u.size, 1)
     far = beyond.size > 0 and gain > HELD**2 * float(residual @ residual) / spare
-    return finding.with_std(std).cap_confidence(not far), sentences
+    return estimate.with_std(std).cap_confidence(not far), sentences
 
 
-def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:
+def equally_good(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:
     """Minima u of other starts whose cost exceeds the best one by no more than noise explains.
 
     A fit is equally good where its likelihood, with the variance of the residuals, is at least `AS_GOOD` times that of
@@ -105,7 +105,7 @@ def equally_good(finding: Finding, fit: Fit, variances: Float[np.ndarray, "m"]) 
 
     Source: likelihood ratios as evidence, Royall, Statistical Evidence, 1997.
     """
-    study, u, residual, jacobian = finding.study, finding.u, finding.residual, finding.jacobian
+    study, u, residual, jacobian = estimate.study, estimate.u, estimate.residual, estimate.jacobian
     found, limit = [], -2.0 * np.log(AS_GOOD)
     for end in fit.ends:
         other = residual_at(study.problem, end[1:])
@@ -127,8 +127,8 @@ MOST_STEPS = 4
 """Largest number of least squares steps in the other parameters, and of steps outwards."""
 
 
-def with_curvature(finding: Finding) -> Finding:
-    """The finding with standard deviations that are valid where the cost rises less than its parabola.
+def with_curvature(estimate: Estimate) -> Estimate:
+    """The estimate with standard deviations that are valid where the cost rises less than its parabola.
 
     For each parameter with the verdict "yes" the profile of the cost is evaluated on either side, all others refitted.
     Where it rises less at the ends of the 95 % interval, the interval is widened to the point of equal rise, or to the
@@ -136,42 +136,42 @@ def with_curvature(finding: Finding) -> Finding:
     follows the cost further. Large problems (`is_large`) are unchanged: each step takes minutes, and standard
     deviations are so small that the cost is a parabola.
     """
-    known = finding.known
+    known = estimate.known
     well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0]
-    if not well or is_large(finding.study.problem) or float(finding.residual @ finding.residual) <= 0.0:
-        return finding
+    if not well or is_large(estimate.study.problem) or float(estimate.residual @ estimate.residual) <= 0.0:
+        return estimate
     std, most = known.std.copy(), np.broadcast_to(limits(known.prior_std)[0], known.std.shape)
-    jacobian = finding.compressed[1]
+    jacobian = estimate.compressed[1]
     inverse = np.linalg.pinv(jacobian.T @ jacobian, hermitian=True)
     for i in well:
         for side in (-1.0, 1.0):
-            std[i] = max(std[i], _std_on_side(finding, i, side, known.std[i], most[i], inverse[:, i]))
-    return finding.with_std(std) if np.any(std > known.std) else finding
+            std[i] = max(std[i], _std_on_side(estimate, i, side, known.std[i], most[i], inverse[:, i]))
+    return estimate.with_std(std) if np.any(std > known.std) else estimate
 
 
 def _std_on_side(
-    finding: Finding, i: int, side: float, std: float, most: float, column: Float[np.ndarray, "d"]
+    estimate: Estimate, i: int, side: float, std: float, most: float, column: Float[np.ndarray, "d"]
 ) -> float:
     """Distance, over `INTERVAL`, at which the cost has risen as its parabola at the end of the interval, limited by the
     bound and by `most`."""
-    lower, upper = (np.asarray(bound) for bound in (finding.study.free.lower, finding.study.free.upper))
-    least, expected = float(finding.residual @ finding.residual), (INTERVAL * std) ** 2 / column[i]
+    lower, upper = (np.asarray(bound) for bound in (estimate.study.free.lower, estimate.study.free.upper))
+    least, expected = float(estimate.residual @ estimate.residual), (INTERVAL * std) ** 2 / column[i]
     distance, along = INTERVAL * std, column / column[i]
-    room = min(float(upper[i] - finding.u[i] if side > 0.0 else finding.u[i] - lower[i]), INTERVAL * most)
+    room = min(float(upper[i] - estimate.u[i] if side > 0.0 else estimate.u[i] - lower[i]), INTERVAL * most)
     for _ in range(MOST_STEPS):
         if distance >= room:
             return max(std, room / INTERVAL)
-        u = np.clip(finding.u + side * distance * along, lower, upper)
-        rise = _least_cost(finding, i, u, least + ENOUGH * expected) - least
+        u = np.clip(estimate.u + side * distance * along, lower, upper)
+        rise = _least_cost(estimate, i, u, least + ENOUGH * expected) - least
         if rise >= ENOUGH * expected:
             break
         distance *= min(np.sqrt(expected / max(rise, 0.25 * expected)), 2.0)
     return distance / INTERVAL
 
 
-def _least_cost(finding: Finding, i: int, u: np.ndarray, enough: float) -> float:
+def _least_cost(estimate: Estimate, i: int, u: np.ndarray, enough: float) -> float:
     """Minimum cost at fixed u_i, in units of the noise; not minimized further if certain to stay above `enough`."""
-    problem, others = finding.study.problem, np.arange(u.size) != i
+    problem, others = estimate.study.problem, np.arange(u.size) != i
     lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
     best = np.inf
     for _ in range(MOST_STEPS):

@@ -16,7 +16,7 @@ TRACKER_ALONE = {"balance_kg": 0.0, "encoder_deg": 0.0}
 
 
 @pytest.fixture(scope="module")
-def finding():
+def estimate():
     """What is found of a robot of known stiffness, at the truth itself."""
     study = load_study("kr240-joint-stiffness")
     truth = np.array([study.truth[name] for name in study.free.names])
@@ -24,46 +24,46 @@ def finding():
     return dataclasses.replace(linear_estimate(study, seed=2), values=truth, model=model)
 
 
-def draws(finding, count, seed=2, upper=None, **errors):
+def draws(estimate, count, seed=2, upper=None, **errors):
     """Monte-Carlo draws with other errors of the instruments.
 
     Args:
-        finding: of the robot.
+        estimate: of the robot.
         count: how many.
         seed: of the draws.
         upper: bound of the second stiffness instead of the study's own.
         errors: of the instruments that are not the study's own.
     """
-    (entry,) = finding.study.fitted
+    (entry,) = estimate.study.fitted
     instruments = entry.source.instruments.model_copy(update=errors)
-    linear = finding.linear
+    linear = estimate.linear
     if upper is not None:
         least = np.where(np.arange(6) == 1, 1.0 / upper, linear.unknowns.least)
         linear = linear._replace(unknowns=dataclasses.replace(linear.unknowns, least=least))
     changed = dataclasses.replace(entry, source=dataclasses.replace(entry.source, instruments=instruments))
-    return monte_carlo(dataclasses.replace(finding, seed=seed, linear=linear), [changed], count)
+    return monte_carlo(dataclasses.replace(estimate, seed=seed, linear=linear), [changed], count)
 
 
-def without_instruments(finding, count):
-    (entry,) = finding.study.fitted
+def without_instruments(estimate, count):
+    (entry,) = estimate.study.fitted
     plain = dataclasses.replace(entry, source=dataclasses.replace(entry.source, instruments=None))
-    return monte_carlo(finding, [plain], count)
+    return monte_carlo(estimate, [plain], count)
 
 
 @pytest.mark.parametrize("read", [lambda f, n: draws(f, n, **TRACKER_ALONE), without_instruments])
-def test_errors_of_the_tracker_alone_are_those_of_the_covariance(finding, read):
-    drawn = read(finding, 600)
+def test_errors_of_the_tracker_alone_are_those_of_the_covariance(estimate, read):
+    drawn = read(estimate, 600)
     assert drawn.std[0] == np.inf
-    found, rows, _, start = finding.linear
-    exact = rows._replace(measured=rows.matrix @ found.encode(finding.values))
+    found, rows, _, start = estimate.linear
+    exact = rows._replace(measured=rows.matrix @ found.encode(estimate.values))
     known = linear_step(found, exact, start).known.std
     # 600 draws tell a standard deviation to 2.9 %, and values that err by 5 % add their second order: four times both.
-    np.testing.assert_allclose(drawn.std[1:] / finding.values[1:], known[1:], rtol=0.13)
+    np.testing.assert_allclose(drawn.std[1:] / estimate.values[1:], known[1:], rtol=0.13)
 
 
-def test_each_instrument_adds_its_own(finding):
+def test_each_instrument_adds_its_own(estimate):
     def scatter(**errors):
-        return draws(finding, 100, seed=3, tracker_mm=1e-6, **TRACKER_ALONE | errors).std[1:]
+        return draws(estimate, 100, seed=3, tracker_mm=1e-6, **TRACKER_ALONE | errors).std[1:]
 
     quiet = scatter()
     # 100 draws tell a standard deviation to 7 %
@@ -71,8 +71,8 @@ def test_each_instrument_adds_its_own(finding):
     assert np.all(scatter(encoder_deg=1.0) > 100.0 * quiet)
 
 
-def test_a_weak_stiffness_scatters_as_its_compliance_and_not_as_its_bound(finding):
-    near, far = (draws(finding, 100, seed=6, upper=upper, tracker_mm=3.0) for upper in (1e10, 1e14))
+def test_a_weak_stiffness_scatters_as_its_compliance_and_not_as_its_bound(estimate):
+    near, far = (draws(estimate, 100, seed=6, upper=upper, tracker_mm=3.0) for upper in (1e10, 1e14))
     on_bound = np.isclose(near.values[:, 1], 1e10)
     assert 10 < on_bound.sum() < 90
     assert near.clipped[1] == on_bound.sum()
@@ -81,32 +81,32 @@ def test_a_weak_stiffness_scatters_as_its_compliance_and_not_as_its_bound(findin
     assert near.std[1] < 0.1 * near.values[:, 1].std()
 
 
-def test_draws_without_a_clipped_compliance_count_none(finding):
-    np.testing.assert_array_equal(draws(finding, 20, seed=1).clipped, np.zeros(6, int))
+def test_draws_without_a_clipped_compliance_count_none(estimate):
+    np.testing.assert_array_equal(draws(estimate, 20, seed=1).clipped, np.zeros(6, int))
 
 
-def test_a_seed_gives_its_draws_again(finding):
-    first, again, other = (draws(finding, 5, seed).values for seed in (1, 1, 2))
+def test_a_seed_gives_its_draws_again(estimate):
+    first, again, other = (draws(estimate, 5, seed).values for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
-def test_all_tests_give_the_same_in_any_order(finding):
-    settled = convergence(finding.linear, 4)
+def test_all_tests_give_the_same_in_any_order(estimate):
+    settled = convergence(estimate.linear, 4)
     assert settled.counts.tolist() == list(range(1, 24))
     assert np.isnan(settled.values[:, :, 0]).all()
-    found, _, step, _ = finding.linear
+    found, _, step, _ = estimate.linear
     np.testing.assert_allclose(settled.values[:, -1, 1:], np.tile(found.decode(step.x)[1:], (50, 1)), rtol=1e-9)
     # Nine tests instead of three: errors are divided by about the root of three.
     few, more = (np.nanstd(np.log(settled.values[:, k, 1:]), axis=0) for k in (2, 8))
     assert np.all(more < few)
 
 
-def test_many_tests_are_looked_at_in_fewer_orders(finding):
-    rows = finding.linear.equations
+def test_many_tests_are_looked_at_in_fewer_orders(estimate):
+    rows = estimate.linear.equations
     cases = np.concatenate([rows.case + k * (rows.case.max() + 1) for k in range(20)])
     many = Equations(*(np.concatenate([part] * 20) for part in rows[:4]), case=cases)
-    settled = convergence(finding.linear._replace(equations=many), 4)
+    settled = convergence(estimate.linear._replace(equations=many), 4)
     assert settled.counts.size == 24
     assert settled.counts[-1] == 460
     assert 4 <= len(settled.values) < 10

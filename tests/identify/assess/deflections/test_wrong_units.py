@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.finding import Linear
+from jaxmb.identify.assess.estimate import Linear
 from jaxmb.identify.assess.wrong_units import (
     bound_remarks,
     factor_remarks,

@@ -18,7 +18,7 @@ from jaxmb.identify.assess.laws.one_model import (
     relative_columns,
 )
 from jaxmb.identify.fit.problem import final_state
-from tests.identify.arm import BRIEF, finding_at, frf, loads, shapes, study_of
+from tests.identify.arm import BRIEF, estimate_at, frf, loads, shapes, study_of
 
 POSTURES = (-0.9, -0.3, 0.5, 1.1)
 U = np.log([5e4, 9e3, 25.0, 4.0])
@@ -178,7 +178,7 @@ def test_the_parameter_that_differs_is_named(tmp_path, monkeypatch):
 
 def told_of(study):
     """`metrics.one_model` about the true mean parameters, where a fit would end but for the noise."""
-    return one_model(finding_at(study, U))
+    return one_model(estimate_at(study, U))
 
 
 def test_a_small_difference_is_measured_to_first_order(tmp_path):

@@ -25,7 +25,7 @@ from tests.identify.arm import (
     FREE,
     LAWS,
     MACHINE,
-    finding_at,
+    estimate_at,
     frf,
     laboratory,
     loads,
@@ -125,8 +125,8 @@ def test_damping_from_modes_follows_the_amplitude(tmp_path, monkeypatch):
         tests.append(test)
     laws = {"parameters": ["stiffness.*", "damping.*"], "by": ["amplitude"], "most": 1}
     start = np.log([5e4, 9e3, 25.0, 5.0])
-    finding = finding_at(study_of(tmp_path, *tests, laws=laws), start)
-    found = chosen_laws(finding)
+    estimate = estimate_at(study_of(tmp_path, *tests, laws=laws), start)
+    found = chosen_laws(estimate)
     told = plain(found)
     assert [(line["parameter"], line["term"]) for line in told["chosen"]] == [("damping.b", "ln amplitude")]
     assert abs(told["chosen"][0]["coefficient"] - 0.5) < 4.0 * told["chosen"][0]["std"]
@@ -135,7 +135,7 @@ def test_damping_from_modes_follows_the_amplitude(tmp_path, monkeypatch):
     # and where the fits with laws end before
     fit = law_problem._fit
     monkeypatch.setattr(law_problem, "_fit", lambda *given: (*fit(*given)[:2], False))
-    (doubt,) = unsettled_laws(chosen_laws(finding))
+    (doubt,) = unsettled_laws(chosen_laws(estimate))
     assert doubt.startswith("laws: some of the fits by which they were chosen did not converge: ")
 
 

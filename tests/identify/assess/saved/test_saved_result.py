@@ -10,7 +10,7 @@ import pytest
 import tomli_w
 
 import jaxmb
-from jaxmb.cli.robot import find_robot
+from jaxmb.cli.console import find_robot
 from jaxmb.identify.assess.saved import study_toml
 from jaxmb.identify.study.file import study_digest
 from jaxmb.identify.study.format.study_format import StudyFile

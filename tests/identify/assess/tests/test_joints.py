@@ -139,18 +139,18 @@ def test_torques_that_are_not_simultaneous_with_the_angles(tmp_path, correct, la
 def test_friction_beside_a_prior(tmp_path):
     """The change is that between two least-squares fits, without and with a column of friction, the prior in both."""
     free = FREE | PAYLOAD | {"mass.load": PAYLOAD["mass.load"] | {"initial": 1.9}}
-    finding = linear_estimate(recorded(tmp_path, gear_friction, free=free, prior={"mass.load": 0.02}))
-    added, (text, *_) = with_systematic_errors(finding)
+    estimate = linear_estimate(recorded(tmp_path, gear_friction, free=free, prior={"mass.load": 0.02}))
+    added, (text, *_) = with_systematic_errors(estimate)
     assert "friction: a (load" in text
     assert " b (" not in text
-    joint, column, at = joint_rows(finding, finding.study.fitted)[0], np.zeros(finding.residual.size), 0
-    for entry, _, rows in finding.of(finding.study.fitted):
+    joint, column, at = joint_rows(estimate, estimate.study.fitted)[0], np.zeros(estimate.residual.size), 0
+    for entry, _, rows in estimate.of(estimate.study.fitted):
         own = rows.start + np.flatnonzero(np.asarray(entry.test.coordinate) == 0)
         part = slice(at, at + own.size)
         column[own] = (joint.root * np.abs(joint.load) * np.sign(joint.velocity))[part]
         at += own.size
-    before = np.linalg.lstsq(finding.jacobian, -finding.residual)[0]
-    change = np.linalg.lstsq(np.column_stack([finding.jacobian, column]), -finding.residual)[0][:-1] - before
+    before = np.linalg.lstsq(estimate.jacobian, -estimate.residual)[0]
+    change = np.linalg.lstsq(np.column_stack([estimate.jacobian, column]), -estimate.residual)[0][:-1] - before
     expected, apart = np.outer(change, change), ~np.eye(change.size, dtype=bool)
     found = added.systematic_covariance
     np.testing.assert_allclose(found[apart], expected[apart], rtol=1e-4, atol=1e-9 * expected.max())

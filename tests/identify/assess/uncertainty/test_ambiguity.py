@@ -11,7 +11,7 @@ from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity
 from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.study.format.study_format import StudyFile
-from tests.identify.arm import finding_at
+from tests.identify.arm import estimate_at
 
 CROSS_SLIDE = """
 name = "cross-slide"
@@ -70,13 +70,13 @@ def test_what_the_modes_content_decides_is_known(tmp_path):
 def fitted():
     study = jaxmb.load_study("validation-3r")
     fit = run_fit(study.problem, study.settings, study.start, 0)
-    finding = finding_at(study, fit.best_u)
-    return finding, fit, row_variances(study.problem, finding.residual, finding.jacobian, finding.row_weights)
+    estimate = estimate_at(study, fit.best_u)
+    return estimate, fit, row_variances(study.problem, estimate.residual, estimate.jacobian, estimate.row_weights)
 
 
-def with_agreements(finding, *agreements):
-    """The finding with other modes beside the measured ones than it has."""
-    copy = dataclasses.replace(finding)
+def with_agreements(estimate, *agreements):
+    """The estimate with other modes beside the measured ones than it has."""
+    copy = dataclasses.replace(estimate)
     vars(copy)["agreements"] = agreements
     return copy
 
@@ -84,10 +84,10 @@ def with_agreements(finding, *agreements):
 @pytest.mark.parametrize("distance", [0.5, 10.0])
 def test_ends_beside_the_best_change_nothing(fitted, distance):
     """Half a standard deviation away is within the interval, ten are told apart by the noise."""
-    finding, fit, variances = fitted
-    known = finding.known
+    estimate, fit, variances = fitted
+    known = estimate.known
     ends = [np.concatenate([[1.0], fit.best_u + distance * known.std * sign]) for sign in np.eye(known.std.size)]
-    same, remarks = ambiguity(finding, dataclasses.replace(fit, ends=ends), variances)
+    same, remarks = ambiguity(estimate, dataclasses.replace(fit, ends=ends), variances)
     np.testing.assert_array_equal(same.known.std, known.std)
     assert same.known.verdict == known.verdict
     assert remarks == []
@@ -95,24 +95,24 @@ def test_ends_beside_the_best_change_nothing(fitted, distance):
 
 def test_shares_of_a_mode(fitted):
     """All stiffnesses together hold the whole strain energy, all dampings all that is dissipated."""
-    finding, *_ = fitted
-    study, (view,) = finding.study, finding.views
-    shares = mode_shares(study.model, study.free, study.tests[0], finding.values).share[1]
+    estimate, *_ = fitted
+    study, (view,) = estimate.study, estimate.views
+    shares = mode_shares(study.model, study.free, study.tests[0], estimate.values).share[1]
     # Light damping (2 %) changes |lambda| by its square; the step of 1e-4 errs by as much
     assert shares[:3].sum() == pytest.approx(1.0, abs=1e-3)
     assert shares[3:].sum() == pytest.approx(1.0, abs=1e-3)
     shape = np.asarray(jaxmb.modes(view.tangent).shape)[:, 1]
-    energy = np.asarray(finding.model.stiffness) * np.abs(shape) ** 2
+    energy = np.asarray(estimate.model.stiffness) * np.abs(shape) ** 2
     np.testing.assert_allclose(shares[:3], energy / energy.sum(), atol=1e-2)
 
 
 def test_what_governs_a_mode_that_was_not_measured_is_known_weakly_at_best(fitted):
-    finding, fit, variances = fitted
-    study, (view,) = finding.study, finding.views
+    estimate, fit, variances = fitted
+    study, (view,) = estimate.study, estimate.views
     found = jaxmb.modes(view.tangent)
     agreement = ModalAgreement(found, found, np.eye(3), (0, 1, None), (2,))
-    doubted, remarks = ambiguity(with_agreements(finding, agreement), fit, variances)
-    share = mode_shares(study.model, study.free, study.tests[0], finding.values).share[2]
+    doubted, remarks = ambiguity(with_agreements(estimate, agreement), fit, variances)
+    share = mode_shares(study.model, study.free, study.tests[0], estimate.values).share[2]
     expected = ["weak" if s >= 0.5 else "yes" for s in share]
     assert "weak" in expected[:3]
     assert list(doubted.known.verdict) == expected

@@ -38,13 +38,13 @@ def found(shape, bound=3.0):
     problem = TwoThatMakeUp(shape, bound)
     residual, jacobian, weights = (np.asarray(x) for x in final_state(problem, jnp.zeros(2)))
     known = knowledge(jacobian, weights)
-    finding = SimpleNamespace(
+    estimate = SimpleNamespace(
         study=SimpleNamespace(problem=problem, free=problem.free), u=np.zeros(2), residual=residual,
         compressed=(residual, jacobian),
         known=known, with_std=lambda std: SimpleNamespace(known=known._replace(std=std)),
     )  # fmt: skip
     np.testing.assert_allclose(known.std, TAU, rtol=1e-5)
-    return with_curvature(finding).known.std
+    return with_curvature(estimate).known.std
 
 
 def test_a_parabola_stays():

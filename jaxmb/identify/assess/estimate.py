@@ -68,7 +68,7 @@ class Solver(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Finding:
+class Estimate:
     """A finished fit with the views of the identified machine by its tests."""
 
     study: Study
@@ -175,8 +175,8 @@ class Finding:
         pairs = zip(self.study.problem.tests, self.misfits, strict=True)
         return any(test.noise.is_known and not left.explained and left.square > INCONSISTENT**2 for test, left in pairs)
 
-    def cap_confidence(self, follows: bool) -> "Finding":
-        """The finding with confidence capped at "weak" for all parameters, unless the machine reproduces the data.
+    def cap_confidence(self, follows: bool) -> "Estimate":
+        """The estimate with confidence capped at "weak" for all parameters, unless the machine reproduces the data.
 
         A linear step keeps its standard deviations, already inflated by the residual: the limit of "weak" there is a
         part of the width of the bounds, which is no statement on a value.
@@ -189,13 +189,13 @@ class Finding:
         std = self.known.std
         return self.with_std(np.maximum(std, np.broadcast_to(limits(self.known.prior_std)[0], std.shape)))
 
-    def with_std(self, std: Float[np.ndarray, "d"]) -> "Finding":
-        """The finding with other standard deviations and the verdicts that follow."""
+    def with_std(self, std: Float[np.ndarray, "d"]) -> "Estimate":
+        """The estimate with other standard deviations and the verdicts that follow."""
         known = self.known._replace(std=std, verdict=verdicts(std, self.known.prior_std))
         return dataclasses.replace(self, known=known)
 
-    def with_added(self, covariance: Float[np.ndarray, "d d"]) -> "Finding":
-        """The finding with a covariance of systematic errors of u added to that of noise."""
+    def with_added(self, covariance: Float[np.ndarray, "d d"]) -> "Estimate":
+        """The estimate with a covariance of systematic errors of u added to that of noise."""
         known = self.known._replace(covariance=self.known.covariance + covariance)
         added = dataclasses.replace(self, known=known, systematic_covariance=covariance)
         return added.with_std(np.sqrt(self.known.std**2 + np.diag(covariance)))
@@ -223,7 +223,7 @@ class Finding:
 class Diagnosis(NamedTuple):
     """Errors of model or data found in an estimate beyond its noise."""
 
-    finding: Finding
+    estimate: Estimate
     """The estimate, its standard deviations with the effect of these errors."""
     wrong: bool
     """Whether the model does not reproduce the data, which caps the confidence in all parameters."""
