@@ -78,7 +78,7 @@ from .machine.file import (
 from .machine.khalil import machine_from_tables as machine_from_tables
 from .machine.schema import Machine as Machine
 from .machine.tables import machine_from_dh as machine_from_dh
-from .machine.urdf_write import write_urdf as write_urdf
+from .machine.urdf import write_urdf as write_urdf
 from .measurement.files.frf_file import (
     read_frf as read_frf,
     write_frf as write_frf,

@@ -4,7 +4,7 @@ import difflib
 import json
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar, get_args
 
@@ -303,3 +303,18 @@ def warnings_as_remarks() -> Iterator[list[str]]:
 def _with_location(text: str, error: Exception) -> str:
     """The message prefixed with the location, unless it already is."""
     return str(error) if str(error).startswith(f"{text}: ") else f"{text}: {error}"
+
+
+MOST_NAMED = 5
+"""Largest number of names listed in a sentence."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, "and 3 more" for those beyond `MOST_NAMED`."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def display_name(name: str) -> str:
+    """A test in a sentence: "test 'arm'", and "test 1" where that is all its name."""
+    return name if re.fullmatch(r"test \d+", name) else f"test '{name}'"

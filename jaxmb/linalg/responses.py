@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmb.linalg.modal_form import UNCOUPLED, modal_form, off_diagonal, with_dampers
 from jaxmb.linalg.small_solve import DynamicStiffness, Parts, in_parts, response, solutions
 
 Support = tuple[tuple[int, int], ...]
@@ -207,3 +206,220 @@ def _of_many(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, kee
     coupling = jnp.where(highest**2 * mu[0] <= EXACT, coupling, jnp.inf)
     branch = jnp.where(coupling + viscous_coupling <= UNCOUPLED, 0, jnp.where(coupling <= UNCOUPLED, 1, 2))
     return jax.lax.switch(branch, [by_modes, by_dampers, at_lines])
+
+
+@jax.custom_jvp
+def eigenpairs(matrix: Float[Array, "m m"]) -> tuple[Complex[Array, "m"], Complex[Array, "m m"]]:
+    """Eigenvalues and right eigenvectors (columns) of a real matrix, differentiable.
+
+    dA in the eigenvectors' basis, P = V^-1 dA V, gives d lambda = diag P and dV = V (P / (lambda_j - lambda_i)). The
+    derivatives are valid for quantities independent of the vectors' scale; vectors of a repeated eigenvalue have none.
+    """
+    values, vectors = jnp.linalg.eig(matrix)
+    return values, vectors
+
+
+@eigenpairs.defjvp
+def _eigenpairs_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    (matrix,), (d_matrix,) = primals, tangents
+    values, vectors = eigenpairs(matrix)
+    projected = jnp.linalg.solve(vectors, d_matrix.astype(vectors.dtype) @ vectors)
+    gap = values[None, :] - values[:, None]
+    size = jnp.abs(values)
+    same = jnp.abs(gap) <= 1e-10 * (size[None, :] + size[:, None])
+    coupling = jnp.where(same, 0.0, projected / jnp.where(same, 1.0, gap))
+    return (values, vectors), (jnp.diagonal(projected), vectors @ coupling)
+
+
+def symmetric_pencil(
+    stiffness: Float[Array, "n n"], mass: Float[Array, "n n"]
+) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
+    """Eigenvalues, ascending, and mass-normalized eigenvectors of K v = lambda M v, M positive definite."""
+    lower = jnp.linalg.cholesky(mass)
+    half = jax.scipy.linalg.solve_triangular(lower, stiffness, lower=True)
+    reduced = jax.scipy.linalg.solve_triangular(lower, half.T, lower=True)
+    values, vectors = jnp.linalg.eigh(0.5 * (reduced + reduced.T))
+    return values, jax.scipy.linalg.solve_triangular(lower, vectors, lower=True, trans=1)
+
+
+UNCOUPLED = 1e-10
+"""Damping between two modes, relative to their stiffness, attributed to rounding: damping is then proportional."""
+UNCONSTRAINED = 1e8
+"""Ratio of squares of neighbouring frequencies of the lowest modes above which the lower ones are rigid-body modes."""
+NEAREST = 12
+"""Modes nearest to resonance that are not eliminated where dampers couple modes."""
+
+
+def with_dampers(shapes: Array, rows: Array, factors: Array, omega: Array, size: Array, directions: Array) -> Array:
+    """V Z^-1 V^T B^T with Z = F + j w U S U^T, F and S diagonal, with few damper directions U [n, r].
+
+    With y = j w S U^T x it is F x + U y = b. The unknowns are y and the modes nearest to resonance, where F is small;
+    the other modes are eliminated.
+    """
+    count, near = size.shape[0], min(NEAREST, shapes.shape[0])
+    damper = 1j * omega[:, None] * size
+    line, closest = jnp.arange(omega.size)[:, None], jax.lax.top_k(-jnp.abs(factors), near)[1]
+    inverse = (1.0 / factors).at[line, closest].set(0.0)
+    products = (directions[:, :, None] * directions[:, None, :]).reshape(-1, count**2)
+    modal_flexibility = jax.lax.complex(inverse.real @ products, inverse.imag @ products).reshape(-1, count, count)
+    of_near = directions[closest].astype(factors.dtype)
+    load = shapes.T @ rows.T
+    free = inverse[:, :, None] * load
+    upper = jnp.concatenate([jax.vmap(jnp.diag)(factors[line, closest]), of_near], axis=2)
+    lower = jnp.concatenate(
+        [-damper[:, :, None] * jnp.swapaxes(of_near, 1, 2), jnp.eye(count) + damper[:, :, None] * modal_flexibility],
+        axis=2,
+    )
+    right = jnp.concatenate([load[closest], damper[:, :, None] * jnp.einsum("nr,fnk->frk", directions, free)], axis=1)
+    solution = jnp.linalg.solve(jnp.concatenate([upper, lower], axis=1), right)
+    modal_solution = free - inverse[:, :, None] * jnp.einsum("nr,frk->fnk", directions, solution[:, near:])
+    return jnp.einsum("nm,fmk->fnk", shapes, modal_solution.at[line, closest].set(solution[:, :near]))
+
+
+def modal_form(
+    mass: Array, damping: Array, stiffness: Array, structural: Array | None
+) -> tuple[Array, Array, Array, Array]:
+    """1 / omega^2 of undamped modes, descending, their shapes V, V^T C V and V^T D V; V^T K V = I.
+
+    This form is most accurate for the lowest modes.
+    """
+    mu, shapes = symmetric_pencil(mass, stiffness)
+    mu, shapes = mu[::-1], shapes[:, ::-1]
+    viscous = shapes.T @ damping @ shapes
+    lossy = jnp.zeros_like(mass) if structural is None else shapes.T @ structural @ shapes
+    return mu, shapes, viscous, lossy
+
+
+def off_diagonal(matrix: Array) -> Array:
+    """Largest magnitude off the diagonal."""
+    return jnp.max(jnp.abs(matrix - jnp.diag(jnp.diagonal(matrix))))
+
+
+def damped_modes(
+    mass: Float[Array, "n n"], damping: Float[Array, "n n"], stiffness: Float[Array, "n n"],
+    structural: Float[Array, "n n"] | None,
+) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, ""]]:  # fmt: skip
+    """Eigenvalues with Im >= 0 by ascending frequency and shapes (columns) of (s^2 M + s C + K + j D) v = 0, and
+    whether damping is proportional; if not, they are invalid.
+
+    M, C, K and D are symmetric, K positive definite. The derivative of a repeated eigenvalue's shape within its
+    subspace, which does not exist, is set to 0.
+    """
+    return _damped_modes(mass, damping, stiffness, jnp.zeros_like(mass) if structural is None else structural)
+
+
+@jax.custom_jvp
+def _damped_modes(mass: Array, damping: Array, stiffness: Array, structural: Array) -> tuple[Array, Array, Array]:
+    mu, shapes, viscous, lossy = modal_form(mass, damping, stiffness, structural)
+    c, eta = jnp.diagonal(viscous), jnp.diagonal(lossy)
+    radicand = jnp.sqrt(c**2 - 4.0 * mu * jax.lax.complex(jnp.ones_like(eta), eta))
+    root = (-c + jnp.where(radicand.imag < 0.0, -radicand, radicand)) / (2.0 * mu)
+    coupling = off_diagonal(lossy) + jnp.sqrt(1.0 / jnp.abs(mu[-1])) * off_diagonal(viscous)
+    lowest = mu[: NEAREST + 1]
+    is_constrained = jnp.max(lowest[:-1] / lowest[1:]) <= UNCONSTRAINED
+    return root, shapes.astype(root.dtype), (coupling <= UNCOUPLED) & is_constrained
+
+
+@_damped_modes.defjvp
+def _damped_modes_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Any, Any]:
+    """dZ = s^2 dM + s dC + dK + j dD in modal coordinates: ds_i = -dZ_ii / (2 s_i mu_i + c_i), and the component j of
+    the change of shape i is -dZ_ji / Z_jj(s_i)."""
+    mass, damping, _, structural = primals
+    root, shapes, proportional = _damped_modes(*primals)
+    real = shapes.real
+    mu, c, eta = (jnp.einsum("ni,nm,mi->i", real, part, real) for part in (mass, damping, structural))
+    d_mass, d_damping, d_stiffness, d_structural = (real.T @ part @ real for part in tangents)
+    s = root[None, :]
+    change = s**2 * d_mass + s * d_damping + jax.lax.complex(d_stiffness, d_structural)
+    pole_distance = s**2 * mu[:, None] + s * c[:, None] + 1.0 + 1j * eta[:, None]
+    same = jnp.abs(root[:, None] - s) <= 1e-10 * (jnp.abs(root[:, None]) + jnp.abs(s))
+    coupling = jnp.where(same, 0.0, -change / jnp.where(same, 1.0, pole_distance))
+    d_root = -jnp.diagonal(change) / (2.0 * root * mu + c)
+    return (root, shapes, proportional), (d_root, shapes @ coupling, np.zeros((), jax.dtypes.float0))
+
+
+_NUMERATOR = (
+    -8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,
+    -1.228866684490136173410e2, -6.485021904942025371773e1,
+)  # fmt: skip
+_DENOMINATOR = (
+    1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2, 4.853903996359136964868e2,
+    1.945506571482613964425e2,
+)  # fmt: skip
+"""Coefficients of the rational function of t^2 for (atan(t) / t - 1) / t^2, |t| <= tan(pi / 8)."""
+_SERIES = (
+    1.479819860511658591e-1, 1.531383769920937332e-1, 1.818357216161805012e-1, 2.222219843214978396e-1,
+    2.857142874366239149e-1, 3.999999999940941908e-1, 6.666666666666735130e-1,
+)  # fmt: skip
+"""Coefficients of the polynomial in s^2 for (log((1 + s) / (1 - s)) / s - 2) / s^2, |s| <= 3 - sqrt(8)."""
+_LOG_2 = 6.93147180369123816490e-1, 1.90821492927058770002e-10
+"""log 2 as a sum of two numbers; products of the first with exponents are exact."""
+
+
+@jax.custom_jvp
+def log_ratio(a: Complex[Array, "..."], b: Complex[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Real and imaginary part of log(a / b), the imaginary part between -pi and pi.
+
+    Several times faster on CPUs than JAX's complex logarithm, which guards against overflow of squares and whose real
+    logarithm and arc tangent are not vectorized. The derivative is da / a - db / b, with one division for all da.
+    """
+    reciprocal = 1.0 / (b.real**2 + b.imag**2)
+    re, im = (a.real * b.real + a.imag * b.imag) * reciprocal, (a.imag * b.real - a.real * b.imag) * reciprocal
+    return 0.5 * log_of_positive(re**2 + im**2), angle(re, im)
+
+
+def log_of_positive(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """log(x) for x >= 0 with relative error 3e-16; -inf for subnormal numbers. Not differentiable.
+
+    x = 2^k m with sqrt(1/2) <= m < sqrt(2), and log m from s = (m - 1) / (m + 1), f = m - 1. `jnp.log` is used for
+    other precisions than double.
+
+    Source: the polynomial is that of Sun Microsystems' fdlibm, e_log.c.
+    """
+    if x.dtype != jnp.float64:
+        return jnp.log(x)
+    bits = jax.lax.bitcast_convert_type(x, jnp.int64)
+    k = (bits - 0x3FE6A09E667F3BCD) >> 52  # sqrt(1/2)
+    m = jax.lax.bitcast_convert_type(bits - (k << 52), jnp.float64)
+    exponent, f = k.astype(x.dtype), m - 1.0
+    s, half = f / (2.0 + f), 0.5 * f * f
+    series = s * s * jnp.polyval(jnp.array(_SERIES), s * s)
+    value = exponent * _LOG_2[0] - (half - (s * (half + series) + exponent * _LOG_2[1]) - f)
+    value = jnp.where(x < jnp.finfo(x.dtype).tiny, -jnp.inf, value)
+    return jnp.where(x < jnp.inf, value, x)
+
+
+def angle(re: Float[Array, "..."], im: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Angle of complex numbers, -pi to pi, rad, with error 1e-15; 0 for 0. Not differentiable where a part is 0.
+
+    Source: the rational function is that of S. L. Moshier's Cephes library, atan.c.
+    """
+    long, short = jnp.maximum(jnp.abs(re), jnp.abs(im)), jnp.minimum(jnp.abs(re), jnp.abs(im))
+    reduced = short > 0.41421356237309505 * long  # reduced by pi / 4
+    numerator_part, denominator_part = jnp.where(reduced, short - long, short), jnp.where(reduced, short + long, long)
+    t = numerator_part / jnp.where(long > 0.0, denominator_part, 1.0)
+    square = t * t
+    numerator, denominator = jnp.array(_NUMERATOR, t.dtype), jnp.array(_DENOMINATOR, t.dtype)
+    result = t * square * jnp.polyval(numerator, square) / jnp.polyval(denominator, square) + t
+    result = jnp.where(reduced, result + 0.25 * jnp.pi, result)
+    result = jnp.where(jnp.abs(im) > jnp.abs(re), 0.5 * jnp.pi - result, result)
+    result = jnp.where(re < 0.0, jnp.pi - result, result)
+    return jnp.where(im < 0.0, -result, result)
+
+
+def _log_ratio_jvp(
+    primals: tuple[Array, Array], tangents: tuple[Any, Any]
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    a, b = primals
+    re, im = log_ratio(a, b)
+    d_re, d_im = jnp.zeros_like(re), jnp.zeros_like(im)
+    for number, tangent, sign in ((a, tangents[0], 1.0), (b, tangents[1], -1.0)):
+        if not isinstance(tangent, SymbolicZero):
+            reciprocal = sign / (number.real**2 + number.imag**2)
+            da_factor, db_factor = number.real * reciprocal, number.imag * reciprocal
+            d_re = d_re + tangent.real * da_factor + tangent.imag * db_factor
+            d_im = d_im + tangent.imag * da_factor - tangent.real * db_factor
+    return (re, im), (d_re, d_im)
+
+
+log_ratio.defjvp(_log_ratio_jvp, symbolic_zeros=True)

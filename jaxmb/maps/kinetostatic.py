@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import batch_size, batch_size_for, compiled, in_batches
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.maps.batches import batch_size, batch_size_for, in_batches
 from jaxmb.maps.position_solver import check_all_closed
 from jaxmb.mechanics.compliance import (
     cartesian_compliance,

@@ -13,10 +13,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Inexact
 from threadpoolctl import threadpool_limits
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import batch_size_for, compiled, in_batches, padded
 from jaxmb.io.validation import error_location, known_name
 from jaxmb.machine.build import Model
-from jaxmb.maps.batches import batch_size_for, in_batches, padded
 from jaxmb.maps.position_solver import check_all_closed
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import TOOL, check_no_virtual_springs, frame_index

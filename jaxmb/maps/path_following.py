@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import batch_size, compiled, in_batches
 from jaxmb.machine.build import Model
-from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.maps.kinetostatic import DIRECTIONS, inverse_condition, normalized_jacobian
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.inverse_kinematics import inverse_kinematics, inverse_kinematics_path

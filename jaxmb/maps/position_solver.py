@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import batch_size, compiled, in_batches
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.maps.batches import batch_size, in_batches
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.inverse_kinematics import LARGEST_STEP, LEAST_DAMPING, inverse_kinematics
 from jaxmb.mechanics.kinematics import frame_pose, joints_moving_frame

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.maps.batches import batch_size, in_batches
+from jaxmb.compiled import batch_size, in_batches
 
 
 def test_sizes_are_powers_of_two():

@@ -22,7 +22,6 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.components import Equations, is_robust
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
@@ -39,7 +38,7 @@ from jaxmb.identify.fit.physical_consistency import ConsistentSolution, bodies
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
 from jaxmb.identify.study.reading.parameters import fixed_values
 from jaxmb.identify.study.study import Study, known_values, linear_in
-from jaxmb.io.validation import error_location
+from jaxmb.io.validation import display_name, error_location, listed
 
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
 UNSOLVED = f"{Outcome.NOT_CONVERGED}: the active set of bounds was not identified"

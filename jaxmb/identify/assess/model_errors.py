@@ -17,10 +17,10 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import first_order_drops
 from jaxmb.identify.experiments.components import Hypothesis, own_names
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers, without_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 
 RIGID = 1e5

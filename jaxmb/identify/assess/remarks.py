@@ -8,14 +8,13 @@ from pydantic import ValidationError
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Knowledge, limits, row_blocks
-from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.search import DEFAULT
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import sentence
+from jaxmb.io.validation import display_name, listed, sentence
 from jaxmb.machine.schema import Machine
 
 

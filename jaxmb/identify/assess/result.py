@@ -14,12 +14,11 @@ import numpy as np
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Knowledge
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import strict, versions
-from jaxmb.io.validation import Named, Table, known_name
+from jaxmb.io.validation import Named, Table, display_name, known_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 from jaxmb.machine.file import machine_toml

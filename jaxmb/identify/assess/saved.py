@@ -28,7 +28,7 @@ from jaxmb.io.validation import InputError, Table, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import MACHINE_FILE as MACHINE, RESULT_FILE as RESULT, check_machine, write_machine
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.urdf_write import beyond_urdf, write_urdf
+from jaxmb.machine.urdf import beyond_urdf, write_urdf
 
 ROUNDING = 1e-6
 """Tolerance of the checks of correlations and intervals."""

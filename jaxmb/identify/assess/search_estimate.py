@@ -11,11 +11,11 @@ from jaxmb.identify.assess.remarks import bound_remarks, on_bound, search_remark
 from jaxmb.identify.assess.result import Outcome, evaluations
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited, with_curvature
 from jaxmb.identify.estimation.identifiability import knowledge
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import is_large, linearized, objective_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import display_name
 
 CONVERGED_SLOPE = 1e-6
 """Cosine between the residual and a column of the Jacobian, of a parameter not limited by a bound, below which the fit

@@ -30,7 +30,6 @@ from jaxmb.identify.estimation.identifiability import correlation, verdicts
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
@@ -49,7 +48,7 @@ from jaxmb.identify.stiffness_model.variants import (
     translations,
 )
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import error_location
+from jaxmb.io.validation import display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of
 from jaxmb.machine.schema import Machine

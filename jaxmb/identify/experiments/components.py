@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
 from jaxmb.response.frf_kind import Point

@@ -19,13 +19,12 @@ from jaxmb.identify.experiments.components import IdentifiableCombinations, Prob
 from jaxmb.identify.experiments.frf.channels import predict_frf
 from jaxmb.identify.experiments.frf.noise import SMALLEST_RATIO
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import test_names
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import Table
+from jaxmb.io.validation import Table, display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import reference_posture

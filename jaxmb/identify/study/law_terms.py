@@ -8,10 +8,9 @@ import numpy as np
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters, matching
 from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD, LawsPart
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import gravity_effort
 

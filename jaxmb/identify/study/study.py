@@ -16,7 +16,6 @@ from threadpoolctl import threadpool_limits
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import accepts_prior, can_be_planned, own_names
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
@@ -47,7 +46,7 @@ from jaxmb.identify.study.reading.parameters import (
 )
 from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
 from jaxmb.identify.study.setting import Setting, initial_values, study_model
-from jaxmb.io.validation import Table, error_location, known_name, validated, warnings_as_remarks
+from jaxmb.io.validation import Table, display_name, error_location, known_name, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.schema import Machine

@@ -21,8 +21,7 @@ from jaxmb.measurement.files.named_arrays import (
     set_from_arrays,
     those_of_a_set,
 )
-from jaxmb.measurement.files.uff import read_uff
-from jaxmb.measurement.files.uff_write import write_uff
+from jaxmb.measurement.files.uff import read_uff, write_uff
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_scale
 

@@ -168,7 +168,7 @@ class TimeRecord:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Estimate:
+class MeasuredFrf:
     """Frequency responses estimated from time records, with remarks."""
 
     frf_set: FrfSet
@@ -215,7 +215,7 @@ def frf_of_records(name_or_path: str | os.PathLike[str]) -> FrfSet:
     return estimate_of_records(name_or_path).frf_set
 
 
-def estimate_of_records(name_or_path: str | os.PathLike[str]) -> Estimate:
+def estimate_of_records(name_or_path: str | os.PathLike[str]) -> MeasuredFrf:
     """Frequency responses estimated from described time records, with remarks.
 
     Raises:
@@ -241,22 +241,22 @@ def estimate_of_records(name_or_path: str | os.PathLike[str]) -> Estimate:
         return _from_hits(records, method, description, labels)
 
 
-def _from_noise(record: TimeRecord, method: Noise, labels: FrfLabels) -> Estimate:
+def _from_noise(record: TimeRecord, method: Noise, labels: FrfLabels) -> MeasuredFrf:
     frf_set = estimate_frf(
         record.force, record.response, record.sample_rate_hz,
         segment=method.segment, overlap=method.overlap, window=method.window, estimator=method.estimator, **labels,
     )  # fmt: skip
     # a boxcar is used for burst noise that decays within the segment; the rule applies to continuous noise
     remark = None if method.window == "boxcar" else leakage_remark(frf_set, method.window)
-    return Estimate(frf_set, () if remark is None else (remark,), _averaged(frf_set, "independent averages"))
+    return MeasuredFrf(frf_set, () if remark is None else (remark,), _averaged(frf_set, "independent averages"))
 
 
-def _from_period(record: TimeRecord, method: Periodic, labels: FrfLabels) -> Estimate:
+def _from_period(record: TimeRecord, method: Periodic, labels: FrfLabels) -> MeasuredFrf:
     harmonics = range(method.first_harmonic, method.last_harmonic + 1, method.step)
     frf_set = estimate_periodic_frf(
         record.force, record.response, record.sample_rate_hz, method.period, harmonics, **labels
     )
-    return Estimate(frf_set, (), _averaged(frf_set, "periods"))
+    return MeasuredFrf(frf_set, (), _averaged(frf_set, "periods"))
 
 
 def _averaged(frf_set: FrfSet, what: str) -> tuple[str]:
@@ -268,7 +268,7 @@ def _step_hz(frf_set: FrfSet) -> float:
     return float(f[1] - f[0]) if f.size > 1 else float(f[0])
 
 
-def _from_hits(records: Sequence[TimeRecord], method: Hits, description: RecordsFile, labels: FrfLabels) -> Estimate:
+def _from_hits(records: Sequence[TimeRecord], method: Hits, description: RecordsFile, labels: FrfLabels) -> MeasuredFrf:
     sets, remarks, summary, single = [], [], [], []
     for inputs in dict.fromkeys(record.inputs for record in records):
         hits = []
@@ -291,7 +291,7 @@ def _from_hits(records: Sequence[TimeRecord], method: Hits, description: Records
         single += test.hits or [test.frf_set]
         summary.append(_hits_used(test, f"hits at '{inputs[0]}'" if several else "hits", description))
     several = len(single) > len(sets)
-    return Estimate(stack_inputs(sets), tuple(remarks), tuple(summary), tuple(single) if several else ())
+    return MeasuredFrf(stack_inputs(sets), tuple(remarks), tuple(summary), tuple(single) if several else ())
 
 
 def _hits_used(test: HitTest, what: str, description: RecordsFile) -> str:
@@ -376,7 +376,7 @@ def _unit(description: RecordsFile) -> str:
     return unit
 
 
-def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = None) -> Estimate:
+def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = None) -> MeasuredFrf:
     """FRFs, with remarks, from a file of FRFs, a TOML file that describes time records, or a built-in measurement.
 
     Args:
@@ -395,4 +395,4 @@ def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = Non
     if path.suffix.lower() not in READERS:
         names = ", ".join(measurement_names())
         raise InputError(f"{path}: expected a file ending in {', '.join(READERS)} or .toml, or one of {names}")
-    return Estimate(*read_frf_and_remarks(path))
+    return MeasuredFrf(*read_frf_and_remarks(path))

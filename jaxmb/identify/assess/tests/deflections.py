@@ -17,10 +17,9 @@ from jaxmb.identify.assess.wrong_units import (
 )
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
-from jaxmb.io.validation import Table
+from jaxmb.io.validation import Table, display_name
 from jaxmb.machine.beam import ROUNDING, least_scaled_eigenvalue
 from jaxmb.machine.schema import Machine
 

@@ -1,7 +1,9 @@
 """Metrics and remarks of FRF tests and modal tests."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,9 +12,9 @@ from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.modal_agreement import ModePair, UnpairedMode, agreement_metrics, unmatched_metrics
 from jaxmb.identify.assess.remarks import tests_text, undamped
 from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfTest
-from jaxmb.identify.experiments.frf.misfit import FrfMisfit, frf_misfit
 from jaxmb.identify.experiments.modes_test import ModesEntry, predict_modes
 from jaxmb.identify.experiments.motion_view import MotionView
+from jaxmb.response.frf_kind import dof_names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,3 +129,108 @@ class ModesMetrics(KindMetrics):
                 for m in range(frequency.size)
             ]
         return cls(tuple(lines)) if lines else None
+
+
+FACTOR = 0.3
+"""Absolute logarithm of a factor on all lines above which it is reported."""
+CONSTANT = 1.0 / 3.0
+"""Errors of log-magnitude count as one common factor where their interquartile range is below this share of their
+median."""
+MOST = 0.8
+"""Share of lines that counts as nearly all."""
+
+
+class FrfMisfit(NamedTuple):
+    """Size of the misfit of an FRF test and its likely cause."""
+
+    cause: str
+    factor: float
+    """Root mean square error of magnitudes, as a factor; 1 for errors of phase only."""
+    degrees: float
+    """Root mean square error of phases, degrees."""
+
+
+def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) -> FrfMisfit | None:
+    """Misfit of an FRF test; None where the fit reproduces it.
+
+    Args:
+        test: measured FRFs.
+        fitted: FRFs [f, o, i] of the identified machine.
+        poor: whether the fit does not reproduce the test.
+        undamped: whether every free damping converged to its lower bound.
+    """
+    measured = np.asarray(test.measured)
+    used = (np.asarray(test.weight) > 0.0) & np.isfinite(fitted) & (fitted != 0.0)
+    if not used.any() or not (poor or undamped):
+        return None
+    reversed_time = _other_sign_of_time(test, measured, fitted, used)
+    if not (poor or reversed_time):
+        return None
+    cause = _reversed_time_text() if reversed_time else _cause(test, measured, fitted, used)
+    cause = cause if poor else f"every damping is on its lower bound and {cause}"
+    return FrfMisfit(cause, *_size(test, measured, fitted, used))
+
+
+def _size(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> tuple[float, float]:
+    """Root mean square errors of magnitude (factor) and phase (degrees), lines weighted by their noise."""
+    error, counts = np.log(measured[used] / fitted[used]), np.asarray(test.noise_std)[used] ** -2.0
+    squares = np.real(error) ** 2, np.imag(error) ** 2
+    factor, angle = (math.sqrt(float(np.sum(counts * each) / np.sum(counts))) for each in squares)
+    return math.exp(min(factor, 100.0)), math.degrees(angle)
+
+
+def _reversed_time_text() -> str:
+    return "its phases have the opposite sign: are the FRFs for exp(-j omega t)?"
+
+
+def _cause(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> str:
+    error = np.log(np.where(used, measured, 1.0) / np.where(used, fitted, 1.0))
+    size = np.real(error)[used]
+    middle = float(np.median(size))
+    spread = float(np.subtract(*np.percentile(size, [75.0, 25.0])))
+    if abs(middle) > FACTOR and spread <= CONSTANT * abs(middle):
+        return f"measured over fitted is {math.exp(middle):.3g} throughout: is it the unit?"
+    opposite = _opposite_side(test, np.abs(np.imag(error)) > 0.5 * np.pi, used)
+    if opposite:
+        return f"measured and fitted are opposite at {opposite}: is a sensor or hammer reversed?"
+    return (
+        "check posture, unit, frame, sign and order of points, or whether weak FRFs are noise (coherence, cross_axis)"
+    )
+
+
+def _opposite_side(test: FrfTest, opposite: np.ndarray, used: np.ndarray) -> str:
+    """The outputs or inputs whose FRFs, and no others, have the opposite sign at nearly all lines; empty where there
+    are none."""
+    share = np.sum(opposite & used, axis=0) / np.maximum(np.sum(used, axis=0), 1)
+    known, reversed_frf = used.any(axis=0), share > MOST
+    for what, points, on, in_use in (
+        ("output", test.outputs, reversed_frf, known),
+        ("input", test.inputs, reversed_frf.T, known.T),
+    ):
+        whole = np.all(on | ~in_use, axis=1) & np.any(in_use, axis=1)
+        if whole.any() and not whole.all() and np.array_equal(whole[:, None] & in_use, on & in_use):
+            return f"{what} {', '.join(name for name, is_on in zip(dof_names(points), whole, strict=True) if is_on)}"
+    return ""
+
+
+def _other_sign_of_time(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> bool:
+    """Whether the complex conjugate of the data is closer to an FRF of the machine.
+
+    A passive machine absorbs power at a driven point: Re(H / (j omega)^(d-1)) >= 0, d = 0 for receptance, 1 mobility,
+    2 accelerance. For receptance and accelerance that is the sign of the imaginary part. Without driving-point FRFs,
+    the signs of real and imaginary parts are compared with the fitted ones.
+    """
+    driven = np.array([[o == i for i in test.inputs] for o in test.outputs])
+    driving_point = used & driven
+    if driving_point.any() and test.derivatives != 1:
+        absorbed = np.real(measured / 1j ** (test.derivatives - 1))[driving_point]
+        as_is, conjugate, opposite = (
+            float(np.median(np.abs(np.log(h / fitted[used]))))
+            for h in (measured[used], np.conj(measured[used]), -measured[used])
+        )
+        return float(np.mean(absorbed < 0.0)) > MOST and conjugate < min(as_is, opposite, 1.0)
+    off_axis = used & (np.abs(np.imag(measured)) > 0.2 * np.abs(measured))  # sign not determined by noise
+    same = [part(measured) * part(fitted) > 0.0 for part in (np.real, np.imag)]
+    if not off_axis.any() or not (used & ~off_axis).any():
+        return False
+    return float(np.mean(same[0][used & ~off_axis])) > MOST and float(np.mean(same[1][off_axis])) < 1.0 - MOST

@@ -10,7 +10,6 @@ from scipy.special import chdtri, ndtri
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, row_blocks, scaled_svd
 from jaxmb.identify.experiments.components import own_names
-from jaxmb.identify.experiments.names import display_name, listed
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.gain_fit import DELAY
 from jaxmb.identify.experiments.torque.prepared import stribeck
@@ -18,6 +17,7 @@ from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
+from jaxmb.io.validation import display_name, listed
 
 SPEEDS = np.geomspace(0.02, 0.5, 5)
 """Candidate Stribeck speeds over the largest speed."""

@@ -16,10 +16,10 @@ from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.estimation.identifiability import deviations, limits, row_blocks
 from jaxmb.identify.experiments.motion import PostureTest, SeenAt, without_weight
 from jaxmb.identify.experiments.motion_view import motion_view
-from jaxmb.identify.experiments.names import listed
 from jaxmb.identify.fit.problem import compressed, is_large, residual_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import Modes

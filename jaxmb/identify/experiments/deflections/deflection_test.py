@@ -26,10 +26,10 @@ from jaxmb.identify.experiments.deflections.load_cases import (
 )
 from jaxmb.identify.experiments.deflections.source import DeflectionSource, common_errors
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Score, Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix
 

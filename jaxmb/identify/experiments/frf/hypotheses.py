@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from jaxmb.identify.experiments.components import Hypotheses, Hypothesis
 from jaxmb.identify.experiments.frf.channels import known_channels, predict_frf
 from jaxmb.identify.experiments.motion_view import motion_view
-from jaxmb.identify.experiments.names import display_name
+from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.response.frf_kind import dof_names
 

@@ -1,1 +1,0 @@
-"""Torque tests: motion and torque of drives."""

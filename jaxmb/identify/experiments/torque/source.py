@@ -8,12 +8,12 @@ import numpy as np
 from scipy.optimize import lsq_linear
 
 from jaxmb.identify.experiments.entry import Entry, Source
-from jaxmb.identify.experiments.names import listed
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.experiments.torque.unexplained import unexplained
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
 
 EXPLAINS = 0.9

@@ -18,12 +18,12 @@ from jaxmb.identify.experiments.components import (
     Noise,
     OwnParameters,
 )
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.experiments.test import Score, Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import ParameterSpec
 from jaxmb.identify.regression.base_parameters import base_parameters, relevant_names
 from jaxmb.identify.regression.torque_regressor import regressor_names
+from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 
 

@@ -21,7 +21,7 @@ from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs, reciprocal_pairs, symmetrize, unsymmetry
-from jaxmb.measurement.records.file import Estimate, measured_frf
+from jaxmb.measurement.records.file import MeasuredFrf, measured_frf
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
 from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.postures import stated_posture
@@ -121,7 +121,7 @@ def points_text(points: Iterable[Point]) -> str:
 
 def _from_file(
     part: FrfTestPart, folder: Path, outputs: tuple[Point, ...], inputs: tuple[Point, ...], model: Model
-) -> Estimate:
+) -> MeasuredFrf:
     """The responses in SI at the points of a test; those of single hits too, at all points of the file."""
     estimate = measured_frf(str(part.file), folder)
     read, remarks = estimate.frf_set, estimate.remarks
@@ -148,7 +148,7 @@ def _from_file(
         dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
         for hit in estimate.hits
     )
-    return Estimate(taken, (*remarks, *(_without_coherence(taken) if part.coherence else ())), hits=hits)
+    return MeasuredFrf(taken, (*remarks, *(_without_coherence(taken) if part.coherence else ())), hits=hits)
 
 
 def _without_coherence(taken: FrfSet) -> list[str]:

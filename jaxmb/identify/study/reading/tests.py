@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.names import display_name
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.identify.study.reading.deflections import read_deflection_test
@@ -14,7 +13,7 @@ from jaxmb.identify.study.reading.frf import read_frf_test
 from jaxmb.identify.study.reading.modes import read_modes_test
 from jaxmb.identify.study.reading.torque import read_torque_test
 from jaxmb.identify.study.setting import Setting
-from jaxmb.io.validation import InputError, error_location
+from jaxmb.io.validation import InputError, display_name, error_location
 from jaxmb.machine.build import Model
 
 READERS: dict[str, Callable[..., Sequence[Entry]]] = {

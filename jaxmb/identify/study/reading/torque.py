@@ -12,7 +12,6 @@ from jaxtyping import Float
 from scipy.integrate import cumulative_trapezoid
 
 from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.experiments.names import listed
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
 from jaxmb.identify.experiments.torque.gain_fit import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
 from jaxmb.identify.experiments.torque.gears import Gears, at_joints, brakes_released, reversed_at
@@ -35,7 +34,7 @@ from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with_free_gains, with_gains
 from jaxmb.identify.study.setting import Setting, simulated_machine
 from jaxmb.identify.study.simulation.torques import simulated_motion
-from jaxmb.io.validation import check_known, error_location
+from jaxmb.io.validation import check_known, error_location, listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.motion.csv_motion import read_described, read_motion

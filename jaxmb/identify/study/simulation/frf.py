@@ -15,7 +15,7 @@ from jaxmb.identify.study.setting import Setting, simulated_machine
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import stack_inputs
-from jaxmb.measurement.records.file import Estimate
+from jaxmb.measurement.records.file import MeasuredFrf
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.postures import stated_posture
@@ -34,7 +34,7 @@ BEFORE_HIT = 0.02
 def simulated_frf(
     how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting,
     sensor: Sensor,
-) -> tuple[Estimate, Truth]:  # fmt: skip
+) -> tuple[MeasuredFrf, Truth]:  # fmt: skip
     """FRFs between points of a machine at a posture, with those of single hits, and the machine they are of.
 
     Args:
@@ -58,7 +58,7 @@ def simulated_frf(
             raise ValueError("simulated hits are measured by ideal sensors, expected lines, or no sensor")
         estimate = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
     else:
-        estimate = Estimate(_computed(how, seen, outputs, inputs, sensor, draw), ())
+        estimate = MeasuredFrf(_computed(how, seen, outputs, inputs, sensor, draw), ())
     return estimate, dataclasses.replace(truth, modes=modes(seen.tangent))
 
 
@@ -90,7 +90,7 @@ def _frequencies(lines: Lines | None) -> np.ndarray:
 def _from_hits(
     how: Hits, model: Model, q: Array, seen: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
     draw: np.random.Generator,
-) -> Estimate:  # fmt: skip
+) -> MeasuredFrf:  # fmt: skip
     """FRFs as H1 gives them from records of hits, one input after the other, with an exponential window.
 
     A hammer never hits exactly where the sensor sits and along its axis. That, and springs that differ from hit to
@@ -136,7 +136,7 @@ def _from_hits(
         for i in range(len(inputs))
     ]
     hits = tuple(hit for test in tests for hit in test.hits)
-    return Estimate(stack_inputs([test.frf_set for test in tests]), (), hits=hits)
+    return MeasuredFrf(stack_inputs([test.frf_set for test in tests]), (), hits=hits)
 
 
 def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Generator) -> np.ndarray:

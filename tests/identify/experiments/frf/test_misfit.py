@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.experiments.frf.misfit import frf_misfit
+from jaxmb.identify.assess.tests.frf import frf_misfit
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 
