@@ -101,7 +101,7 @@ class Problem(eqx.Module):
         Raises:
             ValueError: u is not a real vector with one entry for each free parameter.
         """
-        parts = self.measured(self._values(u))
+        parts = self.residuals_by_test(self._values(u))
         if self.prior is not None:
             parts.append(self.prior_residual(u))
         return jnp.concatenate(parts) * self.noise_unit
@@ -116,7 +116,7 @@ class Problem(eqx.Module):
 
     def data_residual(self, values: Float[Array, "d"]) -> Float[Array, "m"]:
         """Residuals of all tests at physical values; their squares sum to the cost."""
-        return jnp.concatenate(self.measured(values)) * self.noise_unit
+        return jnp.concatenate(self.residuals_by_test(values)) * self.noise_unit
 
     def _values(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
         """Physical values of u, after a check of its shape and type."""
@@ -179,7 +179,7 @@ class Problem(eqx.Module):
             return affine(values)
         return self.tests[number].view(self.free.apply(self.model, on_host(values)))
 
-    def measured(self, values: Float[Array, "d"] | Float[Array, "t d"]) -> list[Float[Array, "m"]]:
+    def residuals_by_test(self, values: Float[Array, "d"] | Float[Array, "t d"]) -> list[Float[Array, "m"]]:
         """Residual of each test in units of its noise, at physical values common to all tests, or one row a test."""
         values = jnp.asarray(values)  # NumPy arrays cannot be traced with the tests of a form
         parts: list[Array] = [jnp.zeros(0)] * len(self.tests)

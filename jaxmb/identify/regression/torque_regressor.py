@@ -23,7 +23,7 @@ LINEAR = (
 )  # fmt: skip
 """Families of parameters in which the torque of a rigid machine is linear. Beams are rigid in torque tests; the free
 length of a spring is multiplied by its stiffness and assumed known."""
-RUBS = ("damping", "friction", "offset", *TERMS)
+FRICTION_FAMILIES = ("damping", "friction", "offset", *TERMS)
 """Families of friction, which do not load a gear."""
 BLOCK = 512
 """Samples per call of a compiled program, limited by memory."""
@@ -168,7 +168,7 @@ def energy_regressor(
 
 def load_columns(names: Sequence[str]) -> Bool[np.ndarray, "p"]:
     """Mask of the columns of the regressor other than friction, which load a gear."""
-    return np.array([name.split(".")[0] not in RUBS for name in names], dtype=bool)
+    return np.array([name.split(".")[0] not in FRICTION_FAMILIES for name in names], dtype=bool)
 
 
 def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str], what: str = "payload") -> list[int]:

@@ -79,21 +79,21 @@ class Setting(NamedTuple):
     """The whole study."""
     folder: Path
     """Paths are relative to it."""
-    whole: Machine
+    unlocked_machine: Machine
     """The study's machine, nothing locked."""
     model: Model
     """The machine that is fitted."""
     noise_seed: int | None
     """Seed of simulated noise instead of the study's own."""
-    measured: Machine | None = None
-    """Machine of simulated tests that name none; `whole` where not given."""
+    true_machine: Machine | None = None
+    """Machine of simulated tests that name none; `unlocked_machine` where not given."""
     fitted: tuple[Entry, ...] = ()
     """Tests that are fitted, when those that are held out are read."""
     gains: GainChoice | None = None
-    """Gains of drives of a first fit."""
+    """Gains of drives from a preliminary fit."""
     friction: FrictionChoice | None = None
-    """Terms of friction that were found in a first look at the tests, which `whole` has."""
-    fit: Model | None = None
+    """Friction terms chosen in a preliminary fit; `unlocked_machine` has them."""
+    about: Model | None = None
     """The machine of a fit with rigid gears, about which torque tests are linearized."""
     reversed_gears: tuple[str, ...] = ()
     """Joints whose record at the shaft is read with the opposite sign of the gear ratio."""
@@ -124,7 +124,7 @@ def simulated_machine(how: Simulation, setting: Setting) -> Simulated:
     Raises:
         ValueError: a name or pattern is none of a parameter.
     """
-    own = setting.measured or setting.whole
+    own = setting.true_machine or setting.unlocked_machine
     machine = own if how.machine is None else machine_named(how.machine, setting.folder)
     model = study_model(machine, setting.file)
     names = list(parameter_table(model))

@@ -336,7 +336,7 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
             wider = with_friction(whole, choice)
             machine = with_locked(wider, file.lock)
             model = set_parameters(study_model(machine, file), held)
-        setting = setting._replace(whole=wider, model=model, measured=whole, friction=choice)
+        setting = setting._replace(unlocked_machine=wider, model=model, true_machine=whole, friction=choice)
         entries = read_tests(file, source, setting)
     with error_location(f"{source}: [search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})

@@ -195,7 +195,7 @@ def test_laws_take_other_values_in_each_test(tmp_path):
     """Residuals at the values of each test are those of each test at its own values."""
     problem = study_of(tmp_path, frf(), loads(), frf(b=0.9), loads(name="more")).problem
     values = np.array([4e4, 1e4, 30.0, 3.0]) * np.array([1.0, 1.1, 1.3, 1.7])[:, None]
-    parts = eqx.filter_jit(lambda p, v: p.measured(v))(problem, jnp.asarray(values))
+    parts = eqx.filter_jit(lambda p, v: p.residuals_by_test(v))(problem, jnp.asarray(values))
     for part, test, own in zip(parts, problem.tests, values, strict=True):
         alone = residual_alone(test, problem.free.apply(problem.model, jnp.asarray(own)))
         np.testing.assert_allclose(part, alone, rtol=1e-9, atol=1e-9)

@@ -158,7 +158,7 @@ class LawProblem(eqx.Module):
         problem, d = self.problem, self.problem.free.size
         u, c = x[:d], x[d:]
         values = problem.free.values(u) * jnp.exp((self.basis * c[:, None]).T @ self.owner)
-        parts = [part * self.keep[k] for k, part in enumerate(problem.measured(values))]
+        parts = [part * self.keep[k] for k, part in enumerate(problem.residuals_by_test(values))]
         if problem.prior is not None:
             parts.append(problem.prior_residual(u))
         return jnp.concatenate(parts) * problem.noise_unit

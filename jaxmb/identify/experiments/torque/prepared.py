@@ -42,7 +42,7 @@ def further_columns(
     regressor: Float[np.ndarray, "k c p"],
     velocity: Float[np.ndarray, "k c"],
     temperature: Float[np.ndarray, "k"] | None,
-    carrying: Mapping[str, float] | None = None,
+    load_parameters: Mapping[str, float] | None = None,
 ) -> tuple[Float[np.ndarray, "k c q"], Float[np.ndarray, "k c"]]:
     """The regressor with all columns of `column_names`, and the constant term.
 
@@ -56,14 +56,14 @@ def further_columns(
         regressor: Y at these.
         velocity: of these, rad/s or m/s.
         temperature: of the drives; None where not recorded.
-        carrying: p_0 by name; None for the machine's own values.
+        load_parameters: p_0 by name; None for the machine's own values.
     """
     constant = np.zeros(velocity.shape)
     if not any(model.further_friction):
         return regressor, constant
     names, own = regressor_names(model), parameters(model)
     loads = load_columns(names)
-    known = own if carrying is None else carrying
+    known = own if load_parameters is None else load_parameters
     values = np.array([known.get(name, 0.0) for name in names])
     found, speeds = regressor.copy(), _stribeck(model, measured)
     more = np.zeros((*velocity.shape, len(speeds)))
@@ -151,7 +151,7 @@ class RowSettings(NamedTuple):
     """Start of the used interval, after the first sample."""
     to_s: float = np.inf
     """End of the used interval."""
-    carrying: Mapping[str, float] | None = None
+    load_parameters: Mapping[str, float] | None = None
     """Parameters that determine the load of load-dependent friction."""
     keep_samples: bool = False
     """Whether to keep `Prepared.samples`."""
@@ -208,7 +208,7 @@ def prepared(
         with error_location("effort_cutoff_hz"):
             return low_pass(part.reshape(len(part), -1), rate, effort_cutoff_hz).reshape(part.shape)
 
-    columns, constant = further_columns(model, measured, regressor, speed, temperature, settings.carrying)
+    columns, constant = further_columns(model, measured, regressor, speed, temperature, settings.load_parameters)
     if given is not None:
         constant = constant + beside[:, columns_of_measured]
     both = filtered(np.concatenate([columns, constant[:, :, None], effort[:, :, None]], axis=2))

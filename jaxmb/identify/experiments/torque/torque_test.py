@@ -56,7 +56,7 @@ class TorqueTest(Test[Float[Array, "p"]]):
     """Names of the test's own parameters: gains of drives, and the delay of the torques."""
     own_values: Float[Array, "g"] | None = None
     """Values of the own parameters."""
-    of_own: Float[Array, "r g"] | None = None
+    own_columns: Float[Array, "r g"] | None = None
     """Columns of the own parameters."""
 
     def view(self, model: Model) -> Float[Array, "p"]:
@@ -66,9 +66,9 @@ class TorqueTest(Test[Float[Array, "p"]]):
     def predict(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """Efforts of all rows, Nm or N."""
         predicted = self.regressor @ view + self.constant
-        if self.of_own is None or self.own_values is None:
+        if self.own_columns is None or self.own_values is None:
             return predicted
-        return predicted + self.of_own @ self.own_values
+        return predicted + self.own_columns @ self.own_values
 
     def residual(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """(predicted - measured) / standard deviation."""
@@ -109,13 +109,13 @@ class TorqueTest(Test[Float[Array, "p"]]):
             values: of linearization, at which the prediction is unchanged.
             columns: derivatives of the prediction.
         """
-        before = np.zeros((self.rows, 0)) if self.of_own is None else np.asarray(self.of_own)
+        before = np.zeros((self.rows, 0)) if self.own_columns is None else np.asarray(self.own_columns)
         return dataclasses.replace(
             self,
             constant=jax.device_put(np.asarray(self.constant) - columns @ values),
             own_names=(*self.own_names, *names),
             own_values=jax.device_put(values if self.own_values is None else np.concatenate([self.own_values, values])),
-            of_own=jax.device_put(np.concatenate([before, columns], axis=1)),
+            own_columns=jax.device_put(np.concatenate([before, columns], axis=1)),
         )
 
     @property
@@ -186,8 +186,8 @@ class TorqueEquations(LinearForm[TorqueTest]):
         regressor = np.asarray(self.test.regressor)
         share, constant = affine_numbers(model, free, self.test.parameters)
         matrix, rest = regressor @ share, regressor @ constant + np.asarray(self.test.constant)
-        if self.test.of_own is not None:
-            columns, own = np.asarray(self.test.of_own), np.array(self.test.own_values)
+        if self.test.own_columns is not None:
+            columns, own = np.asarray(self.test.own_columns), np.array(self.test.own_values)
             entries = free.entries_of(self.test.own_names)
             for k, entry in enumerate([] if entries is None else entries.tolist()):
                 if entry >= 0:

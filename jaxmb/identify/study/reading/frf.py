@@ -58,10 +58,10 @@ def measured_responses(
     )
     truth = None
     if part.simulate is not None:
-        estimate, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, setting, sensor_of(part))
+        measured, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, setting, sensor_of(part))
     else:
-        estimate = _from_file(part, setting.folder, sensors, inputs, setting.model)
-    everything, remarks = estimate.frf_set, estimate.remarks
+        measured = _from_file(part, setting.folder, sensors, inputs, setting.model)
+    everything, remarks = measured.frf_set, measured.remarks
     analysis = None
     if part.modal is not None:
         analysis = modal_analysis(
@@ -69,7 +69,7 @@ def measured_responses(
             band_hz=part.modal.band_hz,
             max_order=part.modal.max_order,
             chosen=part.modal.chosen_hz,
-            hits=estimate.hits,
+            hits=measured.hits,
         )
     responses = everything
     if part.fit == "synthesized" and analysis is not None:
@@ -123,8 +123,8 @@ def _from_file(
     part: FrfTestPart, folder: Path, outputs: tuple[Point, ...], inputs: tuple[Point, ...], model: Model
 ) -> MeasuredFrf:
     """The responses in SI at the points of a test; those of single hits too, at all points of the file."""
-    estimate = measured_frf(str(part.file), folder)
-    read, remarks = estimate.frf_set, estimate.remarks
+    measured = measured_frf(str(part.file), folder)
+    read, remarks = measured.frf_set, measured.remarks
     read = dataclasses.replace(read, source=read.source or str(part.file))
     if part.unit is not None:
         if read.unit != UNKNOWN and not same_unit(read.unit, part.unit, read.kind):
@@ -146,7 +146,7 @@ def _from_file(
     name_of = dict(zip(read.inputs, named.inputs, strict=True))
     hits = tuple(
         dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
-        for hit in estimate.hits
+        for hit in measured.hits
     )
     return MeasuredFrf(taken, (*remarks, *(_without_coherence(taken) if part.coherence else ())), hits=hits)
 

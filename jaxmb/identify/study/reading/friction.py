@@ -61,7 +61,7 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
         for kind, family in FRICTION_FAMILY.items()
         if family in terms
     ]
-    whole, names = _one_below_the_other(rows), regressor_names(model)
+    whole, names = _stacked(rows), regressor_names(model)
     choice = friction_terms(whole, names, kinds, there)
     if choice.terms or not any(kind == "load" for _, kind in there):
         return choice
@@ -170,7 +170,7 @@ def _linear(lower: float, upper: float, initial: float) -> FreePart:
     return FreePart(lower=lower, upper=upper, initial=initial, scale="linear")
 
 
-def _one_below_the_other(parts: Sequence[Prepared]) -> Prepared:
+def _stacked(parts: Sequence[Prepared]) -> Prepared:
     """Equations of several tests as those of one record, one after the other in time."""
     if len(parts) == 1:
         return parts[0]

@@ -300,7 +300,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     stated, changed = stated_posture(model, part.posture)
     start = np.asarray(stated)
     absent = payload_columns(
-        model, part.without, [payload.name for payload in setting.whole.payload], "without: payload"
+        model, part.without, [payload.name for payload in setting.unlocked_machine.payload], "without: payload"
     )
     record, sides, truth, how_found, at_shafts = _recording(part, setting, model)
     _check_recording(part, setting, model, record, start)
@@ -308,16 +308,16 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     cutoff = _searched_cutoff(part, setting, model, record, path, absent)
     motion, *drawn = _motions(part, record, cutoff)
     freed = () if record.drives is None else free_gains(record.drives.names, setting.file.free)
-    asks = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, setting.file.free))
-    tries = asks and setting.friction is None
+    selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, setting.file.free))
+    is_trial = selects_friction and setting.friction is None
     own_delay = f"{DELAY}.{label}"
     is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in setting.file.free)
     if is_late:  # the slope of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
-    elastic = None if setting.fit is None else brakes_released(setting.fit)
+    elastic = None if setting.about is None else brakes_released(setting.about)
     settings = RowSettings(
         part.effort_cutoff_hz, _least_speed(part, model), part.from_s, _last(part),
-        carrying=_known_carrying(model, setting, absent), keep_samples=tries or is_late or bool(freed),
+        load_parameters=_known_load_parameters(model, setting, absent), keep_samples=is_trial or is_late or bool(freed),
         gears=Gears(sides, part.gears == "dynamic", elastic), absent=absent,
     )  # fmt: skip
 
@@ -326,7 +326,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
 
     with error_location("[free]"):
         delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
-    rigid = bool(sides) and setting.fit is None
+    rigid = bool(sides) and setting.about is None
     noisy = _with_noise(part, rows, rigid, [equations(delay_s, each) for each in drawn])
     rows, moved = noisy.rows, delayed(motion, record.rate_hz, delay_s)
     test, recordings = _torque_test(part, label, model, noisy), None
@@ -339,18 +339,18 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     if is_late:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
     source = _source(part, setting, model, record, moved, noisy, cutoff)
-    source = dataclasses.replace(source, tried=_by_known_speeds(model, rows) if tries else None, recorded=recordings)
+    source = dataclasses.replace(source, tried=_by_known_speeds(model, rows) if is_trial else None, recorded=recordings)
     settled = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
     if at_shafts and not setting.reversed_gears:
         source = dataclasses.replace(source, reversed_gears=_reversed_gears(settled, label, setting, at_shafts))
     if sides and not model.dependent:
         source = dataclasses.replace(
-            source, about=lambda fit: read_torque_test(settled, label, setting._replace(fit=fit))[0]
+            source, about=lambda fit: read_torque_test(settled, label, setting._replace(about=fit))[0]
         )
     chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz: higher ones predict torques worse"]
     kinds = [test.kind for test in setting.file.test]
     parallel = parallel_springs(model, rows.measured, kinds, list(setting.file.free))
-    own = motion_remarks(setting.whole, model, record, part.simulate is None)
+    own = motion_remarks(setting.unlocked_machine, model, record, part.simulate is None)
     remarks = (*changed, *how_found, *chosen, *parallel, *own)
     return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
 
@@ -365,7 +365,7 @@ def _recording(part: TorqueTestPart, setting: Setting, model: Model) -> _Recordi
         at_shafts = tuple(name for name in sides if name not in read.names)
         if setting.reversed_gears:
             record = reversed_at(record, setting.reversed_gears)
-        check_columns(str(part.file), setting.whole, model, record.names, part.posture)
+        check_columns(str(part.file), setting.unlocked_machine, model, record.names, part.posture)
         remarks += _column_remarks(part, model, read, record, sides)
     else:
         how = part.simulate
@@ -388,7 +388,7 @@ def _reversed_gears(
     """Readers of the test with the opposite sign of the gear ratio of each joint, and of all, with rigid gears."""
 
     def reader(joints: tuple[str, ...]) -> Callable[[], TorqueTest]:
-        changed = setting._replace(fit=None, reversed_gears=joints)
+        changed = setting._replace(about=None, reversed_gears=joints)
         return lambda: cast(TorqueTest, read_torque_test(part, label, changed)[0].test)
 
     return {joints: reader(joints) for joints in dict.fromkeys([*((name,) for name in at_shafts), at_shafts])}
@@ -422,7 +422,7 @@ def _check_recording(
         check_driven(record)
 
 
-def _known_carrying(model: Model, setting: Setting, absent: Sequence[int]) -> dict[str, float]:
+def _known_load_parameters(model: Model, setting: Setting, absent: Sequence[int]) -> dict[str, float]:
     """Values of the parameters about which the equations are taken, without those of payloads that are not carried."""
     first, names = setting.friction or setting.gains, regressor_names(model)
     known = parameters(model) if first is None else first.values
@@ -475,8 +475,8 @@ def _source(
 ) -> TorqueSource:  # fmt: skip
     """Origin of the equations of a test, and doubts about them."""
     rows, used, recorded = noisy.rows, _used(record, moved), part.simulate is None
-    beyond = beyond_range(setting.whole, record, recorded)
-    too_far = recorded and travels_too_far(setting.whole, record)
+    beyond = beyond_range(setting.unlocked_machine, record, recorded)
+    too_far = recorded and travels_too_far(setting.unlocked_machine, record)
     return TorqueSource(
         time_s=rows.time_s,
         cutoff_hz=cutoff_hz,

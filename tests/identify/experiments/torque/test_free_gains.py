@@ -91,7 +91,7 @@ def test_a_search_sees_the_same_equations(tmp_path):
     own = study(tmp_path, records(tmp_path))
     true = TRUE | {f"drive_gain.{drive}": gain for drive, gain in GAINS.items()}
     values = np.array([true[name] for name in own.free.names])
-    for test, residual in zip(own.tests, own.problem.measured(values), strict=True):
+    for test, residual in zip(own.tests, own.problem.residuals_by_test(values), strict=True):
         rows = test.linear.equations(own.model, own.free)
         np.testing.assert_allclose(residual, (rows.matrix @ values - rows.measured) / rows.std, atol=1e-7)
 

@@ -190,7 +190,7 @@ def test_a_search_sees_the_same_equations(arm):
     values = np.array([(ARM_TRUE | MORE)[name] for name in study_of_it.free.names])
     rows = test.linear.equations(study_of_it.model, study_of_it.free)
     expected = (rows.matrix @ values - rows.measured) / rows.std
-    np.testing.assert_allclose(study_of_it.problem.measured(values)[0], expected, atol=1e-9)
+    np.testing.assert_allclose(study_of_it.problem.residuals_by_test(values)[0], expected, atol=1e-9)
 
 
 def test_beside_a_term_that_the_machine_has(arm, tmp_path):
