@@ -9,7 +9,7 @@ from jaxtyping import Array
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Rayleigh
-from jaxmb.machine.families import Owner, keys_of
+from jaxmb.machine.families import OF_BODIES, Owner, keys_of
 from jaxmb.machine.schema import LOCKED_BOTH, Coordinate, Machine
 
 
@@ -62,7 +62,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         elastic[joint.name]["motor"] = motor.model_copy(update=of_motor)
     rigid: dict[str, dict[str, object]] = {}
     for i, name in enumerate(model.masses):
-        pairs = [(getattr(start, leaf)[i], getattr(model, leaf)[i]) for leaf in ("mass", "first_moment", "inertia")]
+        pairs = [(getattr(start, leaf)[i], getattr(model, leaf)[i]) for leaf in OF_BODIES]
         if any(bool(np.any(np.asarray(a) != np.asarray(b))) for a, b in pairs):
             mass, moment, inertia = (np.asarray(b) for _, b in pairs)
             center, about_center = central_inertia(float(mass), moment, inertia)

@@ -81,6 +81,8 @@ FAMILIES = (
 
 NOT_NEGATIVE = frozenset(family.name for family in FAMILIES if family.not_negative)
 LOGARITHMIC = frozenset(family.name for family in FAMILIES if family.logarithmic)
+OF_BODIES = tuple(family.name for family in FAMILIES if family.owner == "body")
+"""Mass, first moment and inertia."""
 OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")
 
 

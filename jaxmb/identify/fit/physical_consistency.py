@@ -14,9 +14,9 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_num
 from jaxmb.identify.parameters.model_parameters import TENSOR
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import central_inertia
+from jaxmb.machine.families import OF_BODIES
 from jaxmb.machine.schema import RigidMass
 
-FAMILIES = ("mass", "first_moment", "inertia")
 SMALLEST_PART = 0.1
 """Mass and length assumed for a body without its own, over the largest ones of the machine."""
 NUMBERS = ("mass", *(f"first_moment.{axis}" for axis in "xyz"), *(f"inertia.{axes}" for axes in TENSOR))
@@ -64,7 +64,7 @@ def pseudo_inertia(numbers: Float[np.ndarray, "... 10"]) -> Float[np.ndarray, ".
 def touched_bodies(free: FreeParameters) -> tuple[str, ...]:
     """Bodies and payloads with a free inertial parameter."""
     named = (name.split(".") for names in free.tied for name in names)
-    return tuple(dict.fromkeys(item for family, item, *_ in named if family in FAMILIES))
+    return tuple(dict.fromkeys(item for family, item, *_ in named if family in OF_BODIES))
 
 
 def numbers_of(body: str) -> tuple[str, ...]:

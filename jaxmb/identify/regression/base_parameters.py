@@ -18,6 +18,7 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
 from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import OF_BODIES
 from jaxmb.mechanics.kinematics import frame_poses
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import CLOSED, closed_step
@@ -69,8 +70,6 @@ def random_states(model: Model, count: int, seed: int = 0) -> States:
     return States(q, qd, qdd)
 
 
-OF_BODIES = ("mass", "first_moment", "inertia", "density")
-"""Families of parameters of bodies and beams."""
 PREFERRED = (
     ("stiffness", ""), ("damping", ""), ("friction", ""), ("offset", ""),
     ("stribeck", ""), ("cubic_damping", ""), ("load_friction", ""), ("damping_slope", ""),
@@ -278,7 +277,7 @@ def relevant_names(model: Model, free: Collection[str] = ()) -> list[str]:
     return [
         name
         for name in regressor_names(model)
-        if name.split(".")[0] in OF_BODIES or values[name] != 0.0 or name in free
+        if name.split(".")[0] in (*OF_BODIES, "density") or values[name] != 0.0 or name in free
     ]
 
 

@@ -13,6 +13,7 @@ from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_
 from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
+from jaxmb.machine.families import OF_BODIES
 from jaxmb.mechanics.dynamics import body_motion, total_energy
 from jaxmb.mechanics.forward import SLOWEST, direction, load_friction, tree_effort, whole_motion
 from jaxmb.mechanics.loops import OPEN, at_closed_posture, independent_coordinates, loop_gaps, loop_motion
@@ -78,7 +79,7 @@ def torque_regressor(
     Source: Pyrhonen et al. 2024, eq. 11 and 16.
     """
     R, qd, qdd, q_rest = whole_motion(model, q, qd, qdd, q_rest)
-    others = [leaf for leaf in _leaves(model) if leaf not in ("mass", "first_moment", "inertia")]
+    others = [leaf for leaf in _leaves(model) if leaf not in OF_BODIES]
     slopes = _slopes(model, lambda m: tree_effort(m, q, qd, qdd, q_rest, friction_speed), others)
     Y = _columns(model, slopes | _body_slopes(model, q, qd, qdd))
     Y = R.T @ Y if model.dependent else Y
@@ -187,8 +188,7 @@ def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str],
         if name not in known:
             raise ValueError(known_name(what, name, known))
     parts = [name.split(".") for name in regressor_names(model)]
-    families = ("mass", "first_moment", "inertia")
-    return [i for i, (family, item, *_) in enumerate(parts) if family in families and item in payloads]
+    return [i for i, (family, item, *_) in enumerate(parts) if family in OF_BODIES and item in payloads]
 
 
 def _with_load_friction(

@@ -15,10 +15,8 @@ from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.families import LOGARITHMIC
+from jaxmb.machine.families import LOGARITHMIC, OF_BODIES
 from jaxmb.machine.schema import Machine
-
-INERTIAL = ("mass", "first_moment", "inertia")
 
 
 def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
@@ -87,7 +85,7 @@ def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
         for name, own in zip(test.parameters, size.tolist(), strict=True):
             effect[name] = max(effect[name], own)
     least = NO_EFFECT * max(effect.values())
-    acting = {name.split(".")[1] for name, own in effect.items() if name.split(".")[0] in INERTIAL and own > least}
+    acting = {name.split(".")[1] for name, own in effect.items() if name.split(".")[0] in OF_BODIES and own > least}
     fixed = {body.name for body in machine.body if not body.joint and body.mass == 0.0}
     return [item.name for item in (*machine.body, *machine.payload) if item.name in fixed or item.name not in acting]
 
@@ -101,7 +99,9 @@ def idle_parameters(model: Model, free: Iterable[str], bodies: Sequence[str]) ->
     """
     names = list(parameter_table(model))
     loops = [f"stiffness.{model.coordinates[shaft]}" for _, shaft in model.motors if model.locked[shaft]]
-    own = [name for name in names if name in loops or (name.split(".")[0] in INERTIAL and name.split(".")[1] in bodies)]
+    own = [
+        name for name in names if name in loops or (name.split(".")[0] in OF_BODIES and name.split(".")[1] in bodies)
+    ]
     found = set[str]()
     for pattern in free:
         chosen = [] if pattern in names else matching(names, pattern)
