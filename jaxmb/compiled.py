@@ -1,4 +1,4 @@
-"""Compiled functions with ordinary argument handling and error messages; arrays outside of them."""
+"""Compiled functions: argument handling, error messages, batches of few sizes, and arrays outside of them."""
 
 import functools
 import inspect

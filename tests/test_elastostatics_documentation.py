@@ -8,7 +8,6 @@ import pytest
 TEXT = (Path(__file__).parents[1] / "docs" / "elastostatics.md").read_text()
 
 
-@pytest.mark.long
 def test_the_blocks_run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
     assert len(blocks) == 3

@@ -3,14 +3,11 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import jaxmb
 
 TEXT = (Path(__file__).parents[1] / "docs" / "torque-tests.md").read_text()
 
 
-@pytest.mark.long
 def test_the_examples_run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -79,7 +79,6 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
         estimate=estimate,
         wrong=wrong,
         doubts=(
-            *estimate.solver.doubts,
             *outlier_remarks(step.robust_weight),
             *systematic,
             *(body_remarks(estimate, step) if consistent else []),
@@ -91,13 +90,12 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     )
 
 
-def linear_estimate(study: Study, seed: int = 0, doubts: tuple[str, ...] = ()) -> Estimate:
+def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     """Estimate of a linear study in one linear step, with the views of the identified machine.
 
     Args:
         study: from `load_study`, its predictions linear in the free values or their reciprocals.
         seed: of later random orders and draws.
-        doubts: sentences on the linearization of its tests.
 
     Raises:
         ValueError: the free parameters are not identifiable from the tests.
@@ -135,7 +133,6 @@ def linear_estimate(study: Study, seed: int = 0, doubts: tuple[str, ...] = ()) -
             variances=step.row_weights,
             evaluations={"search": 0, "refine": 1, "non_finite": 0},
             history=[(1, step.cost)],
-            doubts=doubts,
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Reader of deflection tests: their entry of a study file, and what it refers to, as a test."""
+"""Reader of deflection tests of a study file, with their tables of loads and displacements."""
 
 import dataclasses
 import math

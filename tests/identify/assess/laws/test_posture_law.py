@@ -43,7 +43,7 @@ def found(tmp_path_factory):
     return {law: identify(study_of(folder, *laboratory(law), laws=LAWS, **BRIEF)) for law in ("b", "amplitude", None)}
 
 
-@pytest.mark.parametrize("at", ["posture", pytest.param("equilibrium", marks=pytest.mark.long)])
+@pytest.mark.parametrize("at", ["posture", "equilibrium"])
 def test_each_test_sees_its_own_values(tmp_path, at):
     """Residuals with laws are those of each test at the values that the laws give it; a held-out test has none."""
     tests = [*laboratory(None)[:3], shapes(b=0.9, amplitude=30.0)]

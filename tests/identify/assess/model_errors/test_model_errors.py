@@ -134,7 +134,6 @@ def test_a_locked_joint_that_is_elastic(tmp_path):
     assert float(found.text.split()[3]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
 
 
-@pytest.mark.long
 def test_a_damping_that_is_held_at_another_value(tmp_path):
     made = study(tmp_path, hold={"damping.a": 3.0 * TRUTH["damping.a"]}, level="estimate")
     texts = [error.text for error in identify(made).metrics.model_errors]
