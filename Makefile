@@ -33,10 +33,12 @@ demo: $(VENV)/installed
 	$(BIN)/jaxmb identify kr90-measured-modes --out results/kr90-measured-modes
 	$(BIN)/jaxmb identify kr90-modelled --out results/kr90-modelled
 
-test: lint types pytest
+# The type checker and the tests run beside each other.
+test: lint
+	@$(MAKE) --no-print-directory --jobs 2 types pytest SELECTED='$(SELECTED)'
 
 test-long: SELECTED :=
-test-long: lint types pytest
+test-long: test
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check

@@ -35,9 +35,27 @@ jaxmb.cli.console.FIRST_LINE_AFTER_S = 600.0
 # JAX's traces make hundred thousands of objects that stay; to look through them after every 700 new ones is slow.
 gc.set_threshold(200_000, 30, 30)
 
+LONG = frozenset((Path(__file__).parent / "long.txt").read_text().splitlines())
+"""Tests, or single cases, that `make test` leaves out and `make test-long` runs: above a second with nothing compiled,
+unless they alone protect something."""
+
 MAPS = Path("/proc/self/maps")
-MOST_MAPS = 40_000
+MOST_MAPS = 52_000
 """A process may have 65530 mappings of memory, and every compiled program takes some: beyond that it ends."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the long tests; a name in `long.txt` without a test is an error where all are collected."""
+    found = set[str]()
+    for item in items:
+        names = LONG & {item.nodeid, item.nodeid.partition("[")[0]}
+        found |= names
+        if names:
+            item.add_marker(pytest.mark.long)
+    gone = LONG - found
+    if gone and config.args == config.getini("testpaths"):
+        raise pytest.UsageError(f"tests/long.txt: {', '.join(sorted(gone))} does not exist, expected names of tests")
 
 
 @pytest.fixture(autouse=True, scope="module")

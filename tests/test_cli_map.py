@@ -236,7 +236,6 @@ FIVE_BAR = "\n".join([
 ])  # fmt: skip
 
 
-@pytest.mark.long
 def test_maps_of_a_closed_chain(tmp_path, capsys):
     """A result with a loss factor over places, then over both drives: what is out of reach is null, and told."""
     folder = write_result(tmp_path, FIVE_BAR, ["stiffness.a", "stiffness.c", "loss_factor.a"], [1e-4, 1e-4, 1e-2])

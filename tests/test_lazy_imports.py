@@ -8,8 +8,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-import pytest
-
 SLOW = {"jax", "equinox", "scipy", "matplotlib", "pint", "h5py", "evosax", "optax"}
 """Packages that take a tenth of a second or more to import."""
 
@@ -45,7 +43,6 @@ def test_identification_imports_no_statistics():
     assert imported_after(code)[0] == []
 
 
-@pytest.mark.long
 def test_names_are_imported_by_a_star():
     assert imported_after("from jaxmb import *; done = int(callable(identify) and callable(mac))")[0] == 1
 

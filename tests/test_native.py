@@ -129,7 +129,6 @@ def test_another_process_compiles_while_this_one_goes_on(caches):
     assert not native._compiling
 
 
-@pytest.mark.long
 @NO_COMPILER
 def test_files_of_the_user_are_no_modules_of_that_process(caches, monkeypatch):
     """It is a process of Python, which would look for modules where the user is."""
@@ -159,7 +158,6 @@ def test_what_cannot_be_loaded_is_not_used(caches):
     assert native.status().startswith(f"by JAX: {path} cannot be loaded: ")
 
 
-@pytest.mark.long
 @NO_COMPILER
 def test_a_damaged_kernel_is_compiled_again(caches):
     """Loading it would end the process with a bus error or a segmentation fault."""

@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NOTEBOOKS = [
-    pytest.param(path, id=path.stem, marks=[] if path.stem == "kr90" else [pytest.mark.long])
-    for path in sorted((ROOT / "notebooks").glob("*.py"))
-]
+NOTEBOOKS = [pytest.param(path, id=path.stem) for path in sorted((ROOT / "notebooks").glob("*.py"))]
 
 
 def test_readme_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +53,6 @@ def test_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert re.search(r"^assert ", path.read_text(), re.MULTILINE)
 
 
-@pytest.mark.long
 def test_optimizers_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     """It asserts what it says; here of the fewest optimizers, evaluations and seeds that let it."""
     monkeypatch.setenv("MPLBACKEND", "Agg")

@@ -157,7 +157,6 @@ def test_the_cache_can_be_turned_off(printed, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.long
 def test_a_child_process_can_turn_the_cache_of_its_parent_off(printed, tmp_path):
     ours = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "jaxmb" / "programs")}
     assert printed(f"import jaxmb, jax; {SETTINGS}", JAXMB_COMPILATION_CACHE="off", **ours) == "True None"
@@ -176,7 +175,6 @@ def test_a_program_is_compiled_once_for_all_processes(printed):
     assert printed(PROGRAM).split() == [value, misses, "0"]
 
 
-@pytest.mark.long
 def test_two_processes_share_the_cache(tmp_path):
     assert len({ended(process).split()[0] for process in [started(PROGRAM, tmp_path) for _ in range(2)]}) == 1
 
@@ -209,7 +207,6 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0-cache", "1-cache", "2-cache", "other"]
 
 
-@pytest.mark.long
 def test_a_process_looks_at_its_end_once_an_hour(printed, tmp_path):
     folder = tmp_path / "jaxmb" / "programs"
     code = "import jaxmb; from jaxmb import runtime; runtime.cut_back = lambda folder: print('looks')"

@@ -5,7 +5,7 @@ translation and rotation in its own axes. The drives hold the coordinates at q; 
 coordinates and those without stiffness are rigid.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import jax
 import jax.numpy as jnp
@@ -97,6 +97,17 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         block = slice(n + 6 * s, n + 6 * s + 6)
         compliance = compliance.at[block, block].set(model.compliance[s])
     return compliance
+
+
+def elastic_springs(model: Model, free: Collection[str] = ()) -> tuple[str, ...]:
+    """Springs between frames with a stiffness, or a free one; the others are dampers, without effect on deflections.
+
+    Args:
+        model: not traced.
+        free: names of free parameters.
+    """
+    pairs = zip(model.springs, np.asarray(model.spring_stiffness).tolist(), strict=True)
+    return tuple(name for name, stiffness in pairs if stiffness > 0.0 or f"stiffness.{name}" in free)
 
 
 def closed_stiffness(

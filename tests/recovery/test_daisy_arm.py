@@ -59,7 +59,6 @@ def error(fitted, values):
     return np.sqrt(np.mean(np.abs(np.log(values / np.asarray(test.measured)[:, 0, 0])[full]) ** 2))
 
 
-@pytest.mark.long
 @here
 def test_it_follows_the_measurement(fitted, black_box):
     """Seven physical numbers do what eight free ones can: no other model of two modes would leave less."""
@@ -76,7 +75,6 @@ def test_it_follows_the_measurement(fitted, black_box):
     assert free < 0.05
 
 
-@pytest.mark.long
 @here
 def test_poles_are_those_of_a_rational_function(fitted, black_box):
     """Frequencies to 0.1 %, five standard deviations of either fit; damping, a sixth of a line wide, to three."""
@@ -86,7 +84,6 @@ def test_poles_are_those_of_a_rational_function(fitted, black_box):
     assert [m.damping_ratio for m in found] == pytest.approx(oscillators[:, 1], rel=0.25)
 
 
-@pytest.mark.long
 @here
 def test_the_third_mode_lies_where_the_record_has_a_peak(fitted):
     """0.339 cycles per sample, far above the swept lines, where the acceleration has a peak and the torque has none.
@@ -97,7 +94,6 @@ def test_the_third_mode_lies_where_the_record_has_a_peak(fitted):
     assert frequency_hz[2] == pytest.approx(0.339, rel=0.06)
 
 
-@pytest.mark.long
 @here
 def test_what_is_known(fitted):
     """Spring, hub, arm and payload are known to a few per cent, losses less well, and nothing ends on a bound."""
@@ -108,7 +104,6 @@ def test_what_is_known(fitted):
     assert fitted.remarks[0] == fitted.study.note
 
 
-@pytest.mark.long
 @here
 def test_another_place_of_the_sensor_fits_better(fitted, tmp_path):
     """The shipped values hold for the sensor at 0.60 of the arm alone, which the study's note says."""

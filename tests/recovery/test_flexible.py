@@ -1,7 +1,6 @@
 """Beams and loops in studies: known truth comes back from FRFs, modes and deflections."""
 
 import numpy as np
-import pytest
 
 import jaxmb
 from jaxmb.identify.study.format.study_format import StudyFile
@@ -72,7 +71,6 @@ def test_moduli_from_deflections(tmp_path):
     np.testing.assert_allclose([values["young_modulus.upper"], values["young_modulus.fore"]], 7e10, rtol=1e-5)
 
 
-@pytest.mark.long
 def test_a_drive_of_a_closed_chain(tmp_path):
     """Stiffness and damping of the crank of a four-bar, from deflections, a mode and FRFs of its rocker."""
 

@@ -30,7 +30,6 @@ def result():
     return jaxmb.identify(jaxmb.load_study("kr270-complete-stiffness"))
 
 
-@pytest.mark.long
 def test_reduction(result):
     found = result.metrics["reduction"]
     assert {step: found[step] for step in ("original", "M1", "M2", "M3")} == {
@@ -41,7 +40,6 @@ def test_reduction(result):
     assert result.metrics["parameters"] == {"J1": 5, "J2": 9, "C1": 26, "C2": 30}
 
 
-@pytest.mark.long
 def test_what_is_compensated_on_configurations_not_used(result):
     """Against least squares by NumPy: joints alone by their Jacobians, joints and links by the reduced columns.
 
@@ -80,7 +78,6 @@ def joint_columns(model, cases):
     return np.concatenate(rows)[:, 1:]
 
 
-@pytest.mark.long
 def test_the_machine_that_is_written_can_be_and_predicts(result, tmp_path):
     jaxmb.write_machine(result.machine, tmp_path / "machine.toml")
     model = jaxmb.build_model(jaxmb.load_machine(tmp_path / "machine.toml"))
@@ -103,7 +100,6 @@ def test_the_spring_of_the_machine_by_three_angles():
         assert whole - model.stiffness[1] == pytest.approx(float(added_stiffness(spring, angle)), rel=1e-6)
 
 
-@pytest.mark.long
 def test_tables_and_files(result, tmp_path):
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(on_terminal(sections(result), 120))
@@ -134,7 +130,6 @@ def test_what_a_study_of_a_complete_model_cannot_have(tmp_path):
             jaxmb.load_study(tmp_path / "study.toml")
 
 
-@pytest.mark.long
 def test_a_model_that_does_not_follow_is_told(result):
     rows = result.metrics["completion"]
     assert rows["possible"]

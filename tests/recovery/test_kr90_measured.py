@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from scipy.optimize import least_squares
 
 import jaxmb
@@ -51,7 +50,6 @@ def test_synthesized_responses_are_followed_within_the_papers_own_errors():
     assert damping <= 0.175
 
 
-@pytest.mark.long
 def test_measured_responses_are_not():
     """Their damping is further off (the paper: 0.40 percentage points; 0.25 to 0.92 in eight draws), and not for a fit
     that ended too early."""

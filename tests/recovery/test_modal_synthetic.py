@@ -29,7 +29,6 @@ def test_close_pairs_at_little_noise(draw, band_hz):
     assert score.mac > 0.999
 
 
-@pytest.mark.long
 def test_much_noise():
     score = CLAIM["one_draw"](SEED, 0, 0.05, 0.003, (20.0, 200.0))
     assert (score.found, score.false) == (12, 0)
@@ -41,7 +40,6 @@ def test_pairs_a_twentieth_of_their_bandwidth_apart():
     assert (score.found, score.false) == (12, 0)
 
 
-@pytest.mark.long
 @here
 def test_daisy_subframe():
     from jaxmb.measurement.records.file import frf_of_records

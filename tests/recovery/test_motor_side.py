@@ -23,7 +23,6 @@ def test_gears_are_found_from_motors_alone():
     assert result.metrics["largest_parameter_error"] < 1e-6
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("tests", [("motor side",), ("motor side", "tool")])
 def test_with_noise_they_are_found_within_their_intervals(tests):
     """One chi-square of all errors together, by the covariance that the result states."""

@@ -63,7 +63,7 @@ def assert_recovered(result):
     assert result.metrics["largest_parameter_error"] < EXACT, result.metrics["parameter_error"]
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_stiffness_and_damping_of_the_manipulator(seed):
     assert_recovered(identify(load_study("validation-3r"), seed))
 
@@ -83,7 +83,6 @@ def test_kr90(kr90):
     assert any(remark.startswith("on their upper bound:") and "stiffness.z1" in remark for remark in result.remarks)
 
 
-@pytest.mark.long
 def test_another_truth_of_the_kr90(kr90, tmp_path):
     """A truth drawn evenly over the logarithms of the bounds, as an FRF file, and nothing said of where to start."""
     random = np.random.default_rng(12)
@@ -172,7 +171,6 @@ def test_modes(tmp_path):
         assert result.parameters[name].value == pytest.approx(value, rel=EXACT), name
 
 
-@pytest.mark.long
 def test_errors_are_of_the_size_that_is_claimed(tmp_path):
     """With 2 % of noise, 200 times: the errors over their standard deviations are standard normal.
 

@@ -200,7 +200,6 @@ def test_one_shaker_with_noise_that_goes_on(continuous):
     assert max(errors(frf_set, [1])) < PEAK
 
 
-@pytest.mark.long
 def test_two_shakers_with_noise_that_goes_on(continuous):
     # What is left of leakage is random, and larger by the other shaker's share: within 1 % of the larger of the two
     # shakers' responses. By itself the smaller one comes to 1.2 to 1.6 % at its worst line; bursts are the way to 1 %.

@@ -26,6 +26,7 @@ from jaxmb.identify.stiffness_model.complete_model import (
 )
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.compliance import elastic_springs
 
 GAP = 1e-12
 """Tolerance of the objective (half the chi-square); rounding may limit it to ten times that."""
@@ -180,9 +181,10 @@ def completed_model(model: Model, found: Completion) -> Model:
     Raises:
         ValueError: the machine has springs between frames, whose contribution to the identified compliances is unknown.
     """
-    if model.springs:
+    springs = elastic_springs(model)
+    if springs:
         raise ValueError(
-            f"machine '{model.name}' has the spring '{model.springs[0]}' between frames, expected none: the identified"
+            f"machine '{model.name}' has the spring '{springs[0]}' between frames, expected none: the identified"
             " compliances include the effect of such springs"
         )
     compliance = np.array([found.joints[name] for name in model.coordinates])

@@ -49,7 +49,6 @@ def exchanged(candidates, chosen, criterion):
     return best
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("criterion", ["D", "A"])
 def test_not_worse_than_exchanges_from_random_starts(criterion):
     """Exchanges from the greedy choice alone are worse than the best of eight random starts on 8 (D) and 13 (A) of

@@ -32,7 +32,6 @@ def test_what_is_left_is_weighted_least_squares_of_it():
     assert found.chi_square == pytest.approx(float(left[0]), rel=1e-10)
 
 
-@pytest.mark.long
 def test_how_often_zeros_stay():
     """At a chance of 5 % all of the four zeros are gone in 95 % of the draws; of 300, 285 +- 4, four of these. The
     noise is never taken for less than stated, which changes that by a few draws."""

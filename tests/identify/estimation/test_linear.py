@@ -38,7 +38,6 @@ def test_is_weighted_least_squares(seed: int) -> None:
     assert np.all(fit.weights == 1.0)
 
 
-@pytest.mark.long
 def test_deviations_are_those_of_repeated_measurements() -> None:
     matrix, truth, std = problem(3)
     rng = np.random.default_rng(4)

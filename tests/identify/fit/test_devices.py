@@ -101,7 +101,6 @@ def test_a_process_that_is_lost_ends_the_others_with_a_sentence(runs):
     assert "jaxmb: another process of this run ended or cannot be reached: restart all of them, with --resume" in errors
 
 
-@pytest.mark.long
 def test_a_first_process_that_is_lost_ends_the_others_with_the_same_sentence():
     together = {ADDRESS: f"127.0.0.1:{free_port()}", COUNT: "2"}
     first, second = (
@@ -119,7 +118,6 @@ def test_a_first_process_that_is_lost_ends_the_others_with_the_same_sentence():
     assert errors.splitlines()[-1].startswith(f"jaxmb: {LOST[:60]}")
 
 
-@pytest.mark.long
 def test_draws_are_shared_out_by_the_command(tmp_path):
     """All processes fit them together; the first one alone would wait for the others for ever."""
     study = {"machine": "arm.toml", "test": [frf(noise=0.01, noise_log_std=0.01)], "free": FREE} | BRIEF
@@ -143,7 +141,6 @@ def test_draws_are_shared_out_by_the_command(tmp_path):
             np.testing.assert_allclose(found["std"], draws.std, rtol=1e-6)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("number", "received_by"), [(signal.SIGINT, 0), (signal.SIGINT, 1), (signal.SIGTERM, 1)])
 def test_a_signal_to_one_process_ends_all_and_keeps_the_state(tmp_path, number, received_by):
     """Even where the others wait in compiled code for the one that is interrupted."""

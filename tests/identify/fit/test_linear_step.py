@@ -48,7 +48,6 @@ def test_the_values_are_those_of_weighted_least_squares():
     assert step.cost == pytest.approx(np.sum((root * (rows.measured - rows.matrix @ expected)) ** 2), rel=1e-9)
 
 
-@pytest.mark.long
 def test_deviations_are_those_of_repeated_measurements():
     found, rows = prepared(loaded(noise=0.0), weight=5.0)
     draw = np.random.default_rng(11)

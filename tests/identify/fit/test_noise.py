@@ -54,7 +54,6 @@ def test_the_size_is_found():
     assert found.widening == found.factor
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("weights", [(1.0,), (80.0, 0.5, 0.5)], ids=["even", "peaks"])
 def test_small_tests_of_one_fit_are_explained_by_their_noise(weights):
     """Eight tests of 12 rows each, 18 parameters: none gives more degrees of freedom than the fit spends on it.

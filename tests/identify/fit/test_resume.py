@@ -87,7 +87,6 @@ def assert_same(fit, expected):
             np.testing.assert_array_equal(getattr(fit, field.name), getattr(expected, field.name), err_msg=field.name)
 
 
-@pytest.mark.long
 def test_interrupted_again_and_again(base, tmp_path):
     """Two reports at a time: what is done after the last saved state is done again and not counted twice."""
     study, state = with_method(base, "least squares"), tmp_path / "state.npz"

@@ -52,7 +52,6 @@ def test_values_criterion_and_the_modes_damping(tmp_path):
     assert other.metrics["jq_percent"]["tool"] == pytest.approx(100.0 * error, rel=1e-9)
 
 
-@pytest.mark.long
 def test_intervals_hold_the_truth(tmp_path):
     """Errors of both steps, in standard deviations, over some draws of all noise."""
     errors = []

@@ -61,7 +61,6 @@ def test_a_candidate_tells_what_the_test_itself_would(made_at, at):
     )
 
 
-@pytest.mark.long
 def test_chosen_postures_beat_random_ones_and_the_gradient_betters_them(made):
     """Of a hundred sets of three; what is chosen for the KR90 is a claim of experiments/next-posture."""
     study = made(planned_test(), free=FREE_AND_MASS, next={"count": 3, "candidates": 50, "postures": RANGES})

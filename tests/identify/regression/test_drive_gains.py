@@ -41,7 +41,6 @@ def test_exact_currents_give_exact_gains(model, runs):
         assert found[name].gain == pytest.approx(gain, rel=1e-6)
 
 
-@pytest.mark.long
 def test_no_bias_and_deviations_that_hold(model, runs):
     """60 draws of noise of 5 % of the current: errors over their deviations have mean 0 and mean square 1."""
     draw = np.random.default_rng(0)

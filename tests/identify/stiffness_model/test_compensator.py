@@ -47,7 +47,6 @@ def test_attachment_from_many_angles():
     assert fit.spring.angle == pytest.approx(0.3, rel=1e-5)
 
 
-@pytest.mark.long
 def test_deviations_are_those_of_repeated_fits():
     angle = np.radians([-90.0, -60.0, -30.0, 0.0, 30.0])
     compliance = 1.0 / (JOINT + np.asarray(added_stiffness(SPRING, angle)))

@@ -57,7 +57,6 @@ def test_what_is_left_by_hand(fit_cases):
     assert compensated_percent(fit_cases, 0.9 * rows) == pytest.approx(90.0, rel=1e-12)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("criterion", ["D", "test-pose"])
 def test_chosen_tests_teach_more_than_the_first_ones(models, criterion):
     candidates = made(60, 3)

@@ -35,7 +35,6 @@ def arm():
     return jaxmb.build_model(Machine.model_validate(ARM))
 
 
-@pytest.mark.long
 def test_std_against_draws(arm):
     """150 draws of correlated parameters, 1 % at most: their sample std errs by 1/sqrt(2 * 150) = 6 %; four of those.
 

@@ -296,7 +296,6 @@ def test_wrong_options(options, words):
         modal_analysis(measured(), **options)
 
 
-@pytest.mark.long
 def test_standard_deviations_are_the_scatter():
     runs = [modal_analysis(measured(LINES[::2], seed=seed)).model for seed in range(40)]
     for errors, stated in (

@@ -31,7 +31,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import compliance_matrix
+from jaxmb.mechanics.compliance import compliance_matrix, elastic_springs
 
 
 class Decorrelation(eqx.Module):
@@ -198,7 +198,9 @@ class DeflectionEquations(LinearForm[DeflectionTest]):
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
         springs between frames, loops, compliance at motors (which gears transmit) or gravity stiffness."""
-        if model.springs or model.loops or self.test.gravity or _is_compliant_at_motor(model, free):
+        named = {name for names in free.tied for name in names}
+        springs = elastic_springs(model, named)
+        if springs or model.loops or self.test.gravity or _is_compliant_at_motor(model, named):
             return None
         return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
 
@@ -278,10 +280,10 @@ def deflection_test(
     )
 
 
-def _is_compliant_at_motor(model: Model, free: FreeParameters) -> bool:
-    stiffness, named = np.asarray(model.stiffness), {name for names in free.tied for name in names}
+def _is_compliant_at_motor(model: Model, free: set[str]) -> bool:
+    stiffness = np.asarray(model.stiffness)
     return any(
-        not model.locked[shaft] and (stiffness[shaft] > 0.0 or f"stiffness.{model.coordinates[shaft]}" in named)
+        not model.locked[shaft] and (stiffness[shaft] > 0.0 or f"stiffness.{model.coordinates[shaft]}" in free)
         for _, shaft in model.motors
     )
 

@@ -15,6 +15,7 @@ from jaxmb.identify.study.reading.torque import read_torque_test
 from jaxmb.identify.study.setting import Setting
 from jaxmb.io.validation import InputError, display_name, error_location
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.compliance import elastic_springs
 
 READERS: dict[str, Callable[..., Sequence[Entry]]] = {
     "frf": read_frf_test,
@@ -76,7 +77,7 @@ def check_kinds(file: StudyFile) -> None:
 
 def check_stiffness(file: StudyFile, model: Model) -> None:
     """Raise where a coordinate would move freely in one test and be rigid in another."""
-    if len({part.static for part in file.test}) == 2 and not model.springs:
+    if len({part.static for part in file.test}) == 2 and not elastic_springs(model):
         # not of shafts: under a constant load a drive holds its motor
         # nor of what follows from others where rigid loops close: it moves with them in both
         for i, (name, stiffness, locked) in enumerate(zip(model.joints, model.stiffness, model.locked, strict=False)):

@@ -53,7 +53,6 @@ def test_under_one_model_probabilities_are_uniform(tmp_path, weights):
         assert kstest(p, "uniform").pvalue > CHANCE
 
 
-@pytest.mark.long
 def test_with_modes_beside_frfs_probabilities_are_uniform(tmp_path):
     """Scale and phase of a shape are no degrees of freedom, and no residual of content is one where none is named."""
     study = study_of(tmp_path, *(frf(b=b) for b in POSTURES[:2]), shapes(b=0.9), shapes(b=-0.5))
@@ -83,7 +82,6 @@ def test_with_modes_beside_frfs_probabilities_are_uniform(tmp_path):
         assert kstest(p, "uniform").pvalue > CHANCE
 
 
-@pytest.mark.long
 def test_with_noise_to_be_estimated_probabilities_are_not_too_small(tmp_path):
     """Noise of any size, alike over several lines: as many false alarms as promised or fewer."""
     study = study_of(tmp_path, *(frf(b=b, noise_log_std="estimate") for b in POSTURES))
@@ -126,7 +124,6 @@ def test_drops_are_those_of_regressions():
     assert found.separate.degrees == 11 - 3
 
 
-@pytest.mark.long
 def test_the_spread_is_right_on_average():
     """tau^2 of DerSimonian and Laird: without bias, however unlike the tests are."""
     rng = np.random.default_rng(2)

@@ -63,7 +63,7 @@ def loaded(mass):
     return Machine.model_validate(data | {"payload": [{"name": "load", "frame": "tool", "mass": mass}]})
 
 
-@pytest.mark.parametrize("level", [NOISE, pytest.param("estimate", marks=pytest.mark.long)])
+@pytest.mark.parametrize("level", [NOISE, "estimate"])
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -103,7 +103,7 @@ def test_a_mistake_is_named_with_its_size(tmp_path, make, text, level):
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
 
 
-@pytest.mark.parametrize("level", [NOISE, pytest.param("estimate", marks=pytest.mark.long)])
+@pytest.mark.parametrize("level", [NOISE, "estimate"])
 def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
     result = identify(study(tmp_path, level=level))
     assert result.metrics.model_errors is None

@@ -80,7 +80,6 @@ def test_draws_are_told_of_the_variants_that_are_judged(result):
     assert not any("are not made of a complete model" in r for r in result.remarks)
 
 
-@pytest.mark.long
 def test_scatter_of_the_tracker_is_that_of_the_covariance(fit_cases, models):
     tracker = Instruments(tracker_mm=0.03)
     std = np.full(180, tracker.translation_std)

@@ -20,7 +20,7 @@ def fractional(folder):
     return study_of(folder, frf(), free=free, machine=machine)
 
 
-@pytest.mark.parametrize("name", ["validation-3r", pytest.param("flexible-arm", marks=pytest.mark.long), "fractional"])
+@pytest.mark.parametrize("name", ["validation-3r", "flexible-arm", "fractional"])
 def test_modes_by_differences(name, tmp_path):
     """With structural damping (the flexible arm) and fractional damping too.
 

@@ -50,7 +50,6 @@ def test_a_draw_is_the_fit_of_its_data(study, found):
     assert found.cost[2] == pytest.approx(2.0 * expected.cost, rel=1e-9)
 
 
-@pytest.mark.long
 def test_draws_scatter_as_they_say(study, found):
     """Of a chi-square: errors over their deviations, and the costs, of as many rows less the parameters."""
     assert found.converged.all()
@@ -88,7 +87,6 @@ def test_each_draw_may_have_its_own_truth(study):
     np.testing.assert_allclose(found.values, truth * np.exp(found.error), rtol=1e-9)
 
 
-@pytest.mark.long
 def test_further_starts_find_lower_minima(tmp_path):
     """In noise larger than the FRFs themselves the minimum next to the truth is not always the lowest."""
     lines = {"first_hz": 1.0, "last_hz": 25.0, "step_hz": 1.0}
@@ -100,7 +98,6 @@ def test_further_starts_find_lower_minima(tmp_path):
     assert (anywhere.cost < 0.999 * near.cost).any()
 
 
-@pytest.mark.long
 def test_tests_of_all_kinds(tmp_path):
     study = study_of(tmp_path, frf(noise_log_std=0.01), shapes(), loads(), prior={"damping.*": 0.5})
     found = monte_carlo(study, 40)

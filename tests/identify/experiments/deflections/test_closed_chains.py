@@ -148,7 +148,6 @@ def test_rounded_postures_are_closed(model):
     np.testing.assert_allclose(R, jaxmb.motion_map(model, closed_form(1.9, 1.0)), rtol=1e-12)
 
 
-@pytest.mark.long
 def test_beside_frfs_with_passive_joints(model, tmp_path):
     """They follow from the others in both."""
     jaxmb.write_machine(jaxmb.Machine.model_validate(FIVE_BAR), tmp_path / "five-bar.toml")

@@ -56,3 +56,15 @@ def test_it_is_not_linear_with_springs_between_frames(model, test):
     joints = free_parameters(without, [Bound(("stiffness.q1",), 1e5, 1e9), Bound(("damping.q1",), 1.0, 2.0)])
     # linear in the reciprocal of the stiffness, and without any damping
     np.testing.assert_array_equal(test.linear.reciprocal(without, joints), [1.0, np.nan])
+
+
+def test_a_damper_between_frames_leaves_it_linear(model, test):
+    """With the spring's stiffness 0 the deflection is that of the joint alone, and linear in its compliance."""
+    damper = jaxmb.set_parameters(model, {"stiffness.c": 0.0, "damping.c": 50.0})
+    free = free_parameters(damper, [Bound(("stiffness.q",), 1e5, 1e9)])
+    np.testing.assert_array_equal(test.linear.reciprocal(damper, free), [1.0])
+    rows = test.linear.equations(damper, free)
+    np.testing.assert_allclose(rows.matrix[:, 0] / JOINT, np.asarray(test.predict(test.view(damper))), rtol=1e-9,
+                               atol=1e-18)  # fmt: skip
+    both = free_parameters(damper, [Bound(("stiffness.q",), 1e5, 1e9), Bound(("stiffness.c",), 1.0, 1e6)])
+    assert test.linear.reciprocal(damper, both) is None

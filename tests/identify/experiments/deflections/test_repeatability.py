@@ -83,7 +83,6 @@ def test_beside_a_search_the_residual_is_the_same(folder):
     assert float(np.sum(np.asarray(made.problem.residual(u)) ** 2)) == pytest.approx(total, rel=1e-9)
 
 
-@pytest.mark.long
 def test_intervals_hold_the_truth_as_often_as_they_say(folder):
     """Of 2000 draws: errors over their standard deviation, and how many lie within 1.96 of them; without what the
     displacements of a load have in common only two thirds would."""

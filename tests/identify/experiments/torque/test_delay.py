@@ -33,7 +33,6 @@ def test_without_noise(tmp_path, delay_s):
     assert found["inertia.upper.zz"].value == pytest.approx(TRUE["inertia.upper.zz"], rel=1e-3)
 
 
-@pytest.mark.long
 def test_deviations_hold(tmp_path):
     true, errors = TRUE | {"delay.run": 0.0034}, []
     for seed in range(10):

@@ -100,7 +100,6 @@ def test_rounding_of_parameters_without_effect_is_not_fitted(monkeypatch: pytest
     assert not regressor[..., 5:].any()
 
 
-@pytest.mark.long
 def test_errors_of_the_regressor_shrink_parameters_and_scatter_them() -> None:
     """Columns of variance 1 with errors of 0.2 make parameters too small by 1 - 1 / 1.04, and scatter them by errors of
     the efforts of 0.2 times the length of the parameters. Limits: 4.5 standard errors, and what a bias of second order

@@ -96,7 +96,6 @@ def test_a_search_sees_the_same_equations(tmp_path):
         np.testing.assert_allclose(residual, (rows.matrix @ values - rows.measured) / rows.std, atol=1e-7)
 
 
-@pytest.mark.long
 def test_deviations_hold(tmp_path):
     """Currents with 5 % of noise, 12 draws: gains and parameters, by the one covariance of both."""
     wanted = {f"drive_gain.{drive}": gain for drive, gain in GAINS.items()} | {

@@ -207,7 +207,6 @@ def test_what_a_fit_takes_is_given_back():
     assert np.mean(corrected) > 1.2 * np.mean(plain)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("a", [0.0, 0.8])
 def test_intervals(tmp_path, a):
     """e^T C^-1 e of six draws of the noise is of chi-square with 24 degrees: within its central 99.8 %, for noise whose
