@@ -11,6 +11,7 @@ from jaxmb.identify.experiments.entry import (
     Source as Source,
     Truth as Truth,
 )
+from jaxmb.identify.experiments.tolerances import Tolerances as Tolerances
 from jaxmb.identify.study.file import (
     study_data as study_data,
     study_names as study_names,

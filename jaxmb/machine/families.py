@@ -24,33 +24,43 @@ class Family(NamedTuple):
     """Whether it multiplies the stiffness of its owner to structural damping."""
     key: str = ""
     """Key of the owner in a machine file; empty where the value is not written back unchanged."""
+    tolerance: str = ""
+    """Key of a study's `[tolerances]` with its relative standard deviation where it is not free; empty for none.
+    Bodies have their own."""
 
 
 _STIFFNESS, _DAMPING = ("N/m", "N m/rad"), ("N s/m", "N m s/rad")
 _INERTIA, _FORCE = ("kg", "kg m^2"), ("N", "N m")
 
 
-def _coefficient(name: str, owner: Owner, leaf: str, units: tuple[str, ...], key: str = "") -> Family:
-    return Family(name, owner, leaf, units, not_negative=True, logarithmic=True, affine=True, key=key)
+def _coefficient(
+    name: str, owner: Owner, leaf: str, units: tuple[str, ...], key: str = "", tolerance: str = ""
+) -> Family:
+    return Family(
+        name, owner, leaf, units, not_negative=True, logarithmic=True, affine=True, key=key, tolerance=tolerance
+    )
 
 
-def _size(name: str, owner: Owner, leaf: str, units: tuple[str, ...], key: str = "") -> Family:
-    return Family(name, owner, leaf, units, not_negative=True, affine=True, key=key)
+def _size(name: str, owner: Owner, leaf: str, units: tuple[str, ...], key: str = "", tolerance: str = "") -> Family:
+    return Family(name, owner, leaf, units, not_negative=True, affine=True, key=key, tolerance=tolerance)
 
 
 def _loss_factor(owner: Owner, leaf: str) -> Family:
-    return Family("loss_factor", owner, leaf, not_negative=True, logarithmic=True, loss=True, key="loss_factor")
+    return Family("loss_factor", owner, leaf, not_negative=True, logarithmic=True, loss=True, key="loss_factor",
+                  tolerance="damping_percent")  # fmt: skip
 
 
 FAMILIES = (
-    _coefficient("stiffness", "coordinate", "stiffness", _STIFFNESS, key="stiffness"),
-    _coefficient("stiffness", "spring", "spring_stiffness", _STIFFNESS, key="stiffness"),
-    _coefficient("damping", "coordinate", "damping", _DAMPING, key="damping"),
-    _coefficient("damping", "spring", "spring_damping", _DAMPING, key="damping"),
+    _coefficient("stiffness", "coordinate", "stiffness", _STIFFNESS, key="stiffness", tolerance="stiffness_percent"),
+    _coefficient("stiffness", "spring", "spring_stiffness", _STIFFNESS, key="stiffness", tolerance="stiffness_percent"),
+    _coefficient("damping", "coordinate", "damping", _DAMPING, key="damping", tolerance="damping_percent"),
+    _coefficient("damping", "spring", "spring_damping", _DAMPING, key="damping", tolerance="damping_percent"),
     _loss_factor("coordinate", "loss_factor"),
     _loss_factor("spring", "spring_loss_factor"),
     _size("stiffness_slope", "coordinate", "stiffness_slope", ("1/N", "1/(N m)")),
-    _size("rotor_inertia", "coordinate", "rotor_inertia", _INERTIA, key="rotor_inertia"),
+    _size(
+        "rotor_inertia", "coordinate", "rotor_inertia", _INERTIA, key="rotor_inertia", tolerance="rotor_inertia_percent"
+    ),
     _size("friction", "coordinate", "friction", _FORCE, key="friction"),
     Family("offset", "coordinate", "offset", _FORCE, affine=True, key="offset"),
     Family("stribeck", "coordinate", "friction_terms", _FORCE, affine=True),
@@ -58,13 +68,22 @@ FAMILIES = (
     Family("load_friction", "coordinate", "friction_terms", affine=True),
     Family("damping_slope", "coordinate", "friction_terms", ("N s/(m K)", "N m s/(rad K)"), affine=True),
     _size("stribeck_speed", "coordinate", "stribeck_speed", ("m/s", "rad/s")),
-    _size("rotor_inertia", "transmission", "transmission_inertia", _INERTIA, key="inertia"),
-    _coefficient("damping", "transmission", "transmission_damping", _DAMPING, key="damping"),
+    _size(
+        "rotor_inertia",
+        "transmission",
+        "transmission_inertia",
+        _INERTIA,
+        key="inertia",
+        tolerance="rotor_inertia_percent",
+    ),
+    _coefficient(
+        "damping", "transmission", "transmission_damping", _DAMPING, key="damping", tolerance="damping_percent"
+    ),
     _size("friction", "transmission", "transmission_friction", _FORCE, key="friction"),
     Family("free_length", "spring", "spring_free_length", ("m",), not_negative=True),
-    _coefficient("young_modulus", "beam", "young_modulus", ("Pa",), key="young_modulus"),
-    _coefficient("shear_modulus", "beam", "shear_modulus", ("Pa",), key="shear_modulus"),
-    _size("density", "beam", "density", ("kg/m^3",), key="density"),
+    _coefficient("young_modulus", "beam", "young_modulus", ("Pa",), key="young_modulus", tolerance="modulus_percent"),
+    _coefficient("shear_modulus", "beam", "shear_modulus", ("Pa",), key="shear_modulus", tolerance="modulus_percent"),
+    _size("density", "beam", "density", ("kg/m^3",), key="density", tolerance="mass_percent"),
     _loss_factor("beam", "beam_loss_factor"),
     _size("mass", "body", "mass", ("kg",)),
     Family("first_moment", "body", "first_moment", ("kg m",), affine=True),

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from jaxmb.identify.assess.budget import Budget
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.estimation.identifiability import (
     Jacobian,
     Knowledge,
-    Verdict,
-    limits,
     row_blocks,
     triangular_factor,
     verdicts,
@@ -22,7 +21,7 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
-from jaxmb.identify.fit.noise import Misfit, misfits, misfits_of_tests
+from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, sampled_weights
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.build import Model
@@ -93,6 +92,10 @@ class Estimate:
     """Linear step; None for other studies."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
     """Covariance of u due to systematic errors."""
+    budget: Budget | None = None
+    """Effect of errors of everything stated; None where all is exact."""
+    tolerated: tuple[bool, ...] = ()
+    """Whether such errors, within their tolerances, explain the misfit of each test; empty where all is exact."""
 
     @functools.cached_property
     def compressed(self) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k d"]]:
@@ -111,15 +114,32 @@ class Estimate:
         if not all(test.noise.is_known for test in tests):
             return None
         data, own = slice(0, self.study.problem.data_rows), sum(test.noise.nuisance_rows for test in tests)
-        factors = [test.noise.correlation.degrees_factor for test in tests]
-        alike = np.average(factors, weights=[test.rows for test in tests])
-        return misfits(self.residual, self.jacobian, self.row_weights, [data], [own], [float(alike)])[0]
+        length = np.average([effective_length(test) for test in tests], weights=[test.rows for test in tests])
+        weights = sampled_weights(self.study.problem, self.row_weights)
+        return misfits(self.residual, self.jacobian, weights, [data], [own], [float(length)])[0]
+
+    @property
+    def excess(self) -> Misfit | None:
+        """`misfit`, at most 1 where errors within the tolerances of what is stated explain it."""
+        found = self.misfit
+        if found is None or found.explained or not self.tolerated:
+            return found
+        judged = zip(self.tolerated, self.misfits, strict=True)
+        tolerated = all(self.tolerated) if self.linear is not None else all(t or own.explained for t, own in judged)
+        return dataclasses.replace(found, square=1.0) if tolerated else found
+
+    @functools.cached_property
+    def excesses(self) -> list[Misfit]:
+        """`misfits`, at most 1 where errors within the tolerances of what is stated explain it."""
+        tolerated = self.tolerated or (False,) * len(self.misfits)
+        pairs = zip(self.misfits, tolerated, strict=True)
+        return [dataclasses.replace(own, square=min(own.square, 1.0)) if allowed else own for own, allowed in pairs]
 
     @functools.cached_property
     def not_reproduced(self) -> tuple[str, ...]:
         """Names of the fitted tests that the machine does not reproduce within their noise."""
         problem, names = self.study.problem, []
-        for test, view, misfit in zip(problem.tests, self.views, self.misfits, strict=True):
+        for test, view, misfit in zip(problem.tests, self.views, self.excesses, strict=True):
             noise = misfit.explained
             if not test.noise.is_known:
                 noise = not (test.noise.correlation.between_responses or test.name in self.systematic)
@@ -156,8 +176,10 @@ class Estimate:
     def systematic(self) -> dict[str, float]:
         """Systematic fraction of the residual variance, by name of the fitted tests in which it is significant."""
         problem, found = self.study.problem, {}
-        for rows, test, misfit in zip(problem.rows, problem.tests, self.misfits, strict=True):
-            if test.lines is None:
+        tolerated = self.tolerated or (False,) * len(problem.tests)
+        parts = zip(problem.rows, problem.tests, self.misfits, tolerated, strict=True)
+        for rows, test, misfit, allowed in parts:
+            if test.lines is None or allowed:
                 continue
             share = test.lines.systematic(self.residual[rows], self.row_weights[rows])
             size = misfit.factor * (test.noise.nominal or 0.0)
@@ -170,24 +192,15 @@ class Estimate:
     def is_inconsistent(self) -> bool:
         """Whether the residual of a test is at least `INCONSISTENT` times its stated noise."""
         if self.linear is not None:  # without the outliers of robust tests
-            left = self.misfit
+            left = self.excess
             return left is not None and not left.explained and left.square > INCONSISTENT**2
-        pairs = zip(self.study.problem.tests, self.misfits, strict=True)
+        pairs = zip(self.study.problem.tests, self.excesses, strict=True)
         return any(test.noise.is_known and not left.explained and left.square > INCONSISTENT**2 for test, left in pairs)
 
-    def cap_confidence(self, follows: bool) -> "Estimate":
-        """The estimate with confidence capped at "weak" for all parameters, unless the machine reproduces the data.
-
-        A linear step keeps its standard deviations, already inflated by the residual: the limit of "weak" there is a
-        part of the width of the bounds, which is no statement on a value.
-        """
-        if follows:
-            return self
-        if self.linear is not None:
-            verdict: tuple[Verdict, ...] = tuple("weak" if v == "yes" else v for v in self.known.verdict)
-            return dataclasses.replace(self, known=self.known._replace(verdict=verdict))
-        std = self.known.std
-        return self.with_std(np.maximum(std, np.broadcast_to(limits(self.known.prior_std)[0], std.shape)))
+    @property
+    def unknown(self) -> "Estimate":
+        """The estimate without standard deviations, as of a machine that does not reproduce its data."""
+        return self.with_std(np.full(self.u.size, np.inf))
 
     def with_std(self, std: Float[np.ndarray, "d"]) -> "Estimate":
         """The estimate with other standard deviations and the verdicts that follow."""
@@ -197,7 +210,8 @@ class Estimate:
     def with_added(self, covariance: Float[np.ndarray, "d d"]) -> "Estimate":
         """The estimate with a covariance of systematic errors of u added to that of noise."""
         known = self.known._replace(covariance=self.known.covariance + covariance)
-        added = dataclasses.replace(self, known=known, systematic_covariance=covariance)
+        before = 0.0 if self.systematic_covariance is None else self.systematic_covariance
+        added = dataclasses.replace(self, known=known, systematic_covariance=before + covariance)
         return added.with_std(np.sqrt(self.known.std**2 + np.diag(covariance)))
 
     @functools.cached_property
@@ -226,7 +240,7 @@ class Diagnosis(NamedTuple):
     estimate: Estimate
     """The estimate, its standard deviations with the effect of these errors."""
     wrong: bool
-    """Whether the model does not reproduce the data, which caps the confidence in all parameters."""
+    """Whether the model does not reproduce the data within its noise and the tolerances of what is stated."""
     doubts: Sequence[str]
     remarks: Sequence[str]
     causes: Sequence[str] = ()

@@ -9,17 +9,19 @@ import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from jaxmb.identify.assess.budget import parameter_budgets
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
 from jaxmb.identify.assess.laws.law_choice import law_remarks
 from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
 from jaxmb.identify.assess.remarks import (
-    CAPPED,
+    UNKNOWN,
     data_remarks,
     excess_remarks,
     gross_remarks,
     machine_remarks,
     prior_remarks,
+    tolerance_remarks,
 )
 from jaxmb.identify.assess.result import Mode, Result, ended_text, found_parameters
 from jaxmb.identify.assess.search_estimate import diagnosed_search, search_estimate, search_status
@@ -180,17 +182,25 @@ def assess(estimate: Estimate) -> Result:
     """
     plain, study, solver = estimate.known.verdict, estimate.study, estimate.solver
     found = diagnosed_linear(estimate) if solver.fit is None else diagnosed_search(estimate, solver.fit)
-    estimate = found.estimate.cap_confidence(not found.wrong)
+    estimate = found.estimate.unknown if found.estimate.not_reproduced else found.estimate
+    budgets = None
+    if estimate.budget is not None:
+        slope = study.free.slope(estimate.values)
+        budgets = parameter_budgets(estimate.budget, study.free, estimate.std, slope) or None
+        estimate = estimate.with_added(estimate.budget.covariance)
     rows = solver.information
     if rows is None:
         rows = information_rows(estimate.jacobian, solver.variances)
     known_together = groups_by_name(groups(rows, estimate.known.prior_std), study.free.names)
-    metrics = dataclasses.replace(fit_metrics(estimate), known_together=known_together, **found.metrics)
+    metrics = dataclasses.replace(
+        fit_metrics(estimate), known_together=known_together, uncertainty=budgets, **found.metrics
+    )
     machine = study.machine_with(estimate.model)
     causes, others = kind_remarks(estimate, metrics)
     likely = [found.hypothesis] if found.hypothesis else [*gross_remarks(estimate), *causes, *found.causes]
-    misfit = excess_remarks(estimate.misfit, estimate.systematic, likely)
-    doubts = (*misfit, *others, *([CAPPED] if found.wrong else []), *found.doubts, *machine_remarks(machine))
+    misfit = excess_remarks(estimate.excess, estimate.systematic, likely)
+    unknown = [UNKNOWN] if estimate.not_reproduced else []
+    doubts = (*misfit, *others, *unknown, *found.doubts, *machine_remarks(machine))
     ended = ended_text(estimate.missed, found.wrong, plain, estimate.known.verdict, doubts)
     if solver.fit is not None:
         status = search_status(estimate, solver.fit, ended)
@@ -205,7 +215,14 @@ def assess(estimate: Estimate) -> Result:
         parameters=found_parameters(study, estimate.values, solver.initial, estimate.known),
         modes=_modes(estimate, rows),
         metrics=metrics,
-        remarks=(*doubts, *data_remarks(study), *found.remarks, *prior_remarks(estimate), *law_remarks(metrics.laws)),
+        remarks=(
+            *doubts,
+            *tolerance_remarks(estimate),
+            *data_remarks(study),
+            *found.remarks,
+            *prior_remarks(estimate),
+            *law_remarks(metrics.laws),
+        ),
         doubts=doubts,
         correlation=correlation(estimate.known.covariance),
         singular_values=estimate.known.singular_values,

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import chdtri, fdtri
 
+from jaxmb.identify.assess.budget import DescribedTests, budget, explained
 from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Linear, Solver
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.remarks import (
@@ -14,6 +15,7 @@ from jaxmb.identify.assess.remarks import (
     value_remarks,
 )
 from jaxmb.identify.assess.result import Outcome
+from jaxmb.identify.assess.uncertainty.scatter import jackknife_std
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     knowledge,
@@ -72,6 +74,8 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
         estimate, systematic = with_systematic_errors(estimate)
     restricted = _restricted_remarks(estimate)
     wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
+    if wrong:
+        estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.with_std(np.full(estimate.u.size, np.inf))
     consistent = not estimate.gross_errors  # which invalidate everything else
@@ -114,17 +118,27 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
     model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), adjusted_parameters(study, values, step))
     study = study.at_values(values)
+    residual, u = -np.sqrt(step.row_weights) * step.residual / stacked.std, study.free.encode(values)
+    stated, tolerated = None, ()
+    if study.tolerances is not None:
+        tests = DescribedTests(study.fitted, model, study.exact)
+        robust_root = np.sqrt(step.robust_weight[: study.problem.data_rows])
+        stated = budget(
+            tests, study.problem, u, step.jacobian, step.known.std, study.tolerances, seed=None, factor=robust_root
+        )
+        whole = (slice(0, study.problem.data_rows),)
+        tolerated = explained(stated, whole, residual, step.jacobian, step.row_weights) * len(study.tests)
     return Estimate(
         study=study,
         seed=seed,
-        u=study.free.encode(values),
+        u=u,
         values=values,
         model=model,
         views=tuple(test.view(model) for test in study.tests),
-        residual=-np.sqrt(step.row_weights) * step.residual / stacked.std,
+        residual=residual,
         jacobian=step.jacobian,
         row_weights=step.row_weights,
-        known=reported_knowledge(step),
+        known=reported_knowledge(step, 1.0 if tolerated and all(tolerated) else step.misfit.widening),
         linear=Linear(found, rows, step, start),
         solver=Solver(
             initial=start,
@@ -134,6 +148,8 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
             evaluations={"search": 0, "refine": 1, "non_finite": 0},
             history=[(1, step.cost)],
         ),
+        budget=stated,
+        tolerated=tolerated,
     )
 
 
@@ -158,7 +174,8 @@ def _restricted_remarks(estimate: Estimate) -> list[str]:
     """A sentence where a fit of all inertial and friction parameters has a significantly smaller residual than the
     fit."""
     linear = estimate.linear
-    if estimate.missed or estimate.misfit is not None or linear is None or linear.step.misfit.explained:
+    tolerated = bool(estimate.tolerated) and all(estimate.tolerated)
+    if estimate.missed or estimate.misfit is not None or linear is None or linear.step.misfit.explained or tolerated:
         return []
     rows = linear.equations
     weights = estimate.row_weights[: rows.measured.size]

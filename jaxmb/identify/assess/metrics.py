@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
@@ -155,6 +156,8 @@ class Metrics(Mapping[str, Any]):
     """Values of fixed inertial parameters without effect on any measurement that were changed for physical
     consistency."""
     profiles: dict[str, Profile] | None = None
+    uncertainty: dict[str, ParameterBudget] | None = None
+    """Parts of each parameter's standard deviation: noise, and everything stated; None where all that is exact."""
     stiffness_model: StiffnessModelMetrics | None = None
     """Metrics of a complete stiffness model, on the top level of result.json; all others are None then."""
 

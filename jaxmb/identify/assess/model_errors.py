@@ -15,7 +15,7 @@ from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate
-from jaxmb.identify.estimation.identifiability import first_order_drops
+from jaxmb.identify.estimation.identifiability import first_order_drops, knowledge
 from jaxmb.identify.experiments.components import Hypothesis, own_names
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers, without_name
@@ -169,6 +169,10 @@ class ModelError:
     """The error and its number, for messages."""
     explains: float
     """Part of the misfit beyond noise that it explains."""
+    values: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Values of the free parameters in a fit with the error corrected, SI."""
+    std: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Their standard deviations there, SI; of the noise alone."""
 
 
 def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
@@ -223,9 +227,22 @@ def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
             lower = np.append(fitted[:size], np.zeros(scale.size))
             other, chi_square = _fitted(state, lower, np.arange(size), study.problem)
             if 1.0 - (chi_square - noise) / excess >= explains - EQUIVALENT:
-                return (ModelError(_minimum_text(study.free, first[:size], other), explains),)
-            found.append(ModelError(changes[k].text(value), explains))
+                text = _minimum_text(study.free, first[:size], other)
+                return (_with_values(study.free, text, explains, other, state(lower, np.arange(size))[1]),)
+            end = first.copy()
+            end[active] = fitted
+            text = changes[k].text(value)
+            found.append(_with_values(study.free, text, explains, fitted[:size], state(end, active)[1]))
     return _best(found) or _single_lines(estimate, state, first, excess)
+
+
+def _with_values(
+    free: FreeParameters, text: str, explains: float, u: np.ndarray, jacobian: Float[np.ndarray, "m k"]
+) -> ModelError:
+    """A model error with the values of a fit with it; the first columns of the Jacobian are those of u."""
+    values = free.values(u)
+    std = knowledge(jacobian, np.ones(len(jacobian))).std[: u.size] * np.abs(free.slope(values))
+    return ModelError(text, explains, free.named(values), free.named(std))
 
 
 def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str:

@@ -29,6 +29,18 @@ def data_remarks(study: Study) -> list[str]:
 
 
 CAPPED = "confidence is capped at 'weak' for all parameters: the fitted model does not reproduce the measurement"
+UNKNOWN = "no standard deviation is known: the fitted model does not reproduce the measurement"
+
+
+def tolerance_remarks(estimate: Estimate) -> list[str]:
+    """A sentence where errors within the tolerances of what is stated explain a residual larger than its noise."""
+    plain, excess = estimate.misfit, estimate.excess
+    if plain is None or excess is None or plain.explained or not excess.explained:
+        return []
+    return [
+        f"reduced chi-square {plain.square:.3g} (residual {plain.factor:.3g} times the stated noise): errors of what"
+        " machine and tests state explain it, within their tolerances"
+    ]
 
 
 def excess_remarks(

@@ -1,18 +1,19 @@
 """Estimate of a study by search and refinement: standard deviations, diagnosis, status."""
 
-import jax
 import numpy as np
 
+from jaxmb.identify.assess.budget import DescribedTests, budget, explained
 from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solver
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
-from jaxmb.identify.assess.model_errors import model_errors, model_errors_text
+from jaxmb.identify.assess.model_errors import ModelError, model_errors, model_errors_text
 from jaxmb.identify.assess.remarks import bound_remarks, on_bound, search_remarks, unmatched_remarks
 from jaxmb.identify.assess.result import Outcome, evaluations
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited, with_curvature
-from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.assess.uncertainty.scatter import jackknife_std
+from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
 from jaxmb.identify.fit.noise import row_variances
-from jaxmb.identify.fit.problem import is_large, linearized, objective_at
+from jaxmb.identify.fit.problem import Problem, is_large, linearized, residual_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import display_name
@@ -48,12 +49,22 @@ def search_estimate(
     study = study.at_values(study.free.values(fit.best_u))
     problem, free = study.problem, study.free
     residual, jacobian, row_weights = linearized(problem, fit.best_u)
-    variances = row_variances(problem, residual, jacobian, row_weights)
-    prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
-    known = (jacobian, variances) if information is None else (information, np.ones(len(information)))
     # exp(log(bound)) may differ from the bound in the last digit.
     values, initial = (np.clip(free.values(u), free.lower_value, free.upper_value) for u in (fit.best_u, fit.initial_u))
     model = free.apply(study.model, values)
+    prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
+
+    def known(variances: np.ndarray) -> Knowledge:
+        rows = (jacobian, variances) if information is None else (information, np.ones(len(information)))
+        return knowledge(*rows, prior_std)
+
+    variances = row_variances(problem, residual, jacobian, row_weights)
+    stated, tolerated = None, ()
+    if study.tolerances is not None and information is None and not problem.one_by_one and not is_large(problem):
+        tests, std = DescribedTests(study.fitted, model, study.exact), known(variances).std
+        stated = budget(tests, problem, fit.best_u, jacobian, std, study.tolerances, seed)
+        tolerated = explained(stated, problem.rows, residual, jacobian, row_weights)
+        variances = row_variances(problem, residual, jacobian, row_weights, tolerated)
     return Estimate(
         study=study,
         seed=seed,
@@ -64,11 +75,11 @@ def search_estimate(
         residual=residual,
         jacobian=jacobian,
         row_weights=row_weights,
-        known=knowledge(*known, prior_std),
+        known=known(variances),
         solver=Solver(
             initial=initial,
             cost=float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2)),
-            initial_cost=objective_at(problem, fit.initial_u) - _prior_part(study, fit.initial_u),
+            initial_cost=float(problem.noise_unit) ** 2 * _squares_of_data(problem, fit.initial_u),
             variances=variances,
             evaluations=evaluations(fit),
             history=fit.history,
@@ -76,7 +87,14 @@ def search_estimate(
             fit=fit,
             information=information,
         ),
+        budget=stated,
+        tolerated=tolerated,
     )
+
+
+def _squares_of_data(problem: Problem, u: np.ndarray) -> float:
+    """Sum of squares of the residual at u, without the prior."""
+    return float(np.sum(residual_at(problem, u)[: problem.data_rows] ** 2))
 
 
 def _impossible(study: Study) -> str:
@@ -88,14 +106,6 @@ def _impossible(study: Study) -> str:
         for what in test.lines.undefined(test.view(study.model))
     ]
     return ": in the initial model " + "; ".join(found) + ", exclude it from the test" if found else ""
-
-
-def _prior_part(study: Study, u: np.ndarray) -> float:
-    """Contribution of the prior to the objective at u."""
-    if study.problem.prior is None:
-        return 0.0
-    errors = np.asarray(study.problem.prior_residual(jax.device_put(u))) * float(study.problem.noise_unit)
-    return float(errors @ errors)
 
 
 def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
@@ -115,8 +125,15 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         agreed = None
     apart = agreed is not None and not agreed.is_consistent
     wrong = bool(estimate.not_reproduced or estimate.is_inconsistent or estimate.systematic or hypotheses or apart)
-    excess = estimate.misfit is not None and not estimate.misfit.explained
-    laws = chosen_laws(estimate.cap_confidence(not wrong))
+    if wrong and not is_large(estimate.study.problem):
+        estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
+    changes = [
+        estimate.study.free.encode(_values(error, estimate.study)) - estimate.u for error in hypotheses if error.values
+    ]
+    if changes:  # the error may be there or not
+        estimate = estimate.with_std(np.hypot(estimate.std, np.max(np.abs(changes), axis=0)))
+    excess = estimate.excess is not None and not estimate.excess.explained
+    laws = chosen_laws(estimate.unknown if estimate.not_reproduced else estimate)
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,
@@ -135,6 +152,11 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         hypothesis=model_errors_text(hypotheses),
         metrics={"one_model": agreed, "model_errors": hypotheses or None, "laws": laws},
     )
+
+
+def _values(error: ModelError, study: Study) -> np.ndarray:
+    """Values of the free parameters with a model error corrected [d]."""
+    return np.array([error.values[name] for name in study.free.names])
 
 
 def search_status(estimate: Estimate, fit: Fit, ended: str) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jaxmb.identify.experiments.test import Test
 
 T = TypeVar("T", bound="Test[Any]")
+BLOCKS = 12
+"""Groups of neighbouring rows, or lines, of a test."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,6 +67,12 @@ class Correlation(Component[T]):
     def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Correlation length of the residual, in rows: that many rows carry the information of one independent row."""
         return 1.0
+
+    @property
+    def groups(self) -> Int[np.ndarray, "g m"]:
+        """Group of each row, in several ways, within which the errors of a model may be common. This default:
+        neighbouring rows."""
+        return np.arange(self.test.rows)[None] * BLOCKS // max(self.test.rows, 1)
 
 
 class Noise(Component[T]):

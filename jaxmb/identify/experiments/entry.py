@@ -1,12 +1,13 @@
 """A test of a study with its metadata: kind, source, role, remarks."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
 from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.measurement.modal.analysis import ModalAnalysis
@@ -61,6 +62,25 @@ class Source:
         """A clause on the single error in the test description that explains the residual; empty where none is
         found."""
         return ""
+
+    def errors(self, test: Any, model: Model) -> "Iterable[StatedError]":
+        """Errors of the description of the test for which a tolerance may be stated.
+
+        Args:
+            test: the test.
+            model: the machine, for its coordinates.
+        """
+        return ()
+
+    def residual_with(self, test: Any, model: Model, errors: Mapping[str, float]) -> np.ndarray:
+        """Residual of the test with its description corrected.
+
+        Args:
+            test: the test.
+            model: the machine, also with other geometry or gravity than the test was read with.
+            errors: sizes of `errors` by key, SI; others are 0.
+        """
+        return np.asarray(test.residual(test.view(model)))
 
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming the location, where the data do not permit a linear step."""

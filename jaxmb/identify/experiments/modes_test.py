@@ -1,6 +1,7 @@
 """A modal test: natural frequencies, damping ratios, dominant coordinates of each mode, and shapes at sensors."""
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import equinox as eqx
@@ -13,9 +14,17 @@ from optax.assignment import hungarian_algorithm
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Noise
 from jaxmb.identify.experiments.entry import Entry, Source
-from jaxmb.identify.experiments.motion import MotionVibration, PostureTest
+from jaxmb.identify.experiments.motion import (
+    MotionVibration,
+    PostureTest,
+    as_placed,
+    displaced_view,
+    placement_errors,
+)
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
+from jaxmb.identify.experiments.tolerances import TIME_BASE, StatedError
+from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point
 from jaxmb.response.modal import energy_shares, oscillating_modes, selected_modes
@@ -234,5 +243,26 @@ def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:
 _predict_modes = compiled(ModesTest.predict)
 
 
-ModesEntry = Entry[ModesTest, Source]
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModesSource(Source):
+    """Description of a modal test."""
+
+    def errors(self, test: ModesTest, model: Model) -> Iterator[StatedError]:
+        """Errors of frequencies and of the posture."""
+        yield TIME_BASE
+        yield from (error for error, _ in placement_errors(test, model))
+
+    def residual_with(self, test: ModesTest, model: Model, errors: Mapping[str, float]) -> np.ndarray:
+        """Residual of the test with its description corrected; see `Source`."""
+        place = as_placed(test, len(model.joints))
+        posture = place.posture + sum(
+            (errors.get(error.key, 0.0) * by.posture for error, by in placement_errors(test, model)),
+            start=np.zeros(len(model.joints)),
+        )
+        test = dataclasses.replace(test, frequency_hz=test.frequency_hz * (1.0 - errors.get(TIME_BASE.key, 0.0)))
+        view = displaced_view(test, model, place._replace(posture=posture)) if posture.any() else test.view(model)
+        return np.asarray(predict_modes(test, view).errors).T.ravel()
+
+
+ModesEntry = Entry[ModesTest, ModesSource]
 """A modal test of a study."""

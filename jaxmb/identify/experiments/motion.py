@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -16,12 +16,14 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Evaluation, Vibration
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view, reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.tolerances import StatedError, joint_kind
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import FAMILIES, leaves_of
+from jaxmb.mechanics.loops import independent_coordinates, motion_map
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
-from jaxmb.response.frf_kind import Point
+from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point
 
 SeenAt = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
 """Posture, point of linearization, outputs, inputs, whether sensors feel gravity, whether energy shares are needed."""
@@ -238,6 +240,99 @@ class PostureTest(Test[MotionView]):
     def shares_energy(self) -> bool:
         """Whether it needs the share of each spring in the strain energy of modes."""
         return False
+
+
+class Placement(NamedTuple):
+    """Errors of the posture of a test, and of the directions and positions of its points; 0 as described."""
+
+    posture: Float[np.ndarray, "n"] | Array
+    """True minus stated joint coordinates, rad or m."""
+    output_turn: Float[np.ndarray, "o 3"] | Array
+    """Rotation of each output's direction about the axes it is stated in, rad."""
+    output_shift: Float[np.ndarray, "o 3"] | Array
+    """Displacement of each output along these axes, m."""
+    input_turn: Float[np.ndarray, "i 3"] | Array
+    input_shift: Float[np.ndarray, "i 3"] | Array
+
+
+def as_placed(test: "PostureTest", joints: int) -> Placement:
+    """No errors, for a number of joint coordinates."""
+    outputs, inputs = (np.zeros((len(points), 3)) for points in (test.outputs, test.inputs))
+    return Placement(np.zeros(joints), outputs, outputs, inputs, inputs)
+
+
+def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[StatedError, Placement]]:
+    """Errors of the posture of a test and of the joint zeros, each for a size of 1 rad or m.
+
+    In a machine with loops, of the independent coordinates, loops closed to first order.
+    """
+    right, columns = as_placed(test, len(model.joints)), np.eye(len(model.coordinates))
+    names = independent_coordinates(model)
+    if model.loops:
+        columns = np.asarray(motion_map(model, jnp.asarray(test.q)))
+    for name, column in zip(names, columns.T, strict=True):
+        if name in model.joints:
+            moved = right._replace(posture=column[: len(model.joints)])
+            revolute = model.revolute[model.coordinates.index(name)]
+            for key, what in ((f"posture of {test.name} {name}", "posture"), (f"zero of {name}", "joint_zero")):
+                yield StatedError(key, *joint_kind(what, revolute)), moved
+
+
+def displaced_view(test: "PostureTest", model: Model, errors: Placement) -> MotionView:
+    """The view of a machine with errors of posture, directions and positions corrected, to first order in the last
+    two."""
+    q = jnp.asarray(test.q).at[: errors.posture.size].add(errors.posture)
+    wide = (_with_axes(test.outputs), _with_axes(test.inputs))
+    view = motion_view(model, q, test.at, wide[0], wide[1], test.feels_gravity, test.shares_energy)
+    rows = [view.output_rows, view.output_rows if view.input_rows is None else view.input_rows]
+    turns, shifts = (errors.output_turn, errors.input_turn), (errors.output_shift, errors.input_shift)
+    ends = zip(rows, (test.outputs, test.inputs), wide, turns, shifts, strict=True)
+    output_rows, input_rows = (_displaced_rows(*end) for end in ends)
+    tilt = None if view.tilt_rows is None else view.tilt_rows[: len(test.outputs)]
+    return dataclasses.replace(view, output_rows=output_rows, input_rows=input_rows, tilt_rows=tilt)
+
+
+def axes_of(point: Point) -> tuple[str, ...]:
+    """The six axes among which the direction of a point is; empty at a coordinate."""
+    base = point[1].removeprefix("-")
+    return next((axes for axes in (DIRECTIONS, GROUND_DIRECTIONS) if base in axes), ())
+
+
+def across(point: Point) -> Float[np.ndarray, "3 6"]:
+    """Change of a point's direction, in its six axes, by a rotation about each of the first three; 0 at a
+    coordinate."""
+    axes, change = axes_of(point), np.zeros((3, 6))
+    if axes:
+        base = point[1].removeprefix("-")
+        k = axes.index(base)
+        along = (1.0 if base == point[1] else -1.0) * np.eye(3)[k % 3]
+        change[:, 3 * (k // 3) : 3 * (k // 3) + 3] = np.cross(np.eye(3), along)
+    return change
+
+
+def _with_axes(points: tuple[Point, ...]) -> tuple[Point, ...]:
+    """Points, and all axes of their frames."""
+    return tuple(dict.fromkeys([*points, *((name, axis) for name, base in points for axis in axes_of((name, base)))]))
+
+
+def _displaced_rows(
+    rows: Float[Array, "w m"],
+    points: tuple[Point, ...],
+    wide: tuple[Point, ...],
+    turn: Float[np.ndarray, "p 3"] | Array,
+    shift: Float[np.ndarray, "p 3"] | Array,
+) -> Float[Array, "p m"]:
+    """Rows of points with other directions and positions, from the rows of all axes of their frames."""
+    turned, shifted = np.zeros((len(points), 3, len(wide))), np.zeros((len(points), 3, len(wide)))
+    for p, point in enumerate(points):
+        places, change = [wide.index((point[0], axis)) for axis in axes_of(point)], across(point)
+        if places:
+            turned[p][:, places] = change
+            # a point beside the origin moves by w x r: along a it moves by w . (r x a); rotations are equal there
+            shifted[p][:, places[3:]] = change[:, :3]
+    return (
+        rows[: len(points)] + (jnp.einsum("pi,piw->pw", turn, turned) + jnp.einsum("pi,piw->pw", shift, shifted)) @ rows
+    )
 
 
 P = TypeVar("P", bound=PostureTest)

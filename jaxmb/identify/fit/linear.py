@@ -251,13 +251,15 @@ def _determined(jacobian: np.ndarray, known: Knowledge, data: slice) -> float:
     return float(np.sum(svd.left[: len(jacobian), : svd.rank][data] ** 2))
 
 
-def reported_knowledge(step: LinearStep) -> Knowledge:
-    """Reported standard deviations and verdicts of a linear step.
+def reported_knowledge(step: LinearStep, factor: float) -> Knowledge:
+    """Reported standard deviations and verdicts of a linear step, infinite for values on a bound, where the
+    linearization is not valid for the unbounded minimum.
 
-    Standard deviations are inflated where the model does not reproduce the data (`Misfit.widening`), and infinite for
-    values on a bound, where the linearization is not valid for the unbounded minimum.
+    Args:
+        step: the linear step.
+        factor: by which standard deviations are inflated where the model does not reproduce the data.
     """
-    factor, known = step.misfit.widening, step.known
+    known = step.known
     known = known._replace(std=factor * known.std, covariance=factor**2 * known.covariance)
     if step.prior_std is not None and factor > 1.0:  # only the information from the tests is inflated, not the prior
         priors = int(np.isfinite(step.prior_std).sum())

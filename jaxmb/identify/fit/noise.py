@@ -146,21 +146,49 @@ def misfits_of_tests(
 ) -> list[Misfit]:
     """Reduced chi-square of each test of a problem (see `misfits`)."""
     nuisance = [test.noise.nuisance_rows for test in problem.tests]
-    lengths = [test.noise.correlation.degrees_factor for test in problem.tests]
-    return misfits(residual, jacobian, row_weights, problem.rows, nuisance, lengths)
+    lengths = [effective_length(test) for test in problem.tests]
+    return misfits(residual, jacobian, sampled_weights(problem, row_weights), problem.rows, nuisance, lengths)
 
 
-def row_variances(problem: Problem, residual: np.ndarray, jacobian: Jacobian, row_weights: np.ndarray) -> np.ndarray:
+def sampled_weights(problem: Problem, row_weights: np.ndarray) -> np.ndarray:
+    """Variance of each residual under the stated noise; less than its weight where the noise of correlated rows is
+    inflated so that they enter the fit as if independent."""
+    found = np.array(row_weights)
+    for rows, test in zip(problem.rows, problem.tests, strict=True):
+        found[rows] /= test.noise.correlation.lengths
+    return found
+
+
+def effective_length(test: Test) -> float:
+    """Rows of a test that carry the information of one independent row."""
+    return test.noise.correlation.degrees_factor * float(np.mean(test.noise.correlation.lengths))
+
+
+def row_variances(
+    problem: Problem,
+    residual: np.ndarray,
+    jacobian: Jacobian,
+    row_weights: np.ndarray,
+    tolerated: Sequence[bool] | None = None,
+) -> np.ndarray:
     """Variance of every residual: its weight, times the reduced chi-square where the noise is estimated.
 
     The same holds where the noise is stated and the model does not reproduce the test. A systematic residual is
     correlated along frequency: the variance is multiplied by the correlation length. Known correlation of errors
     increases the variance by its effect on the estimate.
+
+    Args:
+        problem: the fitted problem.
+        residual: at the fit, in units of the noise.
+        jacobian: of the residual.
+        row_weights: variance of each residual under the stated noise.
+        tolerated: whether the tolerances of what is stated explain the misfit of each test; None for none.
     """
     variances = row_weights.copy()
     found, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
-    for rows, test, own in zip(problem.rows, problem.tests, found, strict=True):
-        if test.noise.is_known and own.explained:
+    tolerated = (False,) * len(found) if tolerated is None else tolerated
+    for rows, test, own, allowed in zip(problem.rows, problem.tests, found, tolerated, strict=True):
+        if test.noise.is_known and (own.explained or allowed):
             larger = 1.0
         else:
             larger = own.square * correlated_by_misfit(test, residual[rows], row_weights[rows])
@@ -180,7 +208,7 @@ def explained_objective(problem: Problem) -> float:
     inf where a noise is not known.
     """
     degrees = sum(
-        float(np.sum(w)) ** 2 / float(np.sum(w**2)) / test.noise.correlation.degrees_factor
+        float(np.sum(w)) ** 2 / float(np.sum(w**2)) / effective_length(test)
         for test in problem.tests
         if np.any(w := np.asarray(test.row_weights()))
     )
@@ -194,7 +222,7 @@ def noise_objective(problem: Problem) -> float:
     """
     if not all(test.noise.is_known for test in problem.tests):
         return float("inf")
-    return float(np.sum(np.asarray(problem.row_weights()))) * float(problem.noise_unit) ** 2
+    return float(np.sum(sampled_weights(problem, np.asarray(problem.row_weights())))) * float(problem.noise_unit) ** 2
 
 
 MOST_PASSES = 20

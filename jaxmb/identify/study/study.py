@@ -17,6 +17,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import accepts_prior, can_be_planned, own_names
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
@@ -27,7 +28,7 @@ from jaxmb.identify.parameters.model_parameters import parameters, set_parameter
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, check_next
-from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, with_preset
+from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, stated_tolerances, with_preset
 from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.reading.friction import (
     check_free_friction,
@@ -90,6 +91,8 @@ class Study:
     """Out of which candidates `inspect` is to choose the next tests."""
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""
+    tolerances: Tolerances | None = None
+    """Standard deviations of what machine and tests state; None where all is exact."""
     source: str = ""
     """Where it is from, such as a publication."""
     origin: Origin | None = None
@@ -137,6 +140,12 @@ class Study:
             dataclasses.replace(entry, test=next(tests)) if entry.role == "fit" else entry for entry in self.entries
         )
         return dataclasses.replace(self, problem=problem, entries=entries)
+
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """Names of the fitted tests that are as described: simulated ones, unless the study states tolerances."""
+        stated = self.origin is not None and self.origin.file.tolerances is not None
+        return () if stated else tuple(entry.name for entry in self.fitted if entry.truth is not None)
 
     @property
     def relinearized(self) -> bool:
@@ -404,6 +413,7 @@ def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_se
         complete=file.complete,
         next=file.next,
         laws=file.laws,
+        tolerances=stated_tolerances(file),
         source=file.source,
         two_steps=file.preset == "rognant2010",
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.linear_estimate import check_equations
+from jaxmb.identify.assess.linear_estimate import check_equations, linear_estimate
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.fit.linear import linear_equations
 from jaxmb.identify.fit.noise import misfit
@@ -118,19 +118,21 @@ def test_a_misfit_widens_deviations(study, plain):
     degrees = 12 * 6 - 6
     factor = np.sqrt(result.cost / degrees)
     assert factor > 5.0
-    for name, p in result.parameters.items():
-        # each relative deviation is proportional to the stiffness: that of the compliance is the same in both
-        same = plain.parameters[name].std_log * p.value / plain.parameters[name].value
-        assert p.std_log == pytest.approx(factor * same, rel=1e-6)
     (remark,) = told(result, "reduced chi-square ")
     assert f"{factor**2:.3g} (residual {factor:.3g} times the stated noise)" in remark
     assert "standard deviations were inflated accordingly" in remark
     assert result.status == "data not followed: the best fit does not reproduce test 'near'"
     assert "offset of the tool" in remark
     assert sum("offset of the tool" in text or "chi-square" in text for text in result.remarks) == 1
-    row = result.metrics["deflections"][0]
-    narrow = plain.metrics["deflections"][0]
-    np.testing.assert_allclose(row["predicted_std_mm"], factor * narrow["predicted_std_mm"], rtol=1e-6)
+    # what does not reproduce its data has no standard deviations
+    assert all(np.isinf(p.std) for p in result.parameters.values())
+    assert told(result, "no standard deviation is known")
+    estimate = linear_estimate(study(wrong))
+    narrow = dict(zip(plain.study.free.names, linear_estimate(plain.study).known.std, strict=True))
+    for name, std in zip(result.study.free.names, estimate.known.std, strict=True):
+        # each relative deviation is proportional to the stiffness: that of the compliance is the same in both
+        ratio = result.parameters[name].value / plain.parameters[name].value
+        assert std == pytest.approx(factor * ratio * narrow[name], rel=1e-6)
 
 
 def widened(cost, weight):

@@ -18,6 +18,7 @@ from tests.identify.arm import estimate_at
 
 MACHINE = "manipulator-3r"
 MODEL = jaxmb.build_model(jaxmb.load_machine(MACHINE))
+EXACT = {"machine": MACHINE, "least_rounds": 1, "tolerances": "exact"}
 POSTURE = {"z2": 1.2217304763960306, "z3": -1.7453292519943295}
 Q = jaxmb.posture(MODEL, POSTURE)
 NAMES = ("tool x", "tool y", "tool z")
@@ -44,7 +45,11 @@ def study(tmp_path, frf_set, free=FREE, name="set.npz", **keys):
     write_frf(tmp_path / name, frf_set)
     test = {"kind": "frf", "noise_log_std": 0.01, "file": name, "posture": POSTURE} | keys
     return jaxmb.make_study(
-        StudyFile.model_validate({"machine": MACHINE, "test": [test], "free": free, "least_rounds": 1}), "s", tmp_path
+        StudyFile.model_validate(
+            {"machine": MACHINE, "test": [test], "free": free, "least_rounds": 1, "tolerances": "exact"}
+        ),
+        "s",
+        tmp_path,
     )
 
 
@@ -329,7 +334,11 @@ def from_hits(tmp_path, **keys):
     test = {"kind": "frf", "posture": POSTURE} | keys
     test.pop("file", None)
     return jaxmb.make_study(
-        StudyFile.model_validate({"machine": MACHINE, "test": [test], "free": FREE, "least_rounds": 1}), "s", tmp_path
+        StudyFile.model_validate(
+            {"machine": MACHINE, "test": [test], "free": FREE, "least_rounds": 1, "tolerances": "exact"}
+        ),
+        "s",
+        tmp_path,
     )
 
 
@@ -379,7 +388,12 @@ def test_measured_modes_stand_beside_the_fitted_ones(tmp_path):
 )
 def test_what_cannot_be_is_refused(tmp_path, keys, message):
     keys = {"simulate": {"lines": {"first_hz": 1.0, "last_hz": 30.0, "step_hz": 0.5}}} | keys
-    data = {"machine": MACHINE, "test": [{"kind": "frf", "posture": POSTURE} | keys], "free": FREE}
+    data = {
+        "machine": MACHINE,
+        "test": [{"kind": "frf", "posture": POSTURE} | keys],
+        "free": FREE,
+        "tolerances": "exact",
+    }
     path = tmp_path / "wrong.toml"
     path.write_text(tomli_w.dumps(data))
     with pytest.raises(jaxmb.InputError, match=message):

@@ -14,6 +14,7 @@ from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.gain_fit import DELAY
 from jaxmb.identify.experiments.torque.prepared import stribeck
 from jaxmb.identify.experiments.torque.source import TorqueEntry
+from jaxmb.identify.experiments.torque.unexplained import effort_rate
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
@@ -100,7 +101,7 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
             there = estimate.model.further_friction[estimate.model.coordinates.index(name)]
             rate = np.zeros(own.sum())
             if source.time_s.size:
-                rate = _rate(source.time_s[own], predicted[own], velocity[own])
+                rate = effort_rate(source.time_s[own], predicted[own], velocity[own])
             part = JointRows(
                 name=name,
                 jacobian=estimate.jacobian[rows][own],
@@ -204,15 +205,6 @@ def _beyond_noise(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[st
         f"the residual at {listed(found)} is larger than the noise above the band of the motion: friction or elasticity"
         " is missing in the model; the standard deviations count the whole residual as noise"
     ]
-
-
-def _rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float[np.ndarray, "r"]:
-    """Time derivative of an effort, from neighbouring samples without a gap or a reversal between them."""
-    steps = np.diff(time_s)
-    near = (np.diff(np.sign(velocity)) == 0.0) & (steps > 0.0) & (steps < 1.5 * np.median(steps))
-    slopes = np.where(near, np.diff(effort) / np.where(near, steps, 1.0), 0.0)
-    both, count = (np.append(part, 0.0) + np.append(0.0, part) for part in (slopes, near))
-    return both / np.maximum(count, 1.0)
 
 
 def _missing_terms(

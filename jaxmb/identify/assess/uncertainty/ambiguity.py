@@ -80,7 +80,7 @@ def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
 
     A standard deviation on a bound assumes a minimum there. It is invalid where the unbounded minimum is beyond the
     bound by more than the 95 % interval. Where the cost would decrease by far (`HELD`), the bound excludes the measured
-    machine, and confidence is capped for all parameters.
+    machine, and no standard deviation is known.
     """
     study, known = estimate.study, estimate.known
     bound = on_bound(study, estimate.u)
@@ -94,7 +94,7 @@ def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
     gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
     spare = max(int(np.sum(estimate.row_weights > 0.0)) - estimate.u.size, 1)
     far = beyond.size > 0 and gain > HELD**2 * float(residual @ residual) / spare
-    return estimate.with_std(std).cap_confidence(not far), sentences
+    return estimate.unknown if far else estimate.with_std(std), sentences
 
 
 def equally_good(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:

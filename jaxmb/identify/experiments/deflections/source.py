@@ -1,7 +1,8 @@
 """Source of a deflection test: its load cases and instruments; effect of instrument errors."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +16,13 @@ from jaxmb.identify.experiments.deflections.instruments import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
     check_cases,
+    elastic_rows,
     point_jacobians,
     predicted,
     turning,
 )
 from jaxmb.identify.experiments.entry import Source
+from jaxmb.identify.experiments.tolerances import StatedError, joint_kind
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.loops import independent_coordinates
@@ -43,10 +46,52 @@ class DeflectionSource(Source):
         """Wrenches [case, 6] on the machine."""
         return np.stack([case.wrench for case in self.cases])
 
+    def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
+        """Errors of the loads, common to all cases, and of the zeros of coordinates."""
+        return (error for error, _ in self._errors(test.name, model))
+
+    def _errors(self, name: str, model: Model) -> Iterator[tuple[StatedError, int]]:
+        """Errors with their index in the errors of `true_case`; 0 for the size of the loads."""
+        yield StatedError(f"size of loads of {name}", "load_percent", 0.01), 0
+        for i, axis in enumerate("XYZ"):
+            error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", np.pi / 180.0)
+            yield error, 1 + i
+            yield StatedError(f"lever of loads of {name} along {axis}", "load_lever_mm", 1e-3), 4 + i
+        for coordinate in independent_coordinates(model):
+            k = model.coordinates.index(coordinate)
+            if model.revolute[k] and coordinate in model.joints:
+                yield StatedError(f"zero of {coordinate}", *joint_kind("joint_zero", True)), 7 + k
+
+    def residual_with(self, test: Any, model: Model, errors: Mapping[str, float]) -> np.ndarray:
+        """Residual of the test with its description corrected; see `Source`."""
+        z, larger = np.zeros(7 + len(model.coordinates)), 1.0
+        for error, i in self._errors(test.name, model):
+            if i:
+                z[i] = errors.get(error.key, 0.0)
+            else:
+                larger += errors.get(error.key, 0.0)
+        cases = [true_case(model, dataclasses.replace(c, wrench=larger * c.wrench), ONE, z) for c in self.cases]
+        there = self.with_cases(test, model, cases)
+        return np.asarray(there.residual(there.view(model)))
+
+    def with_cases(self, test: Any, model: Model, cases: Sequence[LoadCase]) -> Any:
+        """The test with its postures, points and loads as those of other cases on a machine."""
+        rows = elastic_rows(model, cases)
+        return dataclasses.replace(
+            test,
+            q=jnp.asarray(np.stack([case.q for case in cases])),
+            at_point=jnp.asarray(rows.at_point),
+            effort=jnp.asarray(rows.effort),
+        )
+
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming the load case, where it does not match the machine or its posture is singular."""
         check_cases(model, self.cases)
         check_postures(model, self.cases)
+
+
+ONE = Instruments(tracker_mm=1.0, direction_deg=180.0 / np.pi, lever_mm=1e3, encoder_deg=180.0 / np.pi)
+"""Instruments whose errors of direction, lever and encoders are 1 rad and 1 m."""
 
 
 def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.ndarray, "k"]) -> LoadCase:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from scipy.special import chdtri
 
 from jaxmb.identify.estimation.least_squares import NormalEquations
 from jaxmb.identify.experiments.components import (
+    BLOCKS,
     Correlation,
     Lines,
     Noise,
@@ -79,6 +80,15 @@ class FrfCorrelation(Correlation["FrfTest"]):
     def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Correlation length of the residual along frequency, in lines (see `correlation_length`)."""
         return correlation_length(*line_errors(self.test, residual, row_weights))
+
+    @property
+    def groups(self) -> Int[np.ndarray, "g m"]:
+        """Rows of one FRF in a band, of one output, of one input."""
+        lines, outputs, inputs = self.test.measured.shape
+        band, output, into = np.indices((lines, outputs, inputs))
+        band = band * BLOCKS // lines
+        each = [(band * outputs + output) * inputs + into, output, into]
+        return np.stack([np.tile(own.ravel(), 2) for own in each])
 
 
 class FrfNoise(Noise["FrfTest"]):

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 
 from jaxmb.identify.experiments.components import Hypotheses, Hypothesis
 from jaxmb.identify.experiments.frf.channels import known_channels, predict_frf
-from jaxmb.identify.experiments.motion_view import motion_view
+from jaxmb.identify.experiments.motion import Placement, across, as_placed, axes_of, displaced_view, placement_errors
+from jaxmb.identify.experiments.tolerances import TIME_BASE, StatedError
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.response.frf_kind import dof_names
@@ -31,13 +32,14 @@ class DescriptionErrors(NamedTuple):
     """Logarithm of true over stated gain of each input."""
     delay: Float[np.ndarray, ""] | Array
     """Delay of the responses beyond the stated one, s."""
-    posture: Float[np.ndarray, "n"] | Array
-    """True minus stated joint coordinates, rad or m."""
+    place: Placement
+    """Of posture and points."""
 
 
-def no_errors(outputs: int, inputs: int, joints: int) -> DescriptionErrors:
-    """Zero errors, for numbers of outputs, inputs and joints."""
-    return DescriptionErrors(np.zeros(()), np.zeros(outputs), np.zeros(inputs), np.zeros(()), np.zeros(joints))
+def no_errors(test: "FrfTest", joints: int) -> DescriptionErrors:
+    """Zero errors, for a number of joint coordinates."""
+    outputs, inputs = np.zeros(len(test.outputs)), np.zeros(len(test.inputs))
+    return DescriptionErrors(np.zeros(()), outputs, inputs, np.zeros(()), as_placed(test, joints))
 
 
 def directions(test: "FrfTest", model: Model, latest: float) -> Iterator[tuple[DescriptionErrors, Hypothesis]]:
@@ -52,7 +54,7 @@ def directions(test: "FrfTest", model: Model, latest: float) -> Iterator[tuple[D
         latest: typical size of a delay, s.
     """
     name, where = test.name, display_name(test.name)
-    right = no_errors(len(test.outputs), len(test.inputs), len(model.joints))
+    right = no_errors(test, len(model.joints))
     one = np.ones(())
     faster = right._replace(log_frequency=one)
     yield faster, Hypothesis("frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high")
@@ -72,7 +74,7 @@ def directions(test: "FrfTest", model: Model, latest: float) -> Iterator[tuple[D
             text = functools.partial(_factor_text, "input", f"{point}{which}")
             yield errors, Hypothesis(f"input {point}{suffix}", 0.1, text)
     for k, (coordinate, revolute) in enumerate(zip(model.joints, model.revolute, strict=False)):
-        errors = right._replace(posture=np.eye(len(model.joints))[k])
+        errors = right._replace(place=right.place._replace(posture=np.eye(len(model.joints))[k]))
         text = functools.partial(_posture_text, coordinate, where, revolute)
         yield errors, Hypothesis(f"posture {name} {coordinate}", 0.05 if revolute else 0.01, text)
 
@@ -91,10 +93,31 @@ class FrfHypotheses(Hypotheses["FrfTest"]):
         return residual_with(self.test, model, jax.tree.map(lambda *e: jnp.tensordot(numbers, np.stack(e), 1), *each))
 
 
+def stated_errors(test: "FrfTest", model: Model) -> Iterator[tuple[StatedError, DescriptionErrors]]:
+    """Errors of what the description of the test states, each for a size of 1 in SI units."""
+    right, degree, one = no_errors(test, len(model.joints)), np.pi / 180.0, np.ones(())
+    yield TIME_BASE, right._replace(log_frequency=one)
+    yield StatedError("delay", "delay_us", 1e-6), right._replace(delay=one)
+    for error, place in placement_errors(test, model):
+        yield error, right._replace(place=place)
+    for what, points, gain in (("output", test.outputs, "log_gain"), ("input", test.inputs, "log_force_gain")):
+        for k, (point, name) in enumerate(zip(points, dof_names(points), strict=True)):
+            of_point = np.eye(len(points))[k]
+            yield StatedError(f"gain of {what} {name}", "gain_percent", 0.01), right._replace(**{gain: of_point})
+            for i in np.flatnonzero(across(point).any(axis=1)):
+                by, axis = np.outer(of_point, np.eye(3)[i]), axes_of(point)[i]
+                turned = right.place._replace(**{f"{what}_turn": by})
+                key = f"{what} {name} of {test.name} about {axis}"
+                yield StatedError(f"direction of {key}", "sensor_direction_deg", degree), right._replace(place=turned)
+                if across(point)[i, :3].any():
+                    shifted = right.place._replace(**{f"{what}_shift": by})
+                    key = f"{what} {name} of {test.name} along {axis}"
+                    yield StatedError(f"position of {key}", "sensor_position_mm", 1e-3), right._replace(place=shifted)
+
+
 def residual_with(test: "FrfTest", model: Model, errors: DescriptionErrors) -> Float[Array, "m"]:
     """Residual of an FRF test with its description corrected by description errors."""
-    there = jnp.asarray(test.q).at[: errors.posture.size].add(errors.posture)
-    view = motion_view(model, there, test.at, test.outputs, test.inputs, test.sensor.gravity)
+    view = displaced_view(test, model, errors.place)
     omega = test.omega * jnp.exp(errors.log_frequency)
     predicted = predict_frf(view, omega, test.derivatives, test.decay, test.sensor)
     channels = known_channels(test).changed(errors.log_gain, errors.log_force_gain, errors.delay)

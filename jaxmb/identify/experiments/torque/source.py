@@ -1,20 +1,22 @@
 """Source of a torque test: samples of its record, and diagnosis of gross errors."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from scipy.optimize import lsq_linear
 
 from jaxmb.identify.experiments.entry import Entry, Source
+from jaxmb.identify.experiments.tolerances import StatedError, joint_kind
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
-from jaxmb.identify.experiments.torque.unexplained import unexplained
+from jaxmb.identify.experiments.torque.unexplained import effort_rate, unexplained
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import independent_coordinates
 
 EXPLAINS = 0.9
 """Part of the variance of a residual above which the opposite sign of a gear ratio explains it."""
@@ -57,6 +59,34 @@ class TorqueSource(Source):
     """Builders of the test with gear ratios of the opposite sign, by joints recorded at their shafts."""
     recorded: Recorded | None = None
     """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
+
+    rebuild: Callable[[Model, Mapping[str, float]], TorqueTest] | None = None
+    """Returns the test for the gravity of another model and zeros of coordinates, rad or m; None without a record."""
+    gravity: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3))
+    """Gravity that its equations were made with [3]."""
+
+    def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
+        """Errors of torque constants where no gain of a drive is free, of the torques' delay, and of the zeros of
+        coordinates."""
+        if not any(name.startswith("drive_gain.") for name in test.own_names):
+            yield from (_torque_constant(name) for name in self.coordinates)
+        if self.time_s.size:
+            yield DELAY
+        if self.rebuild is not None:
+            yield from _zeros(model).values()
+
+    def residual_with(self, test: Any, model: Model, errors: Mapping[str, float]) -> np.ndarray:
+        """Residual of the test with its description corrected; see `Source`."""
+        zeros = {name: errors[error.key] for name, error in _zeros(model).items() if error.key in errors}
+        moved = bool(zeros) or not np.array_equal(self.gravity, np.asarray(model.gravity))
+        there = test if self.rebuild is None or not moved else self.rebuild(model, zeros)
+        view, number = there.view(model), np.asarray(test.coordinate)
+        torque = np.asarray(there.predict(view))
+        change = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])[number] * torque
+        if late := errors.get(DELAY.key, 0.0):
+            for own in (number == i for i in range(len(self.coordinates))):
+                change[own] -= late * effort_rate(self.time_s[own], torque[own], self.velocity[own])
+        return np.asarray(there.residual(view)) + change / np.asarray(test.std)
 
     def gross_errors(
         self, test: Any, model: Model, jacobian: np.ndarray | None = None, free: FreeParameters | None = None
@@ -104,6 +134,20 @@ class TorqueSource(Source):
             if explains > best:
                 best, text = explains, f"the opposite sign of the gear ratio of {listed(joints)}"
         return text and f"{text} would explain {100.0 * best:.0f} % of the residual"
+
+
+DELAY = StatedError("delay of the torques", "torque_delay_ms", 1e-3)
+
+
+def _torque_constant(name: str) -> StatedError:
+    return StatedError(f"torque constant of {name}", "torque_percent", 0.01)
+
+
+def _zeros(model: Model) -> dict[str, StatedError]:
+    """Errors of the zeros of independent joint coordinates, by coordinate."""
+    names = [name for name in independent_coordinates(model) if name in model.joints]
+    kinds = (joint_kind("joint_zero", model.revolute[model.coordinates.index(name)]) for name in names)
+    return {name: StatedError(f"zero of {name}", *kind) for name, kind in zip(names, kinds, strict=True)}
 
 
 TorqueEntry = Entry[TorqueTest, TorqueSource]

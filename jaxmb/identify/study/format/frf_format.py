@@ -87,9 +87,9 @@ class FrfTestPart(PostureTestPart):
     """Standard deviation of log H beside that of the coherence; "estimate": from the residual of the fit."""
     coherence: Annotated[bool, Field(strict=True)] = True
     """Whether lines of low coherence count for less, where there is a coherence."""
-    cross_axis: Annotated[NonNegative, Field(lt=1.0)] = 0.0
-    """Share of the largest response at a line that is taken to leak into the others: sensors that feel motion across
-    their axis, hits that are askew."""
+    cross_axis: Annotated[NonNegative, Field(lt=1.0)] | None = None
+    """Ratio of the largest response at a line that leaks into the others: transverse sensitivity, misaligned hits. By
+    default that of the tolerance of directions, 0 where the study has no tolerances."""
     weights: Weights | None = None
     phase: Literal["safe", "principal"] = "safe"
     sensor: SensorPart = SensorPart()

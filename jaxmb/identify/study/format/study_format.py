@@ -1,9 +1,11 @@
 """A study file as plain validated data, in the terms of the user, and presets of it: published methods as settings."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, Field, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, Field, WrapValidator, field_validator, model_validator
 
+from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.settings import Count, RefinePart, SearchPart
 from jaxmb.identify.study.format.deflection_format import CompletePart, DeflectionTestPart
 from jaxmb.identify.study.format.frf_format import FrfTestPart
@@ -50,6 +52,15 @@ class FreePart(Part):
     """One value for all that the pattern selects."""
 
 
+def _or_exact(value: Any, table: Callable[[Any], Any]) -> Any:
+    """The word beside a table, without the two messages of a union."""
+    return value if value == "exact" else table(value)
+
+
+StatedTolerances = Annotated[Tolerances | None, WrapValidator(_or_exact)]
+"""Tolerances; or "exact", for none."""
+
+
 class StudyFile(Part):
     """A study: a machine, its tests, the free parameters and the settings of the fit."""
 
@@ -87,6 +98,9 @@ class StudyFile(Part):
     """Parameters, by name or pattern, that keep a given value and are not free."""
     prior: dict[str, Positive] = {}
     """Standard deviation of the natural logarithm of a parameter about its initial value, by name or pattern."""
+    tolerances: StatedTolerances = None
+    """Standard deviations of what machine and tests state, or "exact" for none; by default those usual in the field
+    where a test is measured, none in studies of simulated tests."""
     next: Next | None = None
     """Out of which candidates the next tests are to be chosen."""
     laws: LawsPart | None = None
@@ -101,6 +115,15 @@ class StudyFile(Part):
         if self.complete is not None and (self.free or self.hold):
             raise ValueError("[complete] says what is to be found, expected no [free] and no [hold] beside it")
         return self
+
+
+def stated_tolerances(file: StudyFile) -> Tolerances | None:
+    """Tolerances of a study: those stated, else those of the field where a fitted test is measured; None where all is
+    as described, as in studies of simulated tests."""
+    if isinstance(file.tolerances, Tolerances):
+        return file.tolerances
+    measured = any(part.role == "fit" and part.simulate is None for part in file.test)
+    return Tolerances() if measured and file.tolerances is None else None
 
 
 PRESETS = ("default", "huynh2020", "rognant2010")

@@ -12,6 +12,7 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf.frf_test import FrfSource, FrfTest
 from jaxmb.identify.experiments.frf.noise import band_weights, leak_std, peak_weights, usable_lines
 from jaxmb.identify.study.format.frf_format import FrfTestPart
+from jaxmb.identify.study.format.study_format import stated_tolerances
 from jaxmb.identify.study.reading.points import named_points
 from jaxmb.identify.study.setting import Setting
 from jaxmb.identify.study.simulation.frf import simulated_frf
@@ -209,7 +210,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     weight, notes = _masked(measured, weight, outputs, inputs)
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
     random = coherence_noise(measured if part.coherence else dataclasses.replace(measured, coherence=None))
-    leak = cross_axis_leak(measured, part.cross_axis)
+    leak = cross_axis_leak(measured, _cross_axis(part, setting))
     leaked = leak_std(leak, measured.frf)
     additive = random.std if measured.averages else np.zeros(random.std.shape)
     if measured.averages:
@@ -252,6 +253,15 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         return [entry]
     test, held_out = split_lines(test, part.check_every)
     return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, data.truth, role="check")]
+
+
+def _cross_axis(part: FrfTestPart, setting: Setting) -> float:
+    """Leakage of a response into those across it: as stated, else by the tolerance of directions."""
+    tolerances = stated_tolerances(setting.file)
+    exact = part.simulate is not None and setting.file.tolerances is None
+    if part.cross_axis is not None or tolerances is None or exact:
+        return part.cross_axis or 0.0
+    return float(np.tan(np.radians(tolerances.sensor_direction_deg)))
 
 
 def split_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.experiments.modes_test import ModesTest
+from jaxmb.identify.experiments.modes_test import ModesSource, ModesTest
 from jaxmb.identify.experiments.motion_view import check_motion, motion_view
 from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.test_format import SimulateModes
@@ -74,10 +74,11 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
         Entry(
             "modes",
             test,
-            truth=truth,
-            amplitude=part.amplitude,
-            role=part.role,
-            remarks=(*changed, *mesh_warnings(model, test.vibration.highest_hz)),
+            ModesSource(),
+            truth,
+            part.amplitude,
+            part.role,
+            (*changed, *mesh_warnings(model, test.vibration.highest_hz)),
         )
     ]
 

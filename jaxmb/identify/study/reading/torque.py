@@ -327,7 +327,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     with error_location("[free]"):
         delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
     rigid = bool(sides) and setting.about is None
-    noisy = _with_noise(part, rows, rigid, [equations(delay_s, each) for each in drawn])
+    plain, noisy = rows, _with_noise(part, rows, rigid, [equations(delay_s, each) for each in drawn])
     rows, moved = noisy.rows, delayed(motion, record.rate_hz, delay_s)
     test, recordings = _torque_test(part, label, model, noisy), None
     if freed and record.drives is not None:
@@ -339,6 +339,16 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     if is_late:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
     source = _source(part, setting, model, record, moved, noisy, cutoff)
+
+    def rebuild(other: Model, zeros: Mapping[str, float]) -> TorqueTest:
+        by = np.array([zeros.get(name, 0.0) for name in record.names])
+        placed = path.copy()
+        placed[:, [model.coordinates.index(name) for name in record.names]] += by
+        rows = prepared(brakes_released(other), record, moved._replace(position=moved.position + by), placed, settings)
+        constant = np.asarray(test.constant) + rows.constant - plain.constant
+        return dataclasses.replace(test, regressor=jax.device_put(rows.regressor), constant=jax.device_put(constant))
+
+    source = dataclasses.replace(source, rebuild=rebuild, gravity=np.asarray(model.gravity))
     source = dataclasses.replace(source, tried=_by_known_speeds(model, rows) if is_trial else None, recorded=recordings)
     settled = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
     if at_shafts and not setting.reversed_gears:

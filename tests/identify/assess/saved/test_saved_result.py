@@ -35,7 +35,7 @@ def written(folder, **changes):
     )
     jaxmb.write_frf(folder / "hammer.npz", jaxmb.FrfSet(frequency_hz, h, "accelerance", names, names))
     tests = [
-        {"kind": "frf", "file": "hammer.npz", "posture": POSTURE, "noise_log_std": "estimate"},
+        {"kind": "frf", "file": "hammer.npz", "posture": POSTURE, "noise_log_std": "estimate", "cross_axis": 0.0},
         {"kind": "modes", "name": "modes", "posture": POSTURE, "frequency_hz": [10.18, 11.24],
          "damping_percent": [1.89, 1.80], "frequency_std_hz": 0.05, "damping_std_percent": 0.1},
     ]  # fmt: skip

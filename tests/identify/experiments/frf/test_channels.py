@@ -57,7 +57,8 @@ def study(folder, free=FREE, count=1, **keys):
             "kind": "frf", "name": "hit" if count == 1 else f"hit{k}", "file": f"hit{k}.npz", "noise_log_std": NOISE,
             "outputs": [["left", "x"], ["right", "x"]], "inputs": [["left", "x"]],
         } | keys)  # fmt: skip
-    data = {"machine": "cart.toml", "free": free, "test": tests, "rounds": 3, "least_rounds": 1, "agreement": 1}
+    data = {"machine": "cart.toml", "free": free, "test": tests, "rounds": 3, "least_rounds": 1, "agreement": 1,
+            "tolerances": "exact"}  # fmt: skip
     return make_study(data, "cart", folder)
 
 

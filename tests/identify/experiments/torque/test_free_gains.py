@@ -74,7 +74,9 @@ def records(folder, noise=0.0, seed=0, runs=(True, False), outliers=0.0):
 def study(folder, tests, free=FREE | BOUNDS, **settings):
     machine = jaxmb.Machine.model_validate(ARM.model_dump(exclude_unset=True) | {"payload": [LOAD]})
     jaxmb.write_machine(machine, folder / "arm.toml")
-    return make_study({"machine": "arm.toml", "test": tests, "free": free} | settings, "arm", folder)
+    return make_study(
+        {"machine": "arm.toml", "test": tests, "free": free, "tolerances": "exact"} | settings, "arm", folder
+    )
 
 
 def test_exact_currents(tmp_path):

@@ -49,7 +49,7 @@ def study(folder, effort=0.0, time=TIME, measured=False, free=FREE, **changes):
     np.savetxt(folder / "motion.csv", np.stack(list(table.values()), axis=1), fmt="%.17g", delimiter=",",
                header=",".join(table), comments="")  # fmt: skip
     jaxmb.write_machine(PENDULUM, folder / "pendulum.toml")
-    data = {"machine": "pendulum.toml", "test": [TEST | changes], "free": free}
+    data = {"machine": "pendulum.toml", "test": [TEST | changes], "free": free, "tolerances": "exact"}
     return make_study(StudyFile.model_validate(data), "pendulum", folder)
 
 

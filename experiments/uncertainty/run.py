@@ -1,0 +1,295 @@
+"""How often combined 95 % intervals hold the true value where machine and tests are described with errors.
+
+    python experiments/uncertainty/run.py [--draws 10] [--out results/uncertainty] [--scale 1.0] [CASE ...]
+
+Each study has one kind of error, drawn anew from its stated tolerance (or all kinds, from the default tolerances),
+beside its noise. Data are made by the public functions of jaxmb on a machine that has the error, and written to files;
+the study that reads them describes the nominal machine. Cases: FRFs and modes of the 3R manipulator of Huynh et al.
+2020, section 4.1; FRFs of two flexible links; deflections of the KUKA KR240. With --scale errors are so many times
+larger than their tolerance.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+import jaxmb
+from jaxmb.results import versions
+from jaxmb.studies import make_study
+
+DEGREE = np.pi / 180.0
+DEFAULTS = {
+    "mass_percent": 3.0, "center_of_mass_mm": 5.0, "inertia_percent": 10.0, "frame_mm": 1.0, "tilt_deg": 0.2,
+    "joint_zero_deg": 0.05, "posture_deg": 0.02, "sensor_direction_deg": 1.0, "sensor_position_mm": 2.0,
+    "gain_percent": 1.0, "delay_us": 10.0, "time_base_ppm": 20.0, "load_percent": 0.5, "load_direction_deg": 0.3,
+    "load_lever_mm": 2.0, "torque_percent": 2.0, "torque_delay_ms": 0.1, "modulus_percent": 3.0,
+}  # fmt: skip
+
+
+class Errors:
+    """Errors of one draw: normal variables times their tolerance."""
+
+    def __init__(self, kind: str, rng: np.random.Generator, scale: float) -> None:
+        """All kinds for the kind "all"."""
+        self.kind, self.rng, self.scale = kind, rng, scale
+
+    def of(self, kind: str, *shape: int) -> np.ndarray:
+        """Errors of a kind in the unit of its tolerance; 0 for other kinds."""
+        size = self.scale * DEFAULTS[kind] if self.kind in (kind, "all") else 0.0
+        return size * self.rng.normal(size=shape)
+
+
+def true_machine(nominal: jaxmb.Machine, errors: Errors) -> jaxmb.Machine:
+    """The machine with errors of masses, centres of mass, inertias, named frames and the direction of gravity; drawn
+    again where an inertia is physically inconsistent."""
+    while True:
+        try:
+            return _drawn_machine(nominal, errors)
+        except ValueError:
+            continue
+
+
+def _drawn_machine(nominal: jaxmb.Machine, errors: Errors) -> jaxmb.Machine:
+    data = nominal.model_dump()
+    for body in (*data["body"], *data["payload"]):
+        if not body["mass"]:
+            continue
+        factor = 1.0 + 0.01 * float(errors.of("mass_percent"))
+        body["mass"] *= factor
+        centre = np.array(body["center_of_mass"]) + 1e-3 * errors.of("center_of_mass_mm", 3)
+        inertia = np.array(nominal_inertia(nominal, body["name"])) * factor
+        inertia += np.diag(np.diag(inertia) * 0.01 * errors.of("inertia_percent", 3))
+        body |= {"center_of_mass": centre.tolist(), "inertia_tensor": inertia.tolist(), "inertia_products": None}
+    for frame in data["frame"]:
+        pose = frame["origin"]
+        turn = Rotation.from_euler("xyz", pose.get("rpy") or [0.0, 0.0, 0.0])
+        pose["xyz"] = (np.array(pose["xyz"]) + turn.apply(1e-3 * errors.of("frame_mm", 3))).tolist()
+    turn = np.append(DEGREE * errors.of("tilt_deg", 2), 0.0)
+    data["gravity"] = Rotation.from_rotvec(turn).apply(data["gravity"]).tolist()
+    return jaxmb.Machine.model_validate(data)
+
+
+def nominal_inertia(machine: jaxmb.Machine, name: str) -> np.ndarray:
+    """Inertia of a body about its centre of mass."""
+    return next(part for part in (*machine.body, *machine.payload) if part.name == name).central_inertia
+
+
+def with_sensor_frames(machine: jaxmb.Machine, frame: str, errors: Errors) -> tuple[jaxmb.Machine, list, list]:
+    """The machine with a frame of its own, turned and displaced, for each sensor and hammer direction at a frame."""
+    data = machine.model_dump()
+    (base,) = (f for f in data["frame"] if f["name"] == frame)
+    turn = Rotation.from_euler("xyz", base["origin"].get("rpy") or [0.0, 0.0, 0.0])
+    ends: list[list[tuple[str, str]]] = [[], []]
+    for which, end in enumerate(ends):
+        for axis in "xyz":
+            own = Rotation.from_rotvec(DEGREE * errors.of("sensor_direction_deg", 3))
+            place = np.array(base["origin"]["xyz"]) + turn.apply(1e-3 * errors.of("sensor_position_mm", 3))
+            pose = {"xyz": place.tolist(), "rpy": (turn * own).as_euler("xyz").tolist()}
+            data["frame"] = (*data["frame"], {"name": f"s{which}{axis}", "body": base["body"], "origin": pose})
+            end.append((f"s{which}{axis}", axis))
+    return jaxmb.Machine.model_validate(data), ends[0], ends[1]
+
+
+class Case(NamedTuple):
+    """A case: makes the description of a study and its true values from a folder, errors and a random generator."""
+
+    kinds: tuple[str, ...]
+    study: Callable[[Path, Errors, np.random.Generator], tuple[dict[str, Any], dict[str, float]]]
+
+
+def tilted_posture(model: Any, posture: dict[str, float], errors: Errors, of_test: bool = True) -> np.ndarray:
+    """True coordinates at a stated posture: errors of zeros, and of the posture itself."""
+    q = np.array(jaxmb.posture(model, posture))
+    q = q + DEGREE * errors.of("joint_zero_deg", q.size)
+    return q + DEGREE * errors.of("posture_deg", q.size) if of_test else q
+
+
+def frfs(name: str, posture: dict[str, float], lines: np.ndarray, free: dict[str, Any], noise: float) -> Callable:
+    """FRFs at the tool of a built-in machine, three sensors and three hammer directions."""
+    nominal = jaxmb.load_machine(name)
+    truth_of = jaxmb.parameters(jaxmb.build_model(nominal))
+
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+        machine, outputs, inputs = with_sensor_frames(true_machine(nominal, errors), "tool", errors)
+        model = jaxmb.build_model(machine)
+        q = tilted_posture(model, posture, errors)
+        f = lines * (1.0 + 1e-6 * float(errors.of("time_base_ppm")))
+        h = np.asarray(jaxmb.frf(model, jnp.asarray(q), jnp.asarray(f), outputs=outputs, inputs=inputs))
+        h = h * (1.0 + 0.01 * errors.of("gain_percent", 3))[:, None] / (1.0 + 0.01 * errors.of("gain_percent", 3))
+        h = h * np.exp(-2j * np.pi * lines * 1e-6 * float(errors.of("delay_us")))[:, None, None]
+        h = h * np.exp(noise * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape)))
+        axes = ("tool x", "tool y", "tool z")
+        jaxmb.write_frf(folder / "h.npz", jaxmb.FrfSet(lines, h, "accelerance", axes, axes))
+        test = {"kind": "frf", "file": "h.npz", "posture": posture, "frame": "tool", "noise_log_std": noise}
+        return {"machine": name, "test": [test], "free": free}, truth_of
+
+    return study
+
+
+def modes(name: str, posture: dict[str, float], free: dict[str, Any]) -> Callable:
+    """Natural frequencies and damping ratios of a built-in machine at two postures."""
+    nominal = jaxmb.load_machine(name)
+    truth_of = jaxmb.parameters(jaxmb.build_model(nominal))
+
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+        model = jaxmb.build_model(true_machine(nominal, errors))
+        zero = DEGREE * errors.of("joint_zero_deg", len(jaxmb.coordinates(model)))
+        factor, tests = 1.0 + 1e-6 * float(errors.of("time_base_ppm")), []
+        for number, there in enumerate((posture, {k: -0.5 * v for k, v in posture.items()})):
+            q = np.array(jaxmb.posture(model, there)) + zero + DEGREE * errors.of("posture_deg", zero.size)
+            found = jaxmb.modes(jaxmb.linearize(model, jnp.asarray(q)))
+            hz = np.asarray(found.damped_frequency_hz) / factor + 0.02 * rng.normal(size=zero.size)
+            percent = 100.0 * np.asarray(found.damping_ratio) + 0.05 * rng.normal(size=zero.size)
+            tests.append({
+                "kind": "modes", "name": f"m{number}", "posture": there, "frequency_hz": hz.tolist(),
+                "damping_percent": percent.tolist(), "frequency_std_hz": [0.02], "damping_std_percent": [0.05],
+            })  # fmt: skip
+        return {"machine": name, "test": tests, "free": free}, truth_of
+
+    return study
+
+
+def deflections(name: str, free: dict[str, Any]) -> Callable:
+    """Translations of the tool of a built-in machine under loads in twelve postures, by a tracker."""
+    nominal = jaxmb.load_machine(name)
+    truth_of = jaxmb.parameters(jaxmb.build_model(nominal))
+    coordinates = jaxmb.coordinates(jaxmb.build_model(nominal))
+    fixed = np.random.default_rng(7)
+    postures = fixed.uniform(-1.0, 1.0, size=(12, len(coordinates)))
+    loads = fixed.normal(size=(12, 3)) * 800.0
+
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+        model = jaxmb.build_model(true_machine(nominal, errors))
+        zero = DEGREE * errors.of("joint_zero_deg", len(coordinates))
+        turn = Rotation.from_rotvec(DEGREE * errors.of("load_direction_deg", 3))
+        factor, lever = 1.0 + 0.01 * float(errors.of("load_percent")), 1e-3 * errors.of("load_lever_mm", 3)
+        rows = []
+        for q, force in zip(postures, loads, strict=True):
+            there = factor * turn.apply(force)
+            wrench = np.concatenate([there, np.cross(lever, there)])
+            moved = np.asarray(jaxmb.deflection(model, jnp.asarray(q + zero), "tool", jnp.asarray(wrench)))[..., :3]
+            rows.append([*q, *force, *(moved.ravel() + 2e-5 * rng.normal(size=3))])
+        names = ["test", *(f"{name} rad" for name in coordinates), "fx N", "fy N", "fz N", "dx m", "dy m", "dz m"]
+        text = "\n".join(",".join([f"t{k}", *(f"{x:.17g}" for x in row)]) for k, row in enumerate(rows))
+        (folder / "d.csv").write_text(",".join(names) + "\n" + text + "\n")
+        test = {"kind": "deflection", "file": "d.csv", "frame": "tool", "std_mm": 0.02}
+        return {"machine": name, "test": [test], "free": free}, truth_of
+
+    return study
+
+
+POSTURE = {"z1": 0.3, "z2": 0.7, "z3": -1.2}
+OF_FRF = (
+    "mass_percent", "center_of_mass_mm", "inertia_percent", "frame_mm", "joint_zero_deg", "posture_deg",
+    "sensor_direction_deg", "sensor_position_mm", "gain_percent", "delay_us", "time_base_ppm", "all",
+)  # fmt: skip
+ELASTIC = {
+    "stiffness.*": {"lower": 1e5, "upper": 1e8},
+    "damping.*": {"lower": 1.0, "upper": 1e5},
+}
+CASES = {
+    "frf-3r": Case(OF_FRF, frfs("manipulator-3r", POSTURE, np.arange(2.0, 40.0, 0.5), ELASTIC, 0.01)),
+    "frf-links": Case(
+        ("mass_percent", "frame_mm", "sensor_direction_deg", "gain_percent", "delay_us", "all"),
+        frfs("two-flexible-links", {}, np.arange(2.0, 60.0, 1.0), {}, 0.01),
+    ),
+    "modes-3r": Case(
+        (
+            "mass_percent",
+            "center_of_mass_mm",
+            "inertia_percent",
+            "joint_zero_deg",
+            "posture_deg",
+            "time_base_ppm",
+            "all",
+        ),
+        modes("manipulator-3r", POSTURE, ELASTIC),
+    ),
+    "deflections-kr240": Case(
+        ("load_percent", "load_direction_deg", "load_lever_mm", "frame_mm", "joint_zero_deg", "all"),
+        deflections("kuka-kr240", {"stiffness.*": {"lower": 1e4, "upper": 1e9}}),
+    ),
+}
+
+
+def draws(case: Case, kind: str, count: int, scale: float) -> Iterator[dict[str, Any]]:
+    """Outcome of each draw of a kind."""
+    for draw in range(count):
+        rng = np.random.default_rng([draw, *kind.encode()])
+        with tempfile.TemporaryDirectory() as folder:
+            file, truth = case.study(Path(folder), Errors(kind, rng, scale), rng)
+            stated = {name: (value if kind in (name, "all") else 0.0) for name, value in all_tolerances().items()}
+            began = time.monotonic()
+            result = jaxmb.identify(make_study(file | {"tolerances": stated}, "draw", folder))
+            seconds = time.monotonic() - began
+        yield {
+            "status": result.status,
+            "seconds": seconds,
+            "parameters": {
+                name: [p.value, truth[name], p.std_log, p.identifiable, p.interval_95]
+                for name, p in result.parameters.items()
+            },
+        }
+
+
+def all_tolerances() -> dict[str, float]:
+    """Default tolerance of each kind."""
+    from jaxmb.studies import Tolerances
+
+    return Tolerances().model_dump()
+
+
+def summary(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Coverage, and standard deviation over root mean square error, of the known parameters of some draws."""
+    held, ratios, flagged = [], [], 0
+    names = outcomes[0]["parameters"]
+    errors = {n: [] for n in names}
+    stds = {n: [] for n in names}
+    for outcome in outcomes:
+        flagged += outcome["status"] != "converged"
+        for name, (value, true, std, _, interval) in outcome["parameters"].items():
+            if interval is not None and np.isfinite(std):
+                held.append(interval[0] <= true <= interval[1])
+                errors[name].append(np.log(value / true))
+                stds[name].append(std)
+    ratios = [np.sqrt(np.mean(np.square(stds[n]))) / np.sqrt(np.mean(np.square(errors[n]))) for n in names if errors[n]]
+    return {
+        "draws": len(outcomes), "intervals": len(held), "coverage": float(np.mean(held)) if held else None,
+        "ratio": [float(np.min(ratios)), float(np.median(ratios)), float(np.max(ratios))] if ratios else None,
+        "not converged": flagged, "seconds": float(np.median([o["seconds"] for o in outcomes])),
+        "median std %": {n: round(100 * float(np.median(stds[n])), 2) for n in names if stds[n]},
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Run the cases and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--kind", default=None)
+    parser.add_argument("--out", type=Path, default=Path("results/uncertainty"))
+    given = parser.parse_args()
+    found: dict[str, Any] = {"versions": versions(), "scale": given.scale}
+    for name in given.cases:
+        for kind in CASES[name].kinds if given.kind is None else (given.kind,):
+            found[f"{name} {kind}"] = line = summary(list(draws(CASES[name], kind, given.draws, given.scale)))
+            print(
+                f"{name:18s} {kind:22s} " + json.dumps({k: v for k, v in line.items() if k != "median std %"}),
+                flush=True,
+            )
+            print(" " * 20, line["median std %"], flush=True)
+    given.out.mkdir(parents=True, exist_ok=True)
+    (given.out / "uncertainty.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""Uncertainty budget: the effect of what machine and tests state, within its tolerances, on the estimate.
+
+Source: JCGM 100, Guide to the expression of uncertainty in measurement, type B evaluation; JCGM 101, propagation of
+distributions by draws.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import chdtri
+
+from jaxmb.identify.estimation.identifiability import Jacobian, jacobian_svd, row_blocks, scaled_svd
+from jaxmb.identify.experiments.deflections.source import DeflectionSource
+from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.machine_errors import machine_errors, with_machine_errors
+from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
+from jaxmb.identify.fit.noise import FALSE_ALARM, misfits
+from jaxmb.identify.fit.problem import Problem, final_state
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.machine.build import Model
+
+NAMED = 5
+"""Sources of a parameter's uncertainty that a result names."""
+CURVED = np.sqrt(3.0)
+"""Root mean square of the square of a normal variable."""
+TRIED, NONLINEAR = 4, 0.2
+"""Draws that are refitted in any case, and largest difference of a refit from the linear effect, over the standard
+deviation, up to which the effect of stated errors counts as linear."""
+DRAWS = 48
+"""Refits where it does not; a standard deviation from so many has an error of a tenth."""
+FARTHEST = 4.0
+"""Size of a fitted error over its tolerance above which it is none within its tolerance."""
+MOST_STEPS, MOST_TRIES = 20, 8
+"""Levenberg-Marquardt steps of a refit, and trials of one step."""
+SETTLED = 1e-5
+"""Relative decrease of the cost in the last step."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Contribution:
+    """Part of a parameter's standard deviation due to one source."""
+
+    source: str
+    kind: str
+    """Key of its tolerance in `[tolerances]`."""
+    std: float
+    """SI."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ParameterBudget:
+    """Parts of a parameter's standard deviation, SI."""
+
+    noise: float | None
+    """Of the noise, and of a misfit that no tolerance explains; None where unknown."""
+    tolerances: float
+    """Of everything stated, within its tolerances."""
+    sources: tuple[Contribution, ...]
+    """The largest contributions, to first order."""
+
+
+class Budget(NamedTuple):
+    """Effect of errors of everything stated on the estimate."""
+
+    errors: tuple[StatedError, ...]
+    effect: Float[np.ndarray, "d e"]
+    """Change of u by one standard deviation of each error, to first order."""
+    covariance: Float[np.ndarray, "d d"]
+    """Covariance of u due to all errors."""
+    columns: Float[np.ndarray, "m e"]
+    """Change of the residual by each error."""
+    squares: Float[np.ndarray, "k t"] | None = None
+    """Sum of squares of the residual of each test in refits to drawn errors without noise; None without refits."""
+
+
+class DescribedTests(NamedTuple):
+    """Fitted tests with the machine of the estimate."""
+
+    entries: Sequence[Entry]
+    model: Model
+    """At the values of the estimate."""
+    exact: Collection[str] = ()
+    """Names of tests that are as described, such as simulated ones."""
+
+    def errors(self, free: FreeParameters) -> tuple[StatedError, ...]:
+        """Errors of everything that machine and tests state, except the free parameters; equal keys are one error."""
+        described = [entry for entry in self.entries if entry.name not in self.exact]
+        of_tests = (error for entry in described for error in entry.source.errors(entry.test, self.model))
+        of_machine = machine_errors(self.model, free, list(_frames(self.entries)))
+        return tuple({error.key: error for error in (*of_machine, *of_tests)}.values())
+
+    def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
+        """Residual of all tests with some errors corrected, SI."""
+        model = with_machine_errors(self.model, errors)
+        parts = []
+        for entry in self.entries:
+            own = {e.key for e in entry.source.errors(entry.test, self.model)}
+            described = {key: x for key, x in errors.items() if key in own and entry.name not in self.exact}
+            parts.append(entry.source.residual_with(entry.test, model, described))
+        return np.concatenate(parts)
+
+
+def _frames(entries: Sequence[Entry]) -> Iterator[str]:
+    """Frames that the tests use."""
+    for entry in entries:
+        if isinstance(entry.test, PostureTest):
+            known = (*entry.test.outputs, *entry.test.inputs)
+            yield from (name for name, direction in known if direction.removeprefix("-") not in ("angle", "travel"))
+        if isinstance(entry.source, DeflectionSource):
+            yield from (name for case in entry.source.cases for name in (case.frame, *case.points))
+
+
+def budget(
+    tests: DescribedTests,
+    problem: Problem,
+    u: Float[np.ndarray, "d"],
+    jacobian: Jacobian,
+    std: Float[np.ndarray, "d"],
+    tolerances: Tolerances,
+    seed: int | None = 0,
+    factor: Float[np.ndarray, "m"] | float = 1.0,
+) -> Budget:
+    """Effect of errors of everything stated on a least-squares estimate.
+
+    To first order S c, S = -(J^T J)^-1 J^T and c the change of the residual by an error of one standard deviation, half
+    the difference of both signs. Where refits of noise-free data with all errors drawn differ from that, the covariance
+    is that of the refits: responses near resonances and antiresonances are not linear in such errors.
+
+    Args:
+        tests: fitted tests.
+        problem: of these.
+        u: the estimate.
+        jacobian: of the residual; rows of a prior last.
+        std: standard deviations of u by noise.
+        tolerances: standard deviations of what is stated.
+        seed: of the draws; None for the first order alone.
+        factor: of each row of the tests in the Jacobian, such as the root of a robust weight.
+    """
+    known = [(error, size) for error in tests.errors(problem.free) if (size := error.std(tolerances)) > 0.0]
+    plain = tests.residual({})
+    columns = np.zeros((plain.size, len(known)))
+    for k, (error, size) in enumerate(known):
+        plus, minus = (tests.residual({error.key: sign * size}) for sign in (1.0, -1.0))
+        columns[:, k] = factor * _finite(0.5 * (plus - minus))
+    svd = jacobian_svd(jacobian)
+    blocks = ((jacobian[block], columns[block]) for block in row_blocks(jacobian))
+    along = sum(svd.basis(rows[: len(own)]).T @ own for rows, own in blocks)
+    effect = -svd.gain @ along
+    found = Budget(tuple(error for error, _ in known), effect, effect @ effect.T, columns)
+    if not known or seed is None or not isinstance(jacobian, np.ndarray):
+        return found
+    return _drawn(tests, problem, u, found, std, [size for _, size in known], plain, seed)
+
+
+def _finite(change: np.ndarray) -> np.ndarray:
+    """A change of residuals; 0 where an error leaves no prediction."""
+    return np.where(np.isfinite(change), change, 0.0)
+
+
+def _drawn(
+    tests: DescribedTests,
+    problem: Problem,
+    u: np.ndarray,
+    found: Budget,
+    std: np.ndarray,
+    sizes: Sequence[float],
+    plain: np.ndarray,
+    seed: int,
+) -> Budget:
+    """The budget with the covariance of refits to drawn errors, where their effect is not linear."""
+    rng, linear = np.random.default_rng(seed), np.sqrt(np.diag(found.covariance))
+    whole = np.hypot(linear, np.where(np.isfinite(std), std, 0.0))
+    changes, linear_changes, squares = list[np.ndarray](), list[np.ndarray](), list[list[float]]()
+    for draw in range(DRAWS):
+        z = rng.normal(size=len(sizes))
+        errors = {error.key: x * size for error, x, size in zip(found.errors, z, sizes, strict=True)}
+        change, residual = _refit(problem, u, _finite(plain - tests.residual(errors)))
+        changes.append(change)
+        squares.append([float(residual[rows] @ residual[rows]) for rows in problem.rows])
+        linear_changes.append(-found.effect @ z)
+        difference = np.abs(np.array(changes) - np.array(linear_changes))
+        if draw == TRIED - 1 and np.all(difference <= NONLINEAR * whole):
+            return found
+    covariance = np.array(changes).T @ np.array(changes) / DRAWS
+    return found._replace(covariance=covariance, squares=np.array(squares))
+
+
+def _refit(
+    problem: Problem, u: Float[np.ndarray, "d"], change: Float[np.ndarray, "m"]
+) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]:
+    """Change of u in a fit to noise-free data whose residual at u is changed, by Levenberg-Marquardt steps, and the
+    residual at its end."""
+    lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
+    lower, upper = np.minimum(lower, u), np.maximum(upper, u)
+
+    def state(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian, _ = final_state(problem, jax.device_put(x))
+        return np.asarray(residual), np.asarray(jacobian)
+
+    offset, jacobian = state(u)
+    offset = offset - np.pad(change, (0, offset.size - change.size))
+    x, residual, damping = u, np.pad(change, (0, offset.size - change.size)), 0.0
+    for _ in range(MOST_STEPS):
+        slope, size = jacobian.T @ residual, np.maximum(np.linalg.norm(jacobian, axis=0), np.finfo(float).tiny)
+        free = ~((x <= lower) & (slope > 0.0)) & ~((x >= upper) & (slope < 0.0))
+        scaled, before = jacobian[:, free] / size[free], float(residual @ residual)
+        for _ in range(MOST_TRIES):
+            step, normal = np.zeros(u.size), scaled.T @ scaled + damping * np.eye(scaled.shape[1])
+            step[free] = -np.linalg.lstsq(normal, slope[free] / size[free], rcond=None)[0] / size[free]
+            there = np.clip(x + step, lower, upper)
+            after, jacobian_there = state(there)
+            after = after - offset
+            if np.isfinite(after).all() and float(after @ after) < before:
+                break
+            damping = max(10.0 * damping, 1e-4)
+        else:
+            break
+        x, residual, jacobian, damping = there, after, jacobian_there, 0.1 * damping
+        if before - float(after @ after) <= SETTLED * before:
+            break
+    return x - u, residual
+
+
+def explained(
+    found: Budget,
+    rows: Sequence[slice],
+    residual: Float[np.ndarray, "m"],
+    jacobian: Jacobian,
+    row_weights: Float[np.ndarray, "m"],
+) -> tuple[bool, ...]:
+    """Whether stated errors within their tolerances explain the residual of each test beyond its noise.
+
+    With refits to drawn errors, where their residual is larger in at least one; else where the noise explains what a
+    joint fit of the parameters and all errors leaves.
+
+    Args:
+        found: the budget.
+        rows: rows of each test.
+        residual: at the estimate; rows of a prior last.
+        jacobian: of the residual.
+        row_weights: variance of each residual under the stated noise.
+    """
+    if not found.errors or not isinstance(jacobian, np.ndarray):
+        return (False,) * len(rows)
+    if found.squares is not None:
+        excess = [float(np.sum(residual[own] ** 2) - np.sum(row_weights[own])) for own in rows]
+        return tuple(bool(drawn.max() >= own) for drawn, own in zip(found.squares.T, excess, strict=True))
+    rest, errors = joint_residual(residual, jacobian, row_weights, found.columns)
+    # errors fitted with their prior scatter less than the prior does
+    if float(errors @ errors) > float(chdtri(errors.size, FALSE_ALARM)) or np.abs(errors).max() > FARTHEST:
+        return (False,) * len(rows)
+    return tuple(each.explained for each in misfits(rest, jacobian, row_weights, rows))
+
+
+def joint_residual(
+    residual: Float[np.ndarray, "m"],
+    jacobian: Float[np.ndarray, "m d"],
+    row_weights: Float[np.ndarray, "m"],
+    columns: Float[np.ndarray, "m e"],
+) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "e"]]:
+    """Residual of a joint fit of the parameters and of all stated errors, these with their tolerances as a prior, to
+    first order, and the errors over their tolerances.
+
+    Args:
+        residual: at the estimate; rows of a prior last.
+        jacobian: of the residual.
+        row_weights: variance of each residual under the stated noise.
+        columns: change of the residual of the tests by each error.
+    """
+    size = columns.shape[1]
+    scale = np.sqrt(np.where(row_weights > 0.0, row_weights, np.inf)) ** -1.0
+    padded = np.pad(columns, ((0, residual.size - len(columns)), (0, 0)))
+    both = np.concatenate([jacobian, padded], axis=1)
+    rows = np.concatenate([both * scale[:, None], np.pad(np.eye(size), ((0, 0), (jacobian.shape[1], 0)))])
+    change = scaled_svd(rows).solve(-np.concatenate([residual * scale, np.zeros(size)]))
+    return residual + both @ change, change[jacobian.shape[1] :]
+
+
+def parameter_budgets(
+    found: Budget, free: FreeParameters, std: np.ndarray, slope: np.ndarray
+) -> dict[str, ParameterBudget]:
+    """Budget of each free parameter by name.
+
+    Args:
+        found: effect of all stated errors on u.
+        free: the free parameters.
+        std: standard deviations of u without stated errors [d].
+        slope: derivative of each physical value by its entry of u [d].
+    """
+    by_name, whole = dict[str, ParameterBudget](), np.sqrt(np.diag(found.covariance))
+    for i, names in enumerate(free.tied):
+        parts, scale = np.abs(found.effect[i] * slope[i]), abs(slope[i])
+        sources = tuple(
+            Contribution(found.errors[k].key, found.errors[k].kind, float(parts[k]))
+            for k in np.argsort(-parts)[:NAMED].tolist()
+            if parts[k] > 0.0
+        )
+        noise = float(std[i] * scale) if np.isfinite(std[i]) else None
+        by_name |= dict.fromkeys(names, ParameterBudget(noise, float(whole[i] * scale), sources))
+    return by_name

@@ -1,0 +1,83 @@
+"""Tolerances of what machines and tests state, without JAX."""
+
+import math
+from typing import NamedTuple
+
+from jaxmb.machine.values import NonNegative, Part
+
+
+class Tolerances(Part):
+    """Standard deviations of what a machine and its tests state, normally distributed and independent of each other.
+
+    The defaults are usual in the field: calibration sheets of sensors, mastering of joints, CAD masses. 0: exact.
+    """
+
+    mass_percent: NonNegative = 3.0
+    """Mass of each body and payload; its first moment and inertia are in proportion. Density of beams."""
+    center_of_mass_mm: NonNegative = 5.0
+    """Each component, of each body and payload."""
+    inertia_percent: NonNegative = 10.0
+    """Each moment of inertia."""
+    rotor_inertia_percent: NonNegative = 5.0
+    stiffness_percent: NonNegative = 10.0
+    """Each stiffness that is stated and not free, of coordinates and springs between frames."""
+    damping_percent: NonNegative = 30.0
+    """Each damping and loss factor that is stated and not free."""
+    modulus_percent: NonNegative = 3.0
+    """Each modulus of a beam that is not free."""
+    frame_mm: NonNegative = 1.0
+    """Each component of the position of a frame that tests use, such as the tool point, common to all tests."""
+    tilt_deg: NonNegative = 0.2
+    """Direction of gravity, about each horizontal axis of the ground."""
+    joint_zero_deg: NonNegative = 0.05
+    """Zero of each revolute coordinate, common to all tests."""
+    joint_zero_mm: NonNegative = 0.2
+    """Zero of each prismatic coordinate, common to all tests."""
+    posture_deg: NonNegative = 0.02
+    """Each revolute coordinate in the posture of each FRF or modal test."""
+    posture_mm: NonNegative = 0.1
+    """Each prismatic coordinate in the posture of each FRF or modal test."""
+    sensor_direction_deg: NonNegative = 1.0
+    """Direction of each sensor and each input force of FRFs, about each axis across it."""
+    sensor_position_mm: NonNegative = 2.0
+    """Position of each sensor and each input force of FRFs, along each axis across it."""
+    gain_percent: NonNegative = 1.0
+    """Sensitivity of each sensor and force transducer of FRFs, common to all tests."""
+    delay_us: NonNegative = 10.0
+    """Delay of all responses against the forces."""
+    time_base_ppm: NonNegative = 20.0
+    """Frequency of FRFs and modes."""
+    load_percent: NonNegative = 0.5
+    """Size of the loads of a deflection test, common to its load cases."""
+    load_direction_deg: NonNegative = 0.3
+    """Direction of the loads of a deflection test, about each axis of the ground, common to its load cases."""
+    load_lever_mm: NonNegative = 2.0
+    """Point of application of the loads of a deflection test, along each axis, common to its load cases."""
+    torque_percent: NonNegative = 2.0
+    """Torque constant of each drive, common to all torque tests."""
+    torque_delay_ms: NonNegative = 0.1
+    """Delay of the torques against the angles."""
+
+
+class StatedError(NamedTuple):
+    """An error of something stated, in proportion to its tolerance."""
+
+    key: str
+    """Errors of equal keys are one error, which several tests share."""
+    kind: str
+    """Field of `Tolerances`."""
+    unit: float
+    """Size of the error for a tolerance of 1, SI."""
+
+    def std(self, tolerances: Tolerances) -> float:
+        """Standard deviation, SI."""
+        return self.unit * float(getattr(tolerances, self.kind))
+
+
+TIME_BASE = StatedError("time base", "time_base_ppm", 1e-6)
+"""Of all tests with frequencies."""
+
+
+def joint_kind(what: str, revolute: bool) -> tuple[str, float]:
+    """Tolerance of a coordinate, such as `posture_deg` or `posture_mm`, and its unit, rad or m."""
+    return (f"{what}_deg", math.pi / 180.0) if revolute else (f"{what}_mm", 1e-3)
