@@ -102,6 +102,8 @@ NOT_NEGATIVE = frozenset(family.name for family in FAMILIES if family.not_negati
 LOGARITHMIC = frozenset(family.name for family in FAMILIES if family.logarithmic)
 OF_BODIES = tuple(family.name for family in FAMILIES if family.owner == "body")
 """Mass, first moment and inertia."""
+OF_DAMPING = ("damping", "loss_factor", "rayleigh", "fractional")
+"""Families that dissipate energy of small vibrations."""
 OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")
 
 

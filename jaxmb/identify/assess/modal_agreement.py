@@ -15,6 +15,7 @@ from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import OF_DAMPING
 from jaxmb.measurement.frf_set import split_dof
 from jaxmb.response.frf import response_rows
 from jaxmb.response.modal import Modes, mac, modes
@@ -62,7 +63,7 @@ def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np
         changed[i] *= 1.0 + STEP
         after = eigenvalues(changed)
         after = after[np.argmin(np.abs(after[:, None] - before), axis=0)]
-        if name.startswith("damping."):
+        if name.split(".")[0] in OF_DAMPING:
             ratio = (np.real(after) / np.abs(after)) / (np.real(before) / np.abs(before))
             share[:, i] = np.log(ratio) / STEP
         else:

@@ -15,6 +15,7 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import display_name, listed, sentence
+from jaxmb.machine.families import OF_DAMPING
 from jaxmb.machine.schema import Machine
 
 
@@ -168,7 +169,7 @@ def unmatched_remarks(estimate: Estimate) -> list[str]:
 
 def undamped(estimate: Estimate) -> bool:
     """Whether every free damping is on its lower bound."""
-    damping = np.array([name.startswith("damping.") for name in estimate.study.free.names], dtype=bool)
+    damping = np.array([name.split(".")[0] in OF_DAMPING for name in estimate.study.free.names], dtype=bool)
     return bool(damping.any() and (on_bound(estimate.study, estimate.u)[damping] < 0).all())
 
 

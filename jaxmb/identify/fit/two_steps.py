@@ -19,10 +19,9 @@ from jaxmb.identify.fit.problem import Prior, Problem, linearized, make_problem
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import subset
+from jaxmb.machine.families import OF_DAMPING
 from jaxmb.measurement.noise import correlation_length
 
-DAMPING = ("loss_factor", "damping", "rayleigh", "fractional")
-"""Families of parameters identified in the second step."""
 STEP = 1e-4
 """Step of u for central differences of FRFs."""
 EXACT = 1e-9
@@ -80,7 +79,7 @@ def two_step_fit(
 
 def _of_second_step(problem: Problem) -> Bool[np.ndarray, "d"]:
     """Mask of the free parameters identified from the FRFs."""
-    return np.array([name.split(".")[0] in DAMPING for name in problem.free.names])
+    return np.array([name.split(".")[0] in OF_DAMPING for name in problem.free.names])
 
 
 def check_two_steps(problem: Problem) -> None:
@@ -91,7 +90,7 @@ def check_two_steps(problem: Problem) -> None:
     for is_wrong, message in (
         (not modal, "no modal test is fitted, expected one for the stiffnesses"),
         (not frfs, "no FRF test is fitted, expected one for the damping"),
-        (not second.any(), f"no damping is free, expected one of {', '.join(f'{name}.*' for name in DAMPING)}"),
+        (not second.any(), f"no damping is free, expected one of {', '.join(f'{name}.*' for name in OF_DAMPING)}"),
         (bool(second.all()), "damping alone is free, expected stiffnesses beside it"),
         (
             bool(np.isfinite(prior[second]).any()),

@@ -422,8 +422,10 @@ def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_se
     if robust and problem.prior is not None and study.is_linear:
         raise NotImplementedError(f"{source}: robust torque tests have no prior beside them, expected one of both")
     if file.complete is None and not study.is_linear and robust:
+        named = next(t.name for t in problem.tests if t.linear is not None and t.linear.robust)
         raise NotImplementedError(
-            f"{source}: robust deflection tests cannot be combined with other tests or a prior, expected neither"
+            f"{source}: {display_name(named)}: robust = true is for linear studies, expected no other kind of test and"
+            " no prior beside it"
         )
     return study
 

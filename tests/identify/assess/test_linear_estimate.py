@@ -260,7 +260,7 @@ def test_a_singular_posture_is_refused():
 
 
 def test_studies_that_cannot_be_fitted_are_refused(study):
-    with pytest.raises(NotImplementedError, match="robust deflection tests cannot be combined"):
+    with pytest.raises(NotImplementedError, match="robust = true is for linear studies"):
         study(loaded(), parts=({"robust": True},), prior={"*": 1.0})
     with pytest.raises(ValueError, match="every test has the role 'check'"):
         study(loaded(), parts=({"role": "check"},))

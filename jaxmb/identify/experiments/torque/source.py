@@ -16,6 +16,7 @@ from jaxmb.identify.experiments.torque.unexplained import effort_rate, unexplain
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
+from jaxmb.measurement.motion.record import Cutoff
 from jaxmb.mechanics.loops import independent_coordinates
 
 EXPLAINS = 0.9
@@ -28,8 +29,8 @@ class TorqueSource(Source):
 
     time_s: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     """Time of each row."""
-    cutoff_hz: float | None = None
-    """Cut-off of the filter of its angles, if searched automatically."""
+    cutoff_hz: Cutoff | None = None
+    """Cut-off of the filter of its angles, stated or searched; None for another estimate of the motion."""
     velocity: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     """Velocity of the coordinate of each row, rad/s or m/s."""
     coordinates: tuple[str, ...] = ()

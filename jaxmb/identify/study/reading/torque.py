@@ -326,7 +326,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
 
     with error_location("[free]"):
         delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
-    rigid = bool(sides) and setting.about is None
+    rigid = bool(sides) and setting.about is None and not model.dependent
     plain, noisy = rows, _with_noise(part, rows, rigid, [equations(delay_s, each) for each in drawn])
     rows, moved = noisy.rows, delayed(motion, record.rate_hz, delay_s)
     test, recordings = _torque_test(part, label, model, noisy), None
@@ -357,7 +357,7 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
         source = dataclasses.replace(
             source, about=lambda fit: read_torque_test(settled, label, setting._replace(about=fit))[0]
         )
-    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz: higher ones predict torques worse"]
+    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, record)}"]
     kinds = [test.kind for test in setting.file.test]
     parallel = parallel_springs(model, rows.measured, kinds, list(setting.file.free))
     own = motion_remarks(setting.unlocked_machine, model, record, part.simulate is None)
@@ -457,7 +457,7 @@ def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequen
         for i, name in enumerate(rows.measured)
         if (largest := np.max(share[rows.coordinate == i])) > np.sqrt(LARGE_SHARE)
     )
-    counted = errors.share[rows.coordinate] if part.torque_std == "estimate" else 0.0
+    counted = errors.share[rows.coordinate] if rigid or part.torque_std == "estimate" else 0.0
     more = std**2 * (1.0 - counted) + errors.variance[rows.coordinate]
     return _NoisyRows(rows, np.sqrt(more), alike * more / std**2, doubts)
 
@@ -489,7 +489,7 @@ def _source(
     too_far = recorded and travels_too_far(setting.unlocked_machine, record)
     return TorqueSource(
         time_s=rows.time_s,
-        cutoff_hz=cutoff_hz,
+        cutoff_hz=cutoff_hz if part.cutoff_hz == "search" else part.cutoff_hz,
         velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
@@ -557,8 +557,15 @@ def _searched_cutoff(
     sources = [entry.source for entry in setting.fitted] if part.role == "check" else []
     found = [s.cutoff_hz for s in sources if isinstance(s, TorqueSource) and s.cutoff_hz is not None]
     if found:
-        return min(max(found), HIGHEST * record.rate_hz)
+        return min(max(np.max(cutoff) for cutoff in found), HIGHEST * record.rate_hz)
     return best_cutoff(model, record, path, _least_speed(part, model), part.from_s, _last(part), part.robust, absent)
+
+
+def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
+    """Reason of a cut-off that was not stated."""
+    if part.role == "check":
+        return ", as in the fitted tests"
+    return "" if cutoff >= HIGHEST * record.rate_hz else ": higher ones predict torques worse"
 
 
 def _motions(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> list[MotionEstimate]:
