@@ -68,6 +68,10 @@ def _drawn_machine(nominal: jaxmb.Machine, errors: Errors) -> jaxmb.Machine:
         inertia = np.array(nominal_inertia(nominal, body["name"])) * factor
         inertia += np.diag(np.diag(inertia) * 0.01 * errors.of("inertia_percent", 3))
         body |= {"center_of_mass": centre.tolist(), "inertia_tensor": inertia.tolist(), "inertia_products": None}
+    for beam in data["beam"]:
+        beam["density"] *= 1.0 + 0.01 * float(errors.of("mass_percent"))
+        beam["young_modulus"] *= 1.0 + 0.01 * float(errors.of("modulus_percent"))
+        beam["shear_modulus"] *= 1.0 + 0.01 * float(errors.of("modulus_percent"))
     for frame in data["frame"]:
         pose = frame["origin"]
         turn = Rotation.from_euler("xyz", pose.get("rpy") or [0.0, 0.0, 0.0])
@@ -195,11 +199,15 @@ ELASTIC = {
     "stiffness.*": {"lower": 1e5, "upper": 1e8},
     "damping.*": {"lower": 1.0, "upper": 1e5},
 }
+JOINTS = {
+    "stiffness.*": {"lower": 1e3, "upper": 1e6},
+    "damping.*": {"lower": 0.1, "upper": 1e3},
+}
 CASES = {
     "frf-3r": Case(OF_FRF, frfs("manipulator-3r", POSTURE, np.arange(2.0, 40.0, 0.5), ELASTIC, 0.01)),
     "frf-links": Case(
-        ("mass_percent", "frame_mm", "sensor_direction_deg", "gain_percent", "delay_us", "all"),
-        frfs("two-flexible-links", {}, np.arange(2.0, 60.0, 1.0), {}, 0.01),
+        ("mass_percent", "modulus_percent", "sensor_direction_deg", "gain_percent", "delay_us"),
+        frfs("two-flexible-links", {}, np.arange(2.0, 60.0, 1.0), JOINTS, 0.01),
     ),
     "modes-3r": Case(
         (

@@ -17,6 +17,7 @@ from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.identify.plan.next_motion import NextMotion
 from jaxmb.identify.plan.next_tests import NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
+from jaxmb.report.parameters import budget_table
 from jaxmb.report.section import (
     Cell,
     Facts,
@@ -115,6 +116,7 @@ def inspection_sections(found: Inspection) -> list[Section]:
                 Picture("standard-deviations", partial(deviation_figure, found)),
             ],
         ),
+        *section("Uncertainty budget", [_budget(found)]),
         *section("Causes and remedies", [why]),
         *section(
             "Weak directions of the parameters",
@@ -128,6 +130,14 @@ def inspection_sections(found: Inspection) -> list[Section]:
         ),
         *section("Next tests", [*after.parts, last]),
     ]  # fmt: skip
+
+
+def _budget(found: Inspection) -> Table | None:
+    if found.uncertainty is None:
+        return None
+    names = [tied[0] for tied in found.study.free.tied]
+    known = {name: (found.parameters[name].value, found.parameters[name].relative_std) for name in names}
+    return budget_table(known, found.uncertainty)
 
 
 def expected_table(found: Inspection) -> Table:

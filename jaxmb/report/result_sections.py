@@ -11,7 +11,13 @@ from jaxmb.identify.assess.metrics import Verdict
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.experiments.entry import by_kind
 from jaxmb.report.laws import law_sections
-from jaxmb.report.parameters import correlation_sections, cost_figure, parameter_sections, profile_sections
+from jaxmb.report.parameters import (
+    budget_sections,
+    correlation_sections,
+    cost_figure,
+    parameter_sections,
+    profile_sections,
+)
 from jaxmb.report.section import Facts, Lines, Picture, Section, number, percent, write_pictures
 from jaxmb.report.stiffness_model import stiffness_model_sections
 from jaxmb.report.tests import SECTIONS, plain_sections
@@ -50,6 +56,8 @@ def _noise_line(result: Result) -> str:
     agreement = "followed"
     if result.outcome is Outcome.NOT_REPRODUCED:
         agreement = "NOT followed"
+    elif misfit is not None and not misfit.explained and result.metrics.tolerated:
+        agreement = "followed within the tolerances of what is stated"
     elif misfit is not None and not misfit.explained:
         agreement = "NOT followed within the noise"
     elif one_model is not None and not one_model.is_consistent:
@@ -142,6 +150,7 @@ def sections(result: Result) -> tuple[Section, ...]:
     return (
         verdict_section(result),
         *parameter_sections(result),
+        *budget_sections(result),
         *sections_of_tests(result),
         *law_sections(result),
         *correlation_sections(result),

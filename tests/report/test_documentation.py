@@ -8,6 +8,7 @@ import pytest
 from pydantic_core import PydanticUndefined
 
 from jaxmb.identify.experiments.deflections.source import Instruments
+from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.settings import RefinePart, SearchPart
 from jaxmb.identify.study.format.deflection_format import (
     CompletePart,
@@ -24,7 +25,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "study-format.md").read_text()
 PARTS = [
     StudyFile, FrfTestPart, ModesTestPart, ModalPart, FreePart, SearchPart, RefinePart, Simulate, Hits, Weights,
     BandWeight, Lines, DeflectionTestPart, Instruments, SimulateDeflections, CompletePart, DesignPart,
-    SimulateModes,
+    SimulateModes, Tolerances,
 ]  # fmt: skip
 
 

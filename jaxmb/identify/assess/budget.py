@@ -124,6 +124,7 @@ def budget(
     tolerances: Tolerances,
     seed: int | None = 0,
     factor: Float[np.ndarray, "m"] | float = 1.0,
+    misfit: bool = False,
 ) -> Budget:
     """Effect of errors of everything stated on a least-squares estimate.
 
@@ -140,6 +141,7 @@ def budget(
         tolerances: standard deviations of what is stated.
         seed: of the draws; None for the first order alone.
         factor: of each row of the tests in the Jacobian, such as the root of a robust weight.
+        misfit: whether noise leaves a misfit unexplained, which is then compared with those of all refits.
     """
     known = [(error, size) for error in tests.errors(problem.free) if (size := error.std(tolerances)) > 0.0]
     plain = tests.residual({})
@@ -154,7 +156,7 @@ def budget(
     found = Budget(tuple(error for error, _ in known), effect, effect @ effect.T, columns)
     if not known or seed is None or not isinstance(jacobian, np.ndarray):
         return found
-    return _drawn(tests, problem, u, found, std, [size for _, size in known], plain, seed)
+    return _drawn(tests, problem, u, found, std, [size for _, size in known], plain, seed, misfit)
 
 
 def _finite(change: np.ndarray) -> np.ndarray:
@@ -171,10 +173,13 @@ def _drawn(
     sizes: Sequence[float],
     plain: np.ndarray,
     seed: int,
+    misfit: bool,
 ) -> Budget:
-    """The budget with the covariance of refits to drawn errors, where their effect is not linear."""
+    """The budget with the covariance of refits to drawn errors where their effect is not linear, and with their
+    residuals."""
     rng, linear = np.random.default_rng(seed), np.sqrt(np.diag(found.covariance))
     whole = np.hypot(linear, np.where(np.isfinite(std), std, 0.0))
+    is_linear = False
     changes, linear_changes, squares = list[np.ndarray](), list[np.ndarray](), list[list[float]]()
     for draw in range(DRAWS):
         z = rng.normal(size=len(sizes))
@@ -183,9 +188,13 @@ def _drawn(
         changes.append(change)
         squares.append([float(residual[rows] @ residual[rows]) for rows in problem.rows])
         linear_changes.append(-found.effect @ z)
-        difference = np.abs(np.array(changes) - np.array(linear_changes))
-        if draw == TRIED - 1 and np.all(difference <= NONLINEAR * whole):
-            return found
+        if draw == TRIED - 1:
+            difference = np.abs(np.array(changes) - np.array(linear_changes))
+            is_linear = bool(np.all(difference <= NONLINEAR * whole))
+            if is_linear and not misfit:
+                return found
+    if is_linear:
+        return found._replace(squares=np.array(squares))
     covariance = np.array(changes).T @ np.array(changes) / DRAWS
     return found._replace(covariance=covariance, squares=np.array(squares))
 
@@ -232,6 +241,7 @@ def explained(
     residual: Float[np.ndarray, "m"],
     jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
+    expected: Sequence[float] | None = None,
 ) -> tuple[bool, ...]:
     """Whether stated errors within their tolerances explain the residual of each test beyond its noise.
 
@@ -244,11 +254,13 @@ def explained(
         residual: at the estimate; rows of a prior last.
         jacobian: of the residual.
         row_weights: variance of each residual under the stated noise.
+        expected: sum of squares of each test by its noise alone; None for the sum of its weights.
     """
     if not found.errors or not isinstance(jacobian, np.ndarray):
         return (False,) * len(rows)
     if found.squares is not None:
-        excess = [float(np.sum(residual[own] ** 2) - np.sum(row_weights[own])) for own in rows]
+        expected = [float(np.sum(row_weights[own])) for own in rows] if expected is None else expected
+        excess = [float(np.sum(residual[own] ** 2)) - noise for own, noise in zip(rows, expected, strict=True)]
         return tuple(bool(drawn.max() >= own) for drawn, own in zip(found.squares.T, excess, strict=True))
     rest, errors = joint_residual(residual, jacobian, row_weights, found.columns)
     # errors fitted with their prior scatter less than the prior does

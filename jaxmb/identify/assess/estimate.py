@@ -128,6 +128,15 @@ class Estimate:
         tolerated = all(self.tolerated) if self.linear is not None else all(t or own.explained for t, own in judged)
         return dataclasses.replace(found, square=1.0) if tolerated else found
 
+    @property
+    def misfit_tolerated(self) -> bool | None:
+        """Whether errors within the tolerances of what is stated explain a misfit; None without a misfit or
+        tolerances."""
+        misfit, excess = self.misfit, self.excess
+        if misfit is None or excess is None or misfit.explained or not self.tolerated:
+            return None
+        return excess.explained
+
     @functools.cached_property
     def excesses(self) -> list[Misfit]:
         """`misfits`, at most 1 where errors within the tolerances of what is stated explain it."""

@@ -193,7 +193,11 @@ def assess(estimate: Estimate) -> Result:
         rows = information_rows(estimate.jacobian, solver.variances)
     known_together = groups_by_name(groups(rows, estimate.known.prior_std), study.free.names)
     metrics = dataclasses.replace(
-        fit_metrics(estimate), known_together=known_together, uncertainty=budgets, **found.metrics
+        fit_metrics(estimate),
+        known_together=known_together,
+        uncertainty=budgets,
+        tolerated=estimate.misfit_tolerated,
+        **found.metrics,
     )
     machine = study.machine_with(estimate.model)
     causes, others = kind_remarks(estimate, metrics)

@@ -156,6 +156,9 @@ class Metrics(Mapping[str, Any]):
     """Values of fixed inertial parameters without effect on any measurement that were changed for physical
     consistency."""
     profiles: dict[str, Profile] | None = None
+    tolerated: bool | None = None
+    """Whether errors of what machine and tests state explain the misfit, within their tolerances; None where noise
+    explains it, or all is exact."""
     uncertainty: dict[str, ParameterBudget] | None = None
     """Parts of each parameter's standard deviation: noise, and everything stated; None where all that is exact."""
     stiffness_model: StiffnessModelMetrics | None = None

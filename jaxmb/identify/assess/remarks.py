@@ -35,8 +35,8 @@ UNKNOWN = "no standard deviation is known: the fitted model does not reproduce t
 
 def tolerance_remarks(estimate: Estimate) -> list[str]:
     """A sentence where errors within the tolerances of what is stated explain a residual larger than its noise."""
-    plain, excess = estimate.misfit, estimate.excess
-    if plain is None or excess is None or plain.explained or not excess.explained:
+    plain = estimate.misfit
+    if plain is None or not estimate.misfit_tolerated:
         return []
     return [
         f"reduced chi-square {plain.square:.3g} (residual {plain.factor:.3g} times the stated noise): errors of what"

@@ -12,7 +12,8 @@ from jaxmb.identify.assess.result import Outcome, evaluations
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited, with_curvature
 from jaxmb.identify.assess.uncertainty.scatter import jackknife_std
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
-from jaxmb.identify.fit.noise import row_variances
+from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.fit.noise import misfits_of_tests, row_variances
 from jaxmb.identify.fit.problem import Problem, is_large, linearized, residual_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
@@ -62,8 +63,12 @@ def search_estimate(
     stated, tolerated = None, ()
     if study.tolerances is not None and information is None and not problem.one_by_one and not is_large(problem):
         tests, std = DescribedTests(study.fitted, model, study.exact), known(variances).std
-        stated = budget(tests, problem, fit.best_u, jacobian, std, study.tolerances, seed)
-        tolerated = explained(stated, problem.rows, residual, jacobian, row_weights)
+        each = zip(problem.tests, problem.rows, strict=True)
+        expected = [_by_noise(test, residual[rows], row_weights[rows]) for test, rows in each]
+        found = misfits_of_tests(problem, residual, jacobian, row_weights)
+        misfit = not all(t.noise.is_known and own.explained for t, own in zip(problem.tests, found, strict=True))
+        stated = budget(tests, problem, fit.best_u, jacobian, std, study.tolerances, seed, misfit=misfit)
+        tolerated = explained(stated, problem.rows, residual, jacobian, row_weights, expected)
         variances = row_variances(problem, residual, jacobian, row_weights, tolerated)
     return Estimate(
         study=study,
@@ -90,6 +95,14 @@ def search_estimate(
         budget=stated,
         tolerated=tolerated,
     )
+
+
+def _by_noise(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
+    """Sum of squares of a residual by noise alone; by the line-to-line scatter where the noise is not known."""
+    whole = float(np.sum(row_weights))
+    if test.noise.is_known or test.lines is None:
+        return whole
+    return whole * test.lines.scatter(residual, row_weights)
 
 
 def _squares_of_data(problem: Problem, u: np.ndarray) -> float:
@@ -122,6 +135,8 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     estimate, bounded = not_bound_limited(estimate)
     hypotheses, agreed = model_errors(estimate), one_model(estimate)
     if agreed is not None and agreed.is_consistent and estimate.not_reproduced:
+        agreed = None
+    if estimate.misfit_tolerated:  # errors of the description of single tests are no disagreement on a parameter
         agreed = None
     apart = agreed is not None and not agreed.is_consistent
     wrong = bool(estimate.not_reproduced or estimate.is_inconsistent or estimate.systematic or hypotheses or apart)

@@ -19,6 +19,7 @@ class Tolerances(Part):
     inertia_percent: NonNegative = 10.0
     """Each moment of inertia."""
     rotor_inertia_percent: NonNegative = 5.0
+    """Rotor inertia of each coordinate, inertia of each transmission."""
     stiffness_percent: NonNegative = 10.0
     """Each stiffness that is stated and not free, of coordinates and springs between frames."""
     damping_percent: NonNegative = 30.0

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
+from jaxmb.identify.assess.budget import DescribedTests, ParameterBudget, budget, parameter_budgets
 from jaxmb.identify.assess.linear_estimate import kept_values
 from jaxmb.identify.assess.modal_agreement import mode_shares
 from jaxmb.identify.assess.remarks import data_remarks
@@ -21,6 +22,7 @@ from jaxmb.identify.estimation.identifiability import (
     groups_by_name,
     information_rows,
     knowledge,
+    verdicts,
 )
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
@@ -30,8 +32,8 @@ from jaxmb.identify.plan.next_motion import NextMotion, number_slopes, plan_moti
 from jaxmb.identify.plan.next_tests import NextTests, plan_tests
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Study
-from jaxmb.io.records import strict, versions
-from jaxmb.io.validation import Named, Table
+from jaxmb.io.records import plain, strict, versions
+from jaxmb.io.validation import Named, Table, listed
 
 SCHEMA = 1
 PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion}
@@ -85,6 +87,8 @@ class Inspection:
     next_remark: str
     """A sentence on the next tests: how to request them, why there are none, or their selection."""
     remarks: tuple[str, ...]
+    uncertainty: dict[str, ParameterBudget] | None = None
+    """Parts of each predicted standard deviation; None where all that machine and tests state is exact."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", Named(self.parameters))
@@ -108,6 +112,7 @@ class Inspection:
                 "next": None if self.next is None else self.next.as_json(self.study.model),
                 "next_remark": self.next_remark,
                 "remarks": self.remarks,
+                "uncertainty": plain(self.uncertainty),
                 "versions": versions(),
             }
         )
@@ -149,6 +154,14 @@ def inspect(study: Study) -> Inspection:
     known = knowledge(jacobian, weights, prior_std)
     made = information_rows(jacobian, weights)
     combinations = groups(made, prior_std)
+    budgets, whole_std = None, known.std
+    if study.tolerances is not None and not study.problem.one_by_one:
+        u, model = np.asarray(study.free.encode(values)), study.free.apply(study.model, values)
+        stated = budget(
+            DescribedTests(study.fitted, model, study.exact), study.problem, u, jacobian, known.std, study.tolerances
+        )
+        budgets = parameter_budgets(stated, study.free, known.std, study.free.slope(values))
+        whole_std = np.sqrt(known.std**2 + np.diag(stated.covariance))
     operating_point = OperatingPoint(study.model, study.free, jnp.asarray(study.free.encode(values)))
     linear = (test.linear for test in study.tests if test.linear is not None)
     identifiable = next((s for form in linear if (s := form.combinations(study.model, study.free)) is not None), None)
@@ -159,6 +172,12 @@ def inspect(study: Study) -> Inspection:
     data = jacobian[: study.problem.data_rows]
     correlations = correlation(known.covariance)
     reasons = _reasons(study, operating_point, values, known, correlations, combinations, made, pool, information)
+    known = known._replace(std=whole_std, verdict=verdicts(whole_std, prior_std))
+    if budgets is not None:
+        reasons = [
+            _limited(budgets[name]) if not why and verdict != "yes" else why
+            for name, why, verdict in zip(study.free.names, reasons, known.verdict, strict=True)
+        ]
     return Inspection(
         study=study,
         at=at,
@@ -175,6 +194,16 @@ def inspect(study: Study) -> Inspection:
         next=chosen,
         next_remark=remark,
         remarks=_remarks(study),
+        uncertainty=budgets,
+    )
+
+
+def _limited(own: ParameterBudget) -> str:
+    """Cause of a standard deviation that what is stated determines, and the remedy."""
+    sources = listed([each.source for each in own.sources[:2]])
+    return (
+        f"limited by the tolerances of what machine and tests state, most of all {sources}: a smaller"
+        f" {own.sources[0].kind} (a calibration) helps most, further tests alike do not"
     )
 
 

@@ -1,0 +1,125 @@
+"""The uncertainty budget against closed forms, and intervals of studies that are described with errors."""
+
+import numpy as np
+import pytest
+
+import jaxmb
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.experiments.machine_errors import with_machine_errors
+from jaxmb.identify.experiments.motion import as_placed, displaced_view
+from jaxmb.machine.file import write_machine
+from jaxmb.machine.schema import Machine
+from tests.identify.arm import BRIEF, MACHINE, TRUTH, frf, loads, study_of
+
+EXACT = dict.fromkeys(
+    (
+        "mass_percent", "center_of_mass_mm", "inertia_percent", "stiffness_percent", "damping_percent", "frame_mm",
+        "tilt_deg", "joint_zero_deg", "posture_deg", "sensor_direction_deg", "sensor_position_mm", "gain_percent",
+        "delay_us", "time_base_ppm", "load_percent", "load_direction_deg", "load_lever_mm",
+    ),
+    0.0,
+)  # fmt: skip
+
+
+def parts(result):
+    """Relative standard deviations by the tolerances alone."""
+    return {name: own.tolerances / result.parameters[name].value for name, own in result.metrics.uncertainty.items()}
+
+
+def test_a_time_base_scales_stiffness_twice_and_damping_once(tmp_path):
+    """s^2 / (M s^2 + C s + K) at 1 + e times the frequency is that of C (1 + e) and K (1 + e)^2."""
+    study = study_of(tmp_path, frf(noise=0.01), **BRIEF, tolerances=EXACT | {"time_base_ppm": 100.0})
+    found = parts(identify(study))
+    for name, share in found.items():
+        assert share == pytest.approx(2e-4 if name.startswith("stiffness") else 1e-4, rel=2e-3)
+
+
+def test_the_size_of_loads_scales_stiffness(tmp_path):
+    found = identify(study_of(tmp_path, loads(), free={"stiffness.*": {"lower": 1e3, "upper": 1e6}},
+                              tolerances=EXACT | {"load_percent": 2.0}))  # fmt: skip
+    for name, share in parts(found).items():
+        assert share == pytest.approx(0.02, rel=1e-3)
+        assert found.parameters[name].std == pytest.approx(
+            np.hypot(found.metrics.uncertainty[name].noise, found.metrics.uncertainty[name].tolerances), rel=1e-12
+        )
+    assert found.metrics.uncertainty["stiffness.a"].sources[0].kind == "load_percent"
+
+
+def test_where_nothing_is_stated(tmp_path):
+    """A simulated test is as described; "exact" says so of a measured one, whose default is that of the field."""
+    simulated = identify(study_of(tmp_path, frf(noise=0.01), **BRIEF))
+    assert simulated.metrics.uncertainty is None
+    modes = {"kind": "modes", "posture": {"a": 0.2, "b": 0.5}, "frequency_hz": [5.0, 15.0],
+             "damping_percent": [1.0, 1.0], "frequency_std_hz": 0.02, "damping_std_percent": 0.05}  # fmt: skip
+    assert identify(study_of(tmp_path, modes, **BRIEF)).metrics.uncertainty is not None
+    assert identify(study_of(tmp_path, modes, **BRIEF, tolerances="exact")).metrics.uncertainty is None
+    with pytest.raises(ValueError, match="mass_percent"):
+        study_of(tmp_path, modes, tolerances={"mass_percent": -1.0})
+
+
+def heavier(factors):
+    """The arm with other masses and inertias, the centres of mass as they are."""
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    for body, factor in zip(data["body"], factors, strict=True):
+        body["mass"] *= factor
+        body["inertia_products"] = {axis: factor * value for axis, value in body["inertia_products"].items()}
+    return Machine.model_validate(data)
+
+
+def test_errors_within_their_tolerances_are_covered_and_no_doubt(tmp_path):
+    """Masses off by 4 and -3 %: without tolerances the fit is in doubt, with them it is not, and the true values are in
+    the intervals."""
+    write_machine(heavier([1.04, 0.97]), tmp_path / "true.toml")
+    tests = [frf(b, 0.01, k, name=f"p{k}", noise_log_std=0.01) for k, b in enumerate((0.5, -0.9))]
+    for test in tests:
+        test["simulate"]["machine"] = "true.toml"
+    plain = identify(study_of(tmp_path, *tests, **BRIEF))
+    assert not plain.metrics.misfit.explained
+    assert plain.metrics.tolerated is None
+    stated = identify(study_of(tmp_path, *tests, **BRIEF, tolerances=EXACT | {"mass_percent": 4.0}))
+    assert stated.metrics.tolerated
+    assert stated.doubts == ()
+    assert any("within their tolerances" in text for text in stated.remarks)
+    for name, p in stated.parameters.items():
+        assert p.interval_95[0] <= TRUTH[name] <= p.interval_95[1]
+    assert 0.02 < stated.parameters["stiffness.a"].std_log < 0.08
+
+
+def test_numbers_of_a_machine_with_errors():
+    """A mass changes its inertia in proportion, a centre of mass leaves the inertia about itself."""
+    model = jaxmb.build_model(MACHINE)
+    errors = {"mass of fore": 0.1, "centre of mass of fore x": 0.02, "moment of inertia of fore y": 0.03}
+    changed = with_machine_errors(model, errors)
+    i = model.masses.index("fore")
+    centre = np.array([0.32, 0.1, 0.0])
+    about = 1.1 * (np.diag([0.05, 0.3, 0.3]) + np.diag([0.0, 0.03, 0.0]))
+    np.testing.assert_allclose(changed.mass[i], 8.8, rtol=1e-12)
+    np.testing.assert_allclose(changed.first_moment[i], 8.8 * centre, rtol=1e-12)
+    inertia = about + 8.8 * (centre @ centre * np.eye(3) - np.outer(centre, centre))
+    np.testing.assert_allclose(changed.inertia[i], inertia, rtol=1e-12)
+    assert with_machine_errors(model, {}) is model
+    moved = with_machine_errors(model, {"position of tool along z": 0.01, "tilt about X": 0.02})
+    tool = model.frames.index("tool")
+    np.testing.assert_allclose(moved.frame_offset[tool, :3, 3] - model.frame_offset[tool, :3, 3], [0.0, 0.0, 0.01])
+    np.testing.assert_allclose(moved.gravity, [0.0, 0.02 * 9.81, -9.81], rtol=1e-12)
+
+
+def test_turned_and_displaced_points_are_those_of_another_frame(tmp_path):
+    """To first order the rows of a sensor beside its frame, and askew, are those of a frame that is there."""
+    turn, shift = 1e-5, 2e-5
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    origin = {"xyz": [0.7 + shift, 0.1, 0.05], "rpy": [0.0, turn, 0.0]}
+    data["frame"] = [*data["frame"], {"name": "askew", "body": "fore", "origin": origin}]
+    own = study_of(tmp_path, frf()).tests[0]
+    other = study_of(
+        tmp_path, frf(outputs=[["askew", "z"]], inputs=[["tool", "x"]]), machine=Machine.model_validate(data)
+    )
+    expected = other.tests[0].view(other.model).output_rows
+    errors = as_placed(own, 2)
+    by = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    placed = errors._replace(output_turn=turn * by, output_shift=shift * np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
+    model = jaxmb.build_model(MACHINE)
+    plain, found = (displaced_view(own, model, each).output_rows for each in (errors, placed))
+    np.testing.assert_allclose(found[1] - plain[1], expected[0] - plain[1], rtol=1e-4)
+    assert np.linalg.norm(found[1] - plain[1]) > 1e-6
+    np.testing.assert_array_equal(found[0], plain[0])
