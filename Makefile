@@ -65,6 +65,7 @@ studies: $(VENV)/installed-test
 	$(BIN)/python experiments/several-tests/run.py cost
 	$(BIN)/python experiments/coverage/run.py --draws 20
 	$(BIN)/python experiments/mistakes/run.py
+	$(BIN)/python experiments/uncertainty/run.py --draws 30
 	$(BIN)/python experiments/sensors/run.py
 	$(BIN)/python experiments/motor-side/run.py
 	$(BIN)/python experiments/torque/trajectories.py --random 20

@@ -168,10 +168,16 @@ class Estimate:
 
     @functools.cached_property
     def gross_errors(self) -> dict[str, str]:
-        """Sentences on gross errors, by name of a fitted test; see `Source.gross_errors`."""
-        pairs = zip(self.study.fitted, self.study.tests, self.study.problem.rows, strict=True)
+        """Sentences on gross errors, by name of a fitted test; see `Source.gross_errors`. None where errors within the
+        tolerances of what is stated explain the misfit."""
+        tolerated = self.tolerated or (False,) * len(self.study.tests)
+        parts = zip(self.study.fitted, self.study.tests, self.study.problem.rows, tolerated, strict=True)
         free = self.study.free
-        found = {e.name: e.source.gross_errors(test, self.model, self.jacobian[rows], free) for e, test, rows in pairs}
+        found = {
+            e.name: e.source.gross_errors(test, self.model, self.jacobian[rows], free)
+            for e, test, rows, allowed in parts
+            if not (allowed and self.misfit_tolerated)
+        }
         return {name: text for name, text in found.items() if text}
 
     @functools.cached_property

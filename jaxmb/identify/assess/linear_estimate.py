@@ -70,7 +70,7 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
         raise ValueError(f"study '{estimate.study.name}': is not linear, expected one with a linear step")
     step, systematic = estimate.linear.step, list[str]()
     wrong = bool(estimate.not_reproduced) or estimate.is_inconsistent
-    if not wrong:
+    if not (wrong or estimate.misfit_tolerated):
         estimate, systematic = with_systematic_errors(estimate)
     restricted = _restricted_remarks(estimate)
     wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
