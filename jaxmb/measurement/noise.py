@@ -179,6 +179,38 @@ def cross_axis_leak(frf_set: FrfSet, share: float) -> np.ndarray:
     return share * leak
 
 
+def misalignment_leak(frf_set: FrfSet, angle: float) -> np.ndarray:
+    """Error of H [f, o, i] by sensors and forces that are askew: each response holds the angle times the largest
+    response across it, of another direction at the point of its output or of its input. 0 where none was measured.
+
+    Args:
+        frf_set: the responses.
+        angle: standard deviation of the directions, rad.
+    """
+    frf = np.where(frf_set.finite, frf_set.frf, 0.0)
+    parts = []
+    for axis, names in ((1, frf_set.outputs), (2, frf_set.inputs)):
+        along, found = np.moveaxis(frf, axis, 1), np.zeros(np.moveaxis(frf, axis, 1).shape, complex)
+        for k, name in enumerate(names):
+            others = [j for j, other in enumerate(names) if j != k and _shares_point(name, other)]
+            if others:
+                largest = np.argmax(np.abs(along[:, others]), axis=1)[:, None]
+                found[:, k] = np.take_along_axis(along[:, others], largest, axis=1)[:, 0]
+        parts.append(np.moveaxis(found, 1, axis))
+    size = np.hypot(*(np.abs(part) for part in parts))
+    larger = np.where(np.abs(parts[0]) >= np.abs(parts[1]), *parts)
+    return angle * size * larger / np.where(larger != 0.0, np.abs(larger), 1.0)
+
+
+def _shares_point(name: str, other: str) -> bool:
+    """Whether two degrees of freedom are translations, or rotations, of one point."""
+    try:
+        point, another = split_dof(name)[0], split_dof(other)[0]
+    except ValueError:
+        return False
+    return point == another and _is_rotation(name) == _is_rotation(other)
+
+
 def _is_rotation(name: str) -> bool:
     try:
         return turns(split_dof(name)[1])

@@ -152,7 +152,7 @@ def expected_table(found: Inspection) -> Table:
         absolute = p.value == 0.0 and math.isfinite(p.std)  # a value of 0 has no relative deviation
         std = ([number(p.std)] if linear else []) + ["-" if absolute else deviation(100.0 * p.relative_std)]
         rows.append((label, p.unit, number(p.value), *std, *after, Cell(p.identifiable, p.identifiable)))
-    after = () if found.next is None else ("std % after next",)
+    after = () if found.next is None else (f"{'std' if found.uncertainty is None else 'noise'} % after next",)
     columns = (
         *left("parameter", "unit"),
         *right("value", *(("std",) if linear else ()), "std %", *after),

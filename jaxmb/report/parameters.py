@@ -126,10 +126,10 @@ def budget_table(known: Mapping[str, tuple[float, float]], budgets: Mapping[str,
         sources = [
             f"{each.source} {percent(each.std * scale)}"
             for each in own.sources[:NAMED]
-            if each.std >= NOTABLE * own.tolerances
+            if each.std >= NOTABLE * (own.tolerances or 0.0)
         ]
-        noise = "-" if own.noise is None else percent(own.noise * scale)
-        rows.append((name, deviation(100.0 * std), noise, percent(own.tolerances * scale), ", ".join(sources)))
+        each = ["-" if part is None else percent(part * scale) for part in (own.noise, own.tolerances)]
+        rows.append((name, deviation(100.0 * std), *each, ", ".join(sources)))
     columns = (*left("parameter"), *right("std %", "noise %", "tolerances %"), *left("largest sources, %"))
     caption = (
         "noise: also of a misfit that no tolerance explains; tolerances: [tolerances] of the study, else those usual in"

@@ -58,8 +58,8 @@ class ParameterBudget:
 
     noise: float | None
     """Of the noise, and of a misfit that no tolerance explains; None where unknown."""
-    tolerances: float
-    """Of everything stated, within its tolerances."""
+    tolerances: float | None
+    """Of everything stated, within its tolerances; None where the noise part is unknown."""
     sources: tuple[Contribution, ...]
     """The largest contributions, to first order."""
 
@@ -313,5 +313,6 @@ def parameter_budgets(
             if parts[k] > 0.0
         )
         noise = float(std[i] * scale) if np.isfinite(std[i]) else None
-        by_name |= dict.fromkeys(names, ParameterBudget(noise, float(whole[i] * scale), sources))
+        own = ParameterBudget(noise, None, ()) if noise is None else ParameterBudget(noise, whole[i] * scale, sources)
+        by_name |= dict.fromkeys(names, own)
     return by_name

@@ -203,7 +203,7 @@ def _limited(own: ParameterBudget) -> str:
     sources = listed([each.source for each in own.sources[:2]])
     return (
         f"limited by the tolerances of what machine and tests state, most of all {sources}: a smaller"
-        f" {own.sources[0].kind} (a calibration) helps most, further tests alike do not"
+        f" {own.sources[0].kind} helps most"
     )
 
 

@@ -89,7 +89,7 @@ class FrfTestPart(PostureTestPart):
     """Whether lines of low coherence count for less, where there is a coherence."""
     cross_axis: Annotated[NonNegative, Field(lt=1.0)] | None = None
     """Ratio of the largest response at a line that leaks into the others: transverse sensitivity, misaligned hits. By
-    default that of the tolerance of directions, 0 where the study has no tolerances."""
+    default responses leak into those across them at the same point, by the tolerance of directions."""
     weights: Weights | None = None
     phase: Literal["safe", "principal"] = "safe"
     sensor: SensorPart = SensorPart()

@@ -20,7 +20,7 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, to_si, with_unit
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
-from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak
+from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak, misalignment_leak
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs, reciprocal_pairs, symmetrize, unsymmetry
 from jaxmb.measurement.records.file import MeasuredFrf, measured_frf
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
@@ -210,7 +210,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     weight, notes = _masked(measured, weight, outputs, inputs)
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
     random = coherence_noise(measured if part.coherence else dataclasses.replace(measured, coherence=None))
-    leak = cross_axis_leak(measured, _cross_axis(part, setting))
+    leak = _leak(part, measured, setting)
     leaked = leak_std(leak, measured.frf)
     additive = random.std if measured.averages else np.zeros(random.std.shape)
     if measured.averages:
@@ -255,13 +255,13 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, data.truth, role="check")]
 
 
-def _cross_axis(part: FrfTestPart, setting: Setting) -> float:
-    """Leakage of a response into those across it: as stated, else by the tolerance of directions."""
+def _leak(part: FrfTestPart, measured: FrfSet, setting: Setting) -> np.ndarray:
+    """Leakage of responses into others: as stated, else by the tolerance of directions."""
     tolerances = stated_tolerances(setting.file)
     exact = part.simulate is not None and setting.file.tolerances is None
     if part.cross_axis is not None or tolerances is None or exact:
-        return part.cross_axis or 0.0
-    return float(np.tan(np.radians(tolerances.sensor_direction_deg)))
+        return cross_axis_leak(measured, part.cross_axis or 0.0)
+    return misalignment_leak(measured, float(np.radians(tolerances.sensor_direction_deg)))
 
 
 def split_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
