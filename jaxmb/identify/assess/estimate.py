@@ -229,6 +229,11 @@ class Estimate:
         added = dataclasses.replace(self, known=known, systematic_covariance=before + covariance)
         return added.with_std(np.sqrt(self.known.std**2 + np.diag(covariance)))
 
+    @property
+    def with_tolerances(self) -> "Estimate":
+        """The estimate with the covariance of errors of everything stated."""
+        return self if self.budget is None else self.with_added(self.budget.covariance)
+
     @functools.cached_property
     def misfits(self) -> list[Misfit]:
         """Reduced chi-square of each fitted test."""

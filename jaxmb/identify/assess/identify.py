@@ -187,7 +187,7 @@ def assess(estimate: Estimate) -> Result:
     if estimate.budget is not None:
         slope = study.free.slope(estimate.values)
         budgets = parameter_budgets(estimate.budget, study.free, estimate.std, slope) or None
-        estimate = estimate.with_added(estimate.budget.covariance)
+        estimate = estimate.with_tolerances
     rows = solver.information
     if rows is None:
         rows = information_rows(estimate.jacobian, solver.variances)

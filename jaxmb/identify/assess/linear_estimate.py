@@ -88,7 +88,7 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
             *(body_remarks(estimate, step) if consistent else []),
             *bound_doubts(estimate),
         ),
-        remarks=(*(noise_remarks(step) if consistent else []), *value_remarks(estimate)),
+        remarks=(*(noise_remarks(step) if consistent else []), *value_remarks(estimate.with_tolerances)),
         causes=restricted,
         metrics={"adjusted_parameters": adjusted_parameters(estimate.study, estimate.values, step) or None},
     )
