@@ -114,7 +114,7 @@ def budget_sections(result: Result) -> list[Section]:
 
 
 def budget_table(known: Mapping[str, tuple[float, float]], budgets: Mapping[str, ParameterBudget]) -> Table:
-    """Parts of standard deviations: noise, and what machine and tests state.
+    """Parts of standard deviations: noise, and the tolerances of machine and tests.
 
     Args:
         known: value, SI, and relative standard deviation of each parameter.

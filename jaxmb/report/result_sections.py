@@ -57,7 +57,7 @@ def _noise_line(result: Result) -> str:
     if result.outcome is Outcome.NOT_REPRODUCED:
         agreement = "NOT followed"
     elif misfit is not None and not misfit.explained and result.metrics.tolerated:
-        agreement = "followed within the tolerances of what is stated"
+        agreement = "followed within the stated tolerances"
     elif misfit is not None and not misfit.explained:
         agreement = "NOT followed within the noise"
     elif one_model is not None and not one_model.is_consistent:

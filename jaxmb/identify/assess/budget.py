@@ -1,10 +1,11 @@
-"""Uncertainty budget: the effect of what machine and tests state, within its tolerances, on the estimate.
+"""Uncertainty budget: effect of the tolerances of machine and tests on the estimate.
 
 Source: JCGM 100, Guide to the expression of uncertainty in measurement, type B evaluation; JCGM 101, propagation of
 distributions by draws.
 """
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from jaxtyping import Float
 from scipy.special import chdtri
 
 from jaxmb.identify.estimation.identifiability import Jacobian, jacobian_svd, row_blocks, scaled_svd
+from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.machine_errors import machine_errors, with_machine_errors
@@ -35,10 +37,8 @@ DRAWS = 48
 """Refits where it does not; a standard deviation from so many has an error of a tenth."""
 FARTHEST = 4.0
 """Size of a fitted error over its tolerance above which it is none within its tolerance."""
-MOST_STEPS, MOST_TRIES = 20, 8
-"""Levenberg-Marquardt steps of a refit, and trials of one step."""
 SETTLED = 1e-5
-"""Relative decrease of the cost in the last step."""
+"""Relative decrease of the cost in the last step of a refit."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,13 +59,13 @@ class ParameterBudget:
     noise: float | None
     """Of the noise, and of a misfit that no tolerance explains; None where unknown."""
     tolerances: float | None
-    """Of everything stated, within its tolerances; None where the noise part is unknown."""
+    """Of the tolerances; None where the noise part is unknown."""
     sources: tuple[Contribution, ...]
     """The largest contributions, to first order."""
 
 
 class Budget(NamedTuple):
-    """Effect of errors of everything stated on the estimate."""
+    """Effect of the errors of machine and tests on the estimate."""
 
     errors: tuple[StatedError, ...]
     effect: Float[np.ndarray, "d e"]
@@ -78,7 +78,8 @@ class Budget(NamedTuple):
     """Sum of squares of the residual of each test in refits to drawn errors without noise; None without refits."""
 
 
-class DescribedTests(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class DescribedTests:
     """Fitted tests with the machine of the estimate."""
 
     entries: Sequence[Entry]
@@ -87,21 +88,28 @@ class DescribedTests(NamedTuple):
     exact: Collection[str] = ()
     """Names of tests that are as described, such as simulated ones."""
 
+    @functools.cached_property
+    def _own(self) -> list[dict[str, StatedError]]:
+        """Errors of the description of each test by key."""
+        return [
+            {} if entry.name in self.exact else {e.key: e for e in entry.source.errors(entry.test, self.model)}
+            for entry in self.entries
+        ]
+
     def errors(self, free: FreeParameters) -> tuple[StatedError, ...]:
-        """Errors of everything that machine and tests state, except the free parameters; equal keys are one error."""
-        described = [entry for entry in self.entries if entry.name not in self.exact]
-        of_tests = (error for entry in described for error in entry.source.errors(entry.test, self.model))
-        of_machine = machine_errors(self.model, free, list(_frames(self.entries)))
-        return tuple({error.key: error for error in (*of_machine, *of_tests)}.values())
+        """Errors of the stated numbers of machine and tests, except the free parameters; equal keys are one error."""
+        found = {error.key: error for error in machine_errors(self.model, free, list(_frames(self.entries)))}
+        for own in self._own:
+            found |= own
+        return tuple(found.values())
 
     def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
         """Residual of all tests with some errors corrected, SI."""
         model = with_machine_errors(self.model, errors)
         parts = []
-        for entry in self.entries:
-            own = {e.key for e in entry.source.errors(entry.test, self.model)}
-            described = {key: x for key, x in errors.items() if key in own and entry.name not in self.exact}
-            parts.append(entry.source.residual_with(entry.test, model, described))
+        for entry, keys in zip(self.entries, self._own, strict=True):
+            own = {key: x for key, x in errors.items() if key in keys}
+            parts.append(entry.source.residual_with(entry.test, model, own))
         return np.concatenate(parts)
 
 
@@ -126,7 +134,7 @@ def budget(
     factor: Float[np.ndarray, "m"] | float = 1.0,
     misfit: bool = False,
 ) -> Budget:
-    """Effect of errors of everything stated on a least-squares estimate.
+    """Effect of the errors of machine and tests on a least-squares estimate.
 
     To first order S c, S = -(J^T J)^-1 J^T and c the change of the residual by an error of one standard deviation, half
     the difference of both signs. Where refits of noise-free data with all errors drawn differ from that, the covariance
@@ -138,7 +146,7 @@ def budget(
         u: the estimate.
         jacobian: of the residual; rows of a prior last.
         std: standard deviations of u by noise.
-        tolerances: standard deviations of what is stated.
+        tolerances: standard deviations of the errors.
         seed: of the draws; None for the first order alone.
         factor: of each row of the tests in the Jacobian, such as the root of a robust weight.
         misfit: whether noise leaves a misfit unexplained, which is then compared with those of all refits.
@@ -202,8 +210,8 @@ def _drawn(
 def _refit(
     problem: Problem, u: Float[np.ndarray, "d"], change: Float[np.ndarray, "m"]
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]:
-    """Change of u in a fit to noise-free data whose residual at u is changed, by Levenberg-Marquardt steps, and the
-    residual at its end."""
+    """Change of u in a fit to noise-free data whose residual at u is changed, and the residual at its
+    end."""
     lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
     lower, upper = np.minimum(lower, u), np.maximum(upper, u)
 
@@ -211,27 +219,14 @@ def _refit(
         residual, jacobian, _ = final_state(problem, jax.device_put(x))
         return np.asarray(residual), np.asarray(jacobian)
 
-    offset, jacobian = state(u)
+    offset = state(u)[0]
     offset = offset - np.pad(change, (0, offset.size - change.size))
-    x, residual, damping = u, np.pad(change, (0, offset.size - change.size)), 0.0
-    for _ in range(MOST_STEPS):
-        slope, size = jacobian.T @ residual, np.maximum(np.linalg.norm(jacobian, axis=0), np.finfo(float).tiny)
-        free = ~((x <= lower) & (slope > 0.0)) & ~((x >= upper) & (slope < 0.0))
-        scaled, before = jacobian[:, free] / size[free], float(residual @ residual)
-        for _ in range(MOST_TRIES):
-            step, normal = np.zeros(u.size), scaled.T @ scaled + damping * np.eye(scaled.shape[1])
-            step[free] = -np.linalg.lstsq(normal, slope[free] / size[free], rcond=None)[0] / size[free]
-            there = np.clip(x + step, lower, upper)
-            after, jacobian_there = state(there)
-            after = after - offset
-            if np.isfinite(after).all() and float(after @ after) < before:
-                break
-            damping = max(10.0 * damping, 1e-4)
-        else:
-            break
-        x, residual, jacobian, damping = there, after, jacobian_there, 0.1 * damping
-        if before - float(after @ after) <= SETTLED * before:
-            break
+
+    def displaced(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian = state(x)
+        return residual - offset, jacobian
+
+    x, residual = host_minimum(displaced, u, lower, upper, SETTLED)
     return x - u, residual
 
 

@@ -93,7 +93,7 @@ class Estimate:
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
     """Covariance of u due to systematic errors."""
     budget: Budget | None = None
-    """Effect of errors of everything stated; None where all is exact."""
+    """Effect of the errors of machine and tests; None where all is exact."""
     tolerated: tuple[bool, ...] = ()
     """Whether such errors, within their tolerances, explain the misfit of each test; empty where all is exact."""
 
@@ -120,7 +120,7 @@ class Estimate:
 
     @property
     def excess(self) -> Misfit | None:
-        """`misfit`, at most 1 where errors within the tolerances of what is stated explain it."""
+        """`misfit`, at most 1 where errors within the stated tolerances explain it."""
         found = self.misfit
         if found is None or found.explained or not self.tolerated:
             return found
@@ -130,7 +130,7 @@ class Estimate:
 
     @property
     def misfit_tolerated(self) -> bool | None:
-        """Whether errors within the tolerances of what is stated explain a misfit; None without a misfit or
+        """Whether errors within the stated tolerances explain a misfit; None without a misfit or
         tolerances."""
         misfit, excess = self.misfit, self.excess
         if misfit is None or excess is None or misfit.explained or not self.tolerated:
@@ -139,7 +139,7 @@ class Estimate:
 
     @functools.cached_property
     def excesses(self) -> list[Misfit]:
-        """`misfits`, at most 1 where errors within the tolerances of what is stated explain it."""
+        """`misfits`, at most 1 where errors within the stated tolerances explain it."""
         tolerated = self.tolerated or (False,) * len(self.misfits)
         pairs = zip(self.misfits, tolerated, strict=True)
         return [dataclasses.replace(own, square=min(own.square, 1.0)) if allowed else own for own, allowed in pairs]
@@ -169,7 +169,7 @@ class Estimate:
     @functools.cached_property
     def gross_errors(self) -> dict[str, str]:
         """Sentences on gross errors, by name of a fitted test; see `Source.gross_errors`. None where errors within the
-        tolerances of what is stated explain the misfit."""
+        stated tolerances explain the misfit."""
         tolerated = self.tolerated or (False,) * len(self.study.tests)
         parts = zip(self.study.fitted, self.study.tests, self.study.problem.rows, tolerated, strict=True)
         free = self.study.free
@@ -231,7 +231,7 @@ class Estimate:
 
     @property
     def with_tolerances(self) -> "Estimate":
-        """The estimate with the covariance of errors of everything stated."""
+        """The estimate with the covariance of the errors of machine and tests."""
         return self if self.budget is None else self.with_added(self.budget.covariance)
 
     @functools.cached_property
@@ -260,7 +260,7 @@ class Diagnosis(NamedTuple):
     estimate: Estimate
     """The estimate, its standard deviations with the effect of these errors."""
     wrong: bool
-    """Whether the model does not reproduce the data within its noise and the tolerances of what is stated."""
+    """Whether the model does not reproduce the data within its noise and the stated tolerances."""
     doubts: Sequence[str]
     remarks: Sequence[str]
     causes: Sequence[str] = ()

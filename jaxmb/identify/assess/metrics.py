@@ -157,10 +157,10 @@ class Metrics(Mapping[str, Any]):
     consistency."""
     profiles: dict[str, Profile] | None = None
     tolerated: bool | None = None
-    """Whether errors of what machine and tests state explain the misfit, within their tolerances; None where noise
+    """Whether errors within the stated tolerances explain the misfit; None where noise
     explains it, or all is exact."""
     uncertainty: dict[str, ParameterBudget] | None = None
-    """Parts of each parameter's standard deviation: noise, and everything stated; None where all that is exact."""
+    """Parts of each parameter's standard deviation: noise, and tolerances; None where all is exact."""
     stiffness_model: StiffnessModelMetrics | None = None
     """Metrics of a complete stiffness model, on the top level of result.json; all others are None then."""
 

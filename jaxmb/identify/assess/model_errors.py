@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.optimize import least_squares
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import first_order_drops, knowledge
+from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import Hypothesis, own_names
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers, without_name
@@ -150,7 +150,6 @@ def _payload_text(frame: str, value: float) -> str:
 
 TRIED = 5
 """Number of hypotheses that are fitted: those that explain most to first order."""
-MOST_EVALUATIONS = 40
 EXPLAINS = 0.9
 """Part of the misfit beyond noise above which a hypothesis is reported."""
 EQUIVALENT = 0.02
@@ -314,25 +313,14 @@ def _fitted(state: State, first: np.ndarray, active: np.ndarray, problem: Proble
     """Fitted values of the active numbers, and the sum of squares."""
     lower, upper = np.full(first.size, -np.inf), np.full(first.size, np.inf)
     lower[: problem.free.size], upper[: problem.free.size] = problem.free.lower, problem.free.upper
-    lower, upper = lower[active], upper[active]
 
-    @functools.lru_cache(maxsize=1)
-    def at(key: bytes) -> tuple[np.ndarray, np.ndarray]:
+    def of_active(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x = first.copy()
-        x[active] = np.frombuffer(key)
-        residual, jacobian = state(x, active)
-        return np.nan_to_num(residual, nan=1e6), np.nan_to_num(jacobian)
+        x[active] = y
+        return state(x, active)
 
-    width = np.where(np.isfinite(upper - lower), upper - lower, 1.0)
-    found = least_squares(
-        lambda y: at(y.tobytes())[0],
-        np.clip(first[active], lower + 1e-9 * width, upper - 1e-9 * width),
-        jac=lambda y: at(y.tobytes())[1],  # pyright: ignore[reportArgumentType]  (stubs know names alone)
-        bounds=(lower, upper),
-        x_scale="jac",
-        max_nfev=MOST_EVALUATIONS,
-    )
-    return found.x, float(2.0 * found.cost)
+    x, residual = host_minimum(of_active, first[active], lower[active], upper[active])
+    return x, float(residual @ residual)
 
 
 def _state(

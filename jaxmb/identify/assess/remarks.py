@@ -34,7 +34,7 @@ UNKNOWN = "no standard deviation is known: the fitted model does not reproduce t
 
 
 def tolerance_remarks(estimate: Estimate) -> list[str]:
-    """A sentence where errors within the tolerances of what is stated explain a residual larger than its noise."""
+    """A sentence where errors within the stated tolerances explain a residual larger than its noise."""
     plain = estimate.misfit
     if plain is None or not estimate.misfit_tolerated:
         return []

@@ -6,18 +6,23 @@ decrease (Nielsen's rule). A minimum on a bound is reached exactly, in contrast 
 interval.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from scipy import optimize
 
 LARGEST_STEP = 1.0
 """Largest change of any u in one step: a factor e of a logarithmic parameter."""
 BOUND_PASSES = 5
 """Largest number of solutions of a step with further coordinates set to their bound."""
 SMALLEST = 1e-300
+MOST_EVALUATIONS = 40
+"""Evaluations of a minimum found by SciPy."""
 
 Residual = Callable[[Float[Array, "d"]], Float[Array, "m"]]
 
@@ -185,3 +190,38 @@ def _box_step(state: LeastSquaresState, box: Box) -> Float[Array, "d"]:
     first = (jnp.asarray(0), jnp.asarray(True), bound_limited(state.u, state.gradient, box), jnp.zeros_like(slope))
     *_, move = jax.lax.while_loop(lambda found: found[1] & (found[0] < BOUND_PASSES), fix_outside, first)
     return jnp.where(jnp.isfinite(move), move, 0.0) * scale
+
+
+def host_minimum(
+    state: Callable[[Float[np.ndarray, "d"]], tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m d"]]],
+    first: Float[np.ndarray, "d"],
+    lower: Float[np.ndarray, "d"],
+    upper: Float[np.ndarray, "d"],
+    tolerance: float = 1e-8,
+) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]:
+    """Bounded least squares by SciPy, without compiling a program of its own, and the residual at its end.
+
+    Args:
+        state: residual and Jacobian at a point.
+        first: start; moved into the bounds.
+        lower: bounds.
+        upper: bounds.
+        tolerance: relative decrease of the cost in the last step.
+    """
+
+    @functools.lru_cache(maxsize=1)
+    def at(key: bytes) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian = state(np.frombuffer(key))
+        return np.nan_to_num(residual, nan=1e6), np.nan_to_num(jacobian)
+
+    width = np.where(np.isfinite(upper - lower), upper - lower, 1.0)
+    found = optimize.least_squares(
+        lambda x: at(x.tobytes())[0],
+        np.clip(first, lower + 1e-9 * width, upper - 1e-9 * width),
+        jac=lambda x: at(x.tobytes())[1],  # pyright: ignore[reportArgumentType]  (stubs know names alone)
+        bounds=(lower, upper),
+        x_scale="jac",
+        ftol=tolerance,
+        max_nfev=MOST_EVALUATIONS,
+    )
+    return found.x, found.fun

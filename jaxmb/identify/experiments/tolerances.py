@@ -1,4 +1,4 @@
-"""Tolerances of what machines and tests state, without JAX."""
+"""Tolerances of the stated numbers of machines and tests, without JAX."""
 
 import math
 from typing import NamedTuple
@@ -7,7 +7,8 @@ from jaxmb.machine.values import NonNegative, Part
 
 
 class Tolerances(Part):
-    """Standard deviations of what a machine and its tests state, normally distributed and independent of each other.
+    """Standard deviations of the stated numbers of a machine and its tests, normally distributed and independent of
+    each other.
 
     The defaults are usual in the field: calibration sheets of sensors, mastering of joints, CAD masses. 0: exact.
     """
@@ -61,7 +62,7 @@ class Tolerances(Part):
 
 
 class StatedError(NamedTuple):
-    """An error of something stated, in proportion to its tolerance."""
+    """An error of a stated number, in proportion to its tolerance."""
 
     key: str
     """Errors of equal keys are one error, which several tests share."""

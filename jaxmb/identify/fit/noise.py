@@ -182,7 +182,7 @@ def row_variances(
         residual: at the fit, in units of the noise.
         jacobian: of the residual.
         row_weights: variance of each residual under the stated noise.
-        tolerated: whether the tolerances of what is stated explain the misfit of each test; None for none.
+        tolerated: whether the stated tolerances explain the misfit of each test; None for none.
     """
     variances = row_weights.copy()
     found, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)

@@ -199,10 +199,10 @@ def inspect(study: Study) -> Inspection:
 
 
 def _limited(own: ParameterBudget) -> str:
-    """Cause of a standard deviation that what is stated determines, and the remedy."""
+    """Cause of a standard deviation that tolerances determine, and the remedy."""
     sources = listed([each.source for each in own.sources[:2]])
     return (
-        f"limited by the tolerances of what machine and tests state, most of all {sources}: a smaller"
+        f"limited by the tolerances of machine and tests, most of all {sources}: a smaller"
         f" {own.sources[0].kind} helps most"
     )
 

@@ -92,7 +92,7 @@ class Study:
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""
     tolerances: Tolerances | None = None
-    """Standard deviations of what machine and tests state; None where all is exact."""
+    """Standard deviations of the stated numbers of machine and tests; None where all is exact."""
     source: str = ""
     """Where it is from, such as a publication."""
     origin: Origin | None = None

@@ -44,7 +44,7 @@ def _labels(estimate: Estimate) -> list[np.ndarray]:
     """Group of each row of the data in several ways; groups of different tests differ. The last is the test itself."""
     problem = estimate.study.problem
     each = [test.noise.correlation.groups for test in problem.tests]
-    ways, first, found = max(map(len, each)), 0, [np.zeros(problem.data_rows, dtype=int)]
+    ways, first = max(map(len, each)), 0
     found = [np.zeros(problem.data_rows, dtype=int) for _ in range(ways + 1)]
     for rows, groups in zip(problem.rows, each, strict=True):
         for k in range(ways):

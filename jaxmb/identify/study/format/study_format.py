@@ -99,8 +99,8 @@ class StudyFile(Part):
     prior: dict[str, Positive] = {}
     """Standard deviation of the natural logarithm of a parameter about its initial value, by name or pattern."""
     tolerances: StatedTolerances = None
-    """Standard deviations of what machine and tests state, or "exact" for none; by default those usual in the field
-    where a test is measured, none in studies of simulated tests."""
+    """Standard deviations of the stated numbers of machine and tests, or "exact" for none; by default those usual in
+    the field where a test is measured, none in studies of simulated tests."""
     next: Next | None = None
     """Out of which candidates the next tests are to be chosen."""
     laws: LawsPart | None = None
