@@ -182,12 +182,13 @@ def assess(estimate: Estimate) -> Result:
     """
     plain, study, solver = estimate.known.verdict, estimate.study, estimate.solver
     found = diagnosed_linear(estimate) if solver.fit is None else diagnosed_search(estimate, solver.fit)
-    estimate = found.estimate.unknown if found.estimate.not_reproduced else found.estimate
+    goodness = estimate.goodness
+    estimate = found.estimate.unknown if goodness.not_reproduced else found.estimate
     budgets = None
-    if estimate.budget is not None:
+    if goodness.budget is not None:
         slope = study.free.slope(estimate.values)
-        budgets = parameter_budgets(estimate.budget, study.free, estimate.std, slope) or None
-        estimate = estimate.with_tolerances
+        budgets = parameter_budgets(goodness.budget, study.free, estimate.std, slope) or None
+        estimate = estimate.with_added(goodness.budget.covariance)
     rows = solver.information
     if rows is None:
         rows = information_rows(estimate.jacobian, solver.variances)
@@ -196,16 +197,16 @@ def assess(estimate: Estimate) -> Result:
         fit_metrics(estimate),
         known_together=known_together,
         uncertainty=budgets,
-        tolerated=estimate.misfit_tolerated,
+        tolerated=goodness.misfit_tolerated,
         **found.metrics,
     )
     machine = study.machine_with(estimate.model)
     causes, others = kind_remarks(estimate, metrics)
     likely = [found.hypothesis] if found.hypothesis else [*gross_remarks(estimate), *causes, *found.causes]
-    misfit = excess_remarks(estimate.excess, estimate.systematic, likely)
-    unknown = [UNKNOWN] if estimate.not_reproduced else []
+    misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
+    unknown = [UNKNOWN] if goodness.not_reproduced else []
     doubts = (*misfit, *others, *unknown, *found.doubts, *machine_remarks(machine))
-    ended = ended_text(estimate.missed, found.wrong, plain, estimate.known.verdict, doubts)
+    ended = ended_text(goodness.missed, found.wrong, plain, estimate.known.verdict, doubts)
     if solver.fit is not None:
         status = search_status(estimate, solver.fit, ended)
     else:

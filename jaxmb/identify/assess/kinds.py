@@ -69,7 +69,7 @@ def fit_metrics(estimate: Estimate) -> Metrics:
     found = {kind: KINDS[kind].metrics.found(estimate, entries) for kind, entries in by_kind(study.entries, KINDS)}
     return dataclasses.replace(
         truth_metrics(estimate),
-        misfit=estimate.misfit,
+        misfit=estimate.goodness.misfit,
         fit=verdict(study.fitted, estimate.views) if study.fitted else None,
         holdout=verdict(study.checks, (e.test.view(estimate.model) for e in study.checks)) if study.checks else None,
         tests=_known(found),

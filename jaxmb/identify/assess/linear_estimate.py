@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.budget import DescribedTests, budget, explained
 from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Linear, Solver
+from jaxmb.identify.assess.goodness import Solution, goodness_of_fit
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.remarks import (
     bound_doubts,
@@ -69,8 +69,8 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     if estimate.linear is None:
         raise ValueError(f"study '{estimate.study.name}': is not linear, expected one with a linear step")
     step, systematic = estimate.linear.step, list[str]()
-    wrong = bool(estimate.not_reproduced) or estimate.is_inconsistent
-    if not (wrong or estimate.misfit_tolerated):
+    wrong = bool(estimate.goodness.not_reproduced) or estimate.goodness.is_inconsistent
+    if not (wrong or estimate.goodness.misfit_tolerated):
         estimate, systematic = with_systematic_errors(estimate)
     restricted = _restricted_remarks(estimate)
     wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
@@ -78,7 +78,8 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.with_std(np.full(estimate.u.size, np.inf))
-    consistent = not estimate.gross_errors  # which invalidate everything else
+    stated = estimate.goodness.budget
+    consistent = not estimate.goodness.gross_errors  # which invalidate everything else
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,
@@ -88,7 +89,10 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
             *(body_remarks(estimate, step) if consistent else []),
             *bound_doubts(estimate),
         ),
-        remarks=(*(noise_remarks(step) if consistent else []), *value_remarks(estimate.with_tolerances)),
+        remarks=(
+            *(noise_remarks(step) if consistent else []),
+            *value_remarks(estimate if stated is None else estimate.with_added(stated.covariance)),
+        ),
         causes=restricted,
         metrics={"adjusted_parameters": adjusted_parameters(estimate.study, estimate.values, step) or None},
     )
@@ -106,39 +110,32 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     """
     with error_location(f"study '{study.name}'"):
         found, rows = _checked_equations(study)
-    prior = study.problem.prior
-    prior_std = None if prior is None else np.asarray(prior.std)
-    stacked = with_prior(found, rows, prior)
+    stacked = with_prior(found, rows, study.problem.prior)
     start = kept_values(study)
     fixed = () if study.origin is None else fixed_values(study.model, study.origin.file)
     touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, fixed))
     robust, lengths = any(map(is_robust, study.tests)), [test.noise.correlation.lengths for test in study.tests]
-    step = linear_step(found, stacked, start, robust, touched, prior_std, np.concatenate(lengths))
+    step = linear_step(found, stacked, start, robust, touched, study.problem.prior_std, np.concatenate(lengths))
     # 1 / (1 / k) may differ from k by rounding
     values = np.where(step.x == found.encode(start), start, found.decode(step.x))
     model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), adjusted_parameters(study, values, step))
     study = study.at_values(values)
-    residual, u = -np.sqrt(step.row_weights) * step.residual / stacked.std, study.free.encode(values)
-    stated, tolerated = None, ()
-    if study.tolerances is not None:
-        tests = DescribedTests(study.fitted, model, study.exact)
-        robust_root = np.sqrt(step.robust_weight[: study.problem.data_rows])
-        stated = budget(
-            tests, study.problem, u, step.jacobian, step.known.std, study.tolerances, seed=None, factor=robust_root
-        )
-        whole = (slice(0, study.problem.data_rows),)
-        tolerated = explained(stated, whole, residual, step.jacobian, step.row_weights) * len(study.tests)
-    return Estimate(
+    solution = Solution(
         study=study,
         seed=seed,
-        u=u,
-        values=values,
+        u=study.free.encode(values),
         model=model,
         views=tuple(test.view(model) for test in study.tests),
-        residual=residual,
+        residual=-np.sqrt(step.row_weights) * step.residual / stacked.std,
         jacobian=step.jacobian,
         row_weights=step.row_weights,
-        known=reported_knowledge(step, 1.0 if tolerated and all(tolerated) else step.misfit.widening),
+    )
+    goodness = goodness_of_fit(solution, step)
+    return Estimate(
+        **vars(solution),
+        values=values,
+        known=reported_knowledge(step, 1.0 if goodness.all_tolerated else step.misfit.widening),
+        goodness=goodness,
         linear=Linear(found, rows, step, start),
         solver=Solver(
             initial=start,
@@ -148,8 +145,6 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
             evaluations={"search": 0, "refine": 1, "non_finite": 0},
             history=[(1, step.cost)],
         ),
-        budget=stated,
-        tolerated=tolerated,
     )
 
 
@@ -173,9 +168,10 @@ def linear_status(fits: Sequence[LinearFit | LinearStep], ended: str) -> str:
 def _restricted_remarks(estimate: Estimate) -> list[str]:
     """A sentence where a fit of all inertial and friction parameters has a significantly smaller residual than the
     fit."""
-    linear = estimate.linear
-    tolerated = bool(estimate.tolerated) and all(estimate.tolerated)
-    if estimate.missed or estimate.misfit is not None or linear is None or linear.step.misfit.explained or tolerated:
+    linear, goodness = estimate.linear, estimate.goodness
+    if linear is None or linear.step.misfit.explained:
+        return []
+    if goodness.missed or goodness.misfit is not None or goodness.all_tolerated:
         return []
     rows = linear.equations
     weights = estimate.row_weights[: rows.measured.size]

@@ -182,8 +182,8 @@ def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     Jacobian; the best are fitted jointly with the free parameters. If none explains the misfit, outlier lines are
     excluded instead. Noise that is not stated is estimated from the line-to-line scatter. There is no search where
     noise explains the residual, where the residual cannot be distinguished from estimated noise
-    (`Estimate.systematic`), for machines with many degrees of freedom (`Problem.one_by_one`), and for large problems
-    (`is_large`).
+    (`GoodnessOfFit.systematic`), for machines with many degrees of freedom (`Problem.one_by_one`), and for large
+    problems (`is_large`).
     """
     problem = estimate.study.problem
     if problem.one_by_one or is_large(problem):
@@ -290,9 +290,9 @@ def model_errors_text(found: Sequence[ModelError]) -> str:
 
 def _scatter(estimate: Estimate) -> np.ndarray | None:
     """Variance of each row over that of its noise in the fit; None where noise explains the residual."""
-    problem, doubtful = estimate.study.problem, bool(estimate.systematic)
+    problem, doubtful = estimate.study.problem, bool(estimate.goodness.systematic)
     found = np.ones(estimate.residual.size)
-    for rows, test, misfit in zip(problem.rows, problem.tests, estimate.misfits, strict=True):
+    for rows, test, misfit in zip(problem.rows, problem.tests, estimate.goodness.misfits, strict=True):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]
         if test.noise.is_known:
             doubtful |= not misfit.explained

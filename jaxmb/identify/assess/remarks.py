@@ -35,8 +35,8 @@ UNKNOWN = "no standard deviation is known: the fitted model does not reproduce t
 
 def tolerance_remarks(estimate: Estimate) -> list[str]:
     """A sentence where errors within the stated tolerances explain a residual larger than its noise."""
-    plain = estimate.misfit
-    if plain is None or not estimate.misfit_tolerated:
+    plain = estimate.goodness.misfit
+    if plain is None or not estimate.goodness.misfit_tolerated:
         return []
     return [
         f"reduced chi-square {plain.square:.3g} (residual {plain.factor:.3g} times the stated noise): errors of what"
@@ -91,7 +91,7 @@ def grouped(remarks: Iterable[tuple[str, str]]) -> list[str]:
 
 def gross_remarks(estimate: Estimate) -> list[str]:
     """A sentence for each cause of gross errors."""
-    return grouped([*estimate.gross_errors.items(), *estimate.held_out_errors.items()])
+    return grouped([*estimate.goodness.gross_errors.items(), *estimate.goodness.held_out_errors.items()])
 
 
 def machine_remarks(machine: Machine) -> list[str]:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from jaxmb.identify.assess.budget import DescribedTests, budget, explained
 from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solver
+from jaxmb.identify.assess.goodness import Solution, goodness_of_fit
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
 from jaxmb.identify.assess.model_errors import ModelError, model_errors, model_errors_text
@@ -11,9 +11,8 @@ from jaxmb.identify.assess.remarks import bound_remarks, on_bound, search_remark
 from jaxmb.identify.assess.result import Outcome, evaluations
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited, with_curvature
 from jaxmb.identify.assess.uncertainty.scatter import jackknife_std
-from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
-from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.fit.noise import misfits_of_tests, row_variances
+from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, is_large, linearized, residual_at
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Study
@@ -53,34 +52,16 @@ def search_estimate(
     # exp(log(bound)) may differ from the bound in the last digit.
     values, initial = (np.clip(free.values(u), free.lower_value, free.upper_value) for u in (fit.best_u, fit.initial_u))
     model = free.apply(study.model, values)
-    prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
-
-    def known(variances: np.ndarray) -> Knowledge:
-        rows = (jacobian, variances) if information is None else (information, np.ones(len(information)))
-        return knowledge(*rows, prior_std)
-
-    variances = row_variances(problem, residual, jacobian, row_weights)
-    stated, tolerated = None, ()
-    if study.tolerances is not None and information is None and not problem.one_by_one and not is_large(problem):
-        tests, std = DescribedTests(study.fitted, model, study.exact), known(variances).std
-        each = zip(problem.tests, problem.rows, strict=True)
-        expected = [_by_noise(test, residual[rows], row_weights[rows]) for test, rows in each]
-        found = misfits_of_tests(problem, residual, jacobian, row_weights)
-        misfit = not all(t.noise.is_known and own.explained for t, own in zip(problem.tests, found, strict=True))
-        stated = budget(tests, problem, fit.best_u, jacobian, std, study.tolerances, seed, misfit=misfit)
-        tolerated = explained(stated, problem.rows, residual, jacobian, row_weights, expected)
-        variances = row_variances(problem, residual, jacobian, row_weights, tolerated)
+    point = residual, jacobian, row_weights
+    solution = Solution(study, seed, fit.best_u, model, tuple(test.view(model) for test in study.tests), *point)
+    goodness = goodness_of_fit(solution)
+    variances = row_variances(problem, *point, goodness.tolerated)
+    rows = (jacobian, variances) if information is None else (information, np.ones(len(information)))
     return Estimate(
-        study=study,
-        seed=seed,
-        u=fit.best_u,
+        **vars(solution),
         values=values,
-        model=model,
-        views=tuple(test.view(model) for test in study.tests),
-        residual=residual,
-        jacobian=jacobian,
-        row_weights=row_weights,
-        known=known(variances),
+        known=knowledge(*rows, problem.prior_std),
+        goodness=goodness,
         solver=Solver(
             initial=initial,
             cost=float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2)),
@@ -92,17 +73,7 @@ def search_estimate(
             fit=fit,
             information=information,
         ),
-        budget=stated,
-        tolerated=tolerated,
     )
-
-
-def _by_noise(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
-    """Sum of squares of a residual by noise alone; by the line-to-line scatter where the noise is not known."""
-    whole = float(np.sum(row_weights))
-    if test.noise.is_known or test.lines is None:
-        return whole
-    return whole * test.lines.scatter(residual, row_weights)
 
 
 def _squares_of_data(problem: Problem, u: np.ndarray) -> float:
@@ -128,18 +99,18 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate: from `search_estimate`.
         fit: the finished fit.
     """
-    solver, ambiguous = estimate.solver, list[str]()
+    solver, goodness, ambiguous = estimate.solver, estimate.goodness, list[str]()
     if solver.information is None:
         estimate, ambiguous = ambiguity(estimate, fit, solver.variances)
         estimate = with_curvature(estimate)
     estimate, bounded = not_bound_limited(estimate)
     hypotheses, agreed = model_errors(estimate), one_model(estimate)
-    if agreed is not None and agreed.is_consistent and estimate.not_reproduced:
+    if agreed is not None and agreed.is_consistent and goodness.not_reproduced:
         agreed = None
-    if estimate.misfit_tolerated:  # errors of the description of single tests are no disagreement on a parameter
+    if goodness.misfit_tolerated:  # errors of the description of single tests are no disagreement on a parameter
         agreed = None
     apart = agreed is not None and not agreed.is_consistent
-    wrong = bool(estimate.not_reproduced or estimate.is_inconsistent or estimate.systematic or hypotheses or apart)
+    wrong = bool(goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or apart)
     if wrong and not is_large(estimate.study.problem):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     changes = [
@@ -147,15 +118,15 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     ]
     if changes:  # the error may be there or not
         estimate = estimate.with_std(np.hypot(estimate.std, np.max(np.abs(changes), axis=0)))
-    excess = estimate.excess is not None and not estimate.excess.explained
-    laws = chosen_laws(estimate.unknown if estimate.not_reproduced else estimate)
+    excess = goodness.excess is not None and not goodness.excess.explained
+    laws = chosen_laws(estimate.unknown if goodness.not_reproduced else estimate)
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,
         doubts=(
             *solver.doubts,
             *bounded,
-            *([] if estimate.not_reproduced else (*ambiguous, *unmatched_remarks(estimate))),
+            *([] if goodness.not_reproduced else (*ambiguous, *unmatched_remarks(estimate))),
             *unsettled_laws(laws),
         ),
         remarks=(

@@ -127,6 +127,11 @@ class Problem(eqx.Module):
             )
         return self.free.values(u)
 
+    @property
+    def prior_std(self) -> np.ndarray | None:
+        """Standard deviations of the prior of u, None without a prior."""
+        return None if self.prior is None else np.asarray(self.prior.std)
+
     def prior_residual(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
         """Distance to the prior mean in its standard deviations, 0 without a prior of the entry; empty without one."""
         return jnp.zeros(0) if self.prior is None else (u - self.prior.mean) / self.prior.std

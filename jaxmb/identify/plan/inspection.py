@@ -150,7 +150,7 @@ def inspect(study: Study) -> Inspection:
     jacobian, weights = _jacobian(study, values)
     if not np.isfinite(jacobian).all():
         raise ValueError(f"study '{study.name}': the predicted measurements at the {at} are not finite")
-    prior_std = None if study.problem.prior is None else np.asarray(study.problem.prior.std)
+    prior_std = study.problem.prior_std
     known = knowledge(jacobian, weights, prior_std)
     made = information_rows(jacobian, weights)
     combinations = groups(made, prior_std)

@@ -43,7 +43,7 @@ class FrfMetrics(KindMetrics):
     def found(cls, estimate: Estimate, entries: Sequence[FrfEntry]) -> "FrfMetrics":
         """Metrics of a fit; see `KindMetrics`."""
         errors, by_name, noise = {}, {}, {}
-        misfits = dict(zip((test.name for test in estimate.study.tests), estimate.misfits, strict=True))
+        misfits = dict(zip((test.name for test in estimate.study.tests), estimate.goodness.misfits, strict=True))
         for entry, view, rows in estimate.of(entries):
             test = entry.test
             by_name[entry.name] = _jq_percent(test, view)
@@ -80,7 +80,7 @@ def frf_remarks(estimate: Estimate, entries: Sequence[FrfEntry], metrics: FrfMet
     found = dict[str, list[tuple[str, FrfMisfit]]]()
     for entry, view, _ in estimate.of(entries):
         test = entry.test
-        poor = test.name in estimate.not_reproduced
+        poor = test.name in estimate.goodness.not_reproduced
         off = frf_misfit(test, np.asarray(test.predict(view)), poor, undamped(estimate))
         if off is not None:
             found.setdefault(off.cause, []).append((entry.name, off))

@@ -212,7 +212,7 @@ def _missing_terms(
 ) -> tuple[np.ndarray, list[str]]:
     """Change of u in a fit with significant friction and delays, and remarks: at most one term of each joint, and a
     delay of each test."""
-    widening = 1.0 if estimate.misfit is None else estimate.misfit.widening
+    widening = 1.0 if estimate.goodness.misfit is None else estimate.goodness.misfit.widening
     restricted = estimate.linear is not None and not estimate.linear.step.misfit.explained
     tests = [entry.test for entry, _, _ in estimate.of(entries)]
     # wrong fixed values may resemble a delay of a joint
