@@ -16,7 +16,6 @@ from jaxmb.identify.experiments.deflections.deflection_test import (
     compliance_terms as compliance_terms,
     deflection_test as deflection_test,
 )
-from jaxmb.identify.experiments.deflections.instruments import Instruments as Instruments
 from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase as LoadCase,
     Term as Term,
@@ -34,6 +33,7 @@ from jaxmb.identify.experiments.deflections.table import (
     read_deflections as read_deflections,
     read_table as read_table,
 )
+from jaxmb.identify.experiments.tolerances import Instruments as Instruments
 from jaxmb.identify.stiffness_model.compensator import (
     Compensator as Compensator,
     CompensatorFit as CompensatorFit,

@@ -5,13 +5,12 @@ same data as dictionaries (`make_study`); `study_data` returns the data of a fil
 their sources; `jaxmb.identify` fits it.
 """
 
-from jaxmb.identify.experiments.deflections.instruments import Instruments as Instruments
 from jaxmb.identify.experiments.entry import (
     Entry as Entry,
     Source as Source,
     Truth as Truth,
 )
-from jaxmb.identify.experiments.tolerances import Tolerances as Tolerances
+from jaxmb.identify.experiments.tolerances import Instruments as Instruments, Tolerances as Tolerances
 from jaxmb.identify.study.file import (
     study_data as study_data,
     study_names as study_names,

@@ -11,8 +11,12 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import Knowledge
-from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry, DeflectionTest, deflection_test
-from jaxmb.identify.experiments.deflections.elastic_view import AffineStiffness
+from jaxmb.identify.experiments.deflections.deflection_test import (
+    AffineStiffness,
+    DeflectionEntry,
+    DeflectionTest,
+    deflection_test,
+)
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.io.validation import Table
 from jaxmb.machine.build import Model

@@ -11,8 +11,7 @@ from jaxmb.identify.assess.metrics import KindMetrics, Metrics, prior_deviations
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
-from jaxmb.identify.assess.tests.joints import systematic_errors
-from jaxmb.identify.assess.tests.torque import TorqueMetrics, torque_remarks
+from jaxmb.identify.assess.tests.torque import TorqueMetrics, systematic_errors, torque_remarks
 from jaxmb.identify.experiments.entry import Entry, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored

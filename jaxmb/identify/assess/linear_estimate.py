@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Linear, Solver
-from jaxmb.identify.assess.goodness import Solution, goodness_of_fit
+from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Linear, Solution, Solver, goodness_of_fit, jackknife_std
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.remarks import (
     bound_doubts,
@@ -15,7 +14,6 @@ from jaxmb.identify.assess.remarks import (
     value_remarks,
 )
 from jaxmb.identify.assess.result import Outcome
-from jaxmb.identify.assess.uncertainty.scatter import jackknife_std
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     knowledge,

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.deflection_scatter import drawn_displacements
 from jaxmb.identify.assess.deflections import deflection_budgets
-from jaxmb.identify.assess.goodness import INCONSISTENT
+from jaxmb.identify.assess.estimate import INCONSISTENT
 from jaxmb.identify.assess.linear_estimate import linear_status, outlier_remarks, parallel_loads
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, tests_text

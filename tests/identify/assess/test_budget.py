@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.assess.budget import with_machine_errors
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.experiments.machine_errors import with_machine_errors
 from jaxmb.identify.experiments.motion import as_placed, displaced_view
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine

@@ -12,7 +12,6 @@ from scipy.spatial.transform import Rotation
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import NOTABLE
-from jaxmb.identify.experiments.deflections.instruments import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
     check_cases,
@@ -22,7 +21,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     turning,
 )
 from jaxmb.identify.experiments.entry import Source
-from jaxmb.identify.experiments.tolerances import StatedError, joint_kind
+from jaxmb.identify.experiments.tolerances import Instruments, StatedError, joint_kind
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.loops import independent_coordinates

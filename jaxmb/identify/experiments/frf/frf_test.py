@@ -16,13 +16,16 @@ from jaxmb.identify.experiments.frf.channels import Channels, predict_frf
 from jaxmb.identify.experiments.frf.components import (
     FrfChannels,
     FrfEvaluation,
+    FrfHypotheses,
     FrfLines,
     FrfNoise,
     FrfVibration,
     arrays_at,
+    no_errors,
+    residual_with,
+    stated_errors,
     total_level,
 )
-from jaxmb.identify.experiments.frf.hypotheses import FrfHypotheses, no_errors, residual_with, stated_errors
 from jaxmb.identify.experiments.frf.noise import (
     paired_errors_hz,
     peaks_hz,

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from jaxmb.identify.experiments.deflections.instruments import Instruments
+from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.study.format.test_format import Simulation, TestPart
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive, Vector
 

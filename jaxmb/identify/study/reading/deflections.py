@@ -8,11 +8,11 @@ import numpy as np
 from scipy.special import chdtri
 
 from jaxmb.identify.experiments.deflections.deflection_test import LEAST_DEGREES, deflection_test, repeatability
-from jaxmb.identify.experiments.deflections.instruments import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
 from jaxmb.identify.study.setting import Setting, simulated_machine

@@ -8,8 +8,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.linear_estimate import linear_estimate
-from jaxmb.identify.assess.tests.joints import joint_rows
-from jaxmb.identify.assess.tests.torque import TorqueMetrics
+from jaxmb.identify.assess.tests.torque import TorqueMetrics, joint_rows
 from jaxmb.identify.study.study import make_study
 from tests.identify.experiments.torque.test_free_gains import LOAD, loaded, motion
 from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, TRUE, efforts_by_hand

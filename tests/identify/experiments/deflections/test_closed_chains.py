@@ -8,10 +8,10 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
-from jaxmb.identify.experiments.deflections.instruments import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, turning
 from jaxmb.identify.experiments.deflections.table import read_deflections
 from jaxmb.identify.experiments.motion_view import motion_view
+from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.study.simulation.deflections import measured_with
 

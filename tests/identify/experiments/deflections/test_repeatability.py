@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import block_diag
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.experiments.deflections.instruments import Instruments
+from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.study.simulation.deflections import measured_with
 from tests.identify.arm import FREE, loads, shapes, study_of
 
