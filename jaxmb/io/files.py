@@ -122,9 +122,8 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
             file.write(data)
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    finally:
+        Path(temporary).unlink(missing_ok=True)  # left over only where an error occurred
 
 
 def _umask() -> int:
