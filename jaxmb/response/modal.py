@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Inexact, Int
 from scipy.linalg import eigh
+from scipy.optimize import linear_sum_assignment
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.linalg import FEW, damped_modes, eigenpairs, symmetric_pencil
@@ -25,6 +26,8 @@ CONTINUATION = 20
 """Continuation steps in which damping is increased where Newton's method does not converge directly."""
 CONVERGED = 1e-12
 """Last relative change of s."""
+UNPAIRABLE = 1e6
+"""Cost of an inadmissible pair of modes, compared with costs of about 1."""
 NEAR = 1e-5
 """Relative distance of undamped frequencies below which shapes do not change within their common subspace."""
 
@@ -596,3 +599,24 @@ def with_modal_damping(tangent: Tangent, damping_ratio: float | Sequence[float] 
     mass_shapes = M @ modes
     damping = (mass_shapes * (2.0 * zeta * np.sqrt(values))) @ mass_shapes.T
     return Tangent(tangent.mass, jax.device_put(damping), tangent.stiffness)
+
+
+def paired_modes(
+    first_hz: Float[np.ndarray, "a"],
+    second_hz: Float[np.ndarray, "b"],
+    likeness: Float[np.ndarray, "a b"] | None = None,
+    farthest: float = np.inf,
+) -> list[tuple[int, int]]:
+    """One-to-one pairs (first, second) of modes with the least sum of 1 - MAC, or of |log| of the ratios of their
+    frequencies.
+
+    Args:
+        first_hz: natural frequencies, Hz.
+        second_hz: those of the other machine or measurement, Hz.
+        likeness: MAC; None to pair by frequency.
+        farthest: largest ratio of the frequencies of a pair.
+    """
+    distance = np.abs(np.log(np.asarray(first_hz)[:, None] / np.asarray(second_hz)))
+    is_pair = distance <= np.log(farthest)
+    cost = np.where(is_pair, distance if likeness is None else 1.0 - likeness, UNPAIRABLE)
+    return [(int(i), int(j)) for i, j in zip(*linear_sum_assignment(cost), strict=True) if is_pair[i, j]]

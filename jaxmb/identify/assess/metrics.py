@@ -7,7 +7,6 @@ from typing import Any, Self, TypeVar
 
 import jax
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.estimate import Estimate
@@ -21,7 +20,7 @@ from jaxmb.identify.experiments.test import Score
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import plain, restored
-from jaxmb.response.modal import Modes, modes
+from jaxmb.response.modal import Modes, modes, paired_modes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -251,7 +250,6 @@ def _against_true_modes(entry: Entry, band_end_hz: float, found: Modes, true: Mo
     """Modes of the identified machine paired with those of the simulated one, by the smallest errors of frequency."""
     found, true = (jax.tree.map(np.asarray, m) for m in (found, true))
     below = np.flatnonzero(true.frequency_hz <= band_end_hz)
-    distance = np.abs(np.log(true.frequency_hz[below, None] / found.frequency_hz))
     return [
         TrueMode(
             posture=entry.name,
@@ -260,5 +258,5 @@ def _against_true_modes(entry: Entry, band_end_hz: float, found: Modes, true: Mo
             true_damping_percent=100.0 * float(true.damping_ratio[below[i]]),
             damping_percent=100.0 * float(found.damping_ratio[j]),
         )
-        for i, j in zip(*linear_sum_assignment(distance), strict=True)
+        for i, j in paired_modes(np.asarray(true.frequency_hz)[below], np.asarray(found.frequency_hz))
     ]

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import linear_sum_assignment
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
@@ -18,7 +17,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_DAMPING
 from jaxmb.measurement.frf_set import split_dof
 from jaxmb.response.frf import response_rows
-from jaxmb.response.modal import Modes, mac, modes
+from jaxmb.response.modal import Modes, mac, modes, paired_modes
 
 GOVERNS = 0.5
 """Share of a mode's stiffness or damping above which a parameter governs the mode, as a coordinate with half of the
@@ -73,10 +72,6 @@ def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np
 
 FARTHEST = 1.25
 """Largest ratio of the frequencies of a fitted and a measured mode that may be paired, for any MAC."""
-UNPAIRABLE = 1e6
-"""Cost of an inadmissible pair, compared with costs of about 1."""
-
-
 _rows = compiled(response_rows)
 """Compiled as one program: evaluated operation by operation, dozens of sensors take many seconds."""
 
@@ -121,24 +116,16 @@ def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreem
     numbers = {name: getattr(measured, name) for name in known}
     reference = Modes(**jax.device_put(numbers), overdamped=jax.device_put(np.zeros(0)))
     likeness = np.asarray(mac(at_sensors, np.asarray(measured.shape)))
-    partner = _partners(fitted, reference, likeness)
+    # with one sensor the MAC of any two shapes is 1
+    shapes = likeness if len(points) > 1 else None
+    pairs = paired_modes(np.asarray(fitted.frequency_hz), np.asarray(reference.frequency_hz), shapes, FARTHEST)
+    of_measured = {m: f for f, m in pairs}
+    partner = tuple(of_measured.get(m) for m in range(likeness.shape[1]))
     low, high = measured.band_hz
     frequency_hz = np.asarray(fitted.damped_frequency_hz)
     in_band = np.flatnonzero((frequency_hz >= low) & (frequency_hz <= high))
     unmeasured = tuple(int(f) for f in in_band if int(f) not in partner)
     return ModalAgreement(fitted, reference, likeness, partner, unmeasured)
-
-
-def _partners(fitted: Modes, measured: Modes, likeness: np.ndarray) -> tuple[int | None, ...]:
-    """Fitted mode paired with each measured one by MAC, among those within `FARTHEST` of its frequency.
-
-    With one sensor the MAC of any two shapes is 1: modes are then paired by frequency.
-    """
-    log_ratio = np.abs(np.log(np.asarray(fitted.frequency_hz)[:, None] / np.asarray(measured.frequency_hz)))
-    cost = log_ratio if fitted.shape.shape[0] == 1 else 1.0 - likeness
-    cost = np.where(log_ratio > np.log(FARTHEST), UNPAIRABLE, cost)
-    of_measured = {int(m): int(f) for f, m in zip(*linear_sum_assignment(cost), strict=True) if cost[f, m] < UNPAIRABLE}
-    return tuple(of_measured.get(m) for m in range(likeness.shape[1]))
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)

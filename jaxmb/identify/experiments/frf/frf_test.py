@@ -26,10 +26,7 @@ from jaxmb.identify.experiments.frf.components import (
     stated_errors,
     total_level,
 )
-from jaxmb.identify.experiments.frf.noise import (
-    paired_errors_hz,
-    peaks_hz,
-)
+from jaxmb.identify.experiments.frf.noise import peaks_hz
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
@@ -42,7 +39,7 @@ from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import IDEAL
 from jaxmb.response.frf_kind import Point
 from jaxmb.response.hits import Sensor
-from jaxmb.response.modal import modes
+from jaxmb.response.modal import modes, paired_modes
 
 Phase = Literal["safe", "principal"]
 
@@ -155,10 +152,13 @@ class FrfTest(PostureTest):
             reference_hz, found_hz = (peaks_hz(total_level(self, frf), lines_hz) for frf in (measured, predicted))
         else:
             found_hz = np.asarray(modes(view.tangent).damped_frequency_hz)
+        reference_hz = reference_hz[reference_hz <= self.vibration.band_end_hz]
         return Score(
             frac=tuple(criterion[np.isfinite(criterion)].tolist()),
             log_error=self.log_error(self.compared(predicted)),
-            frequency_errors_hz=paired_errors_hz(reference_hz[reference_hz <= self.vibration.band_end_hz], found_hz),
+            frequency_errors_hz=tuple(
+                float(abs(found_hz[j] - reference_hz[i])) for i, j in paired_modes(reference_hz, found_hz)
+            ),
         )
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Complex, Float
-from scipy.optimize import linear_sum_assignment, root_scalar
+from scipy.optimize import root_scalar
 
 from jaxmb.measurement.noise import window_correlation
 
@@ -64,14 +64,6 @@ def peaks_hz(level: np.ndarray, frequency_hz: np.ndarray) -> np.ndarray:
     curvature = before - 2.0 * top + after
     shift = np.where(curvature < 0.0, 0.5 * (before - after) / np.where(curvature < 0.0, curvature, -1.0), 0.0)
     return np.interp(inner + np.clip(shift, -0.5, 0.5), np.arange(level.size), frequency_hz)
-
-
-def paired_errors_hz(reference: np.ndarray, found: np.ndarray) -> tuple[float, ...]:
-    """Absolute differences of paired frequencies; the pairing minimizes the sum of |log| ratios, without a limit."""
-    if not (reference.size and found.size):
-        return ()
-    distance = np.abs(np.log(reference[:, None] / found))
-    return tuple(float(abs(found[j] - reference[i])) for i, j in zip(*linear_sum_assignment(distance), strict=True))
 
 
 SMALLEST_RATIO = 1e-13
