@@ -14,6 +14,7 @@ from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
 from jaxmb.identify.assess.laws.law_choice import law_remarks
 from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
+from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import (
     UNKNOWN,
     data_remarks,
@@ -26,12 +27,13 @@ from jaxmb.identify.assess.remarks import (
 from jaxmb.identify.assess.result import Mode, Result, ended_text, found_parameters
 from jaxmb.identify.assess.search_estimate import diagnosed_search, search_estimate, search_status
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
+from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.assess.uncertainty.ambiguity import mode_deviations
 from jaxmb.identify.estimation.identifiability import correlation, groups, groups_by_name, information_rows
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
-from jaxmb.identify.fit.noise import refitted_ends, with_estimated_noise
-from jaxmb.identify.fit.problem import compressed, objective_at
+from jaxmb.identify.fit.noise import refitted_ends, weights_tests, with_estimated_noise
+from jaxmb.identify.fit.problem import compressed, objective_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
@@ -212,7 +214,7 @@ def assess(estimate: Estimate) -> Result:
     else:
         status = linear_status([] if estimate.linear is None else [estimate.linear.step], ended)
     return Result(
-        study=study,
+        study=_with_noise(study, metrics),
         status=status,
         seed=estimate.seed,
         cost=solver.cost,
@@ -237,6 +239,18 @@ def assess(estimate: Estimate) -> Result:
         seconds={},
         history=solver.history,
     )
+
+
+def _with_noise(study: Study, metrics: Metrics) -> Study:
+    """The study with its noise as estimated, also where that has no effect on the fit."""
+    frf = metrics.of(FrfMetrics)
+    levels = {} if frf is None else frf.noise_log_std or {}
+    tests = [
+        test.noise.with_nominal(level) if level > 0.0 and not weights_tests(study.problem, test) else test
+        for test in study.tests
+        for level in [levels.get(test.name, 0.0)]
+    ]
+    return study.with_problem(with_tests(study.problem, tests))
 
 
 def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:

@@ -249,7 +249,7 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     u, first = fit.best_u, problem
     follows = any(test.noise.follows_fit for test in first.tests)
     robust = any(test.lines is not None and test.lines.robust for test in first.tests)
-    if u is None or not (follows or robust or any(_decides(problem, test) for test in first.tests)):
+    if u is None or not (follows or robust or any(weights_tests(problem, test) for test in first.tests)):
         return problem, fit, []
     evaluations, change = 0, np.inf
     for _ in range(MOST_PASSES):
@@ -287,8 +287,8 @@ def refitted_ends(problem: Problem, fit: Fit) -> tuple[list[np.ndarray], list[Le
     return [np.append(float(other.objective), np.asarray(other.u)) for other in others], others
 
 
-def _decides(problem: Problem, test: Test) -> bool:
-    """Whether estimated noise affects relative weights, so that it is more than a unit."""
+def weights_tests(problem: Problem, test: Test) -> bool:
+    """Whether the estimated noise of a test affects relative weights, so that it is more than a unit."""
     alone = len(problem.tests) == 1 and problem.prior is None and test.noise.is_one_factor
     return not (test.noise.is_known or alone)
 
@@ -302,7 +302,7 @@ def _with_noise_at(first: Problem, problem: Problem, u: np.ndarray) -> list[Test
         own = first.tests[k]
         if own.noise.follows_fit:
             own = test_at(own, problem.free, values).noise.at_fit(problem.view(k, values))
-        if _decides(problem, test) and found[k].square > 0.0:
+        if weights_tests(problem, test) and found[k].square > 0.0:
             # with other known noise, the correlation length would only conceal it
             count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise.is_one_factor else 1.0
             expected = float(np.sum(residual[rows] ** 2)) / (found[k].square * count)

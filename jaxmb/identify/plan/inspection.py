@@ -25,10 +25,11 @@ from jaxmb.identify.estimation.identifiability import (
     verdicts,
 )
 from jaxmb.identify.fit.problem import final_state
+from jaxmb.identify.parameters.free_parameters import affine_numbers
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Known, OperatingPoint, Planned
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
-from jaxmb.identify.plan.next_motion import NextMotion, number_slopes, plan_motion, unit_sizes
+from jaxmb.identify.plan.next_motion import NextMotion, plan_motion
 from jaxmb.identify.plan.next_tests import NextTests, plan_tests
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Study
@@ -188,7 +189,11 @@ def inspect(study: Study) -> Inspection:
         parameters=_parameters(study, values, known, reasons, chosen),
         base=()
         if identifiable is None
-        else base_deviations(made, identifiable, number_slopes(study.free, values, identifiable.parameters)),
+        else base_deviations(
+            made,
+            identifiable,
+            affine_numbers(study.model, study.free, identifiable.parameters)[0] * study.free.slope(values),
+        ),
         groups=combinations,
         without_effect=tuple(name for i, name in enumerate(study.free.names) if not data[:, i].any()),
         next=chosen,
@@ -246,7 +251,7 @@ def _parameters(
     study: Study, values: np.ndarray, known: Knowledge, reasons: list[str], chosen: NextTests | NextMotion | None
 ) -> dict[str, Expected]:
     found: dict[str, Expected] = {}
-    sizes = unit_sizes(study.free, values)
+    sizes = study.free.slope(values)
     for i, names in enumerate(study.free.tied):
         # A unit of u is one of the logarithm, or the width of the bounds.
         relative = 1.0 if study.free.logarithmic[i] else study.free.width[i] / abs(values[i]) if values[i] else np.inf

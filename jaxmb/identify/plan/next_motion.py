@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
 from jaxmb.identify.experiments.torque.source import TorqueEntry
-from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.parameters.free_parameters import affine_numbers
 from jaxmb.identify.plan.candidates import Known, OperatingPoint, Planned, proposal_toml
 from jaxmb.identify.plan.exciting_motion import ExcitingMotion, MotionProblem, found_motion
 from jaxmb.identify.plan.motion_information import Limits, limits_of
@@ -69,8 +69,8 @@ def plan_motion(study: Study, operating_point: OperatingPoint, before: Known) ->
         raise ValueError("[next]: found no torque test in the study, expected one as a template of the motion")
     like = next(e for e in study.fitted if e.kind == "torque" and part.like in (None, e.name))
     weight, rate_hz = measured_as(like, study.model)
-    size = unit_sizes(study.free, before.values)
-    columns = number_slopes(study.free, before.values, before.combinations.parameters)
+    size = study.free.slope(before.values)
+    columns = affine_numbers(study.model, study.free, before.combinations.parameters)[0] * size
     sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, before.made, before.combinations)
     found = found_motion(study.machine, study.model, part, sought)
     rows = np.concatenate([before.made, found.rows])
@@ -91,15 +91,3 @@ def measured_as(entry: TorqueEntry, model: Model) -> tuple[Float[np.ndarray, "i"
     for i, name in enumerate(entry.source.coordinates):
         weight[names.index(name)] = 1.0 / np.median(std[number == i])
     return weight, 1.0 / float(np.median(np.diff(np.unique(np.asarray(entry.source.time_s, dtype=float)))))
-
-
-def unit_sizes(free: FreeParameters, values: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-    """SI units of one unit of each entry of u."""
-    return np.where(np.array(free.logarithmic), values, free.width)
-
-
-def number_slopes(
-    free: FreeParameters, values: Float[np.ndarray, "d"], names: tuple[str, ...]
-) -> Float[np.ndarray, "p d"]:
-    """Derivatives [p, d] of the machine's numbers of some names by u, at physical values."""
-    return np.array([[float(name in tied) for tied in free.tied] for name in names]) * unit_sizes(free, values)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.metrics import verdict
 from jaxmb.io.records import plain
@@ -104,3 +105,16 @@ def test_a_result_tells_what_deflections_in_a_fit_of_several_kinds_explain(tmp_p
         assert result.metrics[role]["tests"][name]["explained_percent"] == pytest.approx(explained, rel=1e-9)
         assert result.metrics[role]["explained_percent"] == pytest.approx(explained, rel=1e-9)
         assert explained > 90.0
+
+
+def test_noise_and_held_out_lines_of_one_test(tmp_path):
+    """The noise of a single test is estimated too, and J_Q of its held-out lines is reported, by hand."""
+    result = identify(study_of(tmp_path, frf(noise=0.02, noise_log_std="estimate", check_every=4), **BRIEF))
+    assert result.as_json()["estimated_noise"]["test 1"] == pytest.approx(0.02, rel=0.1)
+    assert np.sqrt(np.mean(np.square(result.residual("test 1")))) == pytest.approx(1.0, abs=0.01)
+    test = result.study.checks[0].test
+    hertz, measured = np.asarray(test.omega) / (2.0 * np.pi), np.asarray(test.measured)
+    own = np.asarray(jaxmb.frf(result.model, test.q, hertz, outputs=test.outputs, inputs=test.inputs))
+    expected = 100.0 * np.sum(np.abs(own - measured) ** 2) / np.sum(np.abs(measured) ** 2)
+    assert result.metrics["jq_held_out_percent"] == {"test 1": pytest.approx(expected, rel=1e-9)}
+    assert result.metrics["jq_percent"]["test 1"] != pytest.approx(expected, rel=1e-3)

@@ -10,6 +10,7 @@ import tomli_w
 import jaxmb
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.experiments.frf.channels import predict_frf
+from jaxmb.identify.experiments.frf.noise import leak_std
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.measurement.files.frf_file import write_frf
@@ -406,3 +407,13 @@ def test_frf_shift_is_that_of_the_plain_equation():
     view = motion_view(MODEL, Q, "posture", points, points)
     predicted = predict_frf(view, jnp.asarray(2 * np.pi * FREQUENCY), 2, 2.5)
     np.testing.assert_allclose(predicted, seen.frf, rtol=1e-9, atol=1e-15)
+
+
+def test_leakage_of_a_mean_of_two_is_that_of_one_over_the_root_of_two(tmp_path):
+    """The noise of each line, without coherence, is that of the leakage, whose correlation between lines it shares."""
+    mean, plain = (study(tmp_path, exact(), cross_axis=0.05, **keys).tests[0] for keys in ({"symmetrize": "mean"}, {}))
+    used, off = np.asarray(mean.weight) > 0.0, ~np.eye(3, dtype=bool)
+    known = leak_std(np.asarray(mean.leak), np.asarray(mean.measured))
+    np.testing.assert_allclose(known[used], np.asarray(mean.known_std)[used], rtol=1e-12)
+    ratio = np.abs(np.asarray(mean.leak)[:, off] / np.asarray(plain.leak)[:, off])[used[:, off]]
+    np.testing.assert_allclose(ratio, np.sqrt(0.5), rtol=1e-9)

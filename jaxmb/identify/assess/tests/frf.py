@@ -26,6 +26,8 @@ class FrfMetrics(KindMetrics):
     jq_percent: dict[str, float] | None = None
     """J_Q of each fitted and held-out test by name, %: sum of |H - Hs|^2 over that of |H|^2 (Rognant et al. 2010, eq.
     34)."""
+    jq_held_out_percent: dict[str, float] | None = None
+    """J_Q of the lines held out of fitted tests by `check_every`, by name, %."""
     noise_log_std: dict[str, float] | None = None
     """Estimated standard deviation of log H of each test without stated noise."""
     measured_modes: tuple[ModePair, ...] | None = None
@@ -42,7 +44,7 @@ class FrfMetrics(KindMetrics):
     @classmethod
     def found(cls, estimate: Estimate, entries: Sequence[FrfEntry]) -> "FrfMetrics":
         """Metrics of a fit; see `KindMetrics`."""
-        errors, by_name, noise = {}, {}, {}
+        errors, by_name, held_out, noise = {}, {}, {}, {}
         misfits = dict(zip((test.name for test in estimate.study.tests), estimate.goodness.misfits, strict=True))
         for entry, view, rows in estimate.of(entries):
             test = entry.test
@@ -54,7 +56,8 @@ class FrfMetrics(KindMetrics):
                 noise[entry.name] = test.noise.estimated(own, expected)
         for entry in entries:
             if entry.role == "check":
-                by_name.setdefault(entry.name, _jq_percent(entry.test, entry.test.view(estimate.model)))
+                into = held_out if entry.name in errors else by_name  # lines held out share the name of their test
+                into[entry.name] = _jq_percent(entry.test, entry.test.view(estimate.model))
         compared = [
             (entry.name, agreement)
             for entry, agreement in zip(estimate.study.fitted, estimate.agreements, strict=True)
@@ -63,6 +66,7 @@ class FrfMetrics(KindMetrics):
         return cls(
             log_error=errors or None,
             jq_percent=by_name or None,
+            jq_held_out_percent=held_out or None,
             noise_log_std=noise or None,
             measured_modes=tuple(m for c in compared for m in agreement_metrics(*c)) if compared else None,
             unmatched_modes=tuple(m for c in compared for m in unmatched_metrics(*c)) if compared else None,

@@ -220,7 +220,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     usable = weight > 0.0
     if part.symmetrize is not None:
         weight, factor = _counted_once(measured, weight, part.symmetrize)
-        known, noise, additive = known * factor, noise * factor, additive * factor
+        known, noise, additive, leak = (x * factor for x in (known, noise, additive, leak))
     test = FrfTest(
         name=label,
         q=q,

@@ -68,3 +68,20 @@ def test_motion_tells_what_was_promised(tmp_path):
 def test_wrong_next(tmp_path, tests, changes, sentence):
     with pytest.raises(ValueError, match=sentence):
         jaxmb.inspect(study(tmp_path, *tests, next=NEXT | changes))
+
+
+def test_base_parameters_follow_a_free_mass(tmp_path):
+    """A free mass scales the first moment and inertia of its body: by finite differences of the machine's numbers."""
+    free = {"mass.fore": {"lower": 1.0, "upper": 50.0, "initial": 8.0}}
+    planned = study(tmp_path, PLANNED, free=free)
+    found, mass = jaxmb.inspect(planned), jaxmb.parameters(planned.model)["mass.fore"]
+    combinations = planned.tests[0].linear.combinations(planned.model, planned.free)
+    more, less = (
+        combinations.matrix @ [jaxmb.parameters(planned.free.apply(planned.model, np.array([m])))[name] for name in
+                               combinations.parameters] for m in (1.01 * mass, 0.99 * mass)
+    )  # fmt: skip
+    expected = np.abs(more - less) / (0.02 * mass) * found.parameters["mass.fore"].std
+    std = {row.name: row.std for row in found.base}
+    for name, own in zip(combinations.names, expected, strict=True):
+        assert std.get(name, 0.0) == pytest.approx(own, rel=1e-6, abs=1e-12)
+    assert len(std) > 1
