@@ -31,7 +31,7 @@ from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
 from jaxmb.identify.plan.next_motion import NextMotion, number_slopes, plan_motion, unit_sizes
 from jaxmb.identify.plan.next_tests import NextTests, plan_tests
 from jaxmb.identify.plan.why import remedies, why
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.records import plain, strict, versions
 from jaxmb.io.validation import Named, Table, listed
 
@@ -141,7 +141,7 @@ def inspect(study: Study) -> Inspection:
         ValueError: the predicted measurements are not finite, or no candidate for a next test is possible.
         NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
     """
-    if study.complete is not None:
+    if study.solver is Solver.STIFFNESS_MODEL:
         raise NotImplementedError(
             f"study '{study.name}': a complete stiffness model cannot be inspected: `identify` reduces it to its"
             " identifiable parameters"
@@ -213,7 +213,7 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
     usable = np.isfinite(true) & (~np.array(study.free.logarithmic) | (true > 0.0))
     if usable.all():
         return true, "true values"
-    return kept_values(study) if study.is_linear else study.start.values, "initial values"
+    return kept_values(study) if study.solver.is_linear else study.start.values, "initial values"
 
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

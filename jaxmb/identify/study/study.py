@@ -1,6 +1,7 @@
 """From a study file to the problem it poses."""
 
 import dataclasses
+import enum
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -67,6 +68,25 @@ class Origin(NamedTuple):
     """See `study_digest`."""
 
 
+class Solver(enum.Enum):
+    """Method by which the parameters of a study are estimated."""
+
+    SEARCH = "search"
+    """Population search and refinement."""
+    TWO_STEPS = "two steps"
+    """Stiffness from modes, then damping from FRFs (Rognant et al. 2010)."""
+    LINEAR_STEP = "linear step"
+    """Weighted linear least squares: all predictions are linear in the same numbers."""
+    STIFFNESS_MODEL = "stiffness model"
+    """Reduction of a complete stiffness model of joints and links to its identifiable parameters, then a linear step;
+    no other parameters are free."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the estimate is that of a linear step: neither starts nor bounds."""
+        return self in (Solver.LINEAR_STEP, Solver.STIFFNESS_MODEL)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Study:
     """A study, read and checked: what is to be fitted to what, and how."""
@@ -78,6 +98,7 @@ class Study:
     """The fitted tests, and the prior where there is one, as a least-squares problem."""
     entries: tuple[Entry, ...]
     """All tests, in the order of the file, those that are fitted before those that are held out."""
+    solver: Solver
     settings: FitSettings
     start: Start
     truth: dict[str, float]
@@ -85,8 +106,7 @@ class Study:
     note: str = ""
     """What a reader of the results has to know."""
     complete: CompletePart | None = None
-    """What is said of a complete stiffness model of joints and links, where it is that which is to be found: nothing
-    else is free then."""
+    """Options of a complete stiffness model; None for other solvers."""
     next: NextPart | NextMotionPart | None = None
     """Out of which candidates `inspect` is to choose the next tests."""
     laws: LawsPart | None = None
@@ -99,8 +119,6 @@ class Study:
     """From what it was made."""
     remarks: tuple[str, ...] = ()
     """Warnings raised while it was read, of its machine for instance."""
-    two_steps: bool = False
-    """Whether stiffness is fitted to modes and then damping to FRFs (Rognant et al. 2010)."""
     read_seconds: float = 0.0
     """Duration of its reading, s."""
 
@@ -174,17 +192,6 @@ class Study:
         fitted = [entry.test for entry in entries if entry.role == "fit"]
         return dataclasses.replace(self, entries=entries, problem=with_tests(self.problem, fitted))
 
-    @property
-    def is_linear(self) -> bool:
-        """Whether one linear step fits it: the predictions of all tests are linear in the same numbers, and the prior,
-        where there is one, is of values as they are and of tests that take its rows."""
-        reciprocal = linear_in(self.problem)
-        if reciprocal is None or self.problem.prior is None:
-            return reciprocal is not None
-        of = np.isfinite(np.asarray(self.problem.prior.std))
-        by_value = ~np.array(self.free.logarithmic) & ~reciprocal
-        return all(accepts_prior(test) for test in self.tests) and bool(by_value[of].all())
-
 
 def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated: np.ndarray) -> np.ndarray:
     """Physical values of the free parameters before any test: the study's `initial`; where it gives none the machine's
@@ -193,6 +200,41 @@ def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated
     machine = np.array([own.get(name, np.nan) for name in free.names])  # numbers of tests are not of the machine
     inside = (machine >= np.array(free.lower_value)) & (machine <= np.array(free.upper_value))
     return np.where(inside & ~np.asarray(stated, bool), machine, initial)
+
+
+def solver_of(file: StudyFile, problem: Problem) -> Solver:
+    """Solver of a study.
+
+    One linear step requires predictions of all tests that are linear in the same numbers, and a prior, if any, of
+    values on a linear scale and of tests that accept its rows.
+
+    Raises:
+        ValueError: a fit in two steps lacks tests or parameters of one of them.
+        NotImplementedError: a test down-weights outliers, which this solver or a prior does not support.
+    """
+    if file.complete is not None:
+        return Solver.STIFFNESS_MODEL
+    if file.preset == "rognant2010":
+        check_two_steps(problem)
+        return Solver.TWO_STEPS
+    solver = Solver.LINEAR_STEP if _is_linear(problem) else Solver.SEARCH
+    robust = next((test.name for test in problem.tests if test.linear is not None and test.linear.robust), None)
+    if robust is not None and solver is Solver.SEARCH:
+        raise NotImplementedError(
+            f"{display_name(robust)}: robust = true is for linear studies, expected no other kind of test and"
+            " no prior beside it"
+        )
+    if robust is not None and problem.prior is not None:
+        raise NotImplementedError("robust torque tests have no prior beside them, expected one of both")
+    return solver
+
+
+def _is_linear(problem: Problem) -> bool:
+    reciprocal, prior = linear_in(problem), problem.prior
+    if reciprocal is None or prior is None:
+        return reciprocal is not None
+    by_value = ~np.array(problem.free.logarithmic) & ~reciprocal
+    return all(map(accepts_prior, problem.tests)) and bool(by_value[np.isfinite(np.asarray(prior.std))].all())
 
 
 def linear_in(problem: Problem) -> np.ndarray | None:
@@ -252,7 +294,7 @@ def residual(study: Study) -> Callable[[Mapping[str, ArrayLike]], Float[Array, "
         NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
         ValueError: (f) a name is not a free parameter, or a value is no real scalar.
     """
-    if study.complete is not None:
+    if study.solver is Solver.STIFFNESS_MODEL:
         raise NotImplementedError(f"study '{study.name}': a complete stiffness model has no list of free parameters")
     free, start = study.free, np.asarray(study.start.values)
     names = [name for tied in free.tied for name in tied]
@@ -387,9 +429,6 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
         about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
         prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)))
     problem = dataclasses.replace(problem, prior=prior)
-    if file.preset == "rognant2010":
-        with error_location(source):
-            check_two_steps(problem)
     return problem, Start(initial, stated, file.start == "random")
 
 
@@ -397,13 +436,16 @@ def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_se
     described = _described(given, folder, source, noise_seed)
     problem, start = _posed(described, source)
     file = described.file
+    with error_location(source):
+        solver = solver_of(file, problem)
     truth = common_truth(described.fitted, motion_coordinates(described.model))
-    study = Study(
+    return Study(
         name=name,
         description=file.description,
         machine=described.machine,
         problem=problem,
         entries=tuple(described.entries),
+        solver=solver,
         settings=FitSettings(
             file.search, file.refine, file.rounds, file.least_rounds, file.agreement, _tolerance(file, problem)
         ),
@@ -415,19 +457,8 @@ def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_se
         laws=file.laws,
         tolerances=stated_tolerances(file),
         source=file.source,
-        two_steps=file.preset == "rognant2010",
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
     )
-    robust = any(t.linear is not None and t.linear.robust for t in problem.tests)
-    if robust and problem.prior is not None and study.is_linear:
-        raise NotImplementedError(f"{source}: robust torque tests have no prior beside them, expected one of both")
-    if file.complete is None and not study.is_linear and robust:
-        named = next(t.name for t in problem.tests if t.linear is not None and t.linear.robust)
-        raise NotImplementedError(
-            f"{source}: {display_name(named)}: robust = true is for linear studies, expected no other kind of test and"
-            " no prior beside it"
-        )
-    return study
 
 
 def _tolerance(file: StudyFile, problem: Problem) -> float:

@@ -10,8 +10,8 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.plan.why import posture_text
-from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import Solver
 from tests.identify.arm import FREE as ARM_FREE, MACHINE as ARM, frf, loads, shapes, study_of
 
 KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
@@ -164,7 +164,7 @@ def test_the_noise_that_stands_for_one_to_be_estimated_is_told(tmp_path):
 
 
 def test_a_complete_stiffness_model_is_refused(narrow):
-    study = dataclasses.replace(narrow.study, complete=CompletePart())
+    study = dataclasses.replace(narrow.study, solver=Solver.STIFFNESS_MODEL)
     with pytest.raises(NotImplementedError, match="a complete stiffness model cannot be inspected"):
         jaxmb.inspect(study)
 

@@ -55,7 +55,7 @@ def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
 
 def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
     """Names of the parameters selected for profiles, in the order of the study; raises as `cost_profiles`."""
-    if study.is_linear or study.complete is not None:
+    if study.solver.is_linear:
         raise NotImplementedError("profiles are for nonlinear fits, and this study takes one linear step")
     for pattern in patterns:
         if not fnmatch.filter(study.free.names, pattern):
