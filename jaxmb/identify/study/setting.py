@@ -85,18 +85,12 @@ class Setting(NamedTuple):
     """The machine that is fitted."""
     noise_seed: int | None
     """Seed of simulated noise instead of the study's own."""
-    true_machine: Machine | None = None
-    """Machine of simulated tests that name none; `unlocked_machine` where not given."""
     fitted: tuple[Entry, ...] = ()
     """Tests that are fitted, when those that are held out are read."""
     gains: GainChoice | None = None
     """Gains of drives from a preliminary fit."""
     friction: FrictionChoice | None = None
     """Friction terms chosen in a preliminary fit; `unlocked_machine` has them."""
-    about: Model | None = None
-    """The machine of a fit with rigid gears, about which torque tests are linearized."""
-    reversed_gears: tuple[str, ...] = ()
-    """Joints whose record at the shaft is read with the opposite sign of the gear ratio."""
 
 
 def study_model(machine: Machine, file: StudyFile) -> Model:
@@ -124,8 +118,7 @@ def simulated_machine(how: Simulation, setting: Setting) -> Simulated:
     Raises:
         ValueError: a name or pattern is none of a parameter.
     """
-    own = setting.true_machine or setting.unlocked_machine
-    machine = own if how.machine is None else machine_named(how.machine, setting.folder)
+    machine = setting.unlocked_machine if how.machine is None else machine_named(how.machine, setting.folder)
     model = study_model(machine, setting.file)
     names = list(parameter_table(model))
     given: dict[str, float] = {}

@@ -46,7 +46,13 @@ from jaxmb.identify.study.reading.parameters import (
     idle_parameters,
     prior_of,
 )
-from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
+from jaxmb.identify.study.reading.tests import (
+    after_preliminary_fits,
+    check_kinds,
+    check_stiffness,
+    common_truth,
+    read_tests,
+)
 from jaxmb.identify.study.setting import Setting, initial_values, study_model
 from jaxmb.io.validation import Table, display_name, error_location, known_name, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
@@ -379,7 +385,7 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
         gains = gain_choice(model, file, set(held), entries)
     if gains is not None:
         setting = setting._replace(gains=gains)
-        entries = read_tests(file, source, setting)
+        entries = after_preliminary_fits(entries, source, setting)
     with error_location(source):
         choice = friction_choice(model, entries)
     if choice is not None and choice.values:
@@ -387,8 +393,8 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
             wider = with_friction(whole, choice)
             machine = with_locked(wider, file.lock)
             model = set_parameters(study_model(machine, file), held)
-        setting = setting._replace(unlocked_machine=wider, model=model, true_machine=whole, friction=choice)
-        entries = read_tests(file, source, setting)
+        setting = setting._replace(unlocked_machine=wider, model=model, friction=choice)
+        entries = after_preliminary_fits(entries, source, setting)
     with error_location(f"{source}: [search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     file = file.model_copy(update={"search": search})

@@ -53,6 +53,27 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
     return found
 
 
+def after_preliminary_fits(entries: Sequence[Entry], source: str, setting: Setting) -> list[Entry]:
+    """All tests of a study, with new equations of those on which preliminary fits have an effect.
+
+    Args:
+        entries: from `read_tests`.
+        source: name of the study in messages.
+        setting: with the preliminary fits.
+
+    Raises:
+        InputError: a test cannot be; it is named.
+    """
+    found: list[Entry] = []
+    for entry in entries:
+        build = entry.source.after_preliminary_fits
+        if build is not None:
+            with error_location(f"{source}: {display_name(entry.name)}"):
+                entry = build(setting._replace(fitted=tuple(found) if entry.role == "check" else ()))
+        found.append(entry)
+    return found
+
+
 def test_names(parts: Sequence[TestPart]) -> list[str]:
     """Display name of each test of a study: its name; else its file without ending where no other is; else "test 1"."""
     numbered = [f"test {number}" for number in range(1, len(parts) + 1)]

@@ -263,13 +263,16 @@ LARGE_SHARE = 0.25
 
 
 class _Recording(NamedTuple):
-    """Motion and torques of a test, recorded or simulated."""
+    """A test with its motion and torques, recorded or simulated, at the joints and in even steps."""
 
+    part: TorqueTestPart
+    label: str
+    posture: Float[np.ndarray, "n"]
+    """Posture near the motion."""
     record: MotionRecord
     sides: dict[str, Side]
     truth: Truth | None
     remarks: tuple[str, ...]
-    """How it was found."""
     at_shafts: tuple[str, ...] = ()
     """Joints of which the shaft alone was recorded, in columns of its own."""
 
@@ -297,111 +300,133 @@ def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list
     model = brakes_released(setting.model)
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has compliant ones")
-    stated, changed = stated_posture(model, part.posture)
-    start = np.asarray(stated)
-    absent = payload_columns(
-        model, part.without, [payload.name for payload in setting.unlocked_machine.payload], "without: payload"
-    )
-    record, sides, truth, how_found, at_shafts = _recording(part, setting, model)
-    _check_recording(part, setting, model, record, start)
-    path = recorded_path(model, record, start)
-    cutoff = _searched_cutoff(part, setting, model, record, path, absent)
-    motion, *drawn = _motions(part, record, cutoff)
-    freed = () if record.drives is None else free_gains(record.drives.names, setting.file.free)
-    selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, setting.file.free))
+    return [_torque_entry(_recording(part, label, setting, model), setting)]
+
+
+def _torque_entry(
+    recording: _Recording, setting: Setting, fitted: Model | None = None, reversed_gears: Sequence[str] = ()
+) -> Entry:
+    """A recorded motion as a test.
+
+    Args:
+        recording: of the motion.
+        setting: with the preliminary fits made so far.
+        fitted: machine about which elastic gears are linearized; gears are rigid where None.
+        reversed_gears: joints recorded at their shafts whose gear ratio gets the opposite sign.
+    """
+    part, sides, model = recording.part, recording.sides, brakes_released(setting.model)
+    free, payloads = setting.file.free, [payload.name for payload in setting.unlocked_machine.payload]
+    not_carried = payload_columns(model, part.without, payloads, "without: payload")
+    record = with_gains(reversed_at(recording.record, reversed_gears), setting.gains)
+    q = recorded_path(model, record, recording.posture)
+    cutoff = _searched_cutoff(part, setting, model, record, q, not_carried)
+    estimated, *drawn = _motions(part, record, cutoff)
+    freed = () if record.drives is None else free_gains(record.drives.names, free)
+    selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, free))
     is_trial = selects_friction and setting.friction is None
-    own_delay = f"{DELAY}.{label}"
-    is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in setting.file.free)
+    own_delay = f"{DELAY}.{recording.label}"
+    is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in free)
     if is_late:  # the slope of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
-    elastic = None if setting.about is None else brakes_released(setting.about)
+    elastic = None if fitted is None else brakes_released(fitted)
     settings = RowSettings(
         part.effort_cutoff_hz, _least_speed(part, model), part.from_s, _last(part),
-        load_parameters=_known_load_parameters(model, setting, absent), keep_samples=is_trial or is_late or bool(freed),
-        gears=Gears(sides, part.gears == "dynamic", elastic), absent=absent,
+        load_parameters=_known_load_parameters(model, setting, not_carried),
+        keep_samples=is_trial or is_late or bool(freed),
+        gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
     )  # fmt: skip
 
-    def equations(delay_s: float, motion: MotionEstimate = motion) -> Prepared:
-        return prepared(model, record, delayed(motion, record.rate_hz, delay_s), path, settings)
+    def equations(delay_s: float, motion: MotionEstimate = estimated) -> Prepared:
+        return prepared(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
 
     with error_location("[free]"):
-        delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
-    rigid = bool(sides) and setting.about is None and not model.dependent
-    plain, noisy = rows, _with_noise(part, rows, rigid, [equations(delay_s, each) for each in drawn])
-    rows, moved = noisy.rows, delayed(motion, record.rate_hz, delay_s)
-    test, recordings = _torque_test(part, label, model, noisy), None
+        delay_s, plain = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
+    is_rigid = bool(sides) and fitted is None and not model.dependent
+    noisy = _with_noise(part, plain, is_rigid, [equations(delay_s, each) for each in drawn])
+    rows, motion = noisy.rows, delayed(estimated, record.rate_hz, delay_s)
+    test, signals = _torque_test(part, recording.label, model, noisy), None
     if freed and record.drives is not None:
         if setting.gains is None:
-            used = record.drives.signal[_used(record, moved)]
-            recordings = Recorded(_by_known_speeds(model, rows), used, record.drives, part.robust)
+            used = record.drives.signal[_used(record, motion)]
+            signals = Recorded(_by_known_speeds(model, rows), used, record.drives, part.robust)
         else:
             test = with_free_gains(test, rows, record.drives, freed, setting.gains)
     if is_late:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
-    source = _source(part, setting, model, record, moved, noisy, cutoff)
 
     def rebuild(other: Model, zeros: Mapping[str, float]) -> TorqueTest:
         by = np.array([zeros.get(name, 0.0) for name in record.names])
-        placed = path.copy()
-        placed[:, [model.coordinates.index(name) for name in record.names]] += by
-        rows = prepared(brakes_released(other), record, moved._replace(position=moved.position + by), placed, settings)
+        there = q.copy()
+        there[:, [model.coordinates.index(name) for name in record.names]] += by
+        rows = prepared(brakes_released(other), record, motion._replace(position=motion.position + by), there, settings)
         constant = np.asarray(test.constant) + rows.constant - plain.constant
         return dataclasses.replace(test, regressor=jax.device_put(rows.regressor), constant=jax.device_put(constant))
 
-    source = dataclasses.replace(source, rebuild=rebuild, gravity=np.asarray(model.gravity))
-    source = dataclasses.replace(source, tried=_by_known_speeds(model, rows) if is_trial else None, recorded=recordings)
-    settled = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
-    if at_shafts and not setting.reversed_gears:
-        source = dataclasses.replace(source, reversed_gears=_reversed_gears(settled, label, setting, at_shafts))
-    if sides and not model.dependent:
-        source = dataclasses.replace(
-            source, about=lambda fit: read_torque_test(settled, label, setting._replace(about=fit))[0]
-        )
+    filtered = recording
+    if cutoff is not None:
+        filtered = recording._replace(part=part.model_copy(update={"cutoff_hz": cutoff}))
+    source = dataclasses.replace(
+        _source(part, setting, model, record, motion, noisy, cutoff),
+        rebuild=rebuild,
+        gravity=np.asarray(model.gravity),
+        tried=_by_known_speeds(model, rows) if is_trial else None,
+        recorded=signals,
+        reversed_gears={} if reversed_gears else _reversed_gears(filtered, setting),
+        about=(lambda fit: _torque_entry(filtered, setting, fit)) if sides and not model.dependent else None,
+        after_preliminary_fits=lambda later: _torque_entry(recording, later),
+    )
     chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, record)}"]
-    kinds = [test.kind for test in setting.file.test]
-    parallel = parallel_springs(model, rows.measured, kinds, list(setting.file.free))
+    parallel = parallel_springs(model, rows.measured, [test.kind for test in setting.file.test], list(free))
     own = motion_remarks(setting.unlocked_machine, model, record, part.simulate is None)
-    remarks = (*changed, *how_found, *chosen, *parallel, *own)
-    return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
+    remarks = (*recording.remarks, *chosen, *parallel, *own)
+    return Entry("torque", test, source, recording.truth, role=part.role, remarks=remarks)
 
 
-def _recording(part: TorqueTestPart, setting: Setting, model: Model) -> _Recording:
-    """The record that a test is of: read or simulated, at the joints, in even steps, efforts by gains found before."""
-    truth, remarks, at_shafts = None, list[str](), ()
+def _recording(part: TorqueTestPart, label: str, setting: Setting, model: Model) -> _Recording:
+    """The motion of a test, read or simulated.
+
+    Raises:
+        ValueError: it is not of the machine's motion or lacks required columns.
+    """
+    stated, remarks = stated_posture(model, part.posture)
+    start, truth, at_shafts = np.asarray(stated), None, ()
     if part.simulate is None:
         read = _recorded(str(part.file), setting, part.resample_hz is None)
         check_ratios(model, read)
         record, sides = at_joints(model, read, part.angles_at)
         at_shafts = tuple(name for name in sides if name not in read.names)
-        if setting.reversed_gears:
-            record = reversed_at(record, setting.reversed_gears)
         check_columns(str(part.file), setting.unlocked_machine, model, record.names, part.posture)
-        remarks += _column_remarks(part, model, read, record, sides)
+        remarks = (*remarks, *_column_remarks(part, model, read, record, sides))
     else:
-        how = part.simulate
-        true, seed, truth = simulated_machine(how, setting)
+        true, seed, truth = simulated_machine(part.simulate, setting)
         there = np.asarray(stated_posture(true, part.posture)[0])
-        record = simulated_motion(how, _without(true, part.without), there, seed, part.angles_at)
+        record = simulated_motion(part.simulate, _without(true, part.without), there, seed, part.angles_at)
         check_record(record)
         record, sides = at_joints(model, record, part.angles_at)
     if part.resample_hz is not None:
         steps = np.diff(record.time_s)
-        remarks.append(f"resampled at {part.resample_hz:g} Hz, from steps of {steps.min():.3g} to {steps.max():.3g} s")
+        from_steps = f"from steps of {steps.min():.3g} to {steps.max():.3g} s"
+        remarks = (*remarks, f"resampled at {part.resample_hz:g} Hz, {from_steps}")
         with error_location("resample_hz"):
             record = resampled(record, part.resample_hz)
-    return _Recording(with_gains(record, setting.gains), sides, truth, tuple(remarks), at_shafts)
+    check_moves(model, record, start, list(setting.file.free))
+    if "temperature" in part.friction_terms and record.temperature is None:
+        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
+    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
+        check_driven(record)
+    return _Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
 
 
-def _reversed_gears(
-    part: TorqueTestPart, label: str, setting: Setting, at_shafts: tuple[str, ...]
-) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
-    """Readers of the test with the opposite sign of the gear ratio of each joint, and of all, with rigid gears."""
+def _reversed_gears(recording: _Recording, setting: Setting) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
+    """Builders of the test with the opposite sign of the gear ratio of each joint that was recorded at its shaft alone,
+    and of all, with rigid gears."""
 
-    def reader(joints: tuple[str, ...]) -> Callable[[], TorqueTest]:
-        changed = setting._replace(about=None, reversed_gears=joints)
-        return lambda: cast(TorqueTest, read_torque_test(part, label, changed)[0].test)
+    def build(joints: tuple[str, ...]) -> Callable[[], TorqueTest]:
+        return lambda: cast(TorqueTest, _torque_entry(recording, setting, reversed_gears=joints).test)
 
-    return {joints: reader(joints) for joints in dict.fromkeys([*((name,) for name in at_shafts), at_shafts])}
+    at_shafts = recording.at_shafts
+    each = [*((name,) for name in at_shafts), at_shafts] if at_shafts else []
+    return {joints: build(joints) for joints in dict.fromkeys(each)}
 
 
 def _column_remarks(
@@ -421,22 +446,11 @@ def _column_remarks(
     return remarks
 
 
-def _check_recording(
-    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, start: Float[np.ndarray, "n"]
-) -> None:
-    """Raise ValueError where a record is not of the machine's motion or lacks required columns."""
-    check_moves(model, record, start, list(setting.file.free))
-    if "temperature" in part.friction_terms and record.temperature is None:
-        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
-    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
-        check_driven(record)
-
-
-def _known_load_parameters(model: Model, setting: Setting, absent: Sequence[int]) -> dict[str, float]:
+def _known_load_parameters(model: Model, setting: Setting, not_carried: Sequence[int]) -> dict[str, float]:
     """Values of the parameters about which the equations are taken, without those of payloads that are not carried."""
     first, names = setting.friction or setting.gains, regressor_names(model)
     known = parameters(model) if first is None else first.values
-    left_out = {names[i] for i in absent}
+    left_out = {names[i] for i in not_carried}
     return {name: value for name, value in known.items() if name not in left_out}
 
 
@@ -480,11 +494,11 @@ def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRo
 
 
 def _source(
-    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, moved: MotionEstimate,
+    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, motion: MotionEstimate,
     noisy: _NoisyRows, cutoff_hz: float | None,
 ) -> TorqueSource:  # fmt: skip
     """Origin of the equations of a test, and doubts about them."""
-    rows, used, recorded = noisy.rows, _used(record, moved), part.simulate is None
+    rows, used, recorded = noisy.rows, _used(record, motion), part.simulate is None
     beyond = beyond_range(setting.unlocked_machine, record, recorded)
     too_far = recorded and travels_too_far(setting.unlocked_machine, record)
     return TorqueSource(
@@ -499,7 +513,7 @@ def _source(
         kinds=part.friction_terms,
         noise_bound=noise_bound(
             record.effort[used][:, [record.names.index(name) for name in rows.measured]],
-            moved.velocity[used],
+            motion.velocity[used],
             record.rate_hz,
             np.max(part.effort_cutoff_hz or record.rate_hz),
         ),
@@ -509,9 +523,9 @@ def _source(
     )
 
 
-def _used(record: MotionRecord, moved: MotionEstimate) -> slice:
-    """Samples of a record that its motion is known at."""
-    return slice(moved.first, len(record.time_s) - moved.last)
+def _used(record: MotionRecord, motion: MotionEstimate) -> slice:
+    """Samples of a record at which its motion is estimated."""
+    return slice(motion.first, len(record.time_s) - motion.last)
 
 
 def _last(part: TorqueTestPart) -> float:
@@ -547,8 +561,8 @@ def _recorded(file: str, setting: Setting, even: bool) -> MotionRecord:
 
 
 def _searched_cutoff(
-    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, path: Float[np.ndarray, "k n"],
-    absent: Sequence[int],
+    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, q: Float[np.ndarray, "k n"],
+    not_carried: Sequence[int],
 ) -> float | None:  # fmt: skip
     """Cut-off of the angles where it is to be searched, None elsewhere. A test that is held out takes the highest of
     those that are fitted."""
@@ -558,7 +572,7 @@ def _searched_cutoff(
     found = [s.cutoff_hz for s in sources if isinstance(s, TorqueSource) and s.cutoff_hz is not None]
     if found:
         return min(max(np.max(cutoff) for cutoff in found), HIGHEST * record.rate_hz)
-    return best_cutoff(model, record, path, _least_speed(part, model), part.from_s, _last(part), part.robust, absent)
+    return best_cutoff(model, record, q, _least_speed(part, model), part.from_s, _last(part), part.robust, not_carried)
 
 
 def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
