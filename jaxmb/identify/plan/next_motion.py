@@ -67,7 +67,7 @@ def plan_motion(study: Study, operating_point: OperatingPoint, before: Known) ->
     part: Any = study.next
     if before.combinations is None:
         raise ValueError("[next]: found no torque test in the study, expected one as a template of the motion")
-    like = next(e for e in study.fitted if e.kind == "torque" and part.like in (None, e.name))
+    like = next(e for e in study.fitted if e.kind == part.kind and part.like in (None, e.name))
     weight, rate_hz = measured_as(like, study.model)
     size = unit_sizes(study.free, before.values)
     columns = number_slopes(study.free, before.values, before.combinations.parameters)

@@ -18,6 +18,7 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
 from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import OF_BODIES
 from jaxmb.mechanics.kinematics import frame_poses
 from jaxmb.mechanics.loops import independent_coordinates
@@ -72,7 +73,7 @@ def random_states(model: Model, count: int, seed: int = 0) -> States:
 
 PREFERRED = (
     ("stiffness", ""), ("damping", ""), ("friction", ""), ("offset", ""),
-    ("stribeck", ""), ("cubic_damping", ""), ("load_friction", ""), ("damping_slope", ""),
+    *((family, "") for family in TERMS),
     ("inertia", "zz"), ("inertia", "xx"), ("inertia", "xy"), ("inertia", "xz"), ("inertia", "yz"), ("inertia", "yy"),
     ("first_moment", "x"), ("first_moment", "y"), ("first_moment", "z"),
     ("rotor_inertia", ""), ("mass", ""), ("density", ""),

@@ -94,8 +94,8 @@ class Setting(NamedTuple):
 
 
 def study_model(machine: Machine, file: StudyFile) -> Model:
-    """Model of a machine in a study, in whose torque tests brakes of motors are released."""
-    released = any(test.kind == "torque" for test in file.test)
+    """Model of a machine in a study, whose brakes are released in tests that require it."""
+    released = any(test.releases_brakes for test in file.test)
     model = build_model(machine)
     return dataclasses.replace(model, brakes_release=True) if released and model.motors else model
 

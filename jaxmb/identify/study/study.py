@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import accepts_prior, can_be_planned, own_names
+from jaxmb.identify.experiments.components import accepts_prior, own_names
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import Tolerances
@@ -28,7 +28,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters, free_param
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
-from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, check_next
+from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart
 from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, stated_tolerances, with_preset
 from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.reading.friction import (
@@ -412,9 +412,9 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
         wanted = friction_bounds(described.friction) | file.free
         bounds = bounds_of(model, wanted, described.held.keys() | without, of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
-    with error_location(f"{source}: [next]"):
-        frf_tests = [test.name for test in tests if can_be_planned(test)]
-        check_next(file.next, model, frf_tests, [entry.name for entry in fitted if entry.kind == "torque"])
+    if file.next is not None:
+        with error_location(f"{source}: [next]"):
+            file.next.check(model, [entry.name for entry in fitted if entry.kind == file.next.kind])
     if file.laws is not None:
         with error_location(f"{source}: [laws]"):
             law_terms(file.laws, model, free, fitted)

@@ -19,6 +19,7 @@ from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 from jaxmb.io.validation import display_name, listed
+from jaxmb.machine.elements import FRICTION_KINDS
 
 SPEEDS = np.geomspace(0.02, 0.5, 5)
 """Candidate Stribeck speeds over the largest speed."""
@@ -32,7 +33,6 @@ NAMED = 3
 LEAST_SHARE = 0.25
 """Explained part of a squared residual, beyond that of a fit of all parameters, above which friction is reported:
 residuals with other causes also correlate a little with friction."""
-FAMILY = {"load": "load_friction", "stribeck": "stribeck", "cubic": "cubic_damping"}
 
 
 class JointRows(NamedTuple):
@@ -111,7 +111,9 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
                 load=carried[own],
                 by_delay=-factor[own] * rate,
                 test=np.full(rate.size, number_of_test),
-                absent=frozenset(k for k, family in FAMILY.items() if family not in there and k not in source.kinds),
+                absent=frozenset(
+                    k for k, family in FRICTION_KINDS.items() if family not in there and k not in source.kinds
+                ),
             )
             parts.setdefault(name, []).append(part)
     return [_of_all_tests(some) for some in parts.values()]

@@ -1,7 +1,7 @@
 """Source of a torque test: samples of its record, and diagnosis of gross errors."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -153,3 +153,8 @@ def _zeros(model: Model) -> dict[str, StatedError]:
 
 TorqueEntry = Entry[TorqueTest, TorqueSource]
 """A torque test of a study."""
+
+
+def torque_entries(entries: Iterable[Entry]) -> list[TorqueEntry]:
+    """The torque tests among the tests of a study."""
+    return [entry for entry in entries if isinstance(entry.source, TorqueSource)]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.experiments.torque.source import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
@@ -75,8 +75,8 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests
 def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
     """Bodies whose numbers patterns leave out in studies of torque tests alone: no torque depends on any of these, as
     on those of a base that rests, or the body is a frame, without mass and fixed to another one."""
-    fitted = [entry.test for entry in entries if entry.role == "fit"]
-    tests = [test for test in fitted if isinstance(test, TorqueTest)]
+    fitted = [entry for entry in entries if entry.role == "fit"]
+    tests = [entry.test for entry in torque_entries(fitted)]
     if len(tests) < len(fitted):
         return []
     effect = dict.fromkeys(tests[0].parameters, 0.0)

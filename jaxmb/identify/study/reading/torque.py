@@ -24,7 +24,7 @@ from jaxmb.identify.experiments.torque.prepared import (
     prepared,
     recorded_path,
 )
-from jaxmb.identify.experiments.torque.source import TorqueSource
+from jaxmb.identify.experiments.torque.source import TorqueSource, torque_entries
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.experiments.torque.unexplained import noise_bound
 from jaxmb.identify.parameters.free_parameters import matching
@@ -568,8 +568,8 @@ def _searched_cutoff(
     those that are fitted."""
     if part.kalman is not None or part.cutoff_hz != "search":
         return None
-    sources = [entry.source for entry in setting.fitted] if part.role == "check" else []
-    found = [s.cutoff_hz for s in sources if isinstance(s, TorqueSource) and s.cutoff_hz is not None]
+    fitted = torque_entries(setting.fitted) if part.role == "check" else []
+    found = [cutoff for entry in fitted if (cutoff := entry.source.cutoff_hz) is not None]
     if found:
         return min(max(np.max(cutoff) for cutoff in found), HIGHEST * record.rate_hz)
     return best_cutoff(model, record, q, _least_speed(part, model), part.from_s, _last(part), part.robust, not_carried)
