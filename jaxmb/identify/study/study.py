@@ -26,6 +26,7 @@ from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.two_steps import check_two_steps
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.study.context import ReadingContext, initial_values, study_model
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart
@@ -53,7 +54,6 @@ from jaxmb.identify.study.reading.tests import (
     common_truth,
     read_tests,
 )
-from jaxmb.identify.study.setting import Setting, initial_values, study_model
 from jaxmb.io.validation import Table, display_name, error_location, known_name, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
@@ -379,13 +379,13 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
         model = set_parameters(model, held)
     with error_location(source):
         check_kinds(file)
-    setting = Setting(file, folder, whole, model, noise_seed)
-    entries = read_tests(file, source, setting)
+    context = ReadingContext(file, folder, whole, model, noise_seed)
+    entries = read_tests(file, source, context)
     with error_location(f"{source}: [free]"):
         gains = gain_choice(model, file, set(held), entries)
     if gains is not None:
-        setting = setting._replace(gains=gains)
-        entries = after_preliminary_fits(entries, source, setting)
+        context = context._replace(gains=gains)
+        entries = after_preliminary_fits(entries, source, context)
     with error_location(source):
         choice = friction_choice(model, entries)
     if choice is not None and choice.values:
@@ -393,8 +393,8 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
             wider = with_friction(whole, choice)
             machine = with_locked(wider, file.lock)
             model = set_parameters(study_model(machine, file), held)
-        setting = setting._replace(unlocked_machine=wider, model=model, friction=choice)
-        entries = after_preliminary_fits(entries, source, setting)
+        context = context._replace(unlocked_machine=wider, model=model, friction=choice)
+        entries = after_preliminary_fits(entries, source, context)
     with error_location(f"{source}: [search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     file = file.model_copy(update={"search": search})

@@ -30,9 +30,9 @@ from jaxmb.identify.experiments.torque.unexplained import noise_bound
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names, stacked_torque_regressor
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with_free_gains, with_gains
-from jaxmb.identify.study.setting import Setting, simulated_machine
 from jaxmb.identify.study.simulation.torques import simulated_motion
 from jaxmb.io.validation import check_known, error_location, listed
 from jaxmb.machine.build import Model
@@ -286,44 +286,44 @@ class _NoisyRows(NamedTuple):
     doubts: tuple[str, ...]
 
 
-def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list[Entry]:
+def read_torque_test(part: TorqueTestPart, label: str, context: ReadingContext) -> list[Entry]:
     """A torque test, from a table or simulated.
 
     Args:
         part: entry of the study file.
         label: its name in messages.
-        setting: of the test.
+        context: of the tests.
 
     Raises:
         ValueError: the motion cannot be read, made, or be the machine's.
     """
-    model = brakes_released(setting.model)
+    model = brakes_released(context.model)
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has compliant ones")
-    return [_torque_entry(_recording(part, label, setting, model), setting)]
+    return [_torque_entry(_recording(part, label, context, model), context)]
 
 
 def _torque_entry(
-    recording: _Recording, setting: Setting, fitted: Model | None = None, reversed_gears: Sequence[str] = ()
+    recording: _Recording, context: ReadingContext, fitted: Model | None = None, reversed_gears: Sequence[str] = ()
 ) -> Entry:
     """A recorded motion as a test.
 
     Args:
         recording: of the motion.
-        setting: with the preliminary fits made so far.
+        context: with the preliminary fits made so far.
         fitted: machine about which elastic gears are linearized; gears are rigid where None.
         reversed_gears: joints recorded at their shafts whose gear ratio gets the opposite sign.
     """
-    part, sides, model = recording.part, recording.sides, brakes_released(setting.model)
-    free, payloads = setting.file.free, [payload.name for payload in setting.unlocked_machine.payload]
+    part, sides, model = recording.part, recording.sides, brakes_released(context.model)
+    free, payloads = context.file.free, [payload.name for payload in context.unlocked_machine.payload]
     not_carried = payload_columns(model, part.without, payloads, "without: payload")
-    record = with_gains(reversed_at(recording.record, reversed_gears), setting.gains)
+    record = with_gains(reversed_at(recording.record, reversed_gears), context.gains)
     q = recorded_path(model, record, recording.posture)
-    cutoff = _searched_cutoff(part, setting, model, record, q, not_carried)
+    cutoff = _searched_cutoff(part, context, model, record, q, not_carried)
     estimated, *drawn = _motions(part, record, cutoff)
     freed = () if record.drives is None else free_gains(record.drives.names, free)
     selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, free))
-    is_trial = selects_friction and setting.friction is None
+    is_trial = selects_friction and context.friction is None
     own_delay = f"{DELAY}.{recording.label}"
     is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in free)
     if is_late:  # the slope of an effort has a spike where friction changes its sign
@@ -331,7 +331,7 @@ def _torque_entry(
     elastic = None if fitted is None else brakes_released(fitted)
     settings = RowSettings(
         part.effort_cutoff_hz, _least_speed(part, model), part.from_s, _last(part),
-        load_parameters=_known_load_parameters(model, setting, not_carried),
+        load_parameters=_known_load_parameters(model, context, not_carried),
         keep_samples=is_trial or is_late or bool(freed),
         gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
     )  # fmt: skip
@@ -346,11 +346,11 @@ def _torque_entry(
     rows, motion = noisy.rows, delayed(estimated, record.rate_hz, delay_s)
     test, signals = _torque_test(part, recording.label, model, noisy), None
     if freed and record.drives is not None:
-        if setting.gains is None:
+        if context.gains is None:
             used = record.drives.signal[_used(record, motion)]
             signals = Recorded(_by_known_speeds(model, rows), used, record.drives, part.robust)
         else:
-            test = with_free_gains(test, rows, record.drives, freed, setting.gains)
+            test = with_free_gains(test, rows, record.drives, freed, context.gains)
     if is_late:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
 
@@ -366,23 +366,23 @@ def _torque_entry(
     if cutoff is not None:
         filtered = recording._replace(part=part.model_copy(update={"cutoff_hz": cutoff}))
     source = dataclasses.replace(
-        _source(part, setting, model, record, motion, noisy, cutoff),
+        _source(part, context, model, record, motion, noisy, cutoff),
         rebuild=rebuild,
         gravity=np.asarray(model.gravity),
         tried=_by_known_speeds(model, rows) if is_trial else None,
         recorded=signals,
-        reversed_gears={} if reversed_gears else _reversed_gears(filtered, setting),
-        about=(lambda fit: _torque_entry(filtered, setting, fit)) if sides and not model.dependent else None,
+        reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),
+        about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
         after_preliminary_fits=lambda later: _torque_entry(recording, later),
     )
     chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, record)}"]
-    parallel = parallel_springs(model, rows.measured, [test.kind for test in setting.file.test], list(free))
-    own = motion_remarks(setting.unlocked_machine, model, record, part.simulate is None)
+    parallel = parallel_springs(model, rows.measured, [test.kind for test in context.file.test], list(free))
+    own = motion_remarks(context.unlocked_machine, model, record, part.simulate is None)
     remarks = (*recording.remarks, *chosen, *parallel, *own)
     return Entry("torque", test, source, recording.truth, role=part.role, remarks=remarks)
 
 
-def _recording(part: TorqueTestPart, label: str, setting: Setting, model: Model) -> _Recording:
+def _recording(part: TorqueTestPart, label: str, context: ReadingContext, model: Model) -> _Recording:
     """The motion of a test, read or simulated.
 
     Raises:
@@ -391,14 +391,14 @@ def _recording(part: TorqueTestPart, label: str, setting: Setting, model: Model)
     stated, remarks = stated_posture(model, part.posture)
     start, truth, at_shafts = np.asarray(stated), None, ()
     if part.simulate is None:
-        read = _recorded(str(part.file), setting, part.resample_hz is None)
+        read = _recorded(str(part.file), context, part.resample_hz is None)
         check_ratios(model, read)
         record, sides = at_joints(model, read, part.angles_at)
         at_shafts = tuple(name for name in sides if name not in read.names)
-        check_columns(str(part.file), setting.unlocked_machine, model, record.names, part.posture)
+        check_columns(str(part.file), context.unlocked_machine, model, record.names, part.posture)
         remarks = (*remarks, *_column_remarks(part, model, read, record, sides))
     else:
-        true, seed, truth = simulated_machine(part.simulate, setting)
+        true, seed, truth = simulated_machine(part.simulate, context)
         there = np.asarray(stated_posture(true, part.posture)[0])
         record = simulated_motion(part.simulate, _without(true, part.without), there, seed, part.angles_at)
         check_record(record)
@@ -409,7 +409,7 @@ def _recording(part: TorqueTestPart, label: str, setting: Setting, model: Model)
         remarks = (*remarks, f"resampled at {part.resample_hz:g} Hz, {from_steps}")
         with error_location("resample_hz"):
             record = resampled(record, part.resample_hz)
-    check_moves(model, record, start, list(setting.file.free))
+    check_moves(model, record, start, list(context.file.free))
     if "temperature" in part.friction_terms and record.temperature is None:
         raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
     if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
@@ -417,12 +417,12 @@ def _recording(part: TorqueTestPart, label: str, setting: Setting, model: Model)
     return _Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
 
 
-def _reversed_gears(recording: _Recording, setting: Setting) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
+def _reversed_gears(recording: _Recording, context: ReadingContext) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
     """Builders of the test with the opposite sign of the gear ratio of each joint that was recorded at its shaft alone,
     and of all, with rigid gears."""
 
     def build(joints: tuple[str, ...]) -> Callable[[], TorqueTest]:
-        return lambda: cast(TorqueTest, _torque_entry(recording, setting, reversed_gears=joints).test)
+        return lambda: cast(TorqueTest, _torque_entry(recording, context, reversed_gears=joints).test)
 
     at_shafts = recording.at_shafts
     each = [*((name,) for name in at_shafts), at_shafts] if at_shafts else []
@@ -446,9 +446,9 @@ def _column_remarks(
     return remarks
 
 
-def _known_load_parameters(model: Model, setting: Setting, not_carried: Sequence[int]) -> dict[str, float]:
+def _known_load_parameters(model: Model, context: ReadingContext, not_carried: Sequence[int]) -> dict[str, float]:
     """Values of the parameters about which the equations are taken, without those of payloads that are not carried."""
-    first, names = setting.friction or setting.gains, regressor_names(model)
+    first, names = context.friction or context.gains, regressor_names(model)
     known = parameters(model) if first is None else first.values
     left_out = {names[i] for i in not_carried}
     return {name: value for name, value in known.items() if name not in left_out}
@@ -494,13 +494,13 @@ def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRo
 
 
 def _source(
-    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, motion: MotionEstimate,
+    part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, motion: MotionEstimate,
     noisy: _NoisyRows, cutoff_hz: float | None,
 ) -> TorqueSource:  # fmt: skip
     """Origin of the equations of a test, and doubts about them."""
     rows, used, recorded = noisy.rows, _used(record, motion), part.simulate is None
-    beyond = beyond_range(setting.unlocked_machine, record, recorded)
-    too_far = recorded and travels_too_far(setting.unlocked_machine, record)
+    beyond = beyond_range(context.unlocked_machine, record, recorded)
+    too_far = recorded and travels_too_far(context.unlocked_machine, record)
     return TorqueSource(
         time_s=rows.time_s,
         cutoff_hz=cutoff_hz if part.cutoff_hz == "search" else part.cutoff_hz,
@@ -552,23 +552,23 @@ def _without(model: Model, payloads: Sequence[str]) -> Model:
     )
 
 
-def _recorded(file: str, setting: Setting, even: bool) -> MotionRecord:
+def _recorded(file: str, context: ReadingContext, even: bool) -> MotionRecord:
     """The motion in a table of joint angles and torques, or behind a description of recordings at the motors."""
-    names = independent_coordinates(setting.model)
+    names = independent_coordinates(context.model)
     if Path(file).suffix.lower() == ".csv":
-        return read_motion(setting.folder / file, names, even)
-    return read_described(file, setting.folder, names)
+        return read_motion(context.folder / file, names, even)
+    return read_described(file, context.folder, names)
 
 
 def _searched_cutoff(
-    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, q: Float[np.ndarray, "k n"],
+    part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, q: Float[np.ndarray, "k n"],
     not_carried: Sequence[int],
 ) -> float | None:  # fmt: skip
     """Cut-off of the angles where it is to be searched, None elsewhere. A test that is held out takes the highest of
     those that are fitted."""
     if part.kalman is not None or part.cutoff_hz != "search":
         return None
-    fitted = torque_entries(setting.fitted) if part.role == "check" else []
+    fitted = torque_entries(context.fitted) if part.role == "check" else []
     found = [cutoff for entry in fitted if (cutoff := entry.source.cutoff_hz) is not None]
     if found:
         return min(max(np.max(cutoff) for cutoff in found), HIGHEST * record.rate_hz)

@@ -72,7 +72,7 @@ def _first_natural_frequency_hz(problem: Problem, number: int, values: np.ndarra
     return float(np.sqrt(max(first, 0.0)) / (2 * np.pi))
 
 
-class Setting(NamedTuple):
+class ReadingContext(NamedTuple):
     """Context of the tests of a study: the machine, the study file and preliminary fits."""
 
     file: StudyFile
@@ -108,23 +108,23 @@ class Simulated(NamedTuple):
     truth: Truth
 
 
-def simulated_machine(how: Simulation, setting: Setting) -> Simulated:
+def simulated_machine(how: Simulation, context: ReadingContext) -> Simulated:
     """The machine that a simulated test is made of: another one, or the study's own with nothing locked.
 
     Args:
         how: entry of the study file; of its parameters a name overrules a pattern.
-        setting: of the test.
+        context: of the tests.
 
     Raises:
         ValueError: a name or pattern is none of a parameter.
     """
-    machine = setting.unlocked_machine if how.machine is None else machine_named(how.machine, setting.folder)
-    model = study_model(machine, setting.file)
+    machine = context.unlocked_machine if how.machine is None else machine_named(how.machine, context.folder)
+    model = study_model(machine, context.file)
     names = list(parameter_table(model))
     given: dict[str, float] = {}
     for pattern, value in how.parameters.items():
         if pattern not in names:
             given |= dict.fromkeys(matching(names, pattern) or [pattern], value)
     model = set_parameters(model, given | {name: value for name, value in how.parameters.items() if name in names})
-    seed = how.noise_seed if setting.noise_seed is None else setting.noise_seed
+    seed = how.noise_seed if context.noise_seed is None else context.noise_seed
     return Simulated(model, seed, Truth(motion_coordinates(model), parameters(model)))
