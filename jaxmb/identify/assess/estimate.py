@@ -12,8 +12,8 @@ from jaxtyping import Float
 from jaxmb.identify.assess.budget import Budget
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.estimation.identifiability import (
+    Identifiability,
     Jacobian,
-    Knowledge,
     row_blocks,
     triangular_factor,
     verdicts,
@@ -83,7 +83,7 @@ class Estimate:
     jacobian: Jacobian
     """Derivative of the residual by u."""
     row_weights: Float[np.ndarray, "m"]
-    known: Knowledge
+    known: Identifiability
     """Standard deviations and verdicts of u, from the Jacobian."""
     views: tuple[Any, ...]
     """Views of the identified machine by each fitted test; not recomputed for other standard deviations."""

@@ -18,7 +18,7 @@ from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.assess.uncertainty.scatter import jackknife_std
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
-    knowledge,
+    identifiability,
     scaled_svd,
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
@@ -30,7 +30,7 @@ from jaxmb.identify.fit.linear import (
     idle_numbers,
     linear_equations,
     linear_step,
-    reported_knowledge,
+    reported_identifiability,
     unknowns,
     with_prior,
     without_effect,
@@ -138,7 +138,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
         residual=residual,
         jacobian=step.jacobian,
         row_weights=step.row_weights,
-        known=reported_knowledge(step, 1.0 if tolerated and all(tolerated) else step.misfit.widening),
+        known=reported_identifiability(step, 1.0 if tolerated and all(tolerated) else step.misfit.widening),
         linear=Linear(found, rows, step, start),
         solver=Solver(
             initial=start,
@@ -253,7 +253,7 @@ def check_equations(rows: Equations, names: tuple[str, ...], entries: tuple[Entr
         raise ValueError(f"{count} measured values give fewer equations than there are free parameters ({needed})")
     if parallel_loads(entries):
         matrix = np.where(without_effect(rows), 0.0, rows.matrix) / rows.std[:, None]
-        known = knowledge(matrix, np.ones(count))
+        known = identifiability(matrix, np.ones(count))
         undetermined = [name for name, std in zip(names, known.std, strict=True) if not np.isfinite(std)]
         if undetermined:
             raise ValueError(

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate
-from jaxmb.identify.estimation.identifiability import first_order_drops, knowledge
+from jaxmb.identify.estimation.identifiability import first_order_drops, identifiability
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import Hypothesis, own_names
 from jaxmb.identify.experiments.test import Test
@@ -240,7 +240,7 @@ def _with_values(
 ) -> ModelError:
     """A model error with the values of a fit with it; the first columns of the Jacobian are those of u."""
     values = free.values(u)
-    std = knowledge(jacobian, np.ones(len(jacobian))).std[: u.size] * np.abs(free.slope(values))
+    std = identifiability(jacobian, np.ones(len(jacobian))).std[: u.size] * np.abs(free.slope(values))
     return ModelError(text, explains, free.named(values), free.named(std))
 
 

@@ -11,7 +11,7 @@ from jaxmb.identify.assess.remarks import bound_remarks, on_bound, search_remark
 from jaxmb.identify.assess.result import Outcome, evaluations
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited, with_curvature
 from jaxmb.identify.assess.uncertainty.scatter import jackknife_std
-from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
+from jaxmb.identify.estimation.identifiability import Identifiability, identifiability
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import misfits_of_tests, row_variances
 from jaxmb.identify.fit.problem import Problem, is_large, linearized, residual_at
@@ -55,9 +55,9 @@ def search_estimate(
     model = free.apply(study.model, values)
     prior_std = None if problem.prior is None else np.asarray(problem.prior.std)
 
-    def known(variances: np.ndarray) -> Knowledge:
+    def known(variances: np.ndarray) -> Identifiability:
         rows = (jacobian, variances) if information is None else (information, np.ones(len(information)))
-        return knowledge(*rows, prior_std)
+        return identifiability(*rows, prior_std)
 
     variances = row_variances(problem, residual, jacobian, row_weights)
     stated, tolerated = None, ()

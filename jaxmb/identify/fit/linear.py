@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd, verdicts
+from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd, verdicts
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.test import Test
@@ -58,7 +58,7 @@ class LinearStep:
     x: Float[np.ndarray, "d"]
     jacobian: Float[np.ndarray, "m d"]
     """Derivative of the residuals by u, scaled by the roots of the weights, robust weights included."""
-    known: Knowledge
+    known: Identifiability
     """Standard deviations and verdicts of the entries u of the free parameters."""
     without_effect: Bool[np.ndarray, "d"]
     """Mask of parameters without effect on any measurement."""
@@ -213,7 +213,7 @@ def linear_step(
         x = consistent.x
     residual = rows.measured - matrix @ x
     jacobian = matrix * found.slope(x) * root[:, None]
-    known = knowledge(jacobian, weight, prior_std)
+    known = identifiability(jacobian, weight, prior_std)
     # Physical consistency moves values away from bounds, or to them.
     stopped = np.asarray(fitted.on_bound) | ((x != best) & np.isfinite(known.std))
     on_bound = stopped & ~insensitive & ((x <= found.least) | (x >= found.most))
@@ -243,7 +243,7 @@ def linear_step(
     )
 
 
-def _determined(jacobian: np.ndarray, known: Knowledge, data: slice) -> float:
+def _determined(jacobian: np.ndarray, known: Identifiability, data: slice) -> float:
     """Degrees of freedom of the parameters in the rows of the tests."""
     if known.prior_std is None:
         return float(np.isfinite(known.std).sum())
@@ -251,7 +251,7 @@ def _determined(jacobian: np.ndarray, known: Knowledge, data: slice) -> float:
     return float(np.sum(svd.left[: len(jacobian), : svd.rank][data] ** 2))
 
 
-def reported_knowledge(step: LinearStep, factor: float) -> Knowledge:
+def reported_identifiability(step: LinearStep, factor: float) -> Identifiability:
     """Reported standard deviations and verdicts of a linear step, infinite for values on a bound, where the
     linearization is not valid for the unbounded minimum.
 
@@ -264,6 +264,6 @@ def reported_knowledge(step: LinearStep, factor: float) -> Knowledge:
     if step.prior_std is not None and factor > 1.0:  # only the information from the tests is inflated, not the prior
         priors = int(np.isfinite(step.prior_std).sum())
         wider = np.where(np.arange(step.row_weights.size) < step.row_weights.size - priors, factor**2, 1.0)
-        known = knowledge(step.jacobian, wider * step.row_weights, step.prior_std)
+        known = identifiability(step.jacobian, wider * step.row_weights, step.prior_std)
     std = np.where(step.on_bound, np.inf, known.std)
     return known._replace(std=std, verdict=verdicts(std, step.prior_std))

@@ -16,12 +16,12 @@ from jaxmb.identify.assess.modal_agreement import mode_shares
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.estimation.identifiability import (
     Group,
-    Knowledge,
+    Identifiability,
     correlation,
     groups,
     groups_by_name,
+    identifiability,
     information_rows,
-    knowledge,
     verdicts,
 )
 from jaxmb.identify.fit.problem import final_state
@@ -37,7 +37,7 @@ from jaxmb.io.validation import Named, Table, listed
 
 SCHEMA = 1
 PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion}
-"""(study, linearization point, knowledge) -> proposal for `[next]`, by kind of test."""
+"""(study, linearization point, information so far) -> proposal for `[next]`, by kind of test."""
 HOW_TO_ASK = (
     "no next test is proposed: a table [next] in the study lists candidate postures, points and bands, from which"
     " `jaxmb inspect` selects"
@@ -71,7 +71,7 @@ class Inspection:
     """Linearization point, "true values" or "initial values"."""
     values: Float[np.ndarray, "d"]
     """Those values, SI units."""
-    known: Knowledge
+    known: Identifiability
     singular_values: Float[np.ndarray, "d"]
     """Of the information rows of the planned tests (`information_rows`), descending: 1 over the standard deviation of u
     along each direction. Without weights they are those of the Jacobian in units of the noise."""
@@ -151,7 +151,7 @@ def inspect(study: Study) -> Inspection:
     if not np.isfinite(jacobian).all():
         raise ValueError(f"study '{study.name}': the predicted measurements at the {at} are not finite")
     prior_std = None if study.problem.prior is None else np.asarray(study.problem.prior.std)
-    known = knowledge(jacobian, weights, prior_std)
+    known = identifiability(jacobian, weights, prior_std)
     made = information_rows(jacobian, weights)
     combinations = groups(made, prior_std)
     budgets, whole_std = None, known.std
@@ -227,7 +227,7 @@ def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _reasons(
-    study: Study, operating_point: OperatingPoint, values: np.ndarray, known: Knowledge, correlations: np.ndarray,
+    study: Study, operating_point: OperatingPoint, values: np.ndarray, known: Identifiability, correlations: np.ndarray,
     combinations: tuple[Group, ...], made: np.ndarray, pool: Sequence[Candidate], information: np.ndarray | None,
 ) -> list[str]:  # fmt: skip
     """Causes and remedies for each entry of u that is not identifiable, "" for the others."""
@@ -243,7 +243,7 @@ def _reasons(
 
 
 def _parameters(
-    study: Study, values: np.ndarray, known: Knowledge, reasons: list[str], chosen: NextTests | NextMotion | None
+    study: Study, values: np.ndarray, known: Identifiability, reasons: list[str], chosen: NextTests | NextMotion | None
 ) -> dict[str, Expected]:
     found: dict[str, Expected] = {}
     sizes = unit_sizes(study.free, values)

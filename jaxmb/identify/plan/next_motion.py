@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
+from jaxmb.identify.estimation.identifiability import Identifiability, identifiability
 from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.plan.candidates import Known, OperatingPoint, Planned, proposal_toml
@@ -34,7 +34,7 @@ class NextMotion:
     """Limits of its coordinates."""
     revolute: tuple[bool, ...]
     """Whether each coordinate is revolute (rad) or prismatic (m)."""
-    known: Knowledge
+    known: Identifiability
     """Identifiability after the planned tests and this one."""
 
     def as_json(self, model: Model) -> Table:
@@ -77,7 +77,7 @@ def plan_motion(study: Study, operating_point: OperatingPoint, before: Known) ->
     names = tuple(found.motion)
     limits = limits_of(study.machine, names, part.limits)
     revolute = tuple(study.model.revolute[study.model.coordinates.index(name)] for name in names)
-    known = knowledge(rows, np.ones(len(rows)), before.prior_std)
+    known = identifiability(rows, np.ones(len(rows)), before.prior_std)
     return Planned(NextMotion(part, like.name, found, limits, revolute, known), PROPOSED)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.design import choose_tests
-from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd
+from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd
 from jaxmb.identify.experiments.components import Probe, can_be_planned
 from jaxmb.identify.plan.candidates import (
     Candidate,
@@ -196,7 +196,7 @@ class NextTests:
     """Criterion after refinement of the postures; equal to `chosen` for listed postures."""
     directions: int
     """Number of identifiable directions of the parameters, over which the criterion is evaluated."""
-    known: Knowledge
+    known: Identifiability
     """Identifiability after all tests."""
 
     def as_json(self, model: Model) -> Table:
@@ -320,7 +320,7 @@ def choose_next(
         chosen=criterion_of(part.criterion, np.concatenate([made, *rows]) @ basis),
         improved=criterion_of(part.criterion, np.concatenate([made, *after]) @ basis),
         directions=basis.shape[1],
-        known=knowledge(np.concatenate([made, *after]), np.ones(len(made) + sum(map(len, after))), prior_std),
+        known=identifiability(np.concatenate([made, *after]), np.ones(len(made) + sum(map(len, after))), prior_std),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import spring_stretch
 
@@ -124,7 +124,7 @@ def fit_compensator(
         gtol=1e-14,
         max_nfev=MOST_EVALUATIONS * problem.first.size,
     )
-    deviations = knowledge(found.jac, np.ones(len(whitening))).std * problem.scale
+    deviations = identifiability(found.jac, np.ones(len(whitening))).std * problem.scale
     return CompensatorFit(
         joint_stiffness=float(found.x[0] * problem.scale[0]),
         spring=Compensator(*problem.leaves(found.x).tolist()),

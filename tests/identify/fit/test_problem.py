@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.estimation.identifiability import information_rows, knowledge, row_blocks
+from jaxmb.identify.estimation.identifiability import identifiability, information_rows, row_blocks
 from jaxmb.identify.fit import problem as problem_module
 from jaxmb.identify.fit.noise import misfits_of_tests, row_variances
 from jaxmb.identify.fit.problem import compressed, final_state, group_by_form, linearized, without_name
@@ -230,6 +230,6 @@ def test_the_jacobian_of_a_large_problem_is_never_whole(tmp_path, monkeypatch):
         assert found.square == pytest.approx(residual[own] @ residual[own] / mean, rel=1e-8)
     variances = row_variances(problem, values, jacobian, weights)
     gain = np.linalg.pinv(whole)
-    np.testing.assert_allclose(knowledge(jacobian, variances).covariance, gain * variances @ gain.T, rtol=1e-7)
+    np.testing.assert_allclose(identifiability(jacobian, variances).covariance, gain * variances @ gain.T, rtol=1e-7)
     information = information_rows(jacobian, variances)
     np.testing.assert_allclose(np.linalg.inv(information.T @ information), gain * variances @ gain.T, rtol=1e-7)

@@ -304,7 +304,7 @@ def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:
 
 
 def _deviation(jacobian: Float[Array, "m d"], weights: Float[Array, "m"]) -> Float[Array, "d"]:
-    """Standard deviation of a weighted estimate (see `knowledge`); inf where not identifiable."""
+    """Standard deviation of a weighted estimate (see `identifiability`); inf where not identifiable."""
     scale = jnp.sqrt(jnp.sum(jacobian**2, axis=0))
     columns = jacobian / jnp.where(scale > 0.0, scale, 1.0)
     inverse = jnp.linalg.inv(columns.T @ columns)
