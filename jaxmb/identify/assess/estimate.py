@@ -171,7 +171,7 @@ class Estimate:
         """Sentences on gross errors, by name of a fitted test; see `Source.gross_errors`. None where errors within the
         stated tolerances explain the misfit."""
         tolerated = self.tolerated or (False,) * len(self.study.tests)
-        parts = zip(self.study.fitted, self.study.tests, self.study.problem.rows, tolerated, strict=True)
+        parts = zip(self.study.fitted, self.study.tests, self.study.problem.row_slices, tolerated, strict=True)
         free = self.study.free
         found = {
             e.name: e.source.gross_errors(test, self.model, self.jacobian[rows], free)
@@ -192,7 +192,7 @@ class Estimate:
         """Systematic fraction of the residual variance, by name of the fitted tests in which it is significant."""
         problem, found = self.study.problem, {}
         tolerated = self.tolerated or (False,) * len(problem.tests)
-        parts = zip(problem.rows, problem.tests, self.misfits, tolerated, strict=True)
+        parts = zip(problem.row_slices, problem.tests, self.misfits, tolerated, strict=True)
         for rows, test, misfit, allowed in parts:
             if test.lines is None or allowed:
                 continue
@@ -251,7 +251,7 @@ class Estimate:
         for entry in entries:
             if entry.role == "fit":
                 k = index[entry.name]
-                yield entry, self.views[k], self.study.problem.rows[k]
+                yield entry, self.views[k], self.study.problem.row_slices[k]
 
 
 class Diagnosis(NamedTuple):

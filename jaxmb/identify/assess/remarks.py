@@ -237,7 +237,7 @@ def _value_remarks(estimate: Estimate, reasons: Sequence[tuple[str, str]]) -> li
             reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
             named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
         elif fit.on_bound[i]:
-            lower = (fit.x[i] <= found.least[i]) != found.reciprocal[i]
+            lower = (fit.x[i] <= found.lower[i]) != found.reciprocal[i]
             named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
         elif not np.isfinite(fit.known.std[i]):
             named.setdefault(_IN_COMBINATION, []).append(name)

@@ -63,12 +63,12 @@ def search_estimate(
     stated, tolerated = None, ()
     if study.tolerances is not None and information is None and not problem.one_by_one and not is_large(problem):
         tests, std = DescribedTests(study.fitted, model, study.exact), known(variances).std
-        each = zip(problem.tests, problem.rows, strict=True)
+        each = zip(problem.tests, problem.row_slices, strict=True)
         expected = [_by_noise(test, residual[rows], row_weights[rows]) for test, rows in each]
         found = misfits_of_tests(problem, residual, jacobian, row_weights)
         misfit = not all(t.noise.is_known and own.explained for t, own in zip(problem.tests, found, strict=True))
         stated = budget(tests, problem, fit.best_u, jacobian, std, study.tolerances, seed, misfit=misfit)
-        tolerated = explained(stated, problem.rows, residual, jacobian, row_weights, expected)
+        tolerated = explained(stated, problem.row_slices, residual, jacobian, row_weights, expected)
         variances = row_variances(problem, residual, jacobian, row_weights, tolerated)
     return Estimate(
         study=study,

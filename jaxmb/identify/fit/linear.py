@@ -33,10 +33,10 @@ class Unknowns:
 
     free: FreeParameters
     reciprocal: Bool[np.ndarray, "d"]
-    least: Float[np.ndarray, "d"]
+    lower: Float[np.ndarray, "d"]
     """Lower bounds of x: 1 over the upper bound for reciprocals, else the lower bound, at least 0 for non-negative
     families."""
-    most: Float[np.ndarray, "d"]
+    upper: Float[np.ndarray, "d"]
     """Upper bounds of x: 1 over the lower bound for reciprocals, else the upper bound."""
 
     def encode(self, values: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
@@ -90,11 +90,11 @@ def unknowns(free: FreeParameters, reciprocal: Bool[np.ndarray, "d"]) -> Unknown
         reciprocal: from `linear_in`.
     """
     floored = np.array([all(_is_not_negative(name) for name in names) for names in free.tied], dtype=bool)
-    lower, upper = np.array(free.lower_value), np.array(free.upper_value)
-    lower = np.where(floored, np.maximum(lower, 0.0), lower)
+    low, high = np.array(free.lower_value), np.array(free.upper_value)
+    low = np.where(floored, np.maximum(low, 0.0), low)
     with np.errstate(divide="ignore"):
-        least, most = np.where(reciprocal, 1.0 / upper, lower), np.where(reciprocal, 1.0 / lower, upper)
-    return Unknowns(free, reciprocal, least, most)
+        lower, upper = np.where(reciprocal, 1.0 / high, low), np.where(reciprocal, 1.0 / low, high)
+    return Unknowns(free, reciprocal, lower, upper)
 
 
 def _is_not_negative(name: str) -> bool:
@@ -140,7 +140,7 @@ def without_effect(rows: Equations) -> Bool[np.ndarray, "d"]:
 
 
 def idle_numbers(
-    model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, held: Collection[str] = ()
+    model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, fixed: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Fixed inertial parameters of bodies with free ones, without effect on any measurement.
 
@@ -149,9 +149,9 @@ def idle_numbers(
         free: the free parameters.
         tests: fitted tests.
         rows: their equations.
-        held: names that keep their values in any case.
+        fixed: names that keep their values in any case.
     """
-    excluded = {name for names in free.tied for name in names} | set(held)
+    excluded = {name for names in free.tied for name in names} | set(fixed)
     names = [name for body in touched_bodies(free) for name in numbers_of(body)]
     if not set(names) - excluded:
         return ()
@@ -199,7 +199,7 @@ def linear_step(
     insensitive = without_effect(rows)
     matrix = np.where(insensitive, 0.0, rows.matrix)
     fitted = linear_fit(
-        matrix, rows.measured, rows.std / np.sqrt(rows.weight), found.least, found.most, robust, found.free.names
+        matrix, rows.measured, rows.std / np.sqrt(rows.weight), found.lower, found.upper, robust, found.free.names
     )
     x = best = np.where(insensitive, found.encode(start), fitted.values)
     weight = rows.weight * fitted.weights
@@ -208,7 +208,7 @@ def linear_step(
     if bodies is not None:
         consistent = consistent_solution(
             bodies, matrix * root[:, None], rows.measured * root, best, fitted.on_bound & ~insensitive,
-            found.encode(start), found.least, found.most,
+            found.encode(start), found.lower, found.upper,
         )  # fmt: skip
         x = consistent.x
     residual = rows.measured - matrix @ x
@@ -216,7 +216,7 @@ def linear_step(
     known = identifiability(jacobian, weight, prior_std)
     # Physical consistency moves values away from bounds, or to them.
     stopped = np.asarray(fitted.on_bound) | ((x != best) & np.isfinite(known.std))
-    on_bound = stopped & ~insensitive & ((x <= found.least) | (x >= found.most))
+    on_bound = stopped & ~insensitive & ((x <= found.lower) | (x >= found.upper))
     data = slice(0, residual.size - (0 if prior_std is None else int(np.isfinite(prior_std).sum())))
     errors = np.sqrt(weight) * residual / rows.std
     return LinearStep(

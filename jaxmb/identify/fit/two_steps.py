@@ -24,7 +24,7 @@ from jaxmb.measurement.noise import correlation_length
 
 STEP = 1e-4
 """Step of u for central differences of FRFs."""
-EXACT = 1e-9
+ROUNDING = 1e-9
 """Error of a response, over the root mean square of all responses, up to which it is rounding."""
 
 
@@ -189,6 +189,6 @@ def _damping_rows(
     scores = np.concatenate(products, axis=1)
     slope = jacobian[:, chosen].T @ jacobian
     # for data without noise the residual is only rounding
-    least = EXACT**2 * np.sum(_parts([np.asarray(test.measured) for test in frfs.values()]) ** 2) / len(jacobian)
-    lower = np.linalg.cholesky(length * scores @ scores.T + least * slope[:, chosen])
+    rounding = ROUNDING**2 * np.sum(_parts([np.asarray(test.measured) for test in frfs.values()]) ** 2) / len(jacobian)
+    lower = np.linalg.cholesky(length * scores @ scores.T + rounding * slope[:, chosen])
     return np.linalg.solve(lower, slope)

@@ -250,7 +250,7 @@ def information_of(operating_point: OperatingPoint, candidates: Sequence[Candida
     return np.stack([compressed(observation(operating_point, candidate)) for candidate in candidates])
 
 
-class Known(NamedTuple):
+class PlannedInformation(NamedTuple):
     """Information before the next tests."""
 
     values: Float[np.ndarray, "d"]

@@ -26,7 +26,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
-from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Known, OperatingPoint, Planned
+from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, OperatingPoint, Planned, PlannedInformation
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
 from jaxmb.identify.plan.next_motion import NextMotion, number_slopes, plan_motion, unit_sizes
 from jaxmb.identify.plan.next_tests import NextTests, plan_tests
@@ -67,7 +67,7 @@ class Inspection:
     """Predicted identifiability of a study's free parameters from its planned tests."""
 
     study: Study
-    at: str
+    linearized_at: str
     """Linearization point, "true values" or "initial values"."""
     values: Float[np.ndarray, "d"]
     """Those values, SI units."""
@@ -101,7 +101,7 @@ class Inspection:
                 "schema": SCHEMA,
                 "study": self.study.name,
                 "description": self.study.description,
-                "at": self.at,
+                "at": self.linearized_at,
                 "parameters": {name: p._asdict() for name, p in self.parameters.items()},
                 "singular_values": self.singular_values,
                 "base": [row._asdict() for row in self.base],
@@ -146,10 +146,10 @@ def inspect(study: Study) -> Inspection:
             f"study '{study.name}': a complete stiffness model cannot be inspected: `identify` reduces it to its"
             " identifiable parameters"
         )
-    values, at = _values(study)
+    values, linearized_at = _values(study)
     jacobian, weights = _jacobian(study, values)
     if not np.isfinite(jacobian).all():
-        raise ValueError(f"study '{study.name}': the predicted measurements at the {at} are not finite")
+        raise ValueError(f"study '{study.name}': the predicted measurements at the {linearized_at} are not finite")
     prior_std = None if study.problem.prior is None else np.asarray(study.problem.prior.std)
     known = identifiability(jacobian, weights, prior_std)
     made = information_rows(jacobian, weights)
@@ -167,7 +167,7 @@ def inspect(study: Study) -> Inspection:
     identifiable = next((s for form in linear if (s := form.combinations(study.model, study.free)) is not None), None)
     chosen, remark, pool, information = Planned(None, HOW_TO_ASK)
     if study.next is not None:
-        before = Known(values, made, prior_std, identifiable)
+        before = PlannedInformation(values, made, prior_std, identifiable)
         chosen, remark, pool, information = PLANNERS[study.next.kind](study, operating_point, before)
     data = jacobian[: study.problem.data_rows]
     correlations = correlation(known.covariance)
@@ -180,7 +180,7 @@ def inspect(study: Study) -> Inspection:
         ]
     return Inspection(
         study=study,
-        at=at,
+        linearized_at=linearized_at,
         values=values,
         known=known,
         singular_values=np.linalg.svd(made, compute_uv=False),

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from jaxmb.identify.estimation.identifiability import Identifiability, identifiability
 from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.identify.plan.candidates import Known, OperatingPoint, Planned, proposal_toml
+from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, proposal_toml
 from jaxmb.identify.plan.exciting_motion import ExcitingMotion, MotionProblem, found_motion
 from jaxmb.identify.plan.motion_information import Limits, limits_of
 from jaxmb.identify.study.format.next_format import NextMotionPart
@@ -57,7 +57,7 @@ class NextMotion:
         return proposal_toml(study, self.like, [self.motion.as_test()])
 
 
-def plan_motion(study: Study, operating_point: OperatingPoint, before: Known) -> Planned:
+def plan_motion(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:
     """The next motion requested by a study, optimal in addition to its planned tests; its torque tests define sampling
     and noise.
 

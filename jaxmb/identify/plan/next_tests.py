@@ -15,10 +15,10 @@ from jaxmb.identify.estimation.identifiability import Identifiability, identifia
 from jaxmb.identify.experiments.components import Probe, can_be_planned
 from jaxmb.identify.plan.candidates import (
     Candidate,
-    Known,
     Motion,
     OperatingPoint,
     Planned,
+    PlannedInformation,
     candidates_of,
     information_of,
     motion_of,
@@ -243,7 +243,7 @@ class NextTests:
         return keys
 
 
-def plan_tests(study: Study, operating_point: OperatingPoint, before: Known) -> Planned:
+def plan_tests(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:
     """The next FRF tests requested by a study, or a remark on why none could be chosen.
 
     Raises:

@@ -130,7 +130,7 @@ class Study:
 
     @property
     def model(self) -> Model:
-        """The machine's, held parameters set."""
+        """The machine's, with the fixed parameters of the study."""
         return self.problem.model
 
     @property
@@ -356,7 +356,7 @@ class _Described(NamedTuple):
     file: StudyFile
     machine: Machine
     model: Model
-    held: dict[str, float]
+    fixed: dict[str, float]
     """Values of `[hold]`."""
     entries: list[Entry]
     friction: FrictionChoice | None
@@ -375,14 +375,14 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
         file = with_preset(file, len(machine.coordinates))
         model = study_model(machine, file)
     with error_location(f"{source}: [hold]"):
-        held = fixed_values(model, file)
-        model = set_parameters(model, held)
+        fixed = fixed_values(model, file)
+        model = set_parameters(model, fixed)
     with error_location(source):
         check_kinds(file)
     context = ReadingContext(file, folder, whole, model, noise_seed)
     entries = read_tests(file, source, context)
     with error_location(f"{source}: [free]"):
-        gains = gain_choice(model, file, set(held), entries)
+        gains = gain_choice(model, file, set(fixed), entries)
     if gains is not None:
         context = context._replace(gains=gains)
         entries = after_preliminary_fits(entries, source, context)
@@ -392,13 +392,13 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
         with error_location(source):
             wider = with_friction(whole, choice)
             machine = with_locked(wider, file.lock)
-            model = set_parameters(study_model(machine, file), held)
+            model = set_parameters(study_model(machine, file), fixed)
         context = context._replace(unlocked_machine=wider, model=model, friction=choice)
         entries = after_preliminary_fits(entries, source, context)
     with error_location(f"{source}: [search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     file = file.model_copy(update={"search": search})
-    return _Described(file, machine, model, held, with_friction_remarks(entries, choice), choice)
+    return _Described(file, machine, model, fixed, with_friction_remarks(entries, choice), choice)
 
 
 def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
@@ -410,7 +410,7 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
         check_free_friction(file.free)
         without = idle_parameters(model, file.free, idle_bodies(described.machine, entries))
         wanted = friction_bounds(described.friction) | file.free
-        bounds = bounds_of(model, wanted, described.held.keys() | without, of_tests)
+        bounds = bounds_of(model, wanted, described.fixed.keys() | without, of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     if file.next is not None:
         with error_location(f"{source}: [next]"):

@@ -262,7 +262,7 @@ def _hold_out(
         mine = [*terms, *([] if further is None else [further[index]])]
         fits.append(fit_laws(law_problem(study, mine, count, keep), begin.u, begin.coefficients))
         residual, _ = law_state(law_problem(study, mine, count), fits[-1])
-        rows = np.concatenate([np.arange(r.start, r.stop) for r in (study.problem.rows[t] for t in group)])
+        rows = np.concatenate([np.arange(r.start, r.stop) for r in (study.problem.row_slices[t] for t in group)])
         used = weights[rows] > 0.0
         errors.append(np.sqrt(np.mean(residual[rows][used] ** 2 / weights[rows][used])))
     return HoldOut(np.array(errors), fits)

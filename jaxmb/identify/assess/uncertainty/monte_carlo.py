@@ -165,7 +165,7 @@ def bootstrap(
     def errors(rng: np.random.Generator) -> np.ndarray:
         parts = [
             test.noise.resample(residual[rows], weights[rows], rng) * larger
-            for rows, test in zip(problem.rows, problem.tests, strict=True)
+            for rows, test in zip(problem.row_slices, problem.tests, strict=True)
         ]
         prior = weights[problem.data_rows :]
         return np.concatenate([*parts, np.sqrt(prior) * rng.normal(size=prior.size)])

@@ -46,7 +46,7 @@ def _labels(estimate: Estimate) -> list[np.ndarray]:
     each = [test.noise.correlation.groups for test in problem.tests]
     ways, first = max(map(len, each)), 0
     found = [np.zeros(problem.data_rows, dtype=int) for _ in range(ways + 1)]
-    for rows, groups in zip(problem.rows, each, strict=True):
+    for rows, groups in zip(problem.row_slices, each, strict=True):
         for k in range(ways):
             found[k][rows] = first + groups[min(k, len(groups) - 1)]
         found[ways][rows] = first

@@ -41,7 +41,7 @@ class TorqueSource(Source):
     """Sentences on possible errors of the motion."""
     impossible: str = ""
     """A sentence on a motion that is impossible for the machine; empty where there is none."""
-    tried: Prepared | None = None
+    selection_rows: Prepared | None = None
     """Its equations, for the selection of friction terms; None where none are requested."""
     kinds: tuple[str, ...] = ()
     """Candidate kinds of friction terms."""

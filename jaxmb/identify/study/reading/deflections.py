@@ -39,20 +39,22 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     std = _std(part)
     # Beside other tests the fit searches, and all of them see the same machine; alone, displacements stay linear.
     gravity = not all(other.static for other in context.file.test) and not model.virtual_springs
-    at, changed = stated_posture(model, part.posture)
+    q, changed = stated_posture(model, part.posture)
     truth, stated, instruments = None, None, part.instruments
     if part.simulate is None:
-        start = np.asarray(at)
-        cases, stated, absent, closed = read_table(model, context.folder / str(part.file), part.frame, start, std)
+        start = np.asarray(q)
+        cases, stated, unstated, closed = read_table(model, context.folder / str(part.file), part.frame, start, std)
         cases, stated, instruments, repeated = _by_repeats(part, cases, stated, context)
-        changed += (*closed, *_taken(part, model, absent, start), *repeated)
+        changed += (*closed, *_taken(part, model, unstated, start), *repeated)
     else:
         how = part.simulate
         true, seed, truth = simulated_machine(how, context)
         planned = planned_tests(how, part, std, true)
         if how.design is not None:
             planned = designed(how.design, part, how.tests, planned, model, context.file.complete)
-        cases = [_seen_by(model, true, case) for case in simulated_tests(how, part, planned, true, seed, gravity)]
+        cases = [
+            _by_coordinates(model, true, case) for case in simulated_tests(how, part, planned, true, seed, gravity)
+        ]
         check_cases(model, cases)
     _check_frames(model, cases)
 
@@ -68,11 +70,11 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     return [about(model)]
 
 
-def _taken(part: DeflectionTestPart, model: Model, absent: Sequence[str], start: np.ndarray) -> tuple[str, ...]:
+def _taken(part: DeflectionTestPart, model: Model, unstated: Sequence[str], start: np.ndarray) -> tuple[str, ...]:
     """A sentence on coordinates whose values are not specified."""
     values = dict(zip(model.coordinates, start.tolist(), strict=True))
     turns = dict(zip(model.coordinates, model.revolute, strict=True))
-    names = [name for name in absent if name not in part.posture]
+    names = [name for name in unstated if name not in part.posture]
     texts = [
         f"{name} = {values[name] / DEGREE:.4g} deg" if turns[name] else f"{name} = {1e3 * values[name]:.4g} mm"
         for name in names
@@ -168,7 +170,7 @@ def _std(part: DeflectionTestPart) -> np.ndarray:
     return np.repeat([1e-3 * part.std_mm, DEGREE * part.std_deg], 3)
 
 
-def _seen_by(model: Model, true: Model, test: LoadCase) -> LoadCase:
+def _by_coordinates(model: Model, true: Model, test: LoadCase) -> LoadCase:
     """The test with the coordinates of the fitted machine, where the measured one has others too."""
     if true.coordinates == model.coordinates:
         return test

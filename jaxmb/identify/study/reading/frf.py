@@ -162,12 +162,12 @@ def _without_coherence(taken: FrfSet) -> list[str]:
     return [f"the coherence of {', '.join(lost)} holds no number: no line there counts for less by it"]
 
 
-def _check_posture(read: FrfSet, at: dict[str, float], model: Model) -> None:
+def _check_posture(read: FrfSet, posture: dict[str, float], model: Model) -> None:
     """Raise ValueError where the file was measured at another posture than the test says."""
     for name, value in read.posture.items():
-        if name in at and abs(at[name] - value) > SAME_POSTURE:
-            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, posture has {at[name]:.6g}")
-        if name in model.coordinates and name not in at:
+        if name in posture and abs(posture[name] - value) > SAME_POSTURE:
+            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, posture has {posture[name]:.6g}")
+        if name in model.coordinates and name not in posture:
             raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, expected the same in posture")
 
 
@@ -385,8 +385,8 @@ def _lost_lines(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> 
         counts.append(f"{_between(lost == lines, outputs, inputs)}: no usable line")
     some = (lost > 0) & (lost < lines)
     if some.any():
-        least, most = lost[some].min(), lost[some].max()
-        count = f"{most}" if least == most else f"{least} to {most}"
+        fewest, most = lost[some].min(), lost[some].max()
+        count = f"{most}" if fewest == most else f"{fewest} to {most}"
         counts.append(f"{_between(some, outputs, inputs)}: {count} of {lines} lines not usable")
     return [f"{'; '.join(counts)}; zero or not finite, and left out"] if counts else []
 

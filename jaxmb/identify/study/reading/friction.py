@@ -42,8 +42,8 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     Raises:
         ValueError: one of them asks for temperature, and another has none.
     """
-    sources = [entry.source for entry in torque_entries(entries) if entry.source.tried is not None]
-    rows = [s.tried for s in sources if s.tried is not None]
+    sources = [entry.source for entry in torque_entries(entries) if entry.source.selection_rows is not None]
+    rows = [s.selection_rows for s in sources if s.selection_rows is not None]
     if not rows:
         return None
     kinds = tuple(dict.fromkeys(kind for s in sources for kind in s.kinds))
@@ -150,9 +150,9 @@ def _remarks(choice: FrictionChoice, kinds: Sequence[str]) -> list[str]:
 
 
 def _remark(term: FrictionTerm) -> str:
-    at = "" if term.speed is None else f" at {term.speed:.2g} rad/s or m/s"
+    speed = "" if term.speed is None else f" at {term.speed:.2g} rad/s or m/s"
     return (
-        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g}{at} takes the error of"
+        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g}{speed} takes the error of"
         f" held-out motion from {term.before:.3g} to {term.after:.3g}; it is part of the fit"
     )
 
@@ -209,7 +209,7 @@ def free_gains(drives: Sequence[str], free: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in drives if any(fnmatch.fnmatchcase(f"{FAMILY}.{name}", p) for p in patterns))
 
 
-def gain_choice(model: Model, file: StudyFile, held: set[str], entries: Sequence[Entry]) -> GainChoice | None:
+def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequence[Entry]) -> GainChoice | None:
     """Gains of a first fit; None where none is free.
 
     Raises:
@@ -232,7 +232,7 @@ def gain_choice(model: Model, file: StudyFile, held: set[str], entries: Sequence
             "free gains of drives are those of recordings of the same motors in all torque tests, found other tests"
         )
     own = {pattern: part for pattern, part in file.free.items() if not pattern.startswith(f"{FAMILY}.")}
-    free = free_parameters(model, bounds_of(model, own, held)) if own else nothing_free()
+    free = free_parameters(model, bounds_of(model, own, fixed)) if own else nothing_free()
     names = regressor_names(model)
     share, constant = affine_numbers(model, free, names)
     return first_gains(tests, names, wanted[0], share, constant)

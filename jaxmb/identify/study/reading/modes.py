@@ -44,9 +44,9 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
     else:
         frequency_hz, damping_percent, shape, truth = _simulated(part, part.simulate, context)
     count = frequency_hz.size
-    most, names = len(motion_coordinates(model)), spring_names(model)
-    if count > most:
-        raise ValueError(f"{count} modes were measured, but the machine has only {most} coordinates")
+    degrees, names = len(motion_coordinates(model)), spring_names(model)
+    if count > degrees:
+        raise ValueError(f"{count} modes were measured, but the machine has only {degrees} coordinates")
     every = (*model.coordinates, *model.springs, *model.beams)
     what = " or ".join(["coordinate"] + ["spring"] * bool(model.springs) + ["beam"] * bool(model.beams))
     content = np.zeros((count, len(every)), dtype=bool)

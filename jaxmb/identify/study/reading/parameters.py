@@ -25,21 +25,21 @@ def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
     Raises:
         ValueError: a name or pattern selects nothing.
     """
-    held: dict[str, float] = {}
+    fixed: dict[str, float] = {}
     for exact in (False, True):  # a full name overrules a pattern
         for pattern, value in file.hold.items():
             if (pattern in parameter_table(model)) is exact:
-                held |= dict.fromkeys(_selected(model, list(parameter_table(model)), pattern), value)
-    return held
+                fixed |= dict.fromkeys(_selected(model, list(parameter_table(model)), pattern), value)
+    return fixed
 
 
-def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests: Sequence[str] = ()) -> list[Bound]:
+def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_tests: Sequence[str] = ()) -> list[Bound]:
     """Bounds by parameter in the model's order, numbers of tests after it; a full name overrules a pattern.
 
     Args:
         model: the machine's.
         parts: entry of `[free]` by name or pattern.
-        held: names of fixed parameters.
+        fixed: names of fixed parameters.
         of_tests: names of numbers of tests.
 
     Raises:
@@ -54,10 +54,10 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests
             for name in _selected(model, names, pattern):
                 if not exact and name in by_name:
                     raise ValueError(f"'{name}' is selected by both '{by_name[name][0]}' and '{pattern}'")
-                if exact and name in held:
+                if exact and name in fixed:
                     raise ValueError(f"'{name}' is both free and held")
                 by_name[name] = (pattern, part)
-    chosen = {name: by_name[name] for name in names if name in by_name and name not in held}
+    chosen = {name: by_name[name] for name in names if name in by_name and name not in fixed}
     bounds: list[Bound] = []
     done: set[str] = set()
     for pattern, part in chosen.values():
@@ -84,10 +84,10 @@ def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
         size = np.linalg.norm(np.asarray(test.regressor) / np.asarray(test.std)[:, None], axis=0)
         for name, own in zip(test.parameters, size.tolist(), strict=True):
             effect[name] = max(effect[name], own)
-    least = NO_EFFECT * max(effect.values())
-    acting = {name.split(".")[1] for name, own in effect.items() if name.split(".")[0] in OF_BODIES and own > least}
-    fixed = {body.name for body in machine.body if not body.joint and body.mass == 0.0}
-    return [item.name for item in (*machine.body, *machine.payload) if item.name in fixed or item.name not in acting]
+    smallest = NO_EFFECT * max(effect.values())
+    acting = {name.split(".")[1] for name, own in effect.items() if name.split(".")[0] in OF_BODIES and own > smallest}
+    frames = {body.name for body in machine.body if not body.joint and body.mass == 0.0}
+    return [item.name for item in (*machine.body, *machine.payload) if item.name in frames or item.name not in acting]
 
 
 def idle_parameters(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[str]:

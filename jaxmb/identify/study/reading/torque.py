@@ -49,7 +49,7 @@ MOST_TURNS = 2.0
 """Of a recorded joint without a range, beyond which it is asked whether its unit is right."""
 OTHER_UNIT = 3.0
 """Times that a measured rate is larger or smaller than the motion, beyond which its unit is in doubt."""
-ALIKE = 0.9
+CORRELATED = 0.9
 """Least correlation of a motion and an integral that are compared."""
 BEYOND = 0.03
 """Of its width, by which a motion may leave a range: zeros of encoders are not set better."""
@@ -96,16 +96,17 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list
     """
     own, found, units = {part.name: part for part in machine.moving_parts}, list[str](), set[str]()
     for name, column in zip(record.names, record.position.T, strict=True):
-        part, least, most = own[name], float(column.min()), float(column.max())
+        part, lowest, highest = own[name], float(column.min()), float(column.max())
         if part.range is None:
             continue
         low, high = part.range
         more = BEYOND * (high - low)
-        if least < low - more or most > high + more:
+        if lowest < low - more or highest > high + more:
             unit = "rad" if part.type == "revolute" else "m"
             units.add("in degrees" if unit == "rad" else "in mm")
             found.append(
-                f"{name} goes from {least:.3g} to {most:.3g} {unit}, beyond its range of {low:.3g} to {high:.3g} {unit}"
+                f"{name} goes from {lowest:.3g} to {highest:.3g} {unit}, beyond its range of"
+                f" {low:.3g} to {high:.3g} {unit}"
             )
     asked = (
         f": {'is it' if len(found) == 1 else 'are they'} {' or '.join(sorted(units))}, or counted from another zero?"
@@ -120,7 +121,7 @@ def travels_too_far(machine: Machine, record: MotionRecord) -> bool:
     return any(travel[name] > TOO_FAR * (high - low) for name, (low, high) in ranges.items() if name in travel)
 
 
-def rates_beside_angles(record: MotionRecord) -> list[str]:
+def rate_remarks(record: MotionRecord) -> list[str]:
     """Sentences on measured rates and accelerations whose integrals are of another size than the motion.
 
     Of q = k integral, but for what an unknown start and a bias add, least squares gives a |k| that is too small where
@@ -132,16 +133,17 @@ def rates_beside_angles(record: MotionRecord) -> list[str]:
         for i, name in enumerate(record.names):
             if measured is None or np.isnan(measured[:, i]).any():
                 continue
-            path = measured[:, i]
+            integral = measured[:, i]
             for _ in range(order):
-                path = cumulative_trapezoid(path, record.time_s, initial=0.0)
+                integral = cumulative_trapezoid(integral, record.time_s, initial=0.0)
             start = np.linalg.qr(np.vander(time, order + 2))[0]
-            x, q = (part - start @ (start.T @ part) for part in (path, record.position[:, i]))
-            if not (x @ x > 0.0 and q @ q > STILL**2 * q.size) or abs(x @ q) < ALIKE * np.sqrt((x @ x) * (q @ q)):
+            x, q = (part - start @ (start.T @ part) for part in (integral, record.position[:, i]))
+            size = np.sqrt((x @ x) * (q @ q))
+            if not (x @ x > 0.0 and q @ q > STILL**2 * q.size) or abs(x @ q) < CORRELATED * size:
                 continue
-            least, most = sorted((abs(x @ q) / (x @ x), (q @ q) / abs(x @ q)))
-            if least > OTHER_UNIT or most < 1.0 / OTHER_UNIT or x @ q < 0.0:
-                times = np.sign(x @ q) / np.sqrt(least * most)
+            smallest, largest = sorted((abs(x @ q) / (x @ x), (q @ q) / abs(x @ q)))
+            if smallest > OTHER_UNIT or largest < 1.0 / OTHER_UNIT or x @ q < 0.0:
+                times = np.sign(x @ q) / np.sqrt(smallest * largest)
                 found.append(
                     f"{name}.{what} is {times:.3g} times what the motion of {name} says: is it in another unit?"
                 )
@@ -220,7 +222,7 @@ def check_ratios(model: Model, record: MotionRecord) -> None:
             continue
         q, theta = angles[name], angles[motor]
         size = float(np.sqrt((q @ q) * (theta @ theta)))
-        if not (q @ q > STILL**2 * q.size and abs(q @ theta) > ALIKE * size):
+        if not (q @ q > STILL**2 * q.size and abs(q @ theta) > CORRELATED * size):
             continue
         found = float(np.sign(q @ theta) * np.sqrt((theta @ theta) / (q @ q)))
         if not 1.0 / OTHER_UNIT < found / ratio < OTHER_UNIT:
@@ -236,13 +238,13 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
     And on a temperature that was not recorded, on which friction depends.
     """
     ranges, found = {part.name: part.range for part in machine.moving_parts}, []
-    moved = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
-    for name, way in moved.items():
-        turns = way / (2.0 * np.pi)
+    travel = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
+    for name, distance in travel.items():
+        turns = distance / (2.0 * np.pi)
         is_joint = model.revolute[model.coordinates.index(name)] and name in model.joints
         if recorded and ranges[name] is None and is_joint and turns > MOST_TURNS:
             found.append(f"{name} turns {turns:.3g} times: are its angles in degrees, or is a gear ratio missing?")
-    still = [name for name, way in moved.items() if way < STILL]
+    still = [name for name, distance in travel.items() if distance < STILL]
     if still:
         found.append(f"{', '.join(still)} rest: parameters that act only in motion are not excited")
     lacking = unrecorded(model, record.names)
@@ -282,7 +284,7 @@ class _NoisyRows(NamedTuple):
 
     rows: Prepared
     std: Float[np.ndarray, "r"]
-    alike: Float[np.ndarray, "r"]
+    correlation_length: Float[np.ndarray, "r"]
     doubts: tuple[str, ...]
 
 
@@ -369,7 +371,7 @@ def _torque_entry(
         _source(part, context, model, record, motion, noisy, cutoff),
         rebuild=rebuild,
         gravity=np.asarray(model.gravity),
-        tried=_by_known_speeds(model, rows) if is_trial else None,
+        selection_rows=_by_known_speeds(model, rows) if is_trial else None,
         recorded=signals,
         reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),
         about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
@@ -459,9 +461,9 @@ def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequen
 
     Rigid: gears are taken as rigid, by which efforts err by more than is stated.
     """
-    std, alike = _noise(part.model_copy(update={"torque_std": "estimate"}) if rigid else part, rows)
+    std, length = _noise(part.model_copy(update={"torque_std": "estimate"}) if rigid else part, rows)
     if not drawn:
-        return _NoisyRows(rows, std, alike, ())
+        return _NoisyRows(rows, std, length, ())
     errors = motion_errors(rows, drawn, std, part.robust)
     rows = rows._replace(constant=rows.constant + rows.regressor @ errors.bias)
     share = np.sqrt(errors.variance[rows.coordinate]) / std
@@ -473,7 +475,7 @@ def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequen
     )
     counted = errors.share[rows.coordinate] if rigid or part.torque_std == "estimate" else 0.0
     more = std**2 * (1.0 - counted) + errors.variance[rows.coordinate]
-    return _NoisyRows(rows, np.sqrt(more), alike * more / std**2, doubts)
+    return _NoisyRows(rows, np.sqrt(more), length * more / std**2, doubts)
 
 
 def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRows) -> TorqueTest:
@@ -488,7 +490,7 @@ def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRo
         std=jax.device_put(noisy.std),
         coordinate=jax.device_put(rows.coordinate),
         is_robust=part.robust,
-        alike=jax.device_put(noisy.alike),
+        correlation_length=jax.device_put(noisy.correlation_length),
         constant=jax.device_put(np.broadcast_to(rows.constant, rows.effort.shape)),
     )
 
@@ -507,7 +509,7 @@ def _source(
         velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        doubts=(*([] if too_far else beyond), *rates_beside_angles(record), *noisy.doubts),
+        doubts=(*([] if too_far else beyond), *rate_remarks(record), *noisy.doubts),
         std_unknown=bool(noisy.doubts),
         impossible=" ".join(beyond) if too_far else "",
         kinds=part.friction_terms,
@@ -599,10 +601,10 @@ def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
     if not isinstance(given, dict):
         return given
     measured = getattr(record, key.removesuffix("_std"), None)
-    absent = np.zeros(len(record.names)) if measured is None else np.isnan(measured).all(axis=0)
+    unmeasured = np.zeros(len(record.names)) if measured is None else np.isnan(measured).all(axis=0)
     check_known(f"{key}: coordinate", given, record.names)
-    for name, nothing in zip(record.names, absent, strict=True):
-        if name not in given and not nothing:
+    for name, none in zip(record.names, unmeasured, strict=True):
+        if name not in given and not none:
             raise ValueError(f"{key}: found none for '{name}', expected one for each coordinate")
     return np.array([given.get(name, 1.0) for name in record.names])
 
@@ -615,10 +617,10 @@ def _least_speed(part: TorqueTestPart, model: Model) -> np.ndarray:
 
 
 def _noise(part: TorqueTestPart, rows: Prepared) -> tuple[np.ndarray, np.ndarray]:
-    """Standard deviation of each row's effort, and by how many samples that are alike its square is larger."""
+    """Standard deviation of each row's effort, and the correlation length that inflates its square, in samples."""
     if part.torque_std == "estimate":
         noise = effort_noise(rows, part.robust)
-        return noise.std[rows.coordinate], noise.alike[rows.coordinate]
+        return noise.std[rows.coordinate], noise.correlation_length[rows.coordinate]
     return _stated_std(part.torque_std, rows), np.ones(rows.effort.size)
 
 

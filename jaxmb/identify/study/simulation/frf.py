@@ -150,5 +150,5 @@ def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Ge
     direction[FORCES.index(point[1].removeprefix("-").lower())] = -1.0 if point[1].startswith("-") else 1.0
     askew = direction + np.radians(how.tilt_deg) * draw.normal(size=3) * (direction == 0.0)
     askew /= np.linalg.norm(askew)
-    beside = how.offset_m * draw.normal(size=3)
-    return np.concatenate([askew, np.cross(beside, askew)]) @ rows
+    offset = how.offset_m * draw.normal(size=3)
+    return np.concatenate([askew, np.cross(offset, askew)]) @ rows
