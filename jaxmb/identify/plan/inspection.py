@@ -24,9 +24,10 @@ from jaxmb.identify.estimation.identifiability import (
     information_rows,
     verdicts,
 )
+from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.model_parameters import unit
-from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, OperatingPoint, Planned, PlannedInformation
+from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, Planned, PlannedInformation
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
 from jaxmb.identify.plan.next_motion import NextMotion, number_slopes, plan_motion, unit_sizes
 from jaxmb.identify.plan.next_tests import NextTests, plan_tests

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.two_steps import check_two_steps
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
-from jaxmb.identify.study.context import ReadingContext, initial_values, study_model
+from jaxmb.identify.study.context import ReadingContext, study_model
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart
@@ -45,6 +45,7 @@ from jaxmb.identify.study.reading.parameters import (
     fixed_values,
     idle_bodies,
     idle_parameters,
+    initial_values,
     prior_of,
 )
 from jaxmb.identify.study.reading.tests import (
@@ -62,12 +63,12 @@ from jaxmb.mechanics.tangent import motion_coordinates
 
 
 class Origin(NamedTuple):
-    """From what a study was made, so that it can be made again."""
+    """Description from which a study was made, to make it again."""
 
     file: StudyFile
     """As it was given, before the settings of a preset."""
     folder: Path
-    """What paths in it are relative to."""
+    """Paths in it are relative to this folder."""
     noise_seed: int | None
     """Seed of simulated noise instead of the description's own."""
     digest: str = ""
@@ -95,7 +96,7 @@ class Solver(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Study:
-    """A study, read and checked: what is to be fitted to what, and how."""
+    """A study, read and checked: machine, tests, free parameters and settings of the fit."""
 
     name: str
     description: str
@@ -110,11 +111,11 @@ class Study:
     truth: dict[str, float]
     """True values of the free parameters where the tests were simulated on a machine of the same build, by name."""
     note: str = ""
-    """What a reader of the results has to know."""
+    """A remark for readers of the results."""
     complete: CompletePart | None = None
     """Options of a complete stiffness model; None for other solvers."""
     next: NextPart | NextMotionPart | None = None
-    """Out of which candidates `inspect` is to choose the next tests."""
+    """Candidate tests from which `inspect` selects the next ones."""
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""
     tolerances: Tolerances | None = None
@@ -122,7 +123,7 @@ class Study:
     source: str = ""
     """Where it is from, such as a publication."""
     origin: Origin | None = None
-    """From what it was made."""
+    """Description from which it was made."""
     remarks: tuple[str, ...] = ()
     """Warnings raised while it was read, of its machine for instance."""
     read_seconds: float = 0.0
@@ -135,12 +136,12 @@ class Study:
 
     @property
     def free(self) -> FreeParameters:
-        """The parameters that the fit moves."""
+        """The free parameters."""
         return self.problem.free
 
     @property
     def tests(self) -> tuple[Test, ...]:
-        """What is fitted."""
+        """The fitted tests."""
         return self.problem.tests
 
     @property
@@ -150,7 +151,7 @@ class Study:
 
     @property
     def checks(self) -> tuple[Entry, ...]:
-        """What is held out: predicted and compared, and not seen by the fit."""
+        """Entries of held-out tests: predicted and compared, without effect on the fit."""
         return tuple(entry for entry in self.entries if entry.role == "check")
 
     def machine_with(self, model: Model) -> Machine:
@@ -185,18 +186,19 @@ class Study:
                     new = entry.source.about(model)
                 entry = dataclasses.replace(entry, test=new.test, source=new.source)
             found.append(entry)
-        fitted = [entry.test for entry in found if entry.role == "fit"]
-        return dataclasses.replace(self, entries=tuple(found), problem=with_tests(self.problem, fitted))
+        return self._with_entries(found)
 
     def at_values(self, values: Float[np.ndarray, "d"]) -> "Study":
         """The study with free numbers of its tests at physical values of the free parameters."""
         if not self.free.of_tests:
             return self
-        entries = tuple(
-            dataclasses.replace(entry, test=test_at(entry.test, self.free, values)) for entry in self.entries
+        return self._with_entries(
+            [dataclasses.replace(entry, test=test_at(entry.test, self.free, values)) for entry in self.entries]
         )
+
+    def _with_entries(self, entries: Sequence[Entry]) -> "Study":
         fitted = [entry.test for entry in entries if entry.role == "fit"]
-        return dataclasses.replace(self, entries=entries, problem=with_tests(self.problem, fitted))
+        return dataclasses.replace(self, entries=tuple(entries), problem=with_tests(self.problem, fitted))
 
 
 def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated: np.ndarray) -> np.ndarray:
@@ -441,7 +443,9 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
 def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_seed: int | None) -> Study:
     described = _described(given, folder, source, noise_seed)
     problem, start = _posed(described, source)
-    file = described.file
+    file, tolerance = described.file, described.file.tolerance
+    if tolerance is None:
+        tolerance = float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)
     with error_location(source):
         solver = solver_of(file, problem)
     truth = common_truth(described.fitted, motion_coordinates(described.model))
@@ -452,9 +456,7 @@ def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_se
         problem=problem,
         entries=tuple(described.entries),
         solver=solver,
-        settings=FitSettings(
-            file.search, file.refine, file.rounds, file.least_rounds, file.agreement, _tolerance(file, problem)
-        ),
+        settings=FitSettings(file.search, file.refine, file.rounds, file.least_rounds, file.agreement, tolerance),
         start=start,
         truth={n: truth[n] for names in problem.free.tied for n in names if n in truth},
         note=file.note,
@@ -465,9 +467,3 @@ def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_se
         source=file.source,
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
     )
-
-
-def _tolerance(file: StudyFile, problem: Problem) -> float:
-    if file.tolerance is not None:
-        return file.tolerance
-    return float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)
