@@ -1,19 +1,19 @@
 """Estimation for any observation matrix: least squares, identifiability, and reduction of overparameterized models.
 
 Independent of machines. Rank, groups of parameters identifiable only in combination, and standard deviations come from
-one decomposition (`knowledge`), before a test as well as after it.
+one decomposition (`identifiability`), before a test as well as after it.
 """
 
 from jaxmb.identify.estimation.identifiability import (
     Group as Group,
-    Knowledge as Knowledge,
+    Identifiability as Identifiability,
     KnownTogether as KnownTogether,
     ScaledSvd as ScaledSvd,
     correlation as correlation,
     groups as groups,
     groups_by_name as groups_by_name,
+    identifiability as identifiability,
     information_rows as information_rows,
-    knowledge as knowledge,
     scaled_svd as scaled_svd,
     verdicts as verdicts,
 )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.estimation import knowledge
+from jaxmb.estimation import identifiability
 from jaxmb.plan import (
     Candidate,
     NextPart,
@@ -80,7 +80,7 @@ class Pool:
 def worst(rows: np.ndarray) -> float:
     """Largest standard deviation of a parameter after tests [test, row, parameter]."""
     flat = rows.reshape(-1, rows.shape[-1])
-    return float(knowledge(flat, np.ones(len(flat))).std.max())
+    return float(identifiability(flat, np.ones(len(flat))).std.max())
 
 
 def eight_postures(pool: Pool, sets: int, seeds: int) -> None:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmb
-from jaxmb.estimation import knowledge
+from jaxmb.estimation import identifiability
 from jaxmb.fitting import final_state, noise_objective, run_fit
 from jaxmb.results import strict, versions
 from jaxmb.studies import study_data
@@ -41,7 +41,7 @@ def true_u(study: jaxmb.Study) -> np.ndarray:
 def at_truth(study: jaxmb.Study) -> np.ndarray:
     """Predicted standard deviation of each log-parameter, at the truth."""
     _, jacobian, weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(true_u(study))))
-    return knowledge(jacobian, weights).std
+    return identifiability(jacobian, weights).std
 
 
 def seeded(data: dict[str, Any], study: jaxmb.Study, draw: int) -> dict[str, Any]:

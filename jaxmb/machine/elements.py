@@ -128,8 +128,16 @@ class Fractional(Part):
     """tau, s."""
 
 
-TERMS = ("stribeck", "cubic_damping", "load_friction", "damping_slope")
-"""Terms, in whose coefficients efforts are linear; in the order of `Model.friction_terms`."""
+FrictionKind = Literal["stribeck", "cubic", "load", "temperature"]
+FRICTION_KINDS: dict[str, str] = {
+    "stribeck": "stribeck",
+    "cubic": "cubic_damping",
+    "load": "load_friction",
+    "temperature": "damping_slope",
+}
+"""Family of the coefficient of each kind of friction term; efforts are linear in these coefficients."""
+TERMS = tuple(FRICTION_KINDS.values())
+"""Those families, in the order of `Model.friction_terms`."""
 
 
 class FurtherFriction(Part):

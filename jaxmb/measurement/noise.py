@@ -270,7 +270,7 @@ def coherence_noise(frf_set: FrfSet) -> CoherenceNoise:
     return CoherenceNoise(std, np.maximum(size, LEAST_SIGNAL * std))
 
 
-def moderated(variance: np.ndarray, degrees: float, alike: float = 1.0) -> np.ndarray:
+def moderated(variance: np.ndarray, degrees: float, length: float = 1.0) -> np.ndarray:
     """Variances, each estimated with few degrees of freedom, shrunk towards those of neighbouring lines (moderated).
 
     Each estimate is modelled as the true variance times a chi-square over its degrees of freedom d, the true variance
@@ -281,7 +281,7 @@ def moderated(variance: np.ndarray, degrees: float, alike: float = 1.0) -> np.nd
     Args:
         variance: along the lines [f, ...]; values that are 0 or not finite are unchanged.
         degrees: d of each estimate.
-        alike: correlation length of the noise in lines.
+        length: correlation length of the noise in lines.
 
     Source: Smyth, "Linear models and empirical Bayes methods for assessing differential expression in microarray
     experiments", Statistical Applications in Genetics and Molecular Biology 3(1), 2004, section 6.
@@ -291,11 +291,11 @@ def moderated(variance: np.ndarray, degrees: float, alike: float = 1.0) -> np.nd
         values = variance[(slice(None), *response)]
         good = np.isfinite(values) & (values > 0.0)
         if np.sum(good) > 2 * SIMILAR_LINES:
-            result[(good, *response)] = _moderated(values[good], degrees, alike)
+            result[(good, *response)] = _moderated(values[good], degrees, length)
     return result
 
 
-def _moderated(variance: Float[np.ndarray, "f"], degrees: float, alike: float) -> Float[np.ndarray, "f"]:
+def _moderated(variance: Float[np.ndarray, "f"], degrees: float, length: float) -> Float[np.ndarray, "f"]:
     from scipy.special import digamma, polygamma  # imported here: it takes a tenth of a second
 
     chance = float(polygamma(1, degrees / 2.0))
@@ -306,7 +306,7 @@ def _moderated(variance: Float[np.ndarray, "f"], degrees: float, alike: float) -
     scatter = float(np.mean((z - trend) ** 2 / (1.0 + 1.0 / count)))
     prior = _degrees_of_scatter(scatter - chance)
     # the neighbours together have at most the degrees of freedom of their estimates
-    prior = 1.0 / (1.0 / prior + alike / (count * degrees))
+    prior = 1.0 / (1.0 / prior + length / (count * degrees))
     s0 = np.exp(trend + digamma(prior / 2.0) - np.log(prior / 2.0))
     total = prior + degrees
     return (prior * s0 + degrees * variance) / total * total / np.maximum(total - 2.0, 1.0)

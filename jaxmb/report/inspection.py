@@ -109,7 +109,7 @@ def inspection_sections(found: Inspection) -> list[Section]:
     last = Lines((*after.lines, *(f"remark: {remark}" for remark in found.remarks)))
     return [
         *section(
-            f"{found.study.name}: expected standard deviations at the {found.at}",
+            f"{found.study.name}: expected standard deviations at the {found.linearized_at}",
             [
                 expected_table(found), base_table(found, after.base_std) if found.base else None,
                 Picture("singular-values", partial(singular_value_figure, found)),

@@ -144,7 +144,7 @@ def _panel(above: Axes, below: Axes, result: Result, laws: Laws, parameter: str,
         dense = np.geomspace(x.min() / 1.05, x.max() * 1.05, 200)
     else:
         dense = np.linspace(x.min() - 0.05 * reach, x.max() + 0.05 * reach, 200)
-    curve = laws.centre[parameter] * np.exp(sum((c * term.at(dense) for term, c in mine), np.zeros(dense.size)))
+    curve = laws.centre[parameter] * np.exp(sum((c * term.value(dense) for term, c in mine), np.zeros(dense.size)))
     above.plot(unit * dense, curve, color=FITTED, lw=1.4)
     below.axhline(0.0, color=FITTED, lw=1.4)
     law, own, std, law_std = (_column(lines, key) for key in ("law", "own", "own_std_log", "law_std_log"))

@@ -17,6 +17,7 @@ from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
 from jaxmb.identify.assess.uncertainty.profile import RISE
+from jaxmb.identify.study.study import Solver
 from jaxmb.report.modes import ModePairs
 from jaxmb.report.section import (
     Cell,
@@ -41,7 +42,7 @@ MOST_PAIRS = 5
 
 def parameter_sections(result: Result) -> list[Section]:
     """Sections on the identified parameters and on those identifiable only in combination."""
-    if result.study.complete is not None:
+    if result.study.solver is Solver.STIFFNESS_MODEL:
         return []
     figure = Picture("parameters", partial(parameter_figure, result))
     together = together_lines(result)
@@ -145,7 +146,7 @@ NOTABLE = 0.1
 def correlation_sections(result: Result) -> list[Section]:
     """Section on pairs of strongly correlated parameters with the correlation matrix; empty without such pairs."""
     names = result.study.free.names
-    if len(names) < 2 or result.study.is_linear:
+    if len(names) < 2 or result.study.solver.is_linear:
         return []
     known = [i for i, name in enumerate(names) if math.isfinite(result.parameters[name].std)]
     pairs = [(result.correlation[i, j], names[i], names[j]) for i in known for j in known if i < j]

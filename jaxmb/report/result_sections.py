@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from jaxmb.identify.assess.metrics import Verdict
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.experiments.entry import by_kind
+from jaxmb.identify.study.study import Solver
 from jaxmb.report.laws import law_sections
 from jaxmb.report.parameters import (
     budget_sections,
@@ -135,7 +136,7 @@ def to_do(result: Result) -> list[str]:
     if not result.converged:
         sentences.append("more rounds or starts (rounds, [refine] starts) may let the fit converge")
     unknown = any(verdict != "yes" for verdict in verdicts)
-    if unknown and result.study.complete is None:
+    if unknown and result.study.solver is not Solver.STIFFNESS_MODEL:
         sentences.append("`jaxmb inspect` of this study reports why parameters are not identifiable, and remedies")
     return sentences
 
@@ -178,7 +179,7 @@ def write_report(result: Result, folder: str | os.PathLike[str]) -> list[Path]:
 
 def sections_of_tests(result: Result) -> list[Section]:
     """Sections of each kind of test."""
-    if result.study.complete is not None:
+    if result.study.solver is Solver.STIFFNESS_MODEL:
         return []  # `stiffness_model_sections` cover all its tests together
     found, others = [], [entry.kind for entry in result.study.entries]
     for kind, entries in by_kind(result.study.entries, dict.fromkeys([*SECTIONS, *others])):
@@ -207,6 +208,6 @@ def fit_section(result: Result) -> Section:
     parts["else"] = max(round(seconds["total"] - sum(parts.values()), 1), 0.0) + 0.0  # adding 0 makes 0 of -0
     each = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
     lines.append(f"time: {sum(parts.values()):.1f} s ({each})")  # the sum of the rounded parts
-    searched = not (result.study.is_linear or result.study.complete is not None)
+    searched = not result.study.solver.is_linear
     draw = partial(cost_figure, result)
     return Section("The fit", (Lines(tuple(lines)), *((Picture("cost", draw),) if searched else ())))

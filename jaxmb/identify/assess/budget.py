@@ -196,7 +196,7 @@ def _drawn(
         errors = {error.key: x * size for error, x, size in zip(found.errors, z, sizes, strict=True)}
         change, residual = _refit(problem, u, _finite(plain - tests.residual(errors)))
         changes.append(change)
-        squares.append([float(residual[rows] @ residual[rows]) for rows in problem.rows])
+        squares.append([float(residual[rows] @ residual[rows]) for rows in problem.row_slices])
         linear_changes.append(-found.effect @ z)
         if draw == TRIED - 1:
             difference = np.abs(np.array(changes) - np.array(linear_changes))

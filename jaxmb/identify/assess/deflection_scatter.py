@@ -49,7 +49,7 @@ def convergence(linear: Linear, seed: int, robust: bool = False) -> Convergence:
     counts = np.unique(np.round(np.linspace(1, cases, min(cases, MOST_COUNTS))).astype(int))
     orders = int(np.clip(2 * MOST_ROWS // (counts.size * rows.case.size), LEAST_ORDERS, MOST_ORDERS))
     draw = np.random.default_rng(seed)
-    size = found.least.size
+    size = found.lower.size
     values = np.full((orders, counts.size, size), np.nan)
     for k in range(orders):
         order = draw.permutation(cases)
@@ -100,7 +100,7 @@ def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: i
     ends = np.cumsum([test.rows for test in tests])[:-1]
     # All other measurements are resampled from their standard deviations.
     exact, draw = base.matrix @ found.encode(estimate.values), np.random.default_rng(estimate.seed)
-    size = found.least.size
+    size = found.lower.size
     x, unknown, clipped = np.empty((draws, size)), np.zeros(size, bool), np.zeros(size, int)
     for k, measured in enumerate(drawn_displacements(estimate.model, entries, draws, estimate.seed)):
         again = exact + base.std * draw.normal(size=exact.size) if rows.size < exact.size else exact.copy()

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.identifiability import Knowledge
+from jaxmb.identify.estimation.identifiability import Identifiability
 from jaxmb.identify.experiments.deflections.deflection_test import (
     AffineStiffness,
     DeflectionEntry,
@@ -175,7 +175,7 @@ class SetGaps:
         return cls(data["set"], data["role"], data["tests"], Gaps(**translation), Gaps(**rotation))
 
 
-def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Knowledge) -> list[DeflectionRow]:
+def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Identifiability) -> list[DeflectionRow]:
     """Measured and predicted displacement of each point in each load case, with standard deviations.
 
     Standard deviations of predictions are propagated from the identified values, to first order.
@@ -206,7 +206,7 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Kno
     return rows
 
 
-def propagated_std(slope: Float[np.ndarray, "m d"], known: Knowledge) -> Float[np.ndarray, "m"]:
+def propagated_std(slope: Float[np.ndarray, "m d"], known: Identifiability) -> Float[np.ndarray, "m"]:
     """Standard deviation of quantities with some derivatives by u, to first order; NaN where unknown.
 
     It is unknown where a quantity depends on a direction without effect on the data, or on a parameter whose standard

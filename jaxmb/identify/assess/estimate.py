@@ -13,9 +13,9 @@ from jaxmb.identify.assess.budget import Budget, DescribedTests, budget, explain
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.estimation.identifiability import (
     COUPLED,
+    Identifiability,
     Jacobian,
-    Knowledge,
-    knowledge,
+    identifiability,
     row_blocks,
     triangular_factor,
     verdicts,
@@ -27,7 +27,7 @@ from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, row_variances, sampled_weights
 from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.fit.state import Fit
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.machine.build import Model
 
 INCONSISTENT = 2.0
@@ -122,7 +122,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         by_test = step is None
         misfit_tolerated = all(t or (by_test and own.explained) for t, own in zip(tolerated, each, strict=True))
     systematic, gross = _systematic(solution, each, tolerated), dict[str, str]()
-    for entry, rows, allowed in zip(study.fitted, problem.rows, tolerated, strict=True):
+    for entry, rows, allowed in zip(study.fitted, problem.row_slices, tolerated, strict=True):
         text = entry.source.gross_errors(entry.test, model, solution.jacobian[rows], study.free)
         if text and not (allowed and misfit_tolerated):
             gross[entry.name] = text
@@ -176,7 +176,7 @@ def _tolerances(
 ) -> tuple[Budget | None, tuple[bool, ...]]:
     """Effect of the errors of machine and tests, None where all is exact, and whether it explains each misfit."""
     study, problem = solution.study, solution.study.problem
-    not_linearized = study.two_steps or problem.one_by_one or is_large(problem)
+    not_linearized = study.solver is Solver.TWO_STEPS or problem.one_by_one or is_large(problem)
     if study.tolerances is None or (step is None and not_linearized):
         return None, (False,) * len(each)
     tests = DescribedTests(study.fitted, solution.model, study.exact)
@@ -186,12 +186,12 @@ def _tolerances(
         std = step.known.std
         found = budget(tests, problem, solution.u, step.jacobian, std, study.tolerances, seed=None, factor=factor)
         return found, explained(found, whole, *point) * len(each)
-    std = knowledge(solution.jacobian, row_variances(problem, *point), problem.prior_std).std
+    std = identifiability(solution.jacobian, row_variances(problem, *point), problem.prior_std).std
     misfit = not all(t.noise.is_known and own.explained for t, own in zip(study.tests, each, strict=True))
     found = budget(tests, problem, solution.u, solution.jacobian, std, study.tolerances, solution.seed, misfit=misfit)
-    parts = zip(study.tests, problem.rows, strict=True)
+    parts = zip(study.tests, problem.row_slices, strict=True)
     expected = [_by_noise(test, solution.residual[rows], solution.row_weights[rows]) for test, rows in parts]
-    return found, explained(found, problem.rows, *point, expected)
+    return found, explained(found, problem.row_slices, *point, expected)
 
 
 def _by_noise(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
@@ -205,7 +205,7 @@ def _by_noise(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> floa
 def _systematic(solution: Solution, each: Sequence[Misfit], tolerated: Sequence[bool]) -> dict[str, float]:
     """Systematic fraction of the residual variance, by name of the fitted tests in which it is significant."""
     problem, found = solution.study.problem, {}
-    for rows, test, misfit, allowed in zip(problem.rows, problem.tests, each, tolerated, strict=True):
+    for rows, test, misfit, allowed in zip(problem.row_slices, problem.tests, each, tolerated, strict=True):
         if test.lines is None or allowed:
             continue
         share = test.lines.systematic(solution.residual[rows], solution.row_weights[rows])
@@ -226,7 +226,7 @@ class Linear(NamedTuple):
     """Physical values kept by parameters without effect on any measurement."""
 
 
-class Solver(NamedTuple):
+class SolverHistory(NamedTuple):
     """Course of the solver that made an estimate."""
 
     initial: Float[np.ndarray, "d"]
@@ -253,10 +253,10 @@ class Estimate(Solution):
 
     values: Float[np.ndarray, "d"]
     """Physical values of the free parameters."""
-    known: Knowledge
+    known: Identifiability
     """Standard deviations and verdicts of u, from the Jacobian."""
     goodness: GoodnessOfFit
-    solver: Solver
+    solver: SolverHistory
     linear: Linear | None = None
     """Linear step; None for other studies."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
@@ -296,7 +296,7 @@ class Estimate(Solution):
         for entry in entries:
             if entry.role == "fit":
                 k = index[entry.name]
-                yield entry, self.views[k], self.study.problem.rows[k]
+                yield entry, self.views[k], self.study.problem.row_slices[k]
 
 
 class Diagnosis(NamedTuple):
@@ -356,7 +356,7 @@ def _labels(estimate: Estimate) -> list[np.ndarray]:
     each = [test.noise.correlation.groups for test in problem.tests]
     ways, first = max(map(len, each)), 0
     found = [np.zeros(problem.data_rows, dtype=int) for _ in range(ways + 1)]
-    for rows, groups in zip(problem.rows, each, strict=True):
+    for rows, groups in zip(problem.row_slices, each, strict=True):
         for k in range(ways):
             found[k][rows] = first + groups[min(k, len(groups) - 1)]
         found[ways][rows] = first

@@ -37,7 +37,7 @@ from jaxmb.identify.fit.problem import compressed, objective_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.validation import warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.response.modal import modes, select_modes
@@ -78,11 +78,11 @@ def identify(
     """
     # The matrices are small: on a busy machine several LAPACK threads take up to a hundred times longer than one.
     with threadpool_limits(1, user_api="blas"), warnings_as_remarks() as warned:
-        if study.complete is not None or study.is_linear:
+        if study.solver.is_linear:
             result = _by_linear_step(study, seed)
         else:
             result = _by_search(study, seed, state_file, resume, report)
-    if report is not None and (study.complete is not None or study.is_linear):
+    if report is not None and study.solver.is_linear:
         report(Report(1, 1, "linear step", 1, result.cost))
     read = study.read_seconds
     seconds = result.seconds | {"total": read + result.seconds["total"], "read": read}
@@ -95,7 +95,7 @@ def _by_search(
 ) -> Result:
     began = time.monotonic()
     run = study.problem, study.settings, study.start, seed, state_file, resume, report
-    if study.two_steps:
+    if study.solver is Solver.TWO_STEPS:
         (fit, information), sentences = two_step_fit(*run), []
         fitted = COMPILATION.seconds
     else:
@@ -118,7 +118,7 @@ def _by_search(
 def _by_linear_step(study: Study, seed: int) -> Result:
     """Result of a linear step, repeated until convergence where tests are linearized about the identified machine."""
     began, doubts = time.monotonic(), list[str]()
-    solve = linear_estimate if study.complete is None else stiffness_estimate
+    solve = stiffness_estimate if study.solver is Solver.STIFFNESS_MODEL else linear_estimate
     estimate = solve(study, seed)
     if study.relinearized:
 

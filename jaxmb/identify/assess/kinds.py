@@ -13,7 +13,7 @@ from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflectio
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
 from jaxmb.identify.assess.tests.torque import TorqueMetrics, systematic_errors, torque_remarks
 from jaxmb.identify.experiments.entry import Entry, by_kind
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.records import restored
 
 
@@ -50,7 +50,7 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
         data: those.
         study: the identified study.
     """
-    if study.complete is not None:
+    if study.solver is Solver.STIFFNESS_MODEL:
         return Metrics(stiffness_model=restored(StiffnessModelMetrics, data))
     tests = {}
     for kind, entries in by_kind(study.entries, KINDS):

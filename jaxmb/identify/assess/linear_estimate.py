@@ -6,7 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Linear, Solution, Solver, goodness_of_fit, jackknife_std
+from jaxmb.identify.assess.estimate import (
+    Diagnosis,
+    Estimate,
+    Linear,
+    Solution,
+    SolverHistory,
+    goodness_of_fit,
+    jackknife_std,
+)
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.remarks import (
     bound_doubts,
@@ -16,7 +24,7 @@ from jaxmb.identify.assess.remarks import (
 from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
-    knowledge,
+    identifiability,
     scaled_svd,
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
@@ -28,7 +36,7 @@ from jaxmb.identify.fit.linear import (
     idle_numbers,
     linear_equations,
     linear_step,
-    reported_knowledge,
+    reported_identifiability,
     unknowns,
     with_prior,
     without_effect,
@@ -132,10 +140,10 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     return Estimate(
         **vars(solution),
         values=values,
-        known=reported_knowledge(step, 1.0 if goodness.all_tolerated else step.misfit.widening),
+        known=reported_identifiability(step, 1.0 if goodness.all_tolerated else step.misfit.widening),
         goodness=goodness,
         linear=Linear(found, rows, step, start),
-        solver=Solver(
+        solver=SolverHistory(
             initial=start,
             cost=step.cost,
             initial_cost=_cost(rows, step.row_weights, found.encode(start)),
@@ -247,7 +255,7 @@ def check_equations(rows: Equations, names: tuple[str, ...], entries: tuple[Entr
         raise ValueError(f"{count} measured values give fewer equations than there are free parameters ({needed})")
     if parallel_loads(entries):
         matrix = np.where(without_effect(rows), 0.0, rows.matrix) / rows.std[:, None]
-        known = knowledge(matrix, np.ones(count))
+        known = identifiability(matrix, np.ones(count))
         undetermined = [name for name, std in zip(names, known.std, strict=True) if not np.isfinite(std)]
         if undetermined:
             raise ValueError(

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate
-from jaxmb.identify.estimation.identifiability import first_order_drops, knowledge
+from jaxmb.identify.estimation.identifiability import first_order_drops, identifiability
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import Hypothesis, own_names
 from jaxmb.identify.experiments.test import Test
@@ -240,7 +240,7 @@ def _with_values(
 ) -> ModelError:
     """A model error with the values of a fit with it; the first columns of the Jacobian are those of u."""
     values = free.values(u)
-    std = knowledge(jacobian, np.ones(len(jacobian))).std[: u.size] * np.abs(free.slope(values))
+    std = identifiability(jacobian, np.ones(len(jacobian))).std[: u.size] * np.abs(free.slope(values))
     return ModelError(text, explains, free.named(values), free.named(std))
 
 
@@ -260,7 +260,7 @@ def _best(found: list[ModelError]) -> tuple[ModelError, ...]:
 def _single_lines(estimate: Estimate, state: State, first: np.ndarray, excess: float) -> tuple[ModelError, ...]:
     """Outlier lines, where the residual without them is noise."""
     problem, counts, texts = estimate.study.problem, np.ones(estimate.residual.size), []
-    for rows, test in zip(problem.rows, problem.tests, strict=True):
+    for rows, test in zip(problem.row_slices, problem.tests, strict=True):
         if test.lines is None:
             continue
         outliers = test.lines.outliers(estimate.residual[rows], estimate.row_weights[rows])
@@ -292,7 +292,7 @@ def _scatter(estimate: Estimate) -> np.ndarray | None:
     """Variance of each row over that of its noise in the fit; None where noise explains the residual."""
     problem, doubtful = estimate.study.problem, bool(estimate.goodness.systematic)
     found = np.ones(estimate.residual.size)
-    for rows, test, misfit in zip(problem.rows, problem.tests, estimate.goodness.misfits, strict=True):
+    for rows, test, misfit in zip(problem.row_slices, problem.tests, estimate.goodness.misfits, strict=True):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]
         if test.noise.is_known:
             doubtful |= not misfit.explained
@@ -343,7 +343,7 @@ def _state(
         jacobian[problem.data_rows :] = np.diag(1.0 / np.asarray(problem.prior.std)) @ (
             columns == np.arange(u.size)[:, None]
         )
-    for rows, test, place in zip(problem.rows, problem.tests, places, strict=True):
+    for rows, test, place in zip(problem.row_slices, problem.tests, places, strict=True):
         entries = problem.free.entries_of(own_names(test))
         own, point = (
             np.append(np.arange(u.size), u.size + np.array(place)),

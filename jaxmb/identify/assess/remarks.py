@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
-from jaxmb.identify.estimation.identifiability import Knowledge, limits, row_blocks
+from jaxmb.identify.estimation.identifiability import Identifiability, limits, row_blocks
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.search import DEFAULT
@@ -237,14 +237,14 @@ def _value_remarks(estimate: Estimate, reasons: Sequence[tuple[str, str]]) -> li
             reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
             named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
         elif fit.on_bound[i]:
-            lower = (fit.x[i] <= found.least[i]) != found.reciprocal[i]
+            lower = (fit.x[i] <= found.lower[i]) != found.reciprocal[i]
             named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
         elif not np.isfinite(fit.known.std[i]):
             named.setdefault(_IN_COMBINATION, []).append(name)
     return [listed(names) + text[len(names) > 1] for text, names in named.items() if text in reasons]
 
 
-def _wide_remarks(study: Study, values: np.ndarray, known: Knowledge) -> list[str]:
+def _wide_remarks(study: Study, values: np.ndarray, known: Identifiability) -> list[str]:
     """One sentence on parameters on a linear scale whose standard deviation is small relative to the bounds, but not to
     the value."""
     yes = float(limits(None)[0])

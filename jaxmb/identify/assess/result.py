@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from jaxmb.identify.assess.metrics import Metrics
-from jaxmb.identify.estimation.identifiability import Knowledge
+from jaxmb.identify.estimation.identifiability import Identifiability
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import unit
@@ -292,7 +292,9 @@ def _estimated_noise(study: Study) -> dict[str, float]:
     return {name: level for name, level in levels.items() if level is not None}
 
 
-def found_parameters(study: Study, values: np.ndarray, initial: np.ndarray, known: Knowledge) -> dict[str, Parameter]:
+def found_parameters(
+    study: Study, values: np.ndarray, initial: np.ndarray, known: Identifiability
+) -> dict[str, Parameter]:
     """Identified parameters by name, tied ones each by its own name.
 
     Args:

@@ -21,7 +21,7 @@ from jaxmb.identify.parameters.model_parameters import with_numbers
 from jaxmb.identify.stiffness_model.completion import Completion
 from jaxmb.identify.study.file import plain_study
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.study import Origin, Study, make_study
+from jaxmb.identify.study.study import Origin, Solver, Study, make_study
 from jaxmb.io.files import read_toml, write_atomically
 from jaxmb.io.records import read_strict
 from jaxmb.io.validation import InputError, Table, validated
@@ -269,13 +269,13 @@ def _mode(line: Table) -> Mode:
 
 def _check_parameters(parameters: Table, study: Study) -> None:
     """Raise ValueError where the parameters are not the free parameters of the study, or not within their bounds."""
-    if study.complete is not None:
+    if study.solver is Solver.STIFFNESS_MODEL:
         return  # its parameters have other names, and no bounds
     free = study.free
     expected = [name for names in free.tied for name in names]
     if set(parameters) != set(expected):
         raise ValueError(f"parameters: found {', '.join(parameters)}, expected {', '.join(expected)}")
-    if study.is_linear:
+    if study.solver.is_linear:
         return  # a linear step is not limited to bounds
     for names, low, high in zip(free.tied, free.lower_value, free.upper_value, strict=True):
         rounding = 1e-12 * max(abs(low), abs(high))

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solution, Solver, goodness_of_fit, jackknife_std
+from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solution, SolverHistory, goodness_of_fit, jackknife_std
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
 from jaxmb.identify.assess.model_errors import ModelError, model_errors, model_errors_text
 from jaxmb.identify.assess.remarks import bound_remarks, on_bound, search_remarks, unmatched_remarks
 from jaxmb.identify.assess.result import Outcome, evaluations
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited, with_curvature
-from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, is_large, linearized, residual_at
 from jaxmb.identify.fit.state import Fit
@@ -58,9 +58,9 @@ def search_estimate(
     return Estimate(
         **vars(solution),
         values=values,
-        known=knowledge(*rows, problem.prior_std),
+        known=identifiability(*rows, problem.prior_std),
         goodness=goodness,
-        solver=Solver(
+        solver=SolverHistory(
             initial=initial,
             cost=float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2)),
             initial_cost=float(problem.noise_unit) ** 2 * _squares_of_data(problem, fit.initial_u),

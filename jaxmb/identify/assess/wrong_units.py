@@ -102,7 +102,7 @@ def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
 def values_by_upper_bounds(linear: Linear) -> Float[np.ndarray, "d"]:
     """Values of a linear study without lower bounds of stiffnesses and upper bounds of compliances."""
     found, rows, _, start = linear
-    found = dataclasses.replace(found, most=np.full(found.most.size, np.inf))
+    found = dataclasses.replace(found, upper=np.full(found.upper.size, np.inf))
     return found.decode(linear_step(found, rows, start).x)
 
 

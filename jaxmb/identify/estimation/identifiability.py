@@ -71,7 +71,7 @@ def triangular_factor(blocks: Iterable[Float[np.ndarray, "k d"]]) -> Float[np.nd
     return found[0] if len(found) == 1 else np.asarray(np.linalg.qr(np.concatenate(found), mode="r"))
 
 
-class Knowledge(NamedTuple):
+class Identifiability(NamedTuple):
     """Standard deviations and identifiability of the entries of u, linearized at one point."""
 
     std: Float[np.ndarray, "d"]
@@ -155,11 +155,11 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None,
     return ScaledSvd(scale, left, values, right, rank)
 
 
-def knowledge(
+def identifiability(
     jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
     prior_std: Float[np.ndarray, "d"] | None = None,
-) -> Knowledge:
+) -> Identifiability:
     """Standard deviations and identifiability of a weighted least-squares estimate.
 
     With J = U S V^T the estimate changes by G e, G = V S^-1 U^T, for residual errors e; the errors of an FRF scaled by
@@ -179,7 +179,7 @@ def knowledge(
     covariance = svd.gain @ _weighted(svd, jacobian, row_weights) @ svd.gain.T
     std = np.where(svd.unknown, np.inf, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
     _, singular_values, directions = np.linalg.svd(np.pad(factor, ((0, svd.scale.size - len(factor)), (0, 0))))
-    return Knowledge(std, covariance, singular_values, directions.T, prior_std, verdicts(std, prior_std))
+    return Identifiability(std, covariance, singular_values, directions.T, prior_std, verdicts(std, prior_std))
 
 
 def _weighted(svd: ScaledSvd, jacobian: Jacobian, row_weights: np.ndarray) -> Float[np.ndarray, "r r"]:
@@ -227,7 +227,7 @@ class Group(NamedTuple):
 
 
 def information_rows(jacobian: Jacobian, row_weights: Float[np.ndarray, "m"]) -> Float[np.ndarray, "d d"]:
-    """R [d, d] with R^T R = M, the information of the weighted estimate of `knowledge` with covariance M^-1.
+    """R [d, d] with R^T R = M, the information of the weighted estimate of `identifiability` with covariance M^-1.
 
     With J = U S V^T and U^T diag(W) U = L L^T, R = L^-1 S V^T without squaring S; for unit weights it is the triangular
     factor of J up to a rotation. Stacking the rows of further tests, in units of their noise, adds their information.
@@ -257,7 +257,7 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
         dimension = round(float(np.sum(null[part] ** 2)))
         if dimension:
             found.append(_null_group(part, null / svd.scale[:, None], dimension))
-    known = knowledge(rows, np.ones(len(rows)), prior_std)
+    known = identifiability(rows, np.ones(len(rows)), prior_std)
     unit = np.ones(svd.scale.size) if prior_std is None else np.where(np.isfinite(prior_std), prior_std, 1.0)
     limit = float(np.min(limits(prior_std)[0] / unit))
     fixed = np.flatnonzero(np.isfinite(known.std))
@@ -316,7 +316,7 @@ def correlation(covariance: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"
 
 
 def verdicts(std: Float[np.ndarray, "d"], prior_std: Float[np.ndarray, "d"] | None) -> tuple[Verdict, ...]:
-    """Identifiability by standard deviation: "yes", "weak" or "no", see `knowledge`."""
+    """Identifiability by standard deviation: "yes", "weak" or "no", see `identifiability`."""
     yes, weak = limits(prior_std)
     return tuple("yes" if s < a else "weak" if s < b else "no" for s, a, b in np.broadcast(std, yes, weak))
 

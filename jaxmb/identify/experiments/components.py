@@ -399,7 +399,7 @@ class AffineView(Protocol):
         """The view at physical values."""
         ...
 
-    def joined(self, others: list[Any]) -> Self:
+    def stackable(self, others: list[Any]) -> Self:
         """The same function in a form common to other views of its kind, so that they can be stacked."""
         ...
 

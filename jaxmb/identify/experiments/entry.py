@@ -34,6 +34,9 @@ class Source:
     about: "Callable[[Model], Entry] | None" = None
     """Returns the test linearized about a fitted machine; None where the prediction is linear."""
 
+    after_preliminary_fits: "Callable[[Any], Entry] | None" = None
+    """Returns the test as determined by preliminary fits, which its reader defines; None where these have no effect."""
+
     @property
     def loads(self) -> np.ndarray:
         """Static wrenches [case, 6] applied to the machine, N and Nm; empty for other excitation."""

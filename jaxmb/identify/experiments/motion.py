@@ -85,7 +85,7 @@ class AffineMotion(eqx.Module):
             tangent = dataclasses.replace(tangent, structural=tangent.structural + bilinear)
         return dataclasses.replace(self.base, tangent=tangent, stiffness=stiffness)
 
-    def joined(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
+    def stackable(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
         """The same with the joint support of all views, and without slopes that are 0 in all of them."""
         supports = [view.base.support for view in (self, *others)]
         support: Support | None = None

@@ -107,8 +107,8 @@ def count_of(points: Any) -> int:
 
 def block_size(needed: int, count: int, memory: int) -> int:
     """Number of points of a block, equal for all blocks: at least one, else limited by memory, `needed` bytes each."""
-    most = max(1, min(count, memory // max(needed, 1)))
-    return -(-count // -(-count // most))
+    largest = max(1, min(count, memory // max(needed, 1)))
+    return -(-count // -(-count // largest))
 
 
 def live_bytes(program: Jaxpr) -> int:
@@ -119,14 +119,14 @@ def live_bytes(program: Jaxpr) -> int:
     last = {var: k for k, equation in enumerate(program.eqns) for var in _variables(equation.invars)}
     last |= dict.fromkeys(_variables(program.outvars), len(program.eqns))
     live: dict[Any, int] = {}
-    most = 0
+    peak = 0
     for k, equation in enumerate(program.eqns):
         inside = max((live_bytes(inner) for inner in _programs(equation.params.values())), default=0)
-        most = max(most, sum(live.values()) + inside)
+        peak = max(peak, sum(live.values()) + inside)
         live |= {var: _bytes(var.aval) for var in equation.outvars}
-        most = max(most, sum(live.values()))
+        peak = max(peak, sum(live.values()))
         live = {var: size for var, size in live.items() if last.get(var, -1) > k}
-    return most
+    return peak
 
 
 def _variables(found: Any) -> list[Any]:

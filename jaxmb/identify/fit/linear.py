@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd, verdicts
+from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd, verdicts
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.test import Test
@@ -33,10 +33,10 @@ class Unknowns:
 
     free: FreeParameters
     reciprocal: Bool[np.ndarray, "d"]
-    least: Float[np.ndarray, "d"]
+    lower: Float[np.ndarray, "d"]
     """Lower bounds of x: 1 over the upper bound for reciprocals, else the lower bound, at least 0 for non-negative
     families."""
-    most: Float[np.ndarray, "d"]
+    upper: Float[np.ndarray, "d"]
     """Upper bounds of x: 1 over the lower bound for reciprocals, else the upper bound."""
 
     def encode(self, values: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
@@ -58,7 +58,7 @@ class LinearStep:
     x: Float[np.ndarray, "d"]
     jacobian: Float[np.ndarray, "m d"]
     """Derivative of the residuals by u, scaled by the roots of the weights, robust weights included."""
-    known: Knowledge
+    known: Identifiability
     """Standard deviations and verdicts of the entries u of the free parameters."""
     without_effect: Bool[np.ndarray, "d"]
     """Mask of parameters without effect on any measurement."""
@@ -90,11 +90,11 @@ def unknowns(free: FreeParameters, reciprocal: Bool[np.ndarray, "d"]) -> Unknown
         reciprocal: from `linear_in`.
     """
     floored = np.array([all(_is_not_negative(name) for name in names) for names in free.tied], dtype=bool)
-    lower, upper = np.array(free.lower_value), np.array(free.upper_value)
-    lower = np.where(floored, np.maximum(lower, 0.0), lower)
+    low, high = np.array(free.lower_value), np.array(free.upper_value)
+    low = np.where(floored, np.maximum(low, 0.0), low)
     with np.errstate(divide="ignore"):
-        least, most = np.where(reciprocal, 1.0 / upper, lower), np.where(reciprocal, 1.0 / lower, upper)
-    return Unknowns(free, reciprocal, least, most)
+        lower, upper = np.where(reciprocal, 1.0 / high, low), np.where(reciprocal, 1.0 / low, high)
+    return Unknowns(free, reciprocal, lower, upper)
 
 
 def _is_not_negative(name: str) -> bool:
@@ -140,7 +140,7 @@ def without_effect(rows: Equations) -> Bool[np.ndarray, "d"]:
 
 
 def idle_numbers(
-    model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, held: Collection[str] = ()
+    model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, fixed: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Fixed inertial parameters of bodies with free ones, without effect on any measurement.
 
@@ -149,9 +149,9 @@ def idle_numbers(
         free: the free parameters.
         tests: fitted tests.
         rows: their equations.
-        held: names that keep their values in any case.
+        fixed: names that keep their values in any case.
     """
-    excluded = {name for names in free.tied for name in names} | set(held)
+    excluded = {name for names in free.tied for name in names} | set(fixed)
     names = [name for body in touched_bodies(free) for name in numbers_of(body)]
     if not set(names) - excluded:
         return ()
@@ -199,7 +199,7 @@ def linear_step(
     insensitive = without_effect(rows)
     matrix = np.where(insensitive, 0.0, rows.matrix)
     fitted = linear_fit(
-        matrix, rows.measured, rows.std / np.sqrt(rows.weight), found.least, found.most, robust, found.free.names
+        matrix, rows.measured, rows.std / np.sqrt(rows.weight), found.lower, found.upper, robust, found.free.names
     )
     x = best = np.where(insensitive, found.encode(start), fitted.values)
     weight = rows.weight * fitted.weights
@@ -208,15 +208,15 @@ def linear_step(
     if bodies is not None:
         consistent = consistent_solution(
             bodies, matrix * root[:, None], rows.measured * root, best, fitted.on_bound & ~insensitive,
-            found.encode(start), found.least, found.most,
+            found.encode(start), found.lower, found.upper,
         )  # fmt: skip
         x = consistent.x
     residual = rows.measured - matrix @ x
     jacobian = matrix * found.slope(x) * root[:, None]
-    known = knowledge(jacobian, weight, prior_std)
+    known = identifiability(jacobian, weight, prior_std)
     # Physical consistency moves values away from bounds, or to them.
     stopped = np.asarray(fitted.on_bound) | ((x != best) & np.isfinite(known.std))
-    on_bound = stopped & ~insensitive & ((x <= found.least) | (x >= found.most))
+    on_bound = stopped & ~insensitive & ((x <= found.lower) | (x >= found.upper))
     data = slice(0, residual.size - (0 if prior_std is None else int(np.isfinite(prior_std).sum())))
     errors = np.sqrt(weight) * residual / rows.std
     return LinearStep(
@@ -243,7 +243,7 @@ def linear_step(
     )
 
 
-def _determined(jacobian: np.ndarray, known: Knowledge, data: slice) -> float:
+def _determined(jacobian: np.ndarray, known: Identifiability, data: slice) -> float:
     """Degrees of freedom of the parameters in the rows of the tests."""
     if known.prior_std is None:
         return float(np.isfinite(known.std).sum())
@@ -251,7 +251,7 @@ def _determined(jacobian: np.ndarray, known: Knowledge, data: slice) -> float:
     return float(np.sum(svd.left[: len(jacobian), : svd.rank][data] ** 2))
 
 
-def reported_knowledge(step: LinearStep, factor: float) -> Knowledge:
+def reported_identifiability(step: LinearStep, factor: float) -> Identifiability:
     """Reported standard deviations and verdicts of a linear step, infinite for values on a bound, where the
     linearization is not valid for the unbounded minimum.
 
@@ -264,6 +264,6 @@ def reported_knowledge(step: LinearStep, factor: float) -> Knowledge:
     if step.prior_std is not None and factor > 1.0:  # only the information from the tests is inflated, not the prior
         priors = int(np.isfinite(step.prior_std).sum())
         wider = np.where(np.arange(step.row_weights.size) < step.row_weights.size - priors, factor**2, 1.0)
-        known = knowledge(step.jacobian, wider * step.row_weights, step.prior_std)
+        known = identifiability(step.jacobian, wider * step.row_weights, step.prior_std)
     std = np.where(step.on_bound, np.inf, known.std)
     return known._replace(std=std, verdict=verdicts(std, step.prior_std))

@@ -18,7 +18,7 @@ from jaxmb.identify.fit.state import Fit
 
 FALSE_ALARM = 1e-3
 """Significance level: probability of rejecting correctly stated noise."""
-EXACT = 1e-3
+REPRODUCED = 1e-3
 """Residual over noise below which data count as reproduced exactly."""
 
 
@@ -39,7 +39,7 @@ class Misfit:
     @property
     def exact(self) -> bool:
         """Whether the data are reproduced exactly: noise-free data have a nominal stated noise."""
-        return self.factor < EXACT
+        return self.factor < REPRODUCED
 
     @property
     def explained(self) -> bool:
@@ -147,14 +147,14 @@ def misfits_of_tests(
     """Reduced chi-square of each test of a problem (see `misfits`)."""
     nuisance = [test.noise.nuisance_rows for test in problem.tests]
     lengths = [effective_length(test) for test in problem.tests]
-    return misfits(residual, jacobian, sampled_weights(problem, row_weights), problem.rows, nuisance, lengths)
+    return misfits(residual, jacobian, sampled_weights(problem, row_weights), problem.row_slices, nuisance, lengths)
 
 
 def sampled_weights(problem: Problem, row_weights: np.ndarray) -> np.ndarray:
     """Variance of each residual under the stated noise; less than its weight where the noise of correlated rows is
     inflated so that they enter the fit as if independent."""
     found = np.array(row_weights)
-    for rows, test in zip(problem.rows, problem.tests, strict=True):
+    for rows, test in zip(problem.row_slices, problem.tests, strict=True):
         found[rows] /= test.noise.correlation.lengths
     return found
 
@@ -187,7 +187,7 @@ def row_variances(
     variances = row_weights.copy()
     found, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
     tolerated = (False,) * len(found) if tolerated is None else tolerated
-    for rows, test, own, allowed in zip(problem.rows, problem.tests, found, tolerated, strict=True):
+    for rows, test, own, allowed in zip(problem.row_slices, problem.tests, found, tolerated, strict=True):
         if test.noise.is_known and (own.explained or allowed):
             larger = 1.0
         else:
@@ -298,7 +298,7 @@ def _with_noise_at(first: Problem, problem: Problem, u: np.ndarray) -> list[Test
     residual, jacobian, row_weights = linearized(problem, u)
     values, tests = problem.free.values(u), []
     found = misfits_of_tests(problem, residual, jacobian, row_weights)
-    for k, (rows, test) in enumerate(zip(problem.rows, problem.tests, strict=True)):
+    for k, (rows, test) in enumerate(zip(problem.row_slices, problem.tests, strict=True)):
         own = first.tests[k]
         if own.noise.follows_fit:
             own = test_at(own, problem.free, values).noise.at_fit(problem.view(k, values))

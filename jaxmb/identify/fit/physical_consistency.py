@@ -88,9 +88,9 @@ def bodies(model: Model, free: FreeParameters, idle: Collection[str]) -> Bodies 
     masses, inertias = np.asarray(model.mass), np.asarray(model.inertia)
     turned = 0.5 * np.trace(inertias, axis1=1, axis2=2)
     lengths = np.sqrt(np.maximum(turned, 0.0) / np.where(masses > 0.0, masses, np.inf))
-    most, longest = float(masses.max(initial=0.0)) or 1.0, float(lengths.max(initial=0.0)) or 1.0
+    heaviest, longest = float(masses.max(initial=0.0)) or 1.0, float(lengths.max(initial=0.0)) or 1.0
     rows = [model.masses.index(name) for name in names]
-    mass = np.array([masses[i] or SMALLEST_PART * most for i in rows])
+    mass = np.array([masses[i] or SMALLEST_PART * heaviest for i in rows])
     length = np.array([lengths[i] or SMALLEST_PART * longest for i in rows])
     base, slope = np.zeros((len(names), 4, 4)), np.zeros((free.size + len(added), len(names), 4, 4))
     scale = np.zeros(free.size + len(added))
@@ -151,8 +151,8 @@ def consistent_solution(
     best: Float[np.ndarray, "d"],
     limited: Bool[np.ndarray, "d"],
     start: Float[np.ndarray, "d"],
-    least: Float[np.ndarray, "d"],
-    most: Float[np.ndarray, "d"],
+    lower: Float[np.ndarray, "d"],
+    upper: Float[np.ndarray, "d"],
 ) -> ConsistentSolution:
     """Free values with the smallest chi^2 = |measured - matrix x|^2 over all physically consistent machines.
 
@@ -166,8 +166,8 @@ def consistent_solution(
         best: values with the smallest chi^2 within their bounds, consistent or not.
         limited: mask of the values limited by their bound in the best fit.
         start: values of the machine, or initial values of the study.
-        least: lower bounds, -inf for none.
-        most: upper bounds.
+        lower: lower bounds, -inf for none.
+        upper: upper bounds.
 
     Source: Wensing, Kim and Slotine 2018; Traversaro et al., "Identification of fully physical consistent inertial
         parameters using optimization on manifolds", IROS 2016.
@@ -178,7 +178,7 @@ def consistent_solution(
     farthest = max(float(np.linalg.norm(corner[:-1, :-1] @ (best - start))), float(sizes.max(initial=0.0)))
     unit = max(1.0, farthest / FARTHEST)
     rows, right = corner[:, :-1] / unit, corner[:, -1] / unit
-    problem = _Problem(found, rows, right, scale, start, least, most)
+    problem = _Problem(found, rows, right, scale, start, lower, upper)
     for fixed in (np.zeros(start.size, bool), limited):
         centre = _centred(problem, np.where(fixed, best, start), fixed)
         y = centre.values(np.zeros(centre.size))
@@ -196,8 +196,8 @@ class _Problem:
     right: np.ndarray
     scale: np.ndarray
     start: np.ndarray
-    least: np.ndarray
-    most: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
 
     def excess(self, x: np.ndarray) -> float:
         """chi^2 at x, apart from a constant."""
@@ -241,7 +241,7 @@ class _Centred:
 def _is_consistent(problem: _Problem, y: np.ndarray) -> bool:
     """Whether a machine file accepts the bodies at y, and all values are within their bounds."""
     d, found = problem.start.size, problem.bodies
-    if np.any((y[:d] < problem.least) | (y[:d] > problem.most)):
+    if np.any((y[:d] < problem.lower) | (y[:d] > problem.upper)):
         return False
     root = np.sqrt(found.size)
     for matrix, r in zip(found.base + np.tensordot(y, found.slope, 1), root, strict=True):
@@ -313,8 +313,8 @@ def _cone(problem: _Problem, centre: np.ndarray, basis: np.ndarray, constrained:
             continue
         base[b], slope[:, b] = _on_face(base[b], face, 1.0), _on_face(slope[:, b], face, 0.0)
         sizes[b] = _on_face(np.eye(4), face, 0.0)
-    for at, bounds, side in ((constrained.lower, problem.least, 1.0), (constrained.upper, problem.most, -1.0)):
-        i = np.flatnonzero(at)
+    for mask, bounds, side in ((constrained.lower, problem.lower, 1.0), (constrained.upper, problem.upper, -1.0)):
+        i = np.flatnonzero(mask)
         bound, bound_slope = np.zeros((i.size, 4, 4)), np.zeros((basis.shape[1], i.size, 4, 4))
         bound[:] = np.eye(4)
         bound[:, 0, 0] = side * (centre[i] - bounds[i]) / problem.scale[i]
@@ -335,13 +335,13 @@ def _on_face(matrix: np.ndarray, face: np.ndarray, filled: float) -> np.ndarray:
 
 def _consistent_solution(problem: _Problem, best: np.ndarray) -> ConsistentSolution:
     """Solution with the smallest chi^2 over consistent machines, with the bounds that it reaches as constraints."""
-    least, most = problem.least, problem.most
+    lower, upper = problem.lower, problem.upper
     sized = problem.bodies.scale[: best.size] > 0.0
     # Consistent bodies already have masses above 0, but not above a larger bound.
-    constrained = _Constrained((least >= 0.0) & (~sized | (least > 0.0)), np.zeros(best.size, bool))
+    constrained = _Constrained((lower >= 0.0) & (~sized | (lower > 0.0)), np.zeros(best.size, bool))
     while True:
         found = _constrained_solution(problem, best, constrained)
-        beyond = _Constrained(found.x < least, found.x > most)
+        beyond = _Constrained(found.x < lower, found.x > upper)
         if not found.exists or not (beyond.lower.any() or beyond.upper.any()):
             return found
         # The problem is convex: bounds that the solution satisfies by itself need no constraint.
@@ -380,8 +380,8 @@ def _on_bounds(problem: _Problem, constrained: _Constrained, y: np.ndarray) -> n
     d = problem.start.size
     near = 1e-6 * problem.scale[:d]
     found = y.copy()
-    found[:d] = np.where(constrained.lower & (y[:d] - problem.least < near), problem.least, found[:d])
-    found[:d] = np.where(constrained.upper & (problem.most - y[:d] < near), problem.most, found[:d])
+    found[:d] = np.where(constrained.lower & (y[:d] - problem.lower < near), problem.lower, found[:d])
+    found[:d] = np.where(constrained.upper & (problem.upper - y[:d] < near), problem.upper, found[:d])
     return found
 
 

@@ -151,7 +151,7 @@ class Problem(eqx.Module):
         return Box(self.free.lower, self.free.upper, jax.device_put(np.array(self.free.logarithmic)))
 
     @property
-    def rows(self) -> tuple[slice, ...]:
+    def row_slices(self) -> tuple[slice, ...]:
         """Rows of each test; the rows of the prior follow them."""
         ends = np.cumsum([0, *(test.rows for test in self.tests)]).tolist()
         return tuple(slice(a, b) for a, b in itertools.pairwise(ends))
@@ -318,7 +318,7 @@ def make_problem(model: Model, free: FreeParameters, tests: Sequence[Test], prio
     """
     views = [test.evaluation.affine_view(model, free) for test in tests]
     compatible = [
-        None if v is None else v.joined([w for w in views if w is not None and type(w) is type(v)]) for v in views
+        None if v is None else v.stackable([w for w in views if w is not None and type(w) is type(v)]) for v in views
     ]
     return Problem(model, free, tests, compatible, prior, noise_unit(tests))
 
@@ -397,7 +397,7 @@ class JacobianByTest:
         self._problem, self._u = problem, u
         rows = problem.data_rows + (0 if problem.prior is None else u.size)
         self.shape = rows, u.size
-        self.blocks = (*problem.rows, slice(problem.data_rows, rows))
+        self.blocks = (*problem.row_slices, slice(problem.data_rows, rows))
 
     def __getitem__(self, rows: slice) -> Float[np.ndarray, "k d"]:
         """The rows of a test, or of the prior."""

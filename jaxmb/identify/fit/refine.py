@@ -122,15 +122,15 @@ def _advance_least_squares(
     box: Box,
     gradient_tolerance: Float[Array, ""],
     state: LeastSquaresState,
-    most: Int[Array, ""] | Int[np.ndarray, ""],
+    most_steps: Int[Array, ""] | Int[np.ndarray, ""],
 ) -> LeastSquaresState:
-    def all_advanced(states: LeastSquaresState, problem: Problem, box: Box, tolerance: Array, most: Any) -> Any:
+    def all_advanced(states: LeastSquaresState, problem: Problem, box: Box, tolerance: Array, most_steps: Any) -> Any:
         def advanced(s: LeastSquaresState) -> LeastSquaresState:
-            return _some_steps_of(problem.normal_equations, box, tolerance, s, most, problem.spread)
+            return _some_steps_of(problem.normal_equations, box, tolerance, s, most_steps, problem.spread)
 
         return in_blocks(advanced, states, problem.memory_of_fits)
 
-    same = problem, box, gradient_tolerance, most
+    same = problem, box, gradient_tolerance, most_steps
     if problem.spread:
         return all_advanced(state, *same)
     # running starts first, so that they are distributed evenly and blocks of ended ones finish immediately
@@ -162,13 +162,13 @@ def _some_steps_of(
     box: Box,
     gradient_tolerance: float | Float[Array, ""],
     state: LeastSquaresState,
-    most: int | Array | np.ndarray,
+    most_steps: int | Array | np.ndarray,
     spread: bool = False,
 ) -> LeastSquaresState:
     """State after at most so many steps; with tests distributed over devices, with the numbers of the first device."""
 
     def is_running(counted: tuple[Array, LeastSquaresState]) -> Array:
-        return (counted[0] < most) & ~finished(counted[1])
+        return (counted[0] < most_steps) & ~finished(counted[1])
 
     def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
         new = step(equations, box, gradient_tolerance, counted[1])
@@ -194,7 +194,7 @@ class NelderMead:
 
     def __init__(self, problem: Problem, box: Box, most_evaluations: int):
         self._bounds = list(zip(np.asarray(box.lower), np.asarray(box.upper), strict=True))
-        self._most = most_evaluations
+        self._most_evaluations = most_evaluations
         self._cost = lambda u: float(objective(problem, u))
         self._latest: list[float] = []
 
@@ -215,9 +215,9 @@ class NelderMead:
             self._latest.append(value if np.isfinite(value) else NOT_FINITE)
             return self._latest[-1]
 
-        most = min(1000, self._most - int(state.evaluations))
+        left = min(1000, self._most_evaluations - int(state.evaluations))
         options = {
-            "initial_simplex": state.simplex, "maxfev": most, "maxiter": most, "xatol": 1e-12, "fatol": 1e-15,
+            "initial_simplex": state.simplex, "maxfev": left, "maxiter": left, "xatol": 1e-12, "fatol": 1e-15,
         }  # fmt: skip
         found = minimize(cost, state.simplex[0], method="Nelder-Mead", bounds=self._bounds, options=options)
         return SimplexState(
@@ -233,7 +233,7 @@ class NelderMead:
 
     def progress(self, state: SimplexState) -> Progress:
         evaluations = int(state.evaluations)
-        end = bool(state.converged) or evaluations >= self._most
+        end = bool(state.converged) or evaluations >= self._most_evaluations
         found = state.simplex[0], float(state.best), evaluations, int(state.non_finite), end
         return Progress(*found, np.array(self._latest))
 
@@ -258,7 +258,7 @@ class Descent:
     name = "refine"
 
     def __init__(self, problem: Problem, box: Box, method: str, most_steps: int):
-        self._problem, self._box, self._most = problem, box, most_steps
+        self._problem, self._box, self._most_steps = problem, box, most_steps
         self._optimizer = _optimizer(method, most_steps)
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> DescentState:
@@ -274,7 +274,8 @@ class Descent:
 
     def progress(self, state: DescentState) -> Progress:
         steps = int(state.steps)
-        return Progress(np.asarray(state.best_u), float(state.best), steps, int(state.non_finite), steps >= self._most)
+        finished = steps >= self._most_steps
+        return Progress(np.asarray(state.best_u), float(state.best), steps, int(state.non_finite), finished)
 
     def outcome(self, state: DescentState) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(state.best_u)[None], np.asarray(state.best)[None]

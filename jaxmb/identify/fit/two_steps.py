@@ -1,9 +1,9 @@
 """Stiffness from modes, then damping from FRFs: the two-step method of Rognant et al. 2010."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,8 +24,11 @@ from jaxmb.measurement.noise import correlation_length
 
 STEP = 1e-4
 """Step of u for central differences of FRFs."""
-EXACT = 1e-9
+ROUNDING = 1e-9
 """Error of a response, over the root mean square of all responses, up to which it is rounding."""
+
+
+T = TypeVar("T", ModesTest, FrfTest)
 
 
 class TwoSteps(NamedTuple):
@@ -56,10 +59,9 @@ def two_step_fit(
     J. Business and Economic Statistics 3, 370 (1985).
     """
     free, second = problem.free, _of_second_step(problem)
-    modal = [_undamped(test, problem) for test in problem.tests if isinstance(test, ModesTest)]
-    frfs = [test for test in problem.tests if isinstance(test, FrfTest)]
+    modal, frfs = _tests_of(problem, ModesTest), _tests_of(problem, FrfTest)
     of_first, of_second = np.flatnonzero(~second), np.flatnonzero(second)
-    own = _first_problem(problem, modal, of_first, np.where(second, 0.0, start.values))
+    own = _first_problem(problem, modal.values(), of_first, np.where(second, 0.0, start.values))
     first = Start(np.asarray(start.values)[of_first], np.asarray(start.given)[of_first], start.random)
     fit = run_fit(own, settings, first, seed, state_file, resume, report)
     u = np.asarray(free.encode(np.asarray(start.values)))
@@ -82,11 +84,16 @@ def _of_second_step(problem: Problem) -> Bool[np.ndarray, "d"]:
     return np.array([name.split(".")[0] in OF_DAMPING for name in problem.free.names])
 
 
+def _tests_of(problem: Problem, kind: type[T]) -> dict[int, T]:
+    """Tests of a kind, by number."""
+    return {k: test for k, test in enumerate(problem.tests) if isinstance(test, kind)}
+
+
 def check_two_steps(problem: Problem) -> None:
     """Raise ValueError if one of the two steps has no free parameters or no tests."""
     second = _of_second_step(problem)
     prior = np.full(second.size, np.inf) if problem.prior is None else np.asarray(problem.prior.std)
-    modal, frfs = ([test for test in problem.tests if isinstance(test, kind)] for kind in (ModesTest, FrfTest))
+    modal, frfs = _tests_of(problem, ModesTest), _tests_of(problem, FrfTest)
     for is_wrong, message in (
         (not modal, "no modal test is fitted, expected one for the stiffnesses"),
         (not frfs, "no FRF test is fitted, expected one for the damping"),
@@ -120,21 +127,22 @@ def _undamped(test: ModesTest, problem: Problem) -> ModesTest:
 
 
 def _first_problem(
-    problem: Problem, modal: Sequence[ModesTest], chosen: Int[np.ndarray, "k"], values: np.ndarray
+    problem: Problem, modal: Iterable[ModesTest], chosen: Int[np.ndarray, "k"], values: np.ndarray
 ) -> Problem:
     """Problem of the first step, with all other parameters at given values."""
     prior = problem.prior
     if prior is not None:
         prior = Prior(jnp.asarray(prior.mean)[chosen], jnp.asarray(prior.std)[chosen])
-    return make_problem(problem.free.apply(problem.model, values), subset(problem.free, chosen), modal, prior)
+    undamped = [_undamped(test, problem) for test in modal]
+    return make_problem(problem.free.apply(problem.model, values), subset(problem.free, chosen), undamped, prior)
 
 
-def _responses(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray) -> list[np.ndarray]:
+def _responses(problem: Problem, frfs: Mapping[int, FrfTest], u: np.ndarray) -> list[np.ndarray]:
     """Predicted minus measured responses of each test [f, o, i], 0 for unused lines."""
     values = np.asarray(problem.free.values(u))
-    views = [problem.view(k, values) for k, test in enumerate(problem.tests) if isinstance(test, FrfTest)]
-    errors = [np.asarray(t.predict(v)) - np.asarray(t.measured) for t, v in zip(frfs, views, strict=True)]
-    return [np.where(np.asarray(test.weight) > 0.0, each, 0.0) for test, each in zip(frfs, errors, strict=True)]
+    errors = [np.asarray(test.predict(problem.view(k, values))) - np.asarray(test.measured) for k, test in frfs.items()]
+    pairs = zip(frfs.values(), errors, strict=True)
+    return [np.where(np.asarray(test.weight) > 0.0, each, 0.0) for test, each in pairs]
 
 
 def _parts(responses: Sequence[np.ndarray]) -> np.ndarray:
@@ -143,9 +151,10 @@ def _parts(responses: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.real(flat), np.imag(flat)])
 
 
-def _least_jq(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray, chosen: Int[np.ndarray, "k"]) -> np.ndarray:
+def _least_jq(problem: Problem, frfs: Mapping[int, FrfTest], u: np.ndarray, chosen: Int[np.ndarray, "k"]) -> np.ndarray:
     """Entries of u for damping with the smallest J_Q."""
-    size = np.sqrt(sum(np.sum(np.abs(np.where(np.asarray(t.weight) > 0.0, t.measured, 0.0)) ** 2) for t in frfs))
+    measured = [np.where(np.asarray(test.weight) > 0.0, test.measured, 0.0) for test in frfs.values()]
+    size = np.sqrt(sum(np.sum(np.abs(each) ** 2) for each in measured))
 
     def error(x: np.ndarray) -> np.ndarray:
         tried = u.copy()
@@ -158,7 +167,7 @@ def _least_jq(problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray, chosen: 
 
 
 def _damping_rows(
-    problem: Problem, frfs: Sequence[FrfTest], u: np.ndarray, chosen: Int[np.ndarray, "k"]
+    problem: Problem, frfs: Mapping[int, FrfTest], u: np.ndarray, chosen: Int[np.ndarray, "k"]
 ) -> Float[np.ndarray, "k d"]:
     """Rows of weight 1 that determine the damping u_2 given u_1: R (d u_2 - S d u_1), S the effect of an error of u_1.
 
@@ -180,6 +189,6 @@ def _damping_rows(
     scores = np.concatenate(products, axis=1)
     slope = jacobian[:, chosen].T @ jacobian
     # for data without noise the residual is only rounding
-    least = EXACT**2 * np.sum(_parts([np.asarray(test.measured) for test in frfs]) ** 2) / len(jacobian)
-    lower = np.linalg.cholesky(length * scores @ scores.T + least * slope[:, chosen])
+    rounding = ROUNDING**2 * np.sum(_parts([np.asarray(test.measured) for test in frfs.values()]) ** 2) / len(jacobian)
+    lower = np.linalg.cholesky(length * scores @ scores.T + rounding * slope[:, chosen])
     return np.linalg.solve(lower, slope)

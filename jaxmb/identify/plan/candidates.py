@@ -20,6 +20,7 @@ from jaxmb.identify.experiments.frf.channels import predict_frf
 from jaxmb.identify.experiments.frf.noise import SMALLEST_RATIO
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import test_names
@@ -78,10 +79,6 @@ def posture_keys(model: Model, q: Float[np.ndarray, "n"]) -> dict[str, str | flo
         )
         if value != reference and name in given
     }
-
-
-NO_EFFECT = 1e-12
-"""Norm of a column of an observation matrix over the largest, below which the parameter has no effect (rounding)."""
 
 
 class OperatingPoint(eqx.Module):
@@ -250,7 +247,7 @@ def information_of(operating_point: OperatingPoint, candidates: Sequence[Candida
     return np.stack([compressed(observation(operating_point, candidate)) for candidate in candidates])
 
 
-class Known(NamedTuple):
+class PlannedInformation(NamedTuple):
     """Information before the next tests."""
 
     values: Float[np.ndarray, "d"]

@@ -16,29 +16,30 @@ from jaxmb.identify.assess.modal_agreement import mode_shares
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.estimation.identifiability import (
     Group,
-    Knowledge,
+    Identifiability,
     correlation,
     groups,
     groups_by_name,
+    identifiability,
     information_rows,
-    knowledge,
     verdicts,
 )
+from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.free_parameters import affine_numbers
 from jaxmb.identify.parameters.model_parameters import unit
-from jaxmb.identify.plan.candidates import NO_EFFECT, Candidate, Known, OperatingPoint, Planned
+from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, Planned, PlannedInformation
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
 from jaxmb.identify.plan.next_motion import NextMotion, plan_motion
 from jaxmb.identify.plan.next_tests import NextTests, plan_tests
 from jaxmb.identify.plan.why import remedies, why
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.records import plain, strict, versions
 from jaxmb.io.validation import Named, Table, listed
 
 SCHEMA = 1
 PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion}
-"""(study, linearization point, knowledge) -> proposal for `[next]`, by kind of test."""
+"""(study, linearization point, information so far) -> proposal for `[next]`, by kind of test."""
 HOW_TO_ASK = (
     "no next test is proposed: a table [next] in the study lists candidate postures, points and bands, from which"
     " `jaxmb inspect` selects"
@@ -68,11 +69,11 @@ class Inspection:
     """Predicted identifiability of a study's free parameters from its planned tests."""
 
     study: Study
-    at: str
+    linearized_at: str
     """Linearization point, "true values" or "initial values"."""
     values: Float[np.ndarray, "d"]
     """Those values, SI units."""
-    known: Knowledge
+    known: Identifiability
     singular_values: Float[np.ndarray, "d"]
     """Of the information rows of the planned tests (`information_rows`), descending: 1 over the standard deviation of u
     along each direction. Without weights they are those of the Jacobian in units of the noise."""
@@ -102,7 +103,7 @@ class Inspection:
                 "schema": SCHEMA,
                 "study": self.study.name,
                 "description": self.study.description,
-                "at": self.at,
+                "at": self.linearized_at,
                 "parameters": {name: p._asdict() for name, p in self.parameters.items()},
                 "singular_values": self.singular_values,
                 "base": [row._asdict() for row in self.base],
@@ -142,17 +143,17 @@ def inspect(study: Study) -> Inspection:
         ValueError: the predicted measurements are not finite, or no candidate for a next test is possible.
         NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
     """
-    if study.complete is not None:
+    if study.solver is Solver.STIFFNESS_MODEL:
         raise NotImplementedError(
             f"study '{study.name}': a complete stiffness model cannot be inspected: `identify` reduces it to its"
             " identifiable parameters"
         )
-    values, at = _values(study)
+    values, linearized_at = _values(study)
     jacobian, weights = _jacobian(study, values)
     if not np.isfinite(jacobian).all():
-        raise ValueError(f"study '{study.name}': the predicted measurements at the {at} are not finite")
+        raise ValueError(f"study '{study.name}': the predicted measurements at the {linearized_at} are not finite")
     prior_std = study.problem.prior_std
-    known = knowledge(jacobian, weights, prior_std)
+    known = identifiability(jacobian, weights, prior_std)
     made = information_rows(jacobian, weights)
     combinations = groups(made, prior_std)
     budgets, whole_std = None, known.std
@@ -168,7 +169,7 @@ def inspect(study: Study) -> Inspection:
     identifiable = next((s for form in linear if (s := form.combinations(study.model, study.free)) is not None), None)
     chosen, remark, pool, information = Planned(None, HOW_TO_ASK)
     if study.next is not None:
-        before = Known(values, made, prior_std, identifiable)
+        before = PlannedInformation(values, made, prior_std, identifiable)
         chosen, remark, pool, information = PLANNERS[study.next.kind](study, operating_point, before)
     data = jacobian[: study.problem.data_rows]
     correlations = correlation(known.covariance)
@@ -181,7 +182,7 @@ def inspect(study: Study) -> Inspection:
         ]
     return Inspection(
         study=study,
-        at=at,
+        linearized_at=linearized_at,
         values=values,
         known=known,
         singular_values=np.linalg.svd(made, compute_uv=False),
@@ -218,7 +219,7 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
     usable = np.isfinite(true) & (~np.array(study.free.logarithmic) | (true > 0.0))
     if usable.all():
         return true, "true values"
-    return kept_values(study) if study.is_linear else study.start.values, "initial values"
+    return kept_values(study) if study.solver.is_linear else study.start.values, "initial values"
 
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -232,7 +233,7 @@ def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _reasons(
-    study: Study, operating_point: OperatingPoint, values: np.ndarray, known: Knowledge, correlations: np.ndarray,
+    study: Study, operating_point: OperatingPoint, values: np.ndarray, known: Identifiability, correlations: np.ndarray,
     combinations: tuple[Group, ...], made: np.ndarray, pool: Sequence[Candidate], information: np.ndarray | None,
 ) -> list[str]:  # fmt: skip
     """Causes and remedies for each entry of u that is not identifiable, "" for the others."""
@@ -248,7 +249,7 @@ def _reasons(
 
 
 def _parameters(
-    study: Study, values: np.ndarray, known: Knowledge, reasons: list[str], chosen: NextTests | NextMotion | None
+    study: Study, values: np.ndarray, known: Identifiability, reasons: list[str], chosen: NextTests | NextMotion | None
 ) -> dict[str, Expected]:
     found: dict[str, Expected] = {}
     sizes = study.free.slope(values)

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.estimation.identifiability import Knowledge, knowledge
+from jaxmb.identify.estimation.identifiability import Identifiability, identifiability
 from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.parameters.free_parameters import affine_numbers
-from jaxmb.identify.plan.candidates import Known, OperatingPoint, Planned, proposal_toml
+from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, proposal_toml
 from jaxmb.identify.plan.exciting_motion import ExcitingMotion, MotionProblem, found_motion
 from jaxmb.identify.plan.motion_information import Limits, limits_of
 from jaxmb.identify.study.format.next_format import NextMotionPart
@@ -34,7 +34,7 @@ class NextMotion:
     """Limits of its coordinates."""
     revolute: tuple[bool, ...]
     """Whether each coordinate is revolute (rad) or prismatic (m)."""
-    known: Knowledge
+    known: Identifiability
     """Identifiability after the planned tests and this one."""
 
     def as_json(self, model: Model) -> Table:
@@ -57,7 +57,7 @@ class NextMotion:
         return proposal_toml(study, self.like, [self.motion.as_test()])
 
 
-def plan_motion(study: Study, operating_point: OperatingPoint, before: Known) -> Planned:
+def plan_motion(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:
     """The next motion requested by a study, optimal in addition to its planned tests; its torque tests define sampling
     and noise.
 
@@ -67,7 +67,7 @@ def plan_motion(study: Study, operating_point: OperatingPoint, before: Known) ->
     part: Any = study.next
     if before.combinations is None:
         raise ValueError("[next]: found no torque test in the study, expected one as a template of the motion")
-    like = next(e for e in study.fitted if e.kind == "torque" and part.like in (None, e.name))
+    like = next(e for e in study.fitted if e.kind == part.kind and part.like in (None, e.name))
     weight, rate_hz = measured_as(like, study.model)
     size = study.free.slope(before.values)
     columns = affine_numbers(study.model, study.free, before.combinations.parameters)[0] * size
@@ -77,7 +77,7 @@ def plan_motion(study: Study, operating_point: OperatingPoint, before: Known) ->
     names = tuple(found.motion)
     limits = limits_of(study.machine, names, part.limits)
     revolute = tuple(study.model.revolute[study.model.coordinates.index(name)] for name in names)
-    known = knowledge(rows, np.ones(len(rows)), before.prior_std)
+    known = identifiability(rows, np.ones(len(rows)), before.prior_std)
     return Planned(NextMotion(part, like.name, found, limits, revolute, known), PROPOSED)
 
 

@@ -11,14 +11,14 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.design import choose_tests
-from jaxmb.identify.estimation.identifiability import Knowledge, knowledge, scaled_svd
+from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd
 from jaxmb.identify.experiments.components import Probe, can_be_planned
 from jaxmb.identify.plan.candidates import (
     Candidate,
-    Known,
     Motion,
     OperatingPoint,
     Planned,
+    PlannedInformation,
     candidates_of,
     information_of,
     motion_of,
@@ -196,7 +196,7 @@ class NextTests:
     """Criterion after refinement of the postures; equal to `chosen` for listed postures."""
     directions: int
     """Number of identifiable directions of the parameters, over which the criterion is evaluated."""
-    known: Knowledge
+    known: Identifiability
     """Identifiability after all tests."""
 
     def as_json(self, model: Model) -> Table:
@@ -243,7 +243,7 @@ class NextTests:
         return keys
 
 
-def plan_tests(study: Study, operating_point: OperatingPoint, before: Known) -> Planned:
+def plan_tests(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:
     """The next FRF tests requested by a study, or a remark on why none could be chosen.
 
     Raises:
@@ -320,7 +320,7 @@ def choose_next(
         chosen=criterion_of(part.criterion, np.concatenate([made, *rows]) @ basis),
         improved=criterion_of(part.criterion, np.concatenate([made, *after]) @ basis),
         directions=basis.shape[1],
-        known=knowledge(np.concatenate([made, *after]), np.ones(len(made) + sum(map(len, after))), prior_std),
+        known=identifiability(np.concatenate([made, *after]), np.ones(len(made) + sum(map(len, after))), prior_std),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.assess.modal_agreement import GOVERNS, ModeShares
-from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Knowledge, knowledge
+from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Identifiability, identifiability
 from jaxmb.identify.experiments.components import can_be_planned
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, compressed, information_of, observation, planned
@@ -113,13 +113,13 @@ def _after(made: np.ndarray, rows: np.ndarray) -> np.ndarray:
     if not np.isfinite(rows).all():
         return np.full(made.shape[1], np.inf)
     both = np.concatenate([made, rows])
-    return knowledge(both, np.ones(len(both))).std
+    return identifiability(both, np.ones(len(both))).std
 
 
 def why(
     index: int,
     names: Sequence[str],
-    known: Knowledge,
+    known: Identifiability,
     correlation: Float[np.ndarray, "d d"],
     groups: Sequence[Group],
     tests: Sequence[Test],
@@ -227,7 +227,7 @@ def _modes_text(frequency_hz: np.ndarray, share: np.ndarray, of: str, where: str
 
 
 def _remedy_clause(
-    index: int, known: Knowledge, tests: Sequence[Test], shares: Sequence[ModeShares], tried: Sequence[Remedy]
+    index: int, known: Identifiability, tests: Sequence[Test], shares: Sequence[ModeShares], tried: Sequence[Remedy]
 ) -> str:
     ends = {test.name: _end_for(index, test, modes) for test, modes in zip(tests, shares, strict=True)}
     own = [r for r in tried if r.test is None or r.end_hz == ends[r.test]]

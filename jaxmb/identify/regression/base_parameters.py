@@ -18,6 +18,7 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
 from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import OF_BODIES
 from jaxmb.mechanics.kinematics import frame_poses
 from jaxmb.mechanics.loops import independent_coordinates
@@ -72,7 +73,7 @@ def random_states(model: Model, count: int, seed: int = 0) -> States:
 
 PREFERRED = (
     ("stiffness", ""), ("damping", ""), ("friction", ""), ("offset", ""),
-    ("stribeck", ""), ("cubic_damping", ""), ("load_friction", ""), ("damping_slope", ""),
+    *((family, "") for family in TERMS),
     ("inertia", "zz"), ("inertia", "xx"), ("inertia", "xy"), ("inertia", "xz"), ("inertia", "yz"), ("inertia", "yy"),
     ("first_moment", "x"), ("first_moment", "y"), ("first_moment", "z"),
     ("rotor_inertia", ""), ("mass", ""), ("density", ""),
@@ -166,10 +167,10 @@ def base_parameters(
     chosen, length = [name for name, kept in zip(chosen, effective, strict=True) if kept], length[effective]
     scaled = Y[:, effective] / length
     values = np.linalg.svd(scaled, compute_uv=False) if scaled.size else np.zeros(0)
-    least, rank, most = (int(np.sum(values > part * WEAK * values[0])) for part in (GAP, 1.0, 1.0 / GAP))
-    if least != most:
+    lowest, rank, highest = (int(np.sum(values > part * WEAK * values[0])) for part in (GAP, 1.0, 1.0 / GAP))
+    if lowest != highest:
         warnings.warn(
-            f"'{model.name}' has {least} to {most} base parameters, depending on the tolerance of their rank:"
+            f"'{model.name}' has {lowest} to {highest} base parameters, depending on the tolerance of their rank:"
             " some are nearly dependent",
             stacklevel=2,
         )
@@ -228,9 +229,9 @@ def minimum_norm_values(
 
     Source: Pyrhonen et al. 2024, section 2.1.
     """
-    least = np.linalg.pinv(base.matrix) @ _of_base(base, values)
+    smallest = np.linalg.pinv(base.matrix) @ _of_base(base, values)
     names = regressor_names(model)
-    return {name: float(least[i]) for i, name in enumerate(names) if base.matrix[:, i].any()}
+    return {name: float(smallest[i]) for i, name in enumerate(names) if base.matrix[:, i].any()}
 
 
 class WithoutKnown(NamedTuple):
@@ -332,10 +333,10 @@ def _independent(scaled: np.ndarray, order: Sequence[int], rank: int) -> list[in
     Gram-Schmidt orthogonalization."""
     kept: list[int] = []
     rest = scaled.copy()
-    for least in (WEAK, 0.0):
+    for threshold in (WEAK, 0.0):
         for i in order:
             size = float(np.linalg.norm(rest[:, i]))
-            if len(kept) < rank and i not in kept and size > least:
+            if len(kept) < rank and i not in kept and size > threshold:
                 along = rest[:, i] / size
                 rest = rest - np.outer(along, along @ rest)
                 kept.append(i)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import spring_stretch
 
@@ -110,9 +110,9 @@ def fit_compensator(
     """
     from scipy.optimize import least_squares
 
-    at, measured, sigma = (np.asarray(x, dtype=float) for x in (angle, compliance, std))
-    _check(at, measured, sigma, joint_stiffness, free)
-    problem = _Problem(at, dataclasses.astuple(start), tuple(NUMBERS.index(name) for name in free), joint_stiffness)
+    q, measured, sigma = (np.asarray(x, dtype=float) for x in (angle, compliance, std))
+    _check(q, measured, sigma, joint_stiffness, free)
+    problem = _Problem(q, dataclasses.astuple(start), tuple(NUMBERS.index(name) for name in free), joint_stiffness)
     whitening = _whitening(sigma, correlation)
     found = least_squares(
         lambda x: whitening @ (problem.compliance(x) - measured),
@@ -124,7 +124,7 @@ def fit_compensator(
         gtol=1e-14,
         max_nfev=MOST_EVALUATIONS * problem.first.size,
     )
-    deviations = knowledge(found.jac, np.ones(len(whitening))).std * problem.scale
+    deviations = identifiability(found.jac, np.ones(len(whitening))).std * problem.scale
     return CompensatorFit(
         joint_stiffness=float(found.x[0] * problem.scale[0]),
         spring=Compensator(*problem.leaves(found.x).tolist()),
@@ -147,14 +147,14 @@ def _whitening(sigma: Float[np.ndarray, "k"], correlation: Float[np.ndarray, "k 
     return whole
 
 
-def _check(at: np.ndarray, measured: np.ndarray, sigma: np.ndarray, stiffness: float, free: Sequence[str]) -> None:
+def _check(q: np.ndarray, measured: np.ndarray, sigma: np.ndarray, stiffness: float, free: Sequence[str]) -> None:
     wrong = [name for name in free if name not in NUMBERS]
     if wrong:
         raise ValueError(f"free: '{wrong[0]}' is not a compensator parameter, expected some of {', '.join(NUMBERS)}")
-    if not at.shape == measured.shape == sigma.shape or at.ndim != 1:
-        raise ValueError(f"{at.size} angles, {measured.size} compliances and {sigma.size} deviations, expected as many")
-    if not np.all(np.isfinite(at)):
-        raise ValueError(f"angle {int(np.argmin(np.isfinite(at)))} is not finite, expected rad")
+    if not q.shape == measured.shape == sigma.shape or q.ndim != 1:
+        raise ValueError(f"{q.size} angles, {measured.size} compliances and {sigma.size} deviations, expected as many")
+    if not np.all(np.isfinite(q)):
+        raise ValueError(f"angle {int(np.argmin(np.isfinite(q)))} is not finite, expected rad")
     # An infinite standard deviation marks an unknown compliance of weight 0.
     for argument, numbers, good in (
         ("compliance", measured, np.isfinite(measured) & (measured > 0.0)),
@@ -165,9 +165,9 @@ def _check(at: np.ndarray, measured: np.ndarray, sigma: np.ndarray, stiffness: f
             raise ValueError(f"{argument} {k} is {numbers[k]:g}, expected a number above 0")
     if not (np.isfinite(stiffness) and stiffness > 0.0):
         raise ValueError(f"joint_stiffness is {stiffness:g}, expected a finite number above 0")
-    if np.unique(at).size < 1 + len(free):
+    if np.unique(q).size < 1 + len(free):
         raise ValueError(
-            f"{np.unique(at).size} different angles for {1 + len(free)} parameters, expected at least as many angles"
+            f"{np.unique(q).size} different angles for {1 + len(free)} parameters, expected at least as many angles"
         )
 
 
@@ -175,12 +175,12 @@ class _Problem:
     """Compliance of a joint with its compensator as a function of scaled parameters x: joint stiffness, then the free
     ones of the spring."""
 
-    def __init__(self, at: np.ndarray, known: Sequence[float], index: tuple[int, ...], joint_stiffness: float) -> None:
+    def __init__(self, q: np.ndarray, known: Sequence[float], index: tuple[int, ...], joint_stiffness: float) -> None:
         self.known, self.index = np.array(known), list(index)
         size = np.abs(self.known[self.index])
         self.scale = np.concatenate([[joint_stiffness], np.where(size > 0.0, size, 1.0)])
         self.first = np.concatenate([[joint_stiffness], self.known[self.index]]) / self.scale
-        self.at = jnp.asarray(at)
+        self.q = jnp.asarray(q)
 
     def leaves(self, x: np.ndarray) -> np.ndarray:
         """Parameters of the spring."""
@@ -190,11 +190,11 @@ class _Problem:
 
     def compliance(self, x: np.ndarray) -> np.ndarray:
         """Compliance at each angle, rad/Nm."""
-        return 1.0 / (x[0] * self.scale[0] + np.asarray(_added(jnp.asarray(self.leaves(x)), self.at)))
+        return 1.0 / (x[0] * self.scale[0] + np.asarray(_added(jnp.asarray(self.leaves(x)), self.q)))
 
     def slope(self, x: np.ndarray) -> np.ndarray:
         """d compliance / d x [angle, parameter]."""
-        change = np.asarray(_added_slope(jnp.asarray(self.leaves(x)), self.at))[:, self.index]
+        change = np.asarray(_added_slope(jnp.asarray(self.leaves(x)), self.q))[:, self.index]
         stiffness = np.concatenate([np.ones((len(change), 1)), change], axis=1) * self.scale
         return -(self.compliance(x)[:, None] ** 2) * stiffness
 

@@ -142,11 +142,11 @@ def compliance_intervals(
             raise ValueError(known_name("compliance", name, problem.names))
     square = chi_square_quantile(probability, len(values))
     start, gap = _nearest(problem, 1e-3 * square)
-    least = float(np.sum(start[problem.noise] ** 2))
-    if least >= square:
+    smallest = float(np.sum(start[problem.noise] ** 2))
+    if smallest >= square:
         raise ValueError(
-            f"the values are not physically consistent: the closest machine has a chi-square of {least:.3g}, expected"
-            f" below {square:.3g} for a probability of {probability:g}"
+            f"the values are not physically consistent: the closest machine has a chi-square of {smallest:.3g},"
+            f" expected below {square:.3g} for a probability of {probability:g}"
             + ("" if gap < 0.1 * square else "; the search for the closest machine did not converge")
         )
     cone = dataclasses.replace(problem.cone, ball=problem.noise.astype(float), radius=float(np.sqrt(square)))

@@ -58,9 +58,9 @@ def read_study_file(
 
 
 def machine_named(name: str, folder: Path) -> Machine:
-    """Built-in machine, or one in a file; a relative path is beside the study."""
-    beside = folder / name
-    return load_machine(beside if beside.suffix in (".toml", ".urdf") else name)
+    """Built-in machine, or one in a file; a path is relative to the study's folder."""
+    path = folder / name
+    return load_machine(path if path.suffix in (".toml", ".urdf") else name)
 
 
 def plain_study(file: StudyFile, folder: Path, path_as: Callable[[Path], Any]) -> Table:

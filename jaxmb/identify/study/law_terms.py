@@ -42,7 +42,7 @@ class Term:
         """The term in words: "cos z2", "ln amplitude", "load"."""
         return {"sin": f"sin {self.by}", "cos": f"cos {self.by}", "log": f"ln {self.by}"}.get(self.function, self.by)
 
-    def at(self, covariate: float | np.ndarray) -> float | np.ndarray:
+    def value(self, covariate: float | np.ndarray) -> float | np.ndarray:
         """Value of the term, centred: 0 on average over the fitted tests."""
         x = covariate / self.scale
         f = {"sin": np.sin, "cos": np.cos, "log": np.log}.get(self.function)
@@ -131,7 +131,7 @@ def _terms(name: str, by: str, model: Model, postures: np.ndarray, amplitudes: S
     for function, scale in shapes:
         if scale > 0.0:
             term = Term(name, by, function, scale, 0.0)
-            values = np.asarray(term.at(x))
+            values = np.asarray(term.value(x))
             if np.ptp(values) > CONSTANT * max(1.0, np.abs(values).max()):
                 found.append(dataclasses.replace(term, mean=float(np.mean(values))))
     return found

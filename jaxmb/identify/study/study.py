@@ -1,9 +1,10 @@
 """From a study file to the problem it poses."""
 
 import dataclasses
+import enum
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import accepts_prior, can_be_planned, own_names
+from jaxmb.identify.experiments.components import accepts_prior, own_names
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import Tolerances
@@ -25,9 +26,10 @@ from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.two_steps import check_two_steps
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.study.context import ReadingContext, study_model
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
-from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, check_next
+from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart
 from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, stated_tolerances, with_preset
 from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.reading.friction import (
@@ -43,10 +45,16 @@ from jaxmb.identify.study.reading.parameters import (
     fixed_values,
     idle_bodies,
     idle_parameters,
+    initial_values,
     prior_of,
 )
-from jaxmb.identify.study.reading.tests import check_kinds, check_stiffness, common_truth, read_tests
-from jaxmb.identify.study.setting import Setting, initial_values, study_model
+from jaxmb.identify.study.reading.tests import (
+    after_preliminary_fits,
+    check_kinds,
+    check_stiffness,
+    common_truth,
+    read_tests,
+)
 from jaxmb.io.validation import Table, display_name, error_location, known_name, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
@@ -55,21 +63,40 @@ from jaxmb.mechanics.tangent import motion_coordinates
 
 
 class Origin(NamedTuple):
-    """From what a study was made, so that it can be made again."""
+    """Description from which a study was made, to make it again."""
 
     file: StudyFile
     """As it was given, before the settings of a preset."""
     folder: Path
-    """What paths in it are relative to."""
+    """Paths in it are relative to this folder."""
     noise_seed: int | None
     """Seed of simulated noise instead of the description's own."""
     digest: str = ""
     """See `study_digest`."""
 
 
+class Solver(enum.Enum):
+    """Method by which the parameters of a study are estimated."""
+
+    SEARCH = "search"
+    """Population search and refinement."""
+    TWO_STEPS = "two steps"
+    """Stiffness from modes, then damping from FRFs (Rognant et al. 2010)."""
+    LINEAR_STEP = "linear step"
+    """Weighted linear least squares: all predictions are linear in the same numbers."""
+    STIFFNESS_MODEL = "stiffness model"
+    """Reduction of a complete stiffness model of joints and links to its identifiable parameters, then a linear step;
+    no other parameters are free."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the estimate is that of a linear step: neither starts nor bounds."""
+        return self in (Solver.LINEAR_STEP, Solver.STIFFNESS_MODEL)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Study:
-    """A study, read and checked: what is to be fitted to what, and how."""
+    """A study, read and checked: machine, tests, free parameters and settings of the fit."""
 
     name: str
     description: str
@@ -78,17 +105,17 @@ class Study:
     """The fitted tests, and the prior where there is one, as a least-squares problem."""
     entries: tuple[Entry, ...]
     """All tests, in the order of the file, those that are fitted before those that are held out."""
+    solver: Solver
     settings: FitSettings
     start: Start
     truth: dict[str, float]
     """True values of the free parameters where the tests were simulated on a machine of the same build, by name."""
     note: str = ""
-    """What a reader of the results has to know."""
+    """A remark for readers of the results."""
     complete: CompletePart | None = None
-    """What is said of a complete stiffness model of joints and links, where it is that which is to be found: nothing
-    else is free then."""
+    """Options of a complete stiffness model; None for other solvers."""
     next: NextPart | NextMotionPart | None = None
-    """Out of which candidates `inspect` is to choose the next tests."""
+    """Candidate tests from which `inspect` selects the next ones."""
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""
     tolerances: Tolerances | None = None
@@ -96,27 +123,25 @@ class Study:
     source: str = ""
     """Where it is from, such as a publication."""
     origin: Origin | None = None
-    """From what it was made."""
+    """Description from which it was made."""
     remarks: tuple[str, ...] = ()
     """Warnings raised while it was read, of its machine for instance."""
-    two_steps: bool = False
-    """Whether stiffness is fitted to modes and then damping to FRFs (Rognant et al. 2010)."""
     read_seconds: float = 0.0
     """Duration of its reading, s."""
 
     @property
     def model(self) -> Model:
-        """The machine's, held parameters set."""
+        """The machine's, with the fixed parameters of the study."""
         return self.problem.model
 
     @property
     def free(self) -> FreeParameters:
-        """The parameters that the fit moves."""
+        """The free parameters."""
         return self.problem.free
 
     @property
     def tests(self) -> tuple[Test, ...]:
-        """What is fitted."""
+        """The fitted tests."""
         return self.problem.tests
 
     @property
@@ -126,7 +151,7 @@ class Study:
 
     @property
     def checks(self) -> tuple[Entry, ...]:
-        """What is held out: predicted and compared, and not seen by the fit."""
+        """Entries of held-out tests: predicted and compared, without effect on the fit."""
         return tuple(entry for entry in self.entries if entry.role == "check")
 
     def machine_with(self, model: Model) -> Machine:
@@ -161,29 +186,19 @@ class Study:
                     new = entry.source.about(model)
                 entry = dataclasses.replace(entry, test=new.test, source=new.source)
             found.append(entry)
-        fitted = [entry.test for entry in found if entry.role == "fit"]
-        return dataclasses.replace(self, entries=tuple(found), problem=with_tests(self.problem, fitted))
+        return self._with_entries(found)
 
     def at_values(self, values: Float[np.ndarray, "d"]) -> "Study":
         """The study with free numbers of its tests at physical values of the free parameters."""
         if not self.free.of_tests:
             return self
-        entries = tuple(
-            dataclasses.replace(entry, test=test_at(entry.test, self.free, values)) for entry in self.entries
+        return self._with_entries(
+            [dataclasses.replace(entry, test=test_at(entry.test, self.free, values)) for entry in self.entries]
         )
-        fitted = [entry.test for entry in entries if entry.role == "fit"]
-        return dataclasses.replace(self, entries=entries, problem=with_tests(self.problem, fitted))
 
-    @property
-    def is_linear(self) -> bool:
-        """Whether one linear step fits it: the predictions of all tests are linear in the same numbers, and the prior,
-        where there is one, is of values as they are and of tests that take its rows."""
-        reciprocal = linear_in(self.problem)
-        if reciprocal is None or self.problem.prior is None:
-            return reciprocal is not None
-        of = np.isfinite(np.asarray(self.problem.prior.std))
-        by_value = ~np.array(self.free.logarithmic) & ~reciprocal
-        return all(accepts_prior(test) for test in self.tests) and bool(by_value[of].all())
+    def _with_entries(self, entries: Sequence[Entry]) -> "Study":
+        fitted = [entry.test for entry in entries if entry.role == "fit"]
+        return dataclasses.replace(self, entries=tuple(entries), problem=with_tests(self.problem, fitted))
 
 
 def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated: np.ndarray) -> np.ndarray:
@@ -193,6 +208,41 @@ def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated
     machine = np.array([own.get(name, np.nan) for name in free.names])  # numbers of tests are not of the machine
     inside = (machine >= np.array(free.lower_value)) & (machine <= np.array(free.upper_value))
     return np.where(inside & ~np.asarray(stated, bool), machine, initial)
+
+
+def solver_of(file: StudyFile, problem: Problem) -> Solver:
+    """Solver of a study.
+
+    One linear step requires predictions of all tests that are linear in the same numbers, and a prior, if any, of
+    values on a linear scale and of tests that accept its rows.
+
+    Raises:
+        ValueError: a fit in two steps lacks tests or parameters of one of them.
+        NotImplementedError: a test down-weights outliers, which this solver or a prior does not support.
+    """
+    if file.complete is not None:
+        return Solver.STIFFNESS_MODEL
+    if file.preset == "rognant2010":
+        check_two_steps(problem)
+        return Solver.TWO_STEPS
+    solver = Solver.LINEAR_STEP if _is_linear(problem) else Solver.SEARCH
+    robust = next((test.name for test in problem.tests if test.linear is not None and test.linear.robust), None)
+    if robust is not None and solver is Solver.SEARCH:
+        raise NotImplementedError(
+            f"{display_name(robust)}: robust = true is for linear studies, expected no other kind of test and"
+            " no prior beside it"
+        )
+    if robust is not None and problem.prior is not None:
+        raise NotImplementedError("robust torque tests have no prior beside them, expected one of both")
+    return solver
+
+
+def _is_linear(problem: Problem) -> bool:
+    reciprocal, prior = linear_in(problem), problem.prior
+    if reciprocal is None or prior is None:
+        return reciprocal is not None
+    by_value = ~np.array(problem.free.logarithmic) & ~reciprocal
+    return all(map(accepts_prior, problem.tests)) and bool(by_value[np.isfinite(np.asarray(prior.std))].all())
 
 
 def linear_in(problem: Problem) -> np.ndarray | None:
@@ -252,7 +302,7 @@ def residual(study: Study) -> Callable[[Mapping[str, ArrayLike]], Float[Array, "
         NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
         ValueError: (f) a name is not a free parameter, or a value is no real scalar.
     """
-    if study.complete is not None:
+    if study.solver is Solver.STIFFNESS_MODEL:
         raise NotImplementedError(f"study '{study.name}': a complete stiffness model has no list of free parameters")
     free, start = study.free, np.asarray(study.start.values)
     names = [name for tied in free.tied for name in tied]
@@ -308,7 +358,7 @@ class _Described(NamedTuple):
     file: StudyFile
     machine: Machine
     model: Model
-    held: dict[str, float]
+    fixed: dict[str, float]
     """Values of `[hold]`."""
     entries: list[Entry]
     friction: FrictionChoice | None
@@ -327,30 +377,30 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
         file = with_preset(file, len(machine.coordinates))
         model = study_model(machine, file)
     with error_location(f"{source}: [hold]"):
-        held = fixed_values(model, file)
-        model = set_parameters(model, held)
+        fixed = fixed_values(model, file)
+        model = set_parameters(model, fixed)
     with error_location(source):
         check_kinds(file)
-    setting = Setting(file, folder, whole, model, noise_seed)
-    entries = read_tests(file, source, setting)
+    context = ReadingContext(file, folder, whole, model, noise_seed)
+    entries = read_tests(file, source, context)
     with error_location(f"{source}: [free]"):
-        gains = gain_choice(model, file, set(held), entries)
+        gains = gain_choice(model, file, set(fixed), entries)
     if gains is not None:
-        setting = setting._replace(gains=gains)
-        entries = read_tests(file, source, setting)
+        context = context._replace(gains=gains)
+        entries = after_preliminary_fits(entries, source, context)
     with error_location(source):
         choice = friction_choice(model, entries)
     if choice is not None and choice.values:
         with error_location(source):
             wider = with_friction(whole, choice)
             machine = with_locked(wider, file.lock)
-            model = set_parameters(study_model(machine, file), held)
-        setting = setting._replace(unlocked_machine=wider, model=model, true_machine=whole, friction=choice)
-        entries = read_tests(file, source, setting)
+            model = set_parameters(study_model(machine, file), fixed)
+        context = context._replace(unlocked_machine=wider, model=model, friction=choice)
+        entries = after_preliminary_fits(entries, source, context)
     with error_location(f"{source}: [search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     file = file.model_copy(update={"search": search})
-    return _Described(file, machine, model, held, with_friction_remarks(entries, choice), choice)
+    return _Described(file, machine, model, fixed, with_friction_remarks(entries, choice), choice)
 
 
 def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
@@ -362,11 +412,11 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
         check_free_friction(file.free)
         without = idle_parameters(model, file.free, idle_bodies(described.machine, entries))
         wanted = friction_bounds(described.friction) | file.free
-        bounds = bounds_of(model, wanted, described.held.keys() | without, of_tests)
+        bounds = bounds_of(model, wanted, described.fixed.keys() | without, of_tests)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
-    with error_location(f"{source}: [next]"):
-        frf_tests = [test.name for test in tests if can_be_planned(test)]
-        check_next(file.next, model, frf_tests, [entry.name for entry in fitted if entry.kind == "torque"])
+    if file.next is not None:
+        with error_location(f"{source}: [next]"):
+            file.next.check(model, [entry.name for entry in fitted if entry.kind == file.next.kind])
     if file.laws is not None:
         with error_location(f"{source}: [laws]"):
             law_terms(file.laws, model, free, fitted)
@@ -387,26 +437,26 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
         about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
         prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)))
     problem = dataclasses.replace(problem, prior=prior)
-    if file.preset == "rognant2010":
-        with error_location(source):
-            check_two_steps(problem)
     return problem, Start(initial, stated, file.start == "random")
 
 
 def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_seed: int | None) -> Study:
     described = _described(given, folder, source, noise_seed)
     problem, start = _posed(described, source)
-    file = described.file
+    file, tolerance = described.file, described.file.tolerance
+    if tolerance is None:
+        tolerance = float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)
+    with error_location(source):
+        solver = solver_of(file, problem)
     truth = common_truth(described.fitted, motion_coordinates(described.model))
-    study = Study(
+    return Study(
         name=name,
         description=file.description,
         machine=described.machine,
         problem=problem,
         entries=tuple(described.entries),
-        settings=FitSettings(
-            file.search, file.refine, file.rounds, file.least_rounds, file.agreement, _tolerance(file, problem)
-        ),
+        solver=solver,
+        settings=FitSettings(file.search, file.refine, file.rounds, file.least_rounds, file.agreement, tolerance),
         start=start,
         truth={n: truth[n] for names in problem.free.tied for n in names if n in truth},
         note=file.note,
@@ -415,22 +465,5 @@ def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_se
         laws=file.laws,
         tolerances=stated_tolerances(file),
         source=file.source,
-        two_steps=file.preset == "rognant2010",
         origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
     )
-    robust = any(t.linear is not None and t.linear.robust for t in problem.tests)
-    if robust and problem.prior is not None and study.is_linear:
-        raise NotImplementedError(f"{source}: robust torque tests have no prior beside them, expected one of both")
-    if file.complete is None and not study.is_linear and robust:
-        named = next(t.name for t in problem.tests if t.linear is not None and t.linear.robust)
-        raise NotImplementedError(
-            f"{source}: {display_name(named)}: robust = true is for linear studies, expected no other kind of test and"
-            " no prior beside it"
-        )
-    return study
-
-
-def _tolerance(file: StudyFile, problem: Problem) -> float:
-    if file.tolerance is not None:
-        return file.tolerance
-    return float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.estimation.identifiability import correlation, groups, information_rows, knowledge
+from jaxmb.identify.estimation.identifiability import correlation, groups, identifiability, information_rows
 
 
 def random_jacobian(seed, rows=40, columns=5):
@@ -15,12 +15,12 @@ def random_jacobian(seed, rows=40, columns=5):
 def test_information_rows_tell_what_the_weighted_estimate_tells(seed):
     jacobian = random_jacobian(seed)
     weights = np.random.default_rng(seed).uniform(0.5, 80.0, len(jacobian))
-    known = knowledge(np.sqrt(weights)[:, None] * jacobian, weights)
+    known = identifiability(np.sqrt(weights)[:, None] * jacobian, weights)
     rows = information_rows(np.sqrt(weights)[:, None] * jacobian, weights)
     assert rows.shape == (5, 5)
     # The condition number is below 1e3, and the covariance is squared.
     np.testing.assert_allclose(np.linalg.inv(rows.T @ rows), known.covariance, rtol=1e-8)
-    np.testing.assert_allclose(knowledge(rows, np.ones(5)).std, known.std, rtol=1e-9)
+    np.testing.assert_allclose(identifiability(rows, np.ones(5)).std, known.std, rtol=1e-9)
 
 
 def test_information_rows_keep_what_is_unknown():
@@ -28,7 +28,7 @@ def test_information_rows_keep_what_is_unknown():
     jacobian[:, 3] = 2.0 * jacobian[:, 1]
     rows = information_rows(jacobian, np.ones(40))
     np.testing.assert_allclose(rows.T @ rows, jacobian.T @ jacobian, rtol=1e-9, atol=1e-9)
-    assert np.isinf(knowledge(rows, np.ones(5)).std[[1, 3]]).all()
+    assert np.isinf(identifiability(rows, np.ones(5)).std[[1, 3]]).all()
 
 
 def test_parameters_that_act_only_together():
@@ -55,14 +55,14 @@ def test_what_does_not_act_is_alone(seed):
     jacobian[:, 3] = 0.0
     rows = information_rows(jacobian, np.ones(40))
     assert groups(rows)[0].members == (3,)
-    for known in (knowledge(jacobian, np.ones(40)), knowledge(rows, np.ones(5))):
+    for known in (identifiability(jacobian, np.ones(40)), identifiability(rows, np.ones(5))):
         assert np.isinf(known.std).tolist() == [False, False, False, True, False]
         assert not np.delete(correlation(known.covariance)[3], 3).any()
 
 
 def test_weak_directions_are_principal_axes_of_the_covariance():
     jacobian = random_jacobian(2) * np.array([1.0, 1.0, 0.02, 1.0, 1.0])
-    known = knowledge(jacobian, np.ones(40))
+    known = identifiability(jacobian, np.ones(40))
     found = groups(jacobian)
     assert found
     for group in found:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
@@ -23,7 +23,7 @@ def random_jacobian(seed, rows=40, columns=5):
 @pytest.mark.parametrize("seed", range(4))
 def test_closed_form(seed):
     jacobian = random_jacobian(seed)
-    known = knowledge(jacobian, np.ones(40))
+    known = identifiability(jacobian, np.ones(40))
     covariance = np.linalg.inv(jacobian.T @ jacobian)
     # Both lose the square of the condition number, here below 1e3.
     np.testing.assert_allclose(known.covariance, covariance, rtol=1e-8, atol=1e-10 * covariance.max())
@@ -37,7 +37,7 @@ def test_closed_form(seed):
 def test_units_do_not_matter():
     """Columns of very different size, as stiffness beside mass on linear scales."""
     jacobian, units = random_jacobian(1), np.array([1e8, 1e-7, 1.0, 1e3, 1e-5])
-    plain, scaled = knowledge(jacobian, np.ones(40)), knowledge(jacobian * units, np.ones(40))
+    plain, scaled = identifiability(jacobian, np.ones(40)), identifiability(jacobian * units, np.ones(40))
     np.testing.assert_allclose(scaled.std * units, plain.std, rtol=1e-9)
 
 
@@ -52,7 +52,7 @@ def test_weights_against_monte_carlo():
     draws = 20_000
     errors = np.sqrt(weights)[:, None] * random.normal(size=(40, draws))
     estimates = np.linalg.lstsq(jacobian, errors, rcond=None)[0]
-    known = knowledge(jacobian, weights)
+    known = identifiability(jacobian, weights)
     # The variance of n draws is itself known to sqrt(2 / n) = 1 %: five times that.
     np.testing.assert_allclose(estimates.var(axis=1), known.std**2, rtol=0.05)
     correlation = known.covariance / np.outer(known.std, known.std)
@@ -60,30 +60,30 @@ def test_weights_against_monte_carlo():
     unweighted = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
     assert (known.std > 2.0 * unweighted).all()
     # No weighting can do better than the right one, which is none.
-    assert (known.std >= knowledge(plain, np.ones(40)).std).all()
+    assert (known.std >= identifiability(plain, np.ones(40)).std).all()
 
 
 def test_a_zero_weight_leaves_its_row_out():
     jacobian, weights = random_jacobian(3), np.where(np.arange(40) < 10, 0.0, 1.0)
-    with_rows = knowledge(np.sqrt(weights)[:, None] * jacobian, weights)
-    np.testing.assert_allclose(with_rows.std, knowledge(jacobian[10:], np.ones(30)).std, rtol=1e-9)
+    with_rows = identifiability(np.sqrt(weights)[:, None] * jacobian, weights)
+    np.testing.assert_allclose(with_rows.std, identifiability(jacobian[10:], np.ones(30)).std, rtol=1e-9)
 
 
 def test_what_does_not_act_is_not_known():
     jacobian = random_jacobian(4)
     jacobian[:, 2] = 0.0
-    known = knowledge(jacobian, np.ones(40))
+    known = identifiability(jacobian, np.ones(40))
     assert np.isinf(known.std[2])
     assert known.verdict[2] == "no"
     others = [0, 1, 3, 4]
-    np.testing.assert_allclose(known.std[others], knowledge(jacobian[:, others], np.ones(40)).std, rtol=1e-9)
+    np.testing.assert_allclose(known.std[others], identifiability(jacobian[:, others], np.ones(40)).std, rtol=1e-9)
 
 
 def test_what_acts_only_together_is_not_known_apart():
     """Two springs in parallel: their sum is known and neither of them."""
     jacobian = random_jacobian(4)
     jacobian[:, 3] = 2.0 * jacobian[:, 1]
-    known = knowledge(jacobian, np.ones(40))
+    known = identifiability(jacobian, np.ones(40))
     assert np.isinf(known.std[[1, 3]]).all()
     assert [known.verdict[i] for i in (1, 3)] == ["no", "no"]
     assert np.isfinite(known.std[[0, 2, 4]]).all()
@@ -91,27 +91,27 @@ def test_what_acts_only_together_is_not_known_apart():
 
 
 def test_nothing_acts():
-    known = knowledge(np.zeros((4, 2)), np.ones(4))
+    known = identifiability(np.zeros((4, 2)), np.ones(4))
     assert np.isinf(known.std).all()
     assert known.verdict == ("no", "no")
 
 
 def test_fewer_rows_than_parameters():
     """One row fixes one direction and no parameter, unless it lies along it."""
-    known = knowledge(np.array([[1.0, 1.0, 0.0]]), np.ones(1))
+    known = identifiability(np.array([[1.0, 1.0, 0.0]]), np.ones(1))
     assert np.isinf(known.std).all()
     np.testing.assert_allclose(known.singular_values, [np.sqrt(2.0), 0.0, 0.0])
     np.testing.assert_allclose(known.directions @ known.directions.T, np.eye(3), atol=1e-14)
-    np.testing.assert_allclose(knowledge(np.array([[0.0, 4.0]]), np.ones(1)).std, [np.inf, 0.25])
+    np.testing.assert_allclose(identifiability(np.array([[0.0, 4.0]]), np.ones(1)).std, [np.inf, 0.25])
 
 
 def test_verdicts():
     std = np.array([0.05, 0.2, 2.0])
-    assert knowledge(np.diag(1.0 / std), np.ones(3)).verdict == ("yes", "weak", "no")
+    assert identifiability(np.diag(1.0 / std), np.ones(3)).verdict == ("yes", "weak", "no")
     # With a prior, what counts is how much the tests add to it.
     prior = np.array([0.2, 0.2, 0.2])
     data = np.diag([1.0 / 0.05, 1.0 / 0.2, 1.0 / 2.0])
-    known = knowledge(np.vstack([data, np.diag(1.0 / prior)]), np.ones(6), prior)
+    known = identifiability(np.vstack([data, np.diag(1.0 / prior)]), np.ones(6), prior)
     np.testing.assert_allclose(known.std, (1.0 / np.array([0.05, 0.2, 2.0]) ** 2 + 25.0) ** -0.5)
     assert known.verdict == ("yes", "weak", "no")
 
@@ -133,7 +133,7 @@ def test_cramer_rao_bounds_of_the_kr90(case, tmp_path):
     residual, jacobian, row_weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(u)))
     # The truth leaves no residual but rounding of the matrices, 1e-9 of the noise and more where H has a zero.
     assert np.abs(residual).max() < 1e-5
-    known = knowledge(jacobian, row_weights)
+    known = identifiability(jacobian, row_weights)
     found = dict(zip(study.free.names, known.std, strict=True))
     # Four digits are given, of numbers that depend on the machine's printed data alone.
     np.testing.assert_allclose([found[n] for n in names], KR90[case]["std_log"], rtol=0.01)

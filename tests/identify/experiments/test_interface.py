@@ -125,16 +125,16 @@ def test_it_counts_beside_others(arm):
     problem, u = study.problem, np.log([TRUTH[name] for name in NAMES]) + 0.05
     residual, jacobian, weights = (np.asarray(x) for x in final_state(problem, jnp.asarray(u)))
     expected = np.array([5e4 * 25.0, 9e3 * 4.0]) * (np.exp(0.1) - 1.0) / [1e4, 400.0]
-    np.testing.assert_allclose(residual[problem.rows[1]], expected, rtol=1e-9)
+    np.testing.assert_allclose(residual[problem.row_slices[1]], expected, rtol=1e-9)
     # d (k d) / d log = k d, for the stiffness and the damping of a joint each
     slope = np.array([[5e4 * 25.0, 0.0], [0.0, 9e3 * 4.0]]) * np.exp(0.1) / [[1e4], [400.0]]
-    np.testing.assert_allclose(jacobian[problem.rows[1]], np.tile(slope, 2), rtol=1e-9)
+    np.testing.assert_allclose(jacobian[problem.row_slices[1]], np.tile(slope, 2), rtol=1e-9)
     assert coarsened(problem, 8).tests[1].rows == 2
     assert noise_objective(problem) == pytest.approx(float(problem.noise_unit) ** 2 * problem.data_rows)
     # far from what the noise explains: widened by what is left, line by line for a kind that says nothing else
-    (own,) = misfits(residual, jacobian, weights, [problem.rows[1]])
+    (own,) = misfits(residual, jacobian, weights, [problem.row_slices[1]])
     variances = row_variances(problem, residual, jacobian, weights)
-    np.testing.assert_allclose(variances[problem.rows[1]], own.square, rtol=1e-12)
+    np.testing.assert_allclose(variances[problem.row_slices[1]], own.square, rtol=1e-12)
     assert own.square > 100.0
     estimate = estimate_at(study, u)
     assert estimate.agreements == (None, None)

@@ -24,7 +24,7 @@ def example(folder, **settings):
 def test_posterior(tmp_path):
     """Sigma = (A^T A + P^-1)^-1, mean = Sigma (A^T y + P^-1 m), in units of the noise."""
     study = example(tmp_path)
-    assert study.is_linear
+    assert study.solver.is_linear
     result = identify(study)
     names, own = study.free.names, jaxmb.parameters(study.model)
     rows = study.tests[0].linear.equations(study.model, study.free)
@@ -79,7 +79,7 @@ def test_priors_of_logarithms_are_searched(tmp_path):
     draw = np.random.default_rng(3)
     own, data, _, _ = study_of(arm(draw, 3), draw, free=free, prior={"damping.q1": 0.1})
     jaxmb.write_machine(own, tmp_path / "machine.toml")
-    assert not make_study(data, "study", tmp_path).is_linear
+    assert not make_study(data, "study", tmp_path).solver.is_linear
 
 
 def test_robust_torques_have_no_prior(tmp_path):

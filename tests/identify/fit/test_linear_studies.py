@@ -23,7 +23,7 @@ def deflections(tmp_path_factory):
 
 def test_which_studies_are_linear(tmp_path, deflections):
     np.testing.assert_array_equal(linear_in(deflections.problem), [True, True])
-    assert deflections.is_linear
+    assert deflections.solver.is_linear
     spring = {"name": "pad", "body": "upper", "diagonal": [1e-9] * 6}
     machine = Machine.model_validate(MACHINE.model_dump() | {"virtual_spring": [spring]})
     compliance = {"compliance.pad.rz.rz": {"lower": 1e-10, "upper": 1e-8, "scale": "linear"}}
@@ -38,11 +38,11 @@ def test_which_studies_are_linear(tmp_path, deflections):
     ):
         study = study_of(tmp_path, *tests, free=STIFF, **settings)
         assert linear_in(study.problem) is None
-        assert not study.is_linear
+        assert not study.solver.is_linear
     # with a prior the predictions are linear, and the fit is not
     prior = study_of(tmp_path, loads(), free=STIFF, prior={"*": 1.0})
     assert linear_in(prior.problem) is not None
-    assert not prior.is_linear
+    assert not prior.solver.is_linear
 
 
 def test_a_step_says_whether_its_weights_came_to_rest(deflections, monkeypatch):
@@ -100,7 +100,7 @@ def test_progress_of_a_linear_step_is_reported_once(deflections):
 def test_a_weak_prior_leaves_the_linear_fit(tmp_path):
     """Deflections alone are fitted in one linear step; with a prior that knows nothing the search finds the same."""
     a, b = (identify(study_of(tmp_path, loads(), free=STIFF, **more)) for more in ({}, {"prior": {"*": 1e4}}))
-    assert (a.evaluations["search"], a.study.is_linear, b.study.is_linear) == (0, True, False)
+    assert (a.evaluations["search"], a.study.solver.is_linear, b.study.solver.is_linear) == (0, True, False)
     for name in a.parameters:
         assert b.parameters[name].value == pytest.approx(a.parameters[name].value, rel=1e-6)  # the prior's pull
         assert b.parameters[name].std_log == pytest.approx(a.parameters[name].std_log, rel=1e-6)

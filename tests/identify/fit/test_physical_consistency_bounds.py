@@ -32,9 +32,9 @@ def test_conditions_of_a_minimum(tmp_path, seed):
     estimate = linear_estimate(study)
     found, _, step, start = estimate.linear
     x = step.x
-    assert np.all((found.least <= x) & (x <= found.most))
+    assert np.all((found.lower <= x) & (x <= found.upper))
     assert possible(study.machine_with(estimate.model))
-    at_lower, at_upper = x == found.least, x == found.most
+    at_lower, at_upper = x == found.lower, x == found.upper
     assert at_lower.any() or at_upper.any()
     matrix, measured = all_rows(estimate)
     touched = bodies(study.model, study.free, ())

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.estimation.identifiability import information_rows, knowledge, row_blocks
+from jaxmb.identify.estimation.identifiability import identifiability, information_rows, row_blocks
 from jaxmb.identify.fit import problem as problem_module
 from jaxmb.identify.fit.noise import misfits_of_tests, row_variances
 from jaxmb.identify.fit.problem import compressed, final_state, group_by_form, linearized, without_name
@@ -158,8 +158,8 @@ def test_tests_together_are_tests_one_by_one(tmp_path):
     together = np.asarray(residual_of(problem, u)) / float(problem.noise_unit)
     # sums of a few dozen products in another order
     np.testing.assert_allclose(together, np.concatenate(alone), rtol=1e-9, atol=1e-9)
-    assert [rows.stop - rows.start for rows in problem.rows] == [r.size for r in alone]
-    for rows, r in zip(problem.rows, alone, strict=True):
+    assert [rows.stop - rows.start for rows in problem.row_slices] == [r.size for r in alone]
+    for rows, r in zip(problem.row_slices, alone, strict=True):
         np.testing.assert_allclose(together[rows], r, rtol=1e-9, atol=1e-9)
     assert problem.data_rows == problem.row_weights().size == together.size
     # u may be NumPy's, compiled or not
@@ -171,7 +171,7 @@ def test_rows_of_a_prior_are_the_last(tmp_path):
     study = study_of(tmp_path, frf(), prior={"damping.*": 0.5})
     problem, u = study.problem, np.log(list(TRUTH.values()))
     residual = np.asarray(residual_of(problem, jnp.asarray(u))) / float(problem.noise_unit)
-    assert problem.rows[-1].stop == problem.data_rows == residual.size - 4
+    assert problem.row_slices[-1].stop == problem.data_rows == residual.size - 4
     away = (u - study.free.encode(study.start.values)) / [np.inf, np.inf, 0.5, 0.5]
     np.testing.assert_allclose(residual[problem.data_rows :], away, rtol=1e-12)
     np.testing.assert_array_equal(problem.row_weights()[problem.data_rows :], [0.0, 0.0, 1.0, 1.0])
@@ -224,12 +224,12 @@ def test_the_jacobian_of_a_large_problem_is_never_whole(tmp_path, monkeypatch):
     assert r @ r == pytest.approx(residual @ residual, rel=1e-12)
     hat = whole @ np.linalg.pinv(whole)
     left = (np.eye(weights.size) - hat) * weights @ (np.eye(weights.size) - hat)
-    for found, own in zip(misfits_of_tests(problem, values, jacobian, weights), problem.rows, strict=True):
+    for found, own in zip(misfits_of_tests(problem, values, jacobian, weights), problem.row_slices, strict=True):
         mean, spread = np.trace(left[own, own]), np.sum(left[own, own] ** 2)
         assert found.degrees == pytest.approx(mean**2 / spread, rel=1e-9)
         assert found.square == pytest.approx(residual[own] @ residual[own] / mean, rel=1e-8)
     variances = row_variances(problem, values, jacobian, weights)
     gain = np.linalg.pinv(whole)
-    np.testing.assert_allclose(knowledge(jacobian, variances).covariance, gain * variances @ gain.T, rtol=1e-7)
+    np.testing.assert_allclose(identifiability(jacobian, variances).covariance, gain * variances @ gain.T, rtol=1e-7)
     information = information_rows(jacobian, variances)
     np.testing.assert_allclose(np.linalg.inv(information.T @ information), gain * variances @ gain.T, rtol=1e-7)

@@ -10,8 +10,8 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.plan.why import posture_text
-from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.study import Solver
 from tests.identify.arm import FREE as ARM_FREE, MACHINE as ARM, frf, loads, shapes, study_of
 
 KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
@@ -44,7 +44,7 @@ def narrow():
 def test_bounds_of_one_posture(narrow, case):
     wide = KR90[case]["last_hz"] != 30.0
     found = jaxmb.inspect(made(frf_test(last_hz=KR90[case]["last_hz"]))) if wide else narrow
-    assert found.at == "true values"
+    assert found.linearized_at == "true values"
     # Four digits are given, of numbers that depend on the machine's printed data alone.
     np.testing.assert_allclose([found.parameters[n].relative_std for n in NAMES], KR90[case]["std_log"], rtol=0.01)
     for name, std in zip(NAMES, KR90[case]["std_log"], strict=True):
@@ -100,7 +100,7 @@ def test_initial_values_where_the_truth_is_not_known(tmp_path):
     free = {name: bounds | {"initial": 20.0} for name, bounds in ARM_FREE.items() if name == "damping.*"}
     free |= {"stiffness.*": ARM_FREE["stiffness.*"] | {"initial": 1e4}}
     found = jaxmb.inspect(study_of(tmp_path, test, free=free))
-    assert found.at == "initial values"
+    assert found.linearized_at == "initial values"
     assert [p.value for p in found.parameters.values()] == [1e4, 1e4, 20.0, 20.0]
 
 
@@ -164,7 +164,7 @@ def test_the_noise_that_stands_for_one_to_be_estimated_is_told(tmp_path):
 
 
 def test_a_complete_stiffness_model_is_refused(narrow):
-    study = dataclasses.replace(narrow.study, complete=CompletePart())
+    study = dataclasses.replace(narrow.study, solver=Solver.STIFFNESS_MODEL)
     with pytest.raises(NotImplementedError, match="a complete stiffness model cannot be inspected"):
         jaxmb.inspect(study)
 

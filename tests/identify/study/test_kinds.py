@@ -30,7 +30,7 @@ def test_all_tables_have_the_same_kinds():
 
 @pytest.mark.parametrize("kind", READERS)
 def test_functions_of_a_kind_have_the_arguments_of_all(kind):
-    assert arguments(READERS[kind]) == ["part", "label", "setting"]
+    assert arguments(READERS[kind]) == ["part", "label", "context"]
     assert arguments(SECTIONS[kind]) == ["result", "entries"]
     assert arguments(KINDS[kind].metrics.found) == ["estimate", "entries"]
     assert arguments(KINDS[kind].remarks) == ["estimate", "entries", "metrics"]

@@ -33,7 +33,7 @@ from jaxmb.identify.assess.laws.one_model import (
     relative_columns,
     separate_columns,
 )
-from jaxmb.identify.estimation.identifiability import first_order_drops, knowledge, scaled_svd
+from jaxmb.identify.estimation.identifiability import first_order_drops, identifiability, scaled_svd
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Study
@@ -72,7 +72,7 @@ def law_covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -
     """Covariance and standard deviations of u and of the coefficients of the terms."""
     residual, jacobian = law_state(problem, fit)
     variances = row_variances(study.problem, residual, jacobian, np.asarray(study.problem.row_weights()))
-    known = knowledge(jacobian[:, : study.free.size + terms], variances)
+    known = identifiability(jacobian[:, : study.free.size + terms], variances)
     return known.covariance, known.std
 
 
@@ -147,7 +147,7 @@ def _by_each_test(
     others = [k for k in range(d) if k != i] + [d + k for k, t in enumerate(chosen) if t.parameter != name]
     whole = np.column_stack([np.concatenate([b.jacobian for b in tests])[:, others], separate])
     residual = np.concatenate([b.residual for b in tests])
-    std = knowledge(whole, np.ones(residual.size)).std
+    std = identifiability(whole, np.ones(residual.size)).std
     return -scaled_svd(whole).solve(residual)[len(others) :], std[len(others) :]
 
 
@@ -262,7 +262,7 @@ def _hold_out(
         mine = [*terms, *([] if further is None else [further[index]])]
         fits.append(fit_laws(law_problem(study, mine, count, keep), begin.u, begin.coefficients))
         residual, _ = law_state(law_problem(study, mine, count), fits[-1])
-        rows = np.concatenate([np.arange(r.start, r.stop) for r in (study.problem.rows[t] for t in group)])
+        rows = np.concatenate([np.arange(r.start, r.stop) for r in (study.problem.row_slices[t] for t in group)])
         used = weights[rows] > 0.0
         errors.append(np.sqrt(np.mean(residual[rows][used] ** 2 / weights[rows][used])))
     return HoldOut(np.array(errors), fits)

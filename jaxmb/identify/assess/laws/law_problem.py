@@ -176,7 +176,7 @@ def law_problem(study: Study, terms: Sequence[Term], count: int, keep: np.ndarra
 
 def in_tests(study: Study, term: Term) -> np.ndarray:
     """Value of a term in each fitted test."""
-    return np.asarray(term.at(covariates(study, term)))
+    return np.asarray(term.value(covariates(study, term)))
 
 
 def covariates(study: Study, term: Term) -> np.ndarray:
@@ -254,7 +254,7 @@ def values_with_laws(
     for line in laws.chosen:
         term = line.as_term()
         x = covariate(study.model, term.by, term.parameter, np.asarray(q), amplitude)
-        values[study.free.names.index(term.parameter)] *= np.exp(line.coefficient * term.at(x))
+        values[study.free.names.index(term.parameter)] *= np.exp(line.coefficient * term.value(x))
     return values
 
 

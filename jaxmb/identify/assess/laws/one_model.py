@@ -138,7 +138,7 @@ def blocks(
     """
     return [
         _block(test, residual[rows], jacobian[rows], row_weights[rows])
-        for test, rows in zip(study.tests, study.problem.rows, strict=True)
+        for test, rows in zip(study.tests, study.problem.row_slices, strict=True)
     ]
 
 

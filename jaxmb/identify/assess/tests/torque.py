@@ -303,7 +303,6 @@ NAMED = 3
 LEAST_SHARE = 0.25
 """Explained part of a squared residual, beyond that of a fit of all parameters, above which friction is reported:
 residuals with other causes also correlate a little with friction."""
-FAMILY = {"load": "load_friction", "stribeck": "stribeck", "cubic": "cubic_damping"}
 
 
 class JointRows(NamedTuple):
@@ -382,7 +381,9 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
                 load=carried[own],
                 by_delay=-factor[own] * rate,
                 test=np.full(rate.size, number_of_test),
-                absent=frozenset(k for k, family in FAMILY.items() if family not in there and k not in source.kinds),
+                absent=frozenset(
+                    k for k, family in FRICTION_KINDS.items() if family not in there and k not in source.kinds
+                ),
             )
             parts.setdefault(name, []).append(part)
     return [_of_all_tests(some) for some in parts.values()]

@@ -24,7 +24,7 @@ from jaxmb.identify.estimation.least_squares import (
 from jaxmb.identify.fit.devices import all_devices, everywhere, in_blocks, shared_out
 from jaxmb.identify.fit.problem import Problem, final_state, test_at
 from jaxmb.identify.fit.refine import least_squares_to_end
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.files import write_atomically
 
 AT_ONCE = 32
@@ -165,7 +165,7 @@ def bootstrap(
     def errors(rng: np.random.Generator) -> np.ndarray:
         parts = [
             test.noise.resample(residual[rows], weights[rows], rng) * larger
-            for rows, test in zip(problem.rows, problem.tests, strict=True)
+            for rows, test in zip(problem.row_slices, problem.tests, strict=True)
         ]
         prior = weights[problem.data_rows :]
         return np.concatenate([*parts, np.sqrt(prior) * rng.normal(size=prior.size)])
@@ -194,7 +194,7 @@ class _Run(NamedTuple):
 
 
 def _check(study: Study, draws: int) -> None:
-    if study.complete is not None:
+    if study.solver is Solver.STIFFNESS_MODEL:
         raise NotImplementedError("draws are for studies with free parameters, and this one has [complete]")
     if draws < 2:
         raise ValueError(f"draws is {draws}, expected at least 2")
@@ -304,7 +304,7 @@ def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:
 
 
 def _deviation(jacobian: Float[Array, "m d"], weights: Float[Array, "m"]) -> Float[Array, "d"]:
-    """Standard deviation of a weighted estimate (see `knowledge`); inf where not identifiable."""
+    """Standard deviation of a weighted estimate (see `identifiability`); inf where not identifiable."""
     scale = jnp.sqrt(jnp.sum(jacobian**2, axis=0))
     columns = jacobian / jnp.where(scale > 0.0, scale, 1.0)
     inverse = jnp.linalg.inv(columns.T @ columns)

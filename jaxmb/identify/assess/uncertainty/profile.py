@@ -11,7 +11,7 @@ from scipy.special import chdtri
 
 from jaxmb.identify.assess.metrics import Profile
 from jaxmb.identify.assess.result import INTERVAL, Result
-from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.estimation.least_squares import Box, finished
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, compressed, linearized, residual_at
@@ -55,7 +55,7 @@ def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
 
 def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
     """Names of the parameters selected for profiles, in the order of the study; raises as `cost_profiles`."""
-    if study.is_linear or study.complete is not None:
+    if study.solver.is_linear:
         raise NotImplementedError("profiles are for nonlinear fits, and this study takes one linear step")
     for pattern in patterns:
         if not fnmatch.filter(study.free.names, pattern):
@@ -122,7 +122,7 @@ def _scale(result: Result, u: np.ndarray, i: int) -> float:
     others = np.delete(rows, i, axis=1)
     column = rows[:, i] - others @ np.linalg.lstsq(others, rows[:, i], rcond=None)[0]
     curvature = float(column @ column)
-    variance = float(knowledge(jacobian, row_variances(study.problem, residual, jacobian, weights)).std[i] ** 2)
+    variance = float(identifiability(jacobian, row_variances(study.problem, residual, jacobian, weights)).std[i] ** 2)
     return 1.0 / (curvature * variance) if np.isfinite(variance) and variance > 0.0 and curvature > 0.0 else 1.0
 
 

@@ -64,7 +64,7 @@ class AffineStiffness(eqx.Module):
         """The view at physical values."""
         return ElasticView(_compliances(self.base, self.slope, jnp.asarray(values)), self.at_point, self.effort)
 
-    def joined(self, others: list[Self]) -> Self:
+    def stackable(self, others: list[Self]) -> Self:
         """Unchanged: views of equal shapes can be stacked."""
         return self
 

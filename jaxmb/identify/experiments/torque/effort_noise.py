@@ -32,8 +32,9 @@ class EffortNoise(NamedTuple):
     """Noise of the efforts at each coordinate."""
 
     std: Float[np.ndarray, "c"]
-    """Standard deviation with which samples enter as if independent, Nm or N: scatter times the root of `alike`."""
-    alike: Float[np.ndarray, "c"]
+    """Standard deviation with which samples enter as if independent, Nm or N: scatter times
+    the root of `correlation_length`."""
+    correlation_length: Float[np.ndarray, "c"]
     """Correlation length in samples: that many carry the information of one independent sample."""
 
 
@@ -63,7 +64,7 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     count = len(rows.measured)
     effort = rows.effort - rows.constant
     std = np.array([np.std(effort[rows.coordinate == i]) or 1.0 for i in range(count)])
-    alike = np.ones(count)
+    lengths = np.ones(count)
     for _ in range(ROUNDS):
         weight = 1.0 / std[rows.coordinate]
         weighted = rows.regressor * weight[:, None]
@@ -72,10 +73,10 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
             [residual[rows.coordinate == i] for i in range(count)],
             _degrees_used(weighted, rows.coordinate),
         )
-        alike = np.array([correlation_length(part, fitted) for part, fitted in zip(own, used, strict=True)])
+        lengths = np.array([correlation_length(part, fitted) for part, fitted in zip(own, used, strict=True)])
         size = [np.sqrt(np.sum(part**2) / max(1.0, part.size - n)) for part, n in zip(own, used, strict=True)]
         std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
-    return EffortNoise(std * np.sqrt(alike), alike)
+    return EffortNoise(std * np.sqrt(lengths), lengths)
 
 
 class MotionErrors(NamedTuple):
@@ -129,7 +130,7 @@ def _robust_noise(rows: Prepared) -> EffortNoise:
     count, weight = len(rows.measured), np.ones(rows.effort.size)
     effort = rows.effort - rows.constant
     std = np.array([np.std(effort[rows.coordinate == i]) or 1.0 for i in range(count)])
-    alike = np.ones(count)
+    lengths = np.ones(count)
     for _ in range(ROBUST_ROUNDS):
         before = std.copy()
         scale = np.sqrt(weight) / std[rows.coordinate]
@@ -147,10 +148,10 @@ def _robust_noise(rows: Prepared) -> EffortNoise:
             std[i] = max(np.sqrt(square) / shrunk, SMALLEST * np.abs(rows.effort).max())
             at, good = np.arange(part.size), weight[own] > 0.0
             # outliers are interpolated, as they carry no information on the correlation
-            alike[i] = correlation_length(np.interp(at, at[good], part[good]), used[i])
+            lengths[i] = correlation_length(np.interp(at, at[good], part[good]), used[i])
         if np.all(np.abs(std - before) <= SETTLED * std):
             break
-    return EffortNoise(std * np.sqrt(alike), alike)
+    return EffortNoise(std * np.sqrt(lengths), lengths)
 
 
 def _degrees_used(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> Float[np.ndarray, "c"]:

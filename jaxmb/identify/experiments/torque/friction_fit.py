@@ -22,7 +22,7 @@ class FrictionTerm(NamedTuple):
 
     coordinate: str
     kind: str
-    """One of `FRICTION_TERMS`."""
+    """One of `FRICTION_KINDS`."""
     coefficient: float
     """Nm or N for "stribeck", without a unit for "load", Nm s^3 for "cubic" and Nm s/K for "temperature"."""
     std: float
@@ -118,7 +118,7 @@ def term_effort(
     """Effort of a kind of term with a coefficient of 1, at all samples of one coordinate.
 
     Args:
-        kind: one of `FRICTION_TERMS`.
+        kind: one of `FRICTION_KINDS`.
         speed: Stribeck speed, rad/s or m/s.
         samples: of the motion.
         i: index of the coordinate among those measured.
@@ -136,7 +136,6 @@ def term_effort(
     return np.zeros(v.shape) if temperature is None else (temperature - temperature.mean()) * v
 
 
-FRICTION_TERMS = ("stribeck", "load", "cubic", "temperature")
 FOLDS = 5
 """Consecutive parts of the record, each held out once."""
 LEVEL = 0.01
@@ -176,7 +175,7 @@ def friction_terms(
     Args:
         rows: equations of the motion, with its samples.
         names: of the regressor's columns.
-        kinds: candidates among `FRICTION_TERMS`.
+        kinds: candidates among `FRICTION_KINDS`.
         there: coordinates and kinds of the terms that the machine already has.
 
     Source: Armstrong-Helouvry, Dupont and Canudas de Wit 1994, "A survey of models, analysis tools and compensation

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.estimation.linear import tukey
 from jaxmb.identify.experiments.torque.effort_noise import NORMAL_MEDIAN
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
@@ -103,7 +103,7 @@ def first_gains(
     else:
         if np.abs(factor - 1.0).max() > ROUGH:
             raise ValueError(f"{', '.join(f'{FAMILY}.{name}' for name in wanted)}: not converged after {ROUNDS} steps")
-    unknown = ~np.isfinite(knowledge(matrix / std[:, None], np.ones(len(matrix))).std[share.shape[1] :])
+    unknown = ~np.isfinite(identifiability(matrix / std[:, None], np.ones(len(matrix))).std[share.shape[1] :])
     if unknown.any():
         raise ValueError(_not_identifiable_text([name for name, lost in zip(wanted, unknown, strict=True) if lost]))
     by_name = dict(zip(names, (share @ p + known).tolist(), strict=True))

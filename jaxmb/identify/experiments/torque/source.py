@@ -1,7 +1,7 @@
 """Source of a torque test: samples of its record, and diagnosis of gross errors."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class TorqueSource(Source):
     """Sentences on possible errors of the motion."""
     impossible: str = ""
     """A sentence on a motion that is impossible for the machine; empty where there is none."""
-    tried: Prepared | None = None
+    selection_rows: Prepared | None = None
     """Its equations, for the selection of friction terms; None where none are requested."""
     kinds: tuple[str, ...] = ()
     """Candidate kinds of friction terms."""
@@ -153,3 +153,8 @@ def _zeros(model: Model) -> dict[str, StatedError]:
 
 TorqueEntry = Entry[TorqueTest, TorqueSource]
 """A torque test of a study."""
+
+
+def torque_entries(entries: Iterable[Entry]) -> list[TorqueEntry]:
+    """The torque tests among the tests of a study."""
+    return [entry for entry in entries if isinstance(entry.source, TorqueSource)]

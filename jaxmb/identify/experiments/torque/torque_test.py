@@ -47,7 +47,7 @@ class TorqueTest(Test[Float[Array, "p"]]):
     """Index of the coordinate of each row among those measured."""
     is_robust: bool = eqx.field(static=True, default=False)
     """Whether outliers are down-weighted."""
-    alike: Float[Array, "r"] | None = None
+    correlation_length: Float[Array, "r"] | None = None
     """Correlation length of each row in samples, by which the variance `std`^2 is inflated so that correlated samples
     enter as if independent; None for 1."""
     constant: Float[Array, "r"] | float = 0.0
@@ -140,7 +140,8 @@ class TorqueCorrelation(Correlation[TorqueTest]):
     @property
     def lengths(self) -> Float[np.ndarray, "r"]:
         """Correlation length of each row, by which its variance is inflated."""
-        return np.ones(self.test.rows) if self.test.alike is None else np.asarray(self.test.alike)
+        lengths = self.test.correlation_length
+        return np.ones(self.test.rows) if lengths is None else np.asarray(lengths)
 
 
 class TorqueNoise(Noise[TorqueTest]):

@@ -94,6 +94,24 @@ class NextPart(Part):
         steps = self.step_hz or ()
         return steps * len(self.bands_hz) if len(steps) == 1 else steps
 
+    def check(self, model: "Model", tests: Sequence[str]) -> None:
+        """Raise ValueError where a posture or point is not of the machine, or no test is a template of the candidates.
+
+        Args:
+            model: the machine.
+            tests: names of the fitted tests of this kind.
+        """
+        from jaxmb.mechanics.postures import posture  # which the format is read without
+        from jaxmb.response.frf import check_points
+
+        listed = self.postures
+        ends = [{n: r[k] for n, r in listed.items()} for k in (0, 1)] if isinstance(listed, dict) else listed
+        for values in ends:
+            posture(model, values)
+        for points in self.points:
+            check_points(model, [p for end in points.ends for p in end])
+        _check_template("candidates are like an FRF test", "FRF test", self.like, tests)
+
 
 class LimitsPart(Part):
     """Limits of a drive that differ from those of the machine."""
@@ -145,6 +163,17 @@ class NextMotionPart(Part):
             raise ValueError("without has no run, expected [[]] for one with all payloads")
         return self
 
+    def check(self, model: "Model", tests: Sequence[str]) -> None:
+        """Raise ValueError where no test is a template of the motion; see `NextPart.check`."""
+        _check_template("the motion is like a torque test", "torque test", self.like, tests)
+
+
+def _check_template(need: str, kind: str, like: str | None, tests: Sequence[str]) -> None:
+    if not tests:
+        raise ValueError(f"{need}, and the study has none")
+    if like is not None and like not in tests:
+        raise ValueError(known_name(f"like: {kind}", like, tests))
+
 
 def _form(value: Any) -> str:
     asked = "kind" in value if isinstance(value, dict) else not isinstance(value, NextPart)
@@ -153,30 +182,3 @@ def _form(value: Any) -> str:
 
 Next = Annotated[Annotated[NextPart, Tag(POSTURES)] | Annotated[NextMotionPart, Tag(TORQUE)], Discriminator(_form)]
 """`[next]` of either kind of test."""
-
-
-def check_next(
-    part: NextPart | NextMotionPart | None, model: "Model", frf_tests: Sequence[str], torque_tests: Sequence[str]
-) -> None:
-    """Raise ValueError where candidates cannot be of this machine and these tests."""
-    if part is None:
-        return
-    if isinstance(part, NextMotionPart):
-        if not torque_tests:
-            raise ValueError("the motion is like a torque test, and the study has none")
-        if part.like is not None and part.like not in torque_tests:
-            raise ValueError(known_name("like: torque test", part.like, torque_tests))
-        return
-    from jaxmb.mechanics.postures import posture  # which the format is read without
-    from jaxmb.response.frf import check_points
-
-    listed = part.postures
-    ends = [{n: r[k] for n, r in listed.items()} for k in (0, 1)] if isinstance(listed, dict) else listed
-    for values in ends:
-        posture(model, values)
-    for points in part.points:
-        check_points(model, [p for end in points.ends for p in end])
-    if not frf_tests:
-        raise ValueError("candidates are like an FRF test, and the study has none")
-    if part.like is not None and part.like not in frf_tests:
-        raise ValueError(known_name("like: FRF test", part.like, frf_tests))

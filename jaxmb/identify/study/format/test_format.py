@@ -35,6 +35,8 @@ class TestPart(Part):
     __test__: ClassVar[bool] = False
     static: ClassVar[bool] = False
     """Whether such tests load the machine at rest, and see no motion of it."""
+    releases_brakes: ClassVar[bool] = False
+    """Whether brakes of motors are released in such tests."""
 
     kind: str
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None

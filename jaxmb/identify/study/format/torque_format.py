@@ -1,10 +1,11 @@
 """What a study file may say of a torque test: plain validated data, in the terms of the user."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from jaxmb.identify.study.format.test_format import Simulation, TestPart
+from jaxmb.machine.elements import FrictionKind
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
 from jaxmb.measurement.motion.record import MOST_SAMPLES, Side
 
@@ -60,6 +61,8 @@ class SimulateTorques(Simulation):
 class TorqueTestPart(TestPart):
     """A motion with the efforts of its drives, from a table or simulated."""
 
+    releases_brakes: ClassVar[bool] = True
+
     kind: Literal["torque"]
     file: str | None = None
     simulate: SimulateTorques | None = None
@@ -75,7 +78,7 @@ class TorqueTestPart(TestPart):
     """Of the efforts behind the filter, Nm or N, of all or each coordinate; from what a plain fit leaves of each."""
     least_speed: NonNegative | dict[Name, NonNegative] = 0.0
     """rad/s or m/s, of all or each coordinate: efforts at slower samples are left out, where friction sticks."""
-    friction_terms: tuple[Literal["stribeck", "load", "cubic", "temperature"], ...] = ()
+    friction_terms: tuple[FrictionKind, ...] = ()
     """Further terms of friction that are tried on motion held out; the machine gets those that predict it better."""
     angles_at: Side | dict[Name, Side] = "motor"
     """Side of the gear on which angles in columns of joints were recorded, of joints with a motor."""

@@ -14,45 +14,47 @@ from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.fit.noise import FALSE_ALARM
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
-from jaxmb.identify.study.setting import Setting, simulated_machine
 from jaxmb.identify.study.simulation.deflections import designed, planned_tests, simulated_tests
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import stated_posture
 
 
-def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting) -> list[Entry]:
+def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingContext) -> list[Entry]:
     """A deflection test, from a table or simulated.
 
     Args:
         part: entry of the study file.
         label: its name in messages.
-        setting: of the test.
+        context: of the tests.
 
     Raises:
         ValueError: the tests cannot be made, read or be the machine's.
     """
-    model = setting.model
+    model = context.model
     if "frame" in part.model_fields_set and part.frame not in model.frames:
         raise ValueError(known_name("frame", part.frame, model.frames))
     std = _std(part)
     # Beside other tests the fit searches, and all of them see the same machine; alone, displacements stay linear.
-    gravity = not all(other.static for other in setting.file.test) and not model.virtual_springs
-    at, changed = stated_posture(model, part.posture)
+    gravity = not all(other.static for other in context.file.test) and not model.virtual_springs
+    q, changed = stated_posture(model, part.posture)
     truth, stated, instruments = None, None, part.instruments
     if part.simulate is None:
-        start = np.asarray(at)
-        cases, stated, absent, closed = read_table(model, setting.folder / str(part.file), part.frame, start, std)
-        cases, stated, instruments, repeated = _by_repeats(part, cases, stated, setting)
-        changed += (*closed, *_taken(part, model, absent, start), *repeated)
+        start = np.asarray(q)
+        cases, stated, unstated, closed = read_table(model, context.folder / str(part.file), part.frame, start, std)
+        cases, stated, instruments, repeated = _by_repeats(part, cases, stated, context)
+        changed += (*closed, *_taken(part, model, unstated, start), *repeated)
     else:
         how = part.simulate
-        true, seed, truth = simulated_machine(how, setting)
+        true, seed, truth = simulated_machine(how, context)
         planned = planned_tests(how, part, std, true)
         if how.design is not None:
-            planned = designed(how.design, part, how.tests, planned, model, setting.file.complete)
-        cases = [_seen_by(model, true, case) for case in simulated_tests(how, part, planned, true, seed, gravity)]
+            planned = designed(how.design, part, how.tests, planned, model, context.file.complete)
+        cases = [
+            _by_coordinates(model, true, case) for case in simulated_tests(how, part, planned, true, seed, gravity)
+        ]
         check_cases(model, cases)
     _check_frames(model, cases)
 
@@ -68,11 +70,11 @@ def read_deflection_test(part: DeflectionTestPart, label: str, setting: Setting)
     return [about(model)]
 
 
-def _taken(part: DeflectionTestPart, model: Model, absent: Sequence[str], start: np.ndarray) -> tuple[str, ...]:
+def _taken(part: DeflectionTestPart, model: Model, unstated: Sequence[str], start: np.ndarray) -> tuple[str, ...]:
     """A sentence on coordinates whose values are not specified."""
     values = dict(zip(model.coordinates, start.tolist(), strict=True))
     turns = dict(zip(model.coordinates, model.revolute, strict=True))
-    names = [name for name in absent if name not in part.posture]
+    names = [name for name in unstated if name not in part.posture]
     texts = [
         f"{name} = {values[name] / DEGREE:.4g} deg" if turns[name] else f"{name} = {1e3 * values[name]:.4g} mm"
         for name in names
@@ -113,7 +115,7 @@ def _assumed(
 
 
 def _by_repeats(
-    part: DeflectionTestPart, cases: Sequence[LoadCase], stated: Sequence[np.ndarray], setting: Setting
+    part: DeflectionTestPart, cases: Sequence[LoadCase], stated: Sequence[np.ndarray], context: ReadingContext
 ) -> tuple[list[LoadCase], list[np.ndarray], Instruments | None, tuple[str, ...]]:
     """Tests with the standard deviations of repeated ones, where none are stated or these are larger beyond chance.
 
@@ -126,7 +128,7 @@ def _by_repeats(
     """
     found, sentences, instruments = repeatability(cases), list[str](), part.instruments
     cases, stated = list(cases), [own.copy() for own in stated]
-    robust = any(getattr(other, "robust", False) for other in setting.file.test)
+    robust = any(getattr(other, "robust", False) for other in context.file.test)
     if instruments is not None and (instruments.changes_cases or instruments.repeat_std > 0.0):
         return cases, stated, instruments, ()
     for kind, (key, unit, size) in enumerate((("std_mm", "mm", 1e3), ("std_deg", "deg", 1.0 / DEGREE))):
@@ -168,7 +170,7 @@ def _std(part: DeflectionTestPart) -> np.ndarray:
     return np.repeat([1e-3 * part.std_mm, DEGREE * part.std_deg], 3)
 
 
-def _seen_by(model: Model, true: Model, test: LoadCase) -> LoadCase:
+def _by_coordinates(model: Model, true: Model, test: LoadCase) -> LoadCase:
     """The test with the coordinates of the fitted machine, where the measured one has others too."""
     if true.coordinates == model.coordinates:
         return test

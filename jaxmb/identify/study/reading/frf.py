@@ -11,10 +11,10 @@ import numpy as np
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf.frf_test import FrfSource, FrfTest
 from jaxmb.identify.experiments.frf.noise import band_weights, leak_std, peak_weights, usable_lines
+from jaxmb.identify.study.context import ReadingContext
 from jaxmb.identify.study.format.frf_format import FrfTestPart
 from jaxmb.identify.study.format.study_format import stated_tolerances
 from jaxmb.identify.study.reading.points import named_points
-from jaxmb.identify.study.setting import Setting
 from jaxmb.identify.study.simulation.frf import simulated_frf
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, to_si, with_unit
@@ -41,7 +41,7 @@ SAME_POSTURE = 1e-4
 
 
 def measured_responses(
-    part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting
+    part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext
 ) -> FrfSource:
     """The responses of an FRF test, as its description asks for them.
 
@@ -49,7 +49,7 @@ def measured_responses(
         part: entry of the study file.
         outputs: points of the test.
         inputs: likewise.
-        setting: of the test.
+        context: of the tests.
 
     Raises:
         ValueError: the data cannot be used as described.
@@ -59,9 +59,9 @@ def measured_responses(
     )
     truth = None
     if part.simulate is not None:
-        measured, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, setting, sensor_of(part))
+        measured, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, context, sensor_of(part))
     else:
-        measured = _from_file(part, setting.folder, sensors, inputs, setting.model)
+        measured = _from_file(part, context.folder, sensors, inputs, context.model)
     everything, remarks = measured.frf_set, measured.remarks
     analysis = None
     if part.modal is not None:
@@ -162,12 +162,12 @@ def _without_coherence(taken: FrfSet) -> list[str]:
     return [f"the coherence of {', '.join(lost)} holds no number: no line there counts for less by it"]
 
 
-def _check_posture(read: FrfSet, at: dict[str, float], model: Model) -> None:
+def _check_posture(read: FrfSet, posture: dict[str, float], model: Model) -> None:
     """Raise ValueError where the file was measured at another posture than the test says."""
     for name, value in read.posture.items():
-        if name in at and abs(at[name] - value) > SAME_POSTURE:
-            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, posture has {at[name]:.6g}")
-        if name in model.coordinates and name not in at:
+        if name in posture and abs(posture[name] - value) > SAME_POSTURE:
+            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, posture has {posture[name]:.6g}")
+        if name in model.coordinates and name not in posture:
             raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, expected the same in posture")
 
 
@@ -182,20 +182,20 @@ NOMINAL_LOG_STD = 0.01
 """Standard deviation of log H during a fit whose noise is to be estimated from its residual."""
 
 
-def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry]:
+def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> list[Entry]:
     """An FRF test, and a second entry with its held-out lines, where there are any.
 
     Args:
         part: entry of the study file.
         label: its name in messages.
-        setting: of the test.
+        context: of the tests.
 
     Raises:
         ValueError: the data cannot be used as described.
     """
-    model = setting.model
+    model = context.model
     q, changed = stated_posture(model, part.posture)
-    if setting.file.linearize_at == "posture":
+    if context.file.linearize_at == "posture":
         changed += mounting_doubt(model, q)
     outputs, inputs = endpoints(part.frame, part.outputs, part.inputs)
     check_points(model, (*outputs, *inputs, *((frame, "x") for frame in part.shape_frames)))
@@ -204,13 +204,13 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
             raise ValueError(f"{what} is empty, expected at least one point")
         if len(set(points)) < len(points):
             raise ValueError(f"{what} holds a point twice: {points_text(points)}")
-    data = measured_responses(part, outputs, inputs, setting)
+    data = measured_responses(part, outputs, inputs, context)
     measured = data.fitted
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
     random = coherence_noise(measured if part.coherence else dataclasses.replace(measured, coherence=None))
-    leak = _leak(part, measured, setting)
+    leak = _leak(part, measured, context)
     leaked = leak_std(leak, measured.frf)
     additive = random.std if measured.averages else np.zeros(random.std.shape)
     if measured.averages:
@@ -227,7 +227,7 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
         outputs=outputs,
         inputs=inputs,
         derivatives=DERIVATIVES[measured.kind],
-        at=setting.file.linearize_at,
+        at=context.file.linearize_at,
         phase=part.phase,
         omega=jax.device_put(2 * np.pi * measured.frequency_hz),
         measured=jax.device_put(np.where(usable, measured.frf, 1.0)),
@@ -255,10 +255,10 @@ def read_frf_test(part: FrfTestPart, label: str, setting: Setting) -> list[Entry
     return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, data.truth, role="check")]
 
 
-def _leak(part: FrfTestPart, measured: FrfSet, setting: Setting) -> np.ndarray:
+def _leak(part: FrfTestPart, measured: FrfSet, context: ReadingContext) -> np.ndarray:
     """Leakage of responses into others: as stated, else by the tolerance of directions."""
-    tolerances = stated_tolerances(setting.file)
-    exact = part.simulate is not None and setting.file.tolerances is None
+    tolerances = stated_tolerances(context.file)
+    exact = part.simulate is not None and context.file.tolerances is None
     if part.cross_axis is not None or tolerances is None or exact:
         return cross_axis_leak(measured, part.cross_axis or 0.0)
     return misalignment_leak(measured, float(np.radians(tolerances.sensor_direction_deg)))
@@ -385,8 +385,8 @@ def _lost_lines(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> 
         counts.append(f"{_between(lost == lines, outputs, inputs)}: no usable line")
     some = (lost > 0) & (lost < lines)
     if some.any():
-        least, most = lost[some].min(), lost[some].max()
-        count = f"{most}" if least == most else f"{least} to {most}"
+        fewest, most = lost[some].min(), lost[some].max()
+        count = f"{most}" if fewest == most else f"{fewest} to {most}"
         counts.append(f"{_between(some, outputs, inputs)}: {count} of {lines} lines not usable")
     return [f"{'; '.join(counts)}; zero or not finite, and left out"] if counts else []
 

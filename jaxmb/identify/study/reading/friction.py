@@ -15,7 +15,7 @@ from jaxmb.identify.experiments.torque.friction_fit import (
 )
 from jaxmb.identify.experiments.torque.gain_fit import FAMILY, GainChoice, first_gains, gain_columns
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
-from jaxmb.identify.experiments.torque.source import TorqueSource
+from jaxmb.identify.experiments.torque.source import torque_entries
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.parameters.free_parameters import affine_numbers, free_parameters, matching, nothing_free
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
@@ -23,14 +23,10 @@ from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.identify.study.reading.parameters import bounds_of
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.elements import FurtherFriction
+from jaxmb.machine.elements import FRICTION_KINDS, FurtherFriction
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.motion.record import Drives, MotionRecord
 
-FRICTION_FAMILY = {
-    "stribeck": "stribeck", "load": "load_friction", "cubic": "cubic_damping", "temperature": "damping_slope",
-}  # fmt: skip
-"""Of the coefficient of each kind of term."""
 WIDTH = 10.0
 """Half the width of a coefficient's bounds, in standard deviations at least."""
 TIMES = 4.0
@@ -46,8 +42,8 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     Raises:
         ValueError: one of them asks for temperature, and another has none.
     """
-    sources = [s for entry in entries if isinstance(s := entry.source, TorqueSource) and s.tried is not None]
-    rows = [s.tried for s in sources if s.tried is not None]
+    sources = [entry.source for entry in torque_entries(entries) if entry.source.selection_rows is not None]
+    rows = [s.selection_rows for s in sources if s.selection_rows is not None]
     if not rows:
         return None
     kinds = tuple(dict.fromkeys(kind for s in sources for kind in s.kinds))
@@ -58,7 +54,7 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     there = [
         (name, kind)
         for name, terms in zip(model.coordinates, model.further_friction, strict=True)
-        for kind, family in FRICTION_FAMILY.items()
+        for kind, family in FRICTION_KINDS.items()
         if family in terms
     ]
     whole, names = _stacked(rows), regressor_names(model)
@@ -96,7 +92,7 @@ def with_friction(machine: Machine, choice: FrictionChoice) -> Machine:
         found = {} if there is None else there.model_dump(exclude_none=True)
         for term in choice.terms:
             if term.coordinate == name:
-                found[FRICTION_FAMILY[term.kind]] = term.coefficient
+                found[FRICTION_KINDS[term.kind]] = term.coefficient
                 found |= {} if term.speed is None else {"stribeck_speed": term.speed}
                 found |= {} if term.temperature is None else {"temperature": term.temperature}
         return FurtherFriction.model_validate(found) if found else there
@@ -120,7 +116,7 @@ def friction_bounds(choice: FrictionChoice | None) -> dict[str, FreePart]:
     found: dict[str, FreePart] = {}
     for term in () if choice is None else choice.terms:
         size, half = term.coefficient, max(WIDTH * term.std, abs(term.coefficient))
-        found[f"{FRICTION_FAMILY[term.kind]}.{term.coordinate}"] = _linear(size - half, size + half, size)
+        found[f"{FRICTION_KINDS[term.kind]}.{term.coordinate}"] = _linear(size - half, size + half, size)
         if term.speed is not None:
             found[f"stribeck_speed.{term.coordinate}"] = _linear(term.speed / TIMES, term.speed * TIMES, term.speed)
     return found
@@ -138,17 +134,12 @@ def check_free_friction(free: Mapping[str, FreePart]) -> None:
 
 
 def with_friction_remarks(entries: Iterable[Entry], choice: FrictionChoice | None) -> list[Entry]:
-    """Entries without the equations that terms were tried on, the first of them with remarks on the choice."""
-    found, is_reported = list[Entry](), False
-    for entry in entries:
-        source = entry.source
-        if choice is None or not isinstance(source, TorqueSource) or not source.kinds:
-            found.append(entry)
-            continue
-        remarks = [] if is_reported else _remarks(choice, source.kinds)
-        is_reported = True
-        own = dataclasses.replace(source, tried=None)
-        found.append(dataclasses.replace(entry, source=own, remarks=(*entry.remarks, *remarks)))
+    """Entries, the first that asks for friction terms with remarks on the choice."""
+    found = list(entries)
+    asked = [entry for entry in torque_entries(found) if entry.source.kinds]
+    if choice is not None and asked:
+        remarks = (*asked[0].remarks, *_remarks(choice, asked[0].source.kinds))
+        found[found.index(asked[0])] = dataclasses.replace(asked[0], remarks=remarks)
     return found
 
 
@@ -159,9 +150,9 @@ def _remarks(choice: FrictionChoice, kinds: Sequence[str]) -> list[str]:
 
 
 def _remark(term: FrictionTerm) -> str:
-    at = "" if term.speed is None else f" at {term.speed:.2g} rad/s or m/s"
+    speed = "" if term.speed is None else f" at {term.speed:.2g} rad/s or m/s"
     return (
-        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g}{at} takes the error of"
+        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g}{speed} takes the error of"
         f" held-out motion from {term.before:.3g} to {term.after:.3g}; it is part of the fit"
     )
 
@@ -218,14 +209,14 @@ def free_gains(drives: Sequence[str], free: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in drives if any(fnmatch.fnmatchcase(f"{FAMILY}.{name}", p) for p in patterns))
 
 
-def gain_choice(model: Model, file: StudyFile, held: set[str], entries: Sequence[Entry]) -> GainChoice | None:
+def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequence[Entry]) -> GainChoice | None:
     """Gains of a first fit; None where none is free.
 
     Raises:
         ValueError: a gain is not identifiable.
         NotImplementedError: some of the tests that are fitted have drives and others have none of them.
     """
-    fitted = [entry for entry in entries if entry.role == "fit" and isinstance(entry.source, TorqueSource)]
+    fitted = [entry for entry in torque_entries(entries) if entry.role == "fit"]
     known = [f"{FAMILY}.{name}" for entry in fitted for name in entry.source.drives]
     for pattern in file.free:
         if pattern.startswith(f"{FAMILY}.") and not fnmatch.filter(known, pattern):
@@ -241,7 +232,7 @@ def gain_choice(model: Model, file: StudyFile, held: set[str], entries: Sequence
             "free gains of drives are those of recordings of the same motors in all torque tests, found other tests"
         )
     own = {pattern: part for pattern, part in file.free.items() if not pattern.startswith(f"{FAMILY}.")}
-    free = free_parameters(model, bounds_of(model, own, held)) if own else nothing_free()
+    free = free_parameters(model, bounds_of(model, own, fixed)) if own else nothing_free()
     names = regressor_names(model)
     share, constant = affine_numbers(model, free, names)
     return first_gains(tests, names, wanted[0], share, constant)

@@ -8,9 +8,9 @@ import numpy as np
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.modes_test import ModesSource, ModesTest
 from jaxmb.identify.experiments.motion_view import check_motion, motion_view
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.test_format import SimulateModes
-from jaxmb.identify.study.setting import Setting, simulated_machine
 from jaxmb.io.validation import check_known
 from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.kinematics import check_coordinates
@@ -20,21 +20,21 @@ from jaxmb.response.frf import check_points
 from jaxmb.response.modal import modes, spring_names
 
 
-def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[Entry]:
+def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) -> list[Entry]:
     """Modal test of a study, and the machine behind it where it was simulated.
 
     Args:
         part: entry of the study file.
         label: its name in messages.
-        setting: of the test.
+        context: of the tests.
 
     Raises:
         ValueError: more modes than the machine has, content by springs or shapes at points that it has not.
     """
-    model = setting.model
+    model = context.model
     q, changed = stated_posture(model, part.posture)
     check_coordinates(model, q=q)
-    if setting.file.linearize_at == "posture":
+    if context.file.linearize_at == "posture":
         changed += mounting_doubt(model, q)
     check_points(model, part.outputs)
     truth = None
@@ -42,11 +42,11 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
         frequency_hz, damping_percent = np.array(part.frequency_hz), np.array(part.damping_percent)
         shape = np.array(part.shapes or np.zeros((frequency_hz.size, 0)), dtype=complex)
     else:
-        frequency_hz, damping_percent, shape, truth = _simulated(part, part.simulate, setting)
+        frequency_hz, damping_percent, shape, truth = _simulated(part, part.simulate, context)
     count = frequency_hz.size
-    most, names = len(motion_coordinates(model)), spring_names(model)
-    if count > most:
-        raise ValueError(f"{count} modes were measured, but the machine has only {most} coordinates")
+    degrees, names = len(motion_coordinates(model)), spring_names(model)
+    if count > degrees:
+        raise ValueError(f"{count} modes were measured, but the machine has only {degrees} coordinates")
     every = (*model.coordinates, *model.springs, *model.beams)
     what = " or ".join(["coordinate"] + ["spring"] * bool(model.springs) + ["beam"] * bool(model.beams))
     content = np.zeros((count, len(every)), dtype=bool)
@@ -56,7 +56,7 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
     test = ModesTest(
         name=label,
         q=q,
-        at=setting.file.linearize_at,
+        at=context.file.linearize_at,
         frequency_hz=jnp.asarray(frequency_hz),
         damping_ratio=jnp.asarray(damping_percent) / 100.0,
         content=jnp.asarray(content),
@@ -84,12 +84,12 @@ def read_modes_test(part: ModesTestPart, label: str, setting: Setting) -> list[E
 
 
 def _simulated(
-    part: ModesTestPart, how: SimulateModes, setting: Setting
+    part: ModesTestPart, how: SimulateModes, context: ReadingContext
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Truth]:
     """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
-    true, seed, truth = simulated_machine(how, setting)
+    true, seed, truth = simulated_machine(how, context)
     there, _ = stated_posture(true, part.posture)
-    seen = motion_view(true, there, setting.file.linearize_at, part.outputs, part.outputs)
+    seen = motion_view(true, there, context.file.linearize_at, part.outputs, part.outputs)
     check_motion(seen, motion_coordinates(true))
     found = modes(seen.tangent)
     kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= how.below_hz)

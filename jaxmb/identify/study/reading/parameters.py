@@ -1,15 +1,17 @@
-"""Free and fixed parameters of a study, and their prior."""
+"""Free and fixed parameters of a study, their initial values and their prior."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
+from scipy.optimize import brentq
 
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.experiments.torque.source import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
-from jaxmb.identify.fit.problem import Prior
+from jaxmb.identify.fit.problem import Prior, Problem
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
 from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
@@ -17,6 +19,8 @@ from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import LOGARITHMIC, OF_BODIES
 from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.tangent import motion_coordinates
+from jaxmb.response.modal import check_mass_matrix
 
 
 def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
@@ -25,21 +29,21 @@ def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
     Raises:
         ValueError: a name or pattern selects nothing.
     """
-    held: dict[str, float] = {}
+    fixed: dict[str, float] = {}
     for exact in (False, True):  # a full name overrules a pattern
         for pattern, value in file.hold.items():
             if (pattern in parameter_table(model)) is exact:
-                held |= dict.fromkeys(_selected(model, list(parameter_table(model)), pattern), value)
-    return held
+                fixed |= dict.fromkeys(_selected(model, list(parameter_table(model)), pattern), value)
+    return fixed
 
 
-def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests: Sequence[str] = ()) -> list[Bound]:
+def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_tests: Sequence[str] = ()) -> list[Bound]:
     """Bounds by parameter in the model's order, numbers of tests after it; a full name overrules a pattern.
 
     Args:
         model: the machine's.
         parts: entry of `[free]` by name or pattern.
-        held: names of fixed parameters.
+        fixed: names of fixed parameters.
         of_tests: names of numbers of tests.
 
     Raises:
@@ -54,10 +58,10 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests
             for name in _selected(model, names, pattern):
                 if not exact and name in by_name:
                     raise ValueError(f"'{name}' is selected by both '{by_name[name][0]}' and '{pattern}'")
-                if exact and name in held:
+                if exact and name in fixed:
                     raise ValueError(f"'{name}' is both free and held")
                 by_name[name] = (pattern, part)
-    chosen = {name: by_name[name] for name in names if name in by_name and name not in held}
+    chosen = {name: by_name[name] for name in names if name in by_name and name not in fixed}
     bounds: list[Bound] = []
     done: set[str] = set()
     for pattern, part in chosen.values():
@@ -75,8 +79,8 @@ def bounds_of(model: Model, parts: dict[str, FreePart], held: set[str], of_tests
 def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
     """Bodies whose numbers patterns leave out in studies of torque tests alone: no torque depends on any of these, as
     on those of a base that rests, or the body is a frame, without mass and fixed to another one."""
-    fitted = [entry.test for entry in entries if entry.role == "fit"]
-    tests = [test for test in fitted if isinstance(test, TorqueTest)]
+    fitted = [entry for entry in entries if entry.role == "fit"]
+    tests = [entry.test for entry in torque_entries(fitted)]
     if len(tests) < len(fitted):
         return []
     effect = dict.fromkeys(tests[0].parameters, 0.0)
@@ -84,10 +88,10 @@ def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
         size = np.linalg.norm(np.asarray(test.regressor) / np.asarray(test.std)[:, None], axis=0)
         for name, own in zip(test.parameters, size.tolist(), strict=True):
             effect[name] = max(effect[name], own)
-    least = NO_EFFECT * max(effect.values())
-    acting = {name.split(".")[1] for name, own in effect.items() if name.split(".")[0] in OF_BODIES and own > least}
-    fixed = {body.name for body in machine.body if not body.joint and body.mass == 0.0}
-    return [item.name for item in (*machine.body, *machine.payload) if item.name in fixed or item.name not in acting]
+    smallest = NO_EFFECT * max(effect.values())
+    acting = {name.split(".")[1] for name, own in effect.items() if name.split(".")[0] in OF_BODIES and own > smallest}
+    frames = {body.name for body in machine.body if not body.joint and body.mass == 0.0}
+    return [item.name for item in (*machine.body, *machine.payload) if item.name in frames or item.name not in acting]
 
 
 def idle_parameters(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[str]:
@@ -126,6 +130,53 @@ def _selected(model: Model, known: Sequence[str], pattern: str) -> list[str]:
             raise ValueError(f"parameter or pattern '{pattern}' does not exist, did you mean '{near[0]}.{rest}'?")
         raise ValueError(known_name("parameter or pattern", pattern, known))
     return names
+
+
+def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarray, np.ndarray]:
+    """Initial physical value of every free parameter, and whether it was given or estimated.
+
+    What is not given starts in the middle of its bounds. Stiffnesses among it are then multiplied by one common factor,
+    within their bounds, for which the first natural frequency of the machine is the first that was measured: the first
+    peak of the FRFs, as Huynh et al. 2020 (section 5) find their guess of the first joint's stiffness.
+    """
+    middle = [np.sqrt(b.lower * b.upper) if b.logarithmic else 0.5 * (b.lower + b.upper) for b in bounds]
+    values = np.array([m if b.initial is None else b.initial for b, m in zip(bounds, middle, strict=True)])
+    given = np.array([b.initial is not None for b in bounds])
+    scaled = [i for i, b in enumerate(bounds) if b.initial is None and b.names[0].startswith("stiffness.")]
+    seen = ((t.vibration, i) for i, t in enumerate(problem.tests) if t.vibration is not None)
+    measured = [(i, f) for vibration, i in seen if (f := vibration.first_frequency_hz) is not None]
+    if not scaled or not measured:
+        return values, given
+    number, target_hz = measured[0]
+    low = np.array([bounds[i].lower for i in scaled])
+    high = np.array([bounds[i].upper for i in scaled])
+
+    def with_factor(log_factor: float) -> np.ndarray:
+        changed = values.copy()
+        changed[scaled] = np.clip(values[scaled] * np.exp(log_factor), low, high)
+        return changed
+
+    def mismatch(log_factor: float) -> float:
+        return _first_natural_frequency_hz(problem, number, with_factor(log_factor)) - target_hz
+
+    ends = [float(np.log(x).max()) for x in (values[scaled] / low, high / values[scaled])]
+    if mismatch(-ends[0]) >= 0.0 or mismatch(ends[1]) <= 0.0:
+        return values, given  # the first peak lies outside of what the bounds allow
+    root = brentq(mismatch, -ends[0], ends[1], xtol=1e-3)
+    return with_factor(float(root)), given  # pyright: ignore[reportArgumentType]
+
+
+def _first_natural_frequency_hz(problem: Problem, number: int, values: np.ndarray) -> float:
+    vibration = problem.tests[number].vibration
+    if vibration is None:
+        return 0.0
+    tangent = vibration.tangent(problem.view(number, values))
+    mass, stiffness = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
+    if not (np.isfinite(mass).all() and np.isfinite(stiffness).all()):
+        return 0.0  # no equilibrium: too soft
+    check_mass_matrix(mass, motion_coordinates(problem.model))
+    first = scipy.linalg.eigh(stiffness, mass, eigvals_only=True, subset_by_index=[0, 0])[0]
+    return float(np.sqrt(max(first, 0.0)) / (2 * np.pi))
 
 
 def prior_of(

@@ -70,19 +70,19 @@ def _by_direction(read: FrfSet, sides: Sequence[Side]) -> dict[str, str]:
     for what, side, points in sides:
         if side is None:
             continue
-        at, frames = sorted({node for node, _ in side}), sorted({frame for frame, _ in points})
-        known = frame_of.get(at[0], frames[0])
+        nodes, frames = sorted({node for node, _ in side}), sorted({frame for frame, _ in points})
+        known = frame_of.get(nodes[0], frames[0])
         if (
-            len(at) > 1
+            len(nodes) > 1
             or len(frames) > 1
             or known != frames[0]
-            or (at[0] not in frame_of and known in frame_of.values())
+            or (nodes[0] not in frame_of and known in frame_of.values())
         ):
             raise ValueError(
-                f"{what} of '{read.source}' are at {_nodes(at)}, no frame of the machine, and those of the test at"
+                f"{what} of '{read.source}' are at {_nodes(nodes)}, no frame of the machine, and those of the test at"
                 f" {', '.join(frames)}: expected which frame each node is, {EXAMPLE}"
             )
-        frame_of[at[0]] = frames[0]
+        frame_of[nodes[0]] = frames[0]
     return frame_of
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.study.context import ReadingContext
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.identify.study.reading.deflections import read_deflection_test
 from jaxmb.identify.study.reading.frf import read_frf_test
 from jaxmb.identify.study.reading.modes import read_modes_test
 from jaxmb.identify.study.reading.torque import read_torque_test
-from jaxmb.identify.study.setting import Setting
 from jaxmb.io.validation import InputError, display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_springs
@@ -23,16 +23,16 @@ READERS: dict[str, Callable[..., Sequence[Entry]]] = {
     "deflection": read_deflection_test,
     "torque": read_torque_test,
 }
-"""(part, label, setting) -> entries: tests with their sources, by kind."""
+"""(part, label, context) -> entries: tests with their sources, by kind."""
 
 
-def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
+def read_tests(file: StudyFile, source: str, context: ReadingContext) -> list[Entry]:
     """All tests of a study, read or simulated, those that are fitted first.
 
     Args:
         file: the study.
         source: its name in messages.
-        setting: context of its tests.
+        context: of the tests.
 
     Raises:
         InputError: a test cannot be; it is named.
@@ -45,11 +45,32 @@ def read_tests(file: StudyFile, source: str, setting: Setting) -> list[Entry]:
     for number in sorted(range(len(names)), key=lambda i: file.test[i].role == "check"):
         label, part = names[number], file.test[number]
         fitted = tuple(found) if part.role == "check" else ()
-        own = setting._replace(noise_seed=_seed_of(setting.noise_seed, number), fitted=fitted)
+        own = context._replace(noise_seed=_seed_of(context.noise_seed, number), fitted=fitted)
         with error_location(f"{source}: {display_name(label)}"):
             found += READERS[part.kind](part, label, own)
     if all(entry.role == "check" for entry in found):
         raise InputError(f"{source}: every test has the role 'check', expected one to fit")
+    return found
+
+
+def after_preliminary_fits(entries: Sequence[Entry], source: str, context: ReadingContext) -> list[Entry]:
+    """All tests of a study, with new equations of those on which preliminary fits have an effect.
+
+    Args:
+        entries: from `read_tests`.
+        source: name of the study in messages.
+        context: with the preliminary fits.
+
+    Raises:
+        InputError: a test cannot be; it is named.
+    """
+    found: list[Entry] = []
+    for entry in entries:
+        build = entry.source.after_preliminary_fits
+        if build is not None:
+            with error_location(f"{source}: {display_name(entry.name)}"):
+                entry = build(context._replace(fitted=tuple(found) if entry.role == "check" else ()))
+        found.append(entry)
     return found
 
 

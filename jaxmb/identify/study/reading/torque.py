@@ -1,7 +1,7 @@
 """Reader of torque tests: an entry of a study file, and the motion it refers to, as a test."""
 
 import dataclasses
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.integrate import cumulative_trapezoid
 
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
@@ -24,237 +23,35 @@ from jaxmb.identify.experiments.torque.prepared import (
     prepared,
     recorded_path,
 )
-from jaxmb.identify.experiments.torque.source import TorqueSource
+from jaxmb.identify.experiments.torque.source import TorqueSource, torque_entries
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.experiments.torque.unexplained import noise_bound
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
-from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names, stacked_torque_regressor
+from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with_free_gains, with_gains
-from jaxmb.identify.study.setting import Setting, simulated_machine
+from jaxmb.identify.study.reading.motion_checks import (
+    beyond_range,
+    check_columns,
+    check_driven,
+    check_moves,
+    check_ratios,
+    motion_remarks,
+    parallel_springs,
+    rate_remarks,
+    travels_too_far,
+    unrecorded,
+)
 from jaxmb.identify.study.simulation.torques import simulated_motion
 from jaxmb.io.validation import check_known, error_location, listed
 from jaxmb.machine.build import Model
-from jaxmb.machine.schema import Machine
 from jaxmb.measurement.motion.csv_motion import read_described, read_motion
 from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passed_motion, smoothed_motions
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord, Side, check_record, resampled
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import stated_posture
-
-STILL = 1e-6
-"""rad or m: a coordinate that moves by less rests."""
-MOST_TURNS = 2.0
-"""Of a recorded joint without a range, beyond which it is asked whether its unit is right."""
-OTHER_UNIT = 3.0
-"""Times that a measured rate is larger or smaller than the motion, beyond which its unit is in doubt."""
-ALIKE = 0.9
-"""Least correlation of a motion and an integral that are compared."""
-BEYOND = 0.03
-"""Of its width, by which a motion may leave a range: zeros of encoders are not set better."""
-TOO_FAR = 2.0
-"""Travel over the width of a range, from which on it is not the machine's motion, whatever the zero and the limits."""
-
-
-def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"], free: Sequence[str]) -> None:
-    """Raise ValueError where nothing moves; it names what of the free parameters is lost.
-
-    Args:
-        model: the machine.
-        record: of its motion.
-        start: posture near it.
-        free: names or patterns of the free parameters.
-    """
-    if np.any(np.ptp(record.position, axis=0) >= STILL):
-        return
-    rest = np.zeros((1, len(independent_coordinates(model))))
-    acts = dict(
-        zip(regressor_names(model), stacked_torque_regressor(model, start[None], rest, rest)[0].any(0), strict=True)
-    )
-    wanted = [name for name in parameters(model) if any(matching([name], pattern) for pattern in free)]
-    lost = [name for name in wanted if not acts.get(name, False)]
-    said = f": at rest no torque depends on {', '.join(lost)}" if lost else ""
-    raise ValueError(f"nothing moves ({', '.join(record.names)}), expected a motion that excites the parameters{said}")
-
-
-def check_driven(record: MotionRecord) -> None:
-    """Raise ValueError where all torques are 0: neither a cut-off nor their noise is found from them."""
-    if not np.nan_to_num(record.effort).any():
-        raise ValueError(
-            "all torques are 0, expected those that moved the machine; where nothing drove it, cutoff_hz and torque_std"
-        )
-
-
-def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list[str]:
-    """A sentence on coordinates that leave the range which the machine gives them.
-
-    Args:
-        machine: it has `range` of its coordinates.
-        record: of its motion.
-        recorded: not simulated, so that its unit and zero may be wrong.
-    """
-    own, found, units = {part.name: part for part in machine.moving_parts}, list[str](), set[str]()
-    for name, column in zip(record.names, record.position.T, strict=True):
-        part, least, most = own[name], float(column.min()), float(column.max())
-        if part.range is None:
-            continue
-        low, high = part.range
-        more = BEYOND * (high - low)
-        if least < low - more or most > high + more:
-            unit = "rad" if part.type == "revolute" else "m"
-            units.add("in degrees" if unit == "rad" else "in mm")
-            found.append(
-                f"{name} goes from {least:.3g} to {most:.3g} {unit}, beyond its range of {low:.3g} to {high:.3g} {unit}"
-            )
-    asked = (
-        f": {'is it' if len(found) == 1 else 'are they'} {' or '.join(sorted(units))}, or counted from another zero?"
-    )
-    return [listed(found) + (asked if recorded else "")] if found else []
-
-
-def travels_too_far(machine: Machine, record: MotionRecord) -> bool:
-    """Whether a coordinate travels further than its range allows from any zero: it is not the machine's motion."""
-    ranges = {part.name: part.range for part in machine.moving_parts if part.range is not None}
-    travel = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
-    return any(travel[name] > TOO_FAR * (high - low) for name, (low, high) in ranges.items() if name in travel)
-
-
-def rates_beside_angles(record: MotionRecord) -> list[str]:
-    """Sentences on measured rates and accelerations whose integrals are of another size than the motion.
-
-    Of q = k integral, but for what an unknown start and a bias add, least squares gives a |k| that is too small where
-    the integral has noise, and one that is too large where q has it: both have to be off by `OTHER_UNIT`. Nothing is
-    said where noise makes both unlike each other.
-    """
-    found, time = list[str](), (record.time_s - record.time_s[0]) / np.ptp(record.time_s)
-    for what, order, measured in (("velocity", 1, record.velocity), ("acceleration", 2, record.acceleration)):
-        for i, name in enumerate(record.names):
-            if measured is None or np.isnan(measured[:, i]).any():
-                continue
-            path = measured[:, i]
-            for _ in range(order):
-                path = cumulative_trapezoid(path, record.time_s, initial=0.0)
-            start = np.linalg.qr(np.vander(time, order + 2))[0]
-            x, q = (part - start @ (start.T @ part) for part in (path, record.position[:, i]))
-            if not (x @ x > 0.0 and q @ q > STILL**2 * q.size) or abs(x @ q) < ALIKE * np.sqrt((x @ x) * (q @ q)):
-                continue
-            least, most = sorted((abs(x @ q) / (x @ x), (q @ q) / abs(x @ q)))
-            if least > OTHER_UNIT or most < 1.0 / OTHER_UNIT or x @ q < 0.0:
-                times = np.sign(x @ q) / np.sqrt(least * most)
-                found.append(
-                    f"{name}.{what} is {times:.3g} times what the motion of {name} says: is it in another unit?"
-                )
-    return found
-
-
-def parallel_springs(model: Model, measured: Sequence[str], kinds: Sequence[str], free: Sequence[str]) -> list[str]:
-    """A sentence on joints whose stiffness acts parallel to their drive in torque tests of a study with tests of other
-    kinds, in which it may be that of a gear.
-
-    Args:
-        model: the machine.
-        measured: coordinates whose effort was measured.
-        kinds: of all tests of the study.
-        free: names or patterns of the free parameters.
-    """
-    joints = {model.coordinates[joint] for joint, _ in model.motors}
-    found = [
-        name
-        for name in measured
-        if name not in joints
-        and (
-            float(model.stiffness[model.coordinates.index(name)]) > 0.0
-            or any(matching([f"stiffness.{name}"], pattern) for pattern in free)
-        )
-    ]
-    if not found or all(kind == "torque" for kind in kinds):
-        return []
-    return [
-        f"in torque tests the stiffness of {listed(found)} acts parallel to the drive, with k (q - q_rest): a joint"
-        " whose stiffness is that of the gear between drive and link needs motor = { inertia, ratio }"
-    ]
-
-
-def unrecorded(model: Model, recorded: Sequence[str]) -> list[str]:
-    """Independent coordinates without a column, but locked ones and shafts, which turn with their joints."""
-    turned = {model.coordinates[shaft] for _, shaft in model.motors}
-    names = [name for name in independent_coordinates(model) if name not in (*recorded, *turned)]
-    return [name for name in names if not model.locked[model.coordinates.index(name)]]
-
-
-def check_columns(
-    file: str, machine: Machine, model: Model, recorded: Sequence[str], stated: Container[str]
-) -> None:  # fmt: skip
-    """Raise ValueError where a joint has neither a column in the record nor a fixed value in the study.
-
-    The elasticity of a joint or link needs no column: a coordinate with a stiffness and nothing that drives have.
-
-    Args:
-        file: that was read.
-        machine: with the joints.
-        model: of it.
-        recorded: joints with a column.
-        stated: coordinates whose value the test states.
-    """
-    parts = {part.name: part for part in machine.moving_parts}
-    for name in unrecorded(model, recorded):
-        part = parts[name]
-        driven = part.motor or part.rotor_inertia or part.friction or part.range or part.speed_limit
-        if name in stated or (part.stiffness and not driven):
-            continue
-        shaft = f" or '{part.shaft.name}'" if part.shaft is not None else ""
-        wanted = f"a column '{name}'{shaft}" if file.lower().endswith(".csv") else f"a drive that turns {name}"
-        raise ValueError(
-            f"'{file}' has no motion of joint '{name}': expected {wanted}, or the value of {name} in posture where it"
-            " does not move"
-        )
-
-
-def check_ratios(model: Model, record: MotionRecord) -> None:
-    """Raise ValueError where a shaft and its joint were recorded and turn by another ratio, or in another sense."""
-    angles = dict(zip(record.names, (record.position - record.position.mean(axis=0)).T, strict=True))
-    for (joint, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio), strict=True):
-        name, motor = model.coordinates[joint], model.coordinates[shaft]
-        if name not in angles or motor not in angles:
-            continue
-        q, theta = angles[name], angles[motor]
-        size = float(np.sqrt((q @ q) * (theta @ theta)))
-        if not (q @ q > STILL**2 * q.size and abs(q @ theta) > ALIKE * size):
-            continue
-        found = float(np.sign(q @ theta) * np.sqrt((theta @ theta) / (q @ q)))
-        if not 1.0 / OTHER_UNIT < found / ratio < OTHER_UNIT:
-            raise ValueError(
-                f"'{motor}' turns {found:.4g} times for one of '{name}', and the machine's ratio is {ratio:g}: expected"
-                " the sign and size of the ratio, and the units of both angles, to agree"
-            )
-
-
-def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorded: bool) -> list[str]:
-    """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded.
-
-    And on a temperature that was not recorded, on which friction depends.
-    """
-    ranges, found = {part.name: part.range for part in machine.moving_parts}, []
-    moved = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
-    for name, way in moved.items():
-        turns = way / (2.0 * np.pi)
-        is_joint = model.revolute[model.coordinates.index(name)] and name in model.joints
-        if recorded and ranges[name] is None and is_joint and turns > MOST_TURNS:
-            found.append(f"{name} turns {turns:.3g} times: are its angles in degrees, or is a gear ratio missing?")
-    still = [name for name, way in moved.items() if way < STILL]
-    if still:
-        found.append(f"{', '.join(still)} rest: parameters that act only in motion are not excited")
-    lacking = unrecorded(model, record.names)
-    if lacking:
-        found.append(f"no motion was recorded of {', '.join(lacking)}: they rest at the posture")
-    warm = [name for name in record.names if "damping_slope" in model.further_friction[model.coordinates.index(name)]]
-    if recorded and warm and record.temperature is None:
-        found.append(
-            f"no temperature was recorded: damping of {', '.join(warm)} is that at the machine's own temperature"
-        )
-    return found
-
 
 MOTION_DRAWS = 2
 """Of the errors of sensors, each with both signs."""
@@ -263,13 +60,16 @@ LARGE_SHARE = 0.25
 
 
 class _Recording(NamedTuple):
-    """Motion and torques of a test, recorded or simulated."""
+    """A test with its motion and torques, recorded or simulated, at the joints and in even steps."""
 
+    part: TorqueTestPart
+    label: str
+    posture: Float[np.ndarray, "n"]
+    """Posture near the motion."""
     record: MotionRecord
     sides: dict[str, Side]
     truth: Truth | None
     remarks: tuple[str, ...]
-    """How it was found."""
     at_shafts: tuple[str, ...] = ()
     """Joints of which the shaft alone was recorded, in columns of its own."""
 
@@ -279,129 +79,151 @@ class _NoisyRows(NamedTuple):
 
     rows: Prepared
     std: Float[np.ndarray, "r"]
-    alike: Float[np.ndarray, "r"]
+    correlation_length: Float[np.ndarray, "r"]
     doubts: tuple[str, ...]
 
 
-def read_torque_test(part: TorqueTestPart, label: str, setting: Setting) -> list[Entry]:
+def read_torque_test(part: TorqueTestPart, label: str, context: ReadingContext) -> list[Entry]:
     """A torque test, from a table or simulated.
 
     Args:
         part: entry of the study file.
         label: its name in messages.
-        setting: of the test.
+        context: of the tests.
 
     Raises:
         ValueError: the motion cannot be read, made, or be the machine's.
     """
-    model = brakes_released(setting.model)
+    model = brakes_released(context.model)
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has compliant ones")
-    stated, changed = stated_posture(model, part.posture)
-    start = np.asarray(stated)
-    absent = payload_columns(
-        model, part.without, [payload.name for payload in setting.unlocked_machine.payload], "without: payload"
-    )
-    record, sides, truth, how_found, at_shafts = _recording(part, setting, model)
-    _check_recording(part, setting, model, record, start)
-    path = recorded_path(model, record, start)
-    cutoff = _searched_cutoff(part, setting, model, record, path, absent)
-    motion, *drawn = _motions(part, record, cutoff)
-    freed = () if record.drives is None else free_gains(record.drives.names, setting.file.free)
-    selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, setting.file.free))
-    is_trial = selects_friction and setting.friction is None
-    own_delay = f"{DELAY}.{label}"
-    is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in setting.file.free)
+    return [_torque_entry(_recording(part, label, context, model), context)]
+
+
+def _torque_entry(
+    recording: _Recording, context: ReadingContext, fitted: Model | None = None, reversed_gears: Sequence[str] = ()
+) -> Entry:
+    """A recorded motion as a test.
+
+    Args:
+        recording: of the motion.
+        context: with the preliminary fits made so far.
+        fitted: machine about which elastic gears are linearized; gears are rigid where None.
+        reversed_gears: joints recorded at their shafts whose gear ratio gets the opposite sign.
+    """
+    part, sides, model = recording.part, recording.sides, brakes_released(context.model)
+    free, payloads = context.file.free, [payload.name for payload in context.unlocked_machine.payload]
+    not_carried = payload_columns(model, part.without, payloads, "without: payload")
+    record = with_gains(reversed_at(recording.record, reversed_gears), context.gains)
+    q = recorded_path(model, record, recording.posture)
+    cutoff = _searched_cutoff(part, context, model, record, q, not_carried)
+    estimated, *drawn = _motions(part, record, cutoff)
+    freed = () if record.drives is None else free_gains(record.drives.names, free)
+    selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, free))
+    is_trial = selects_friction and context.friction is None
+    own_delay = f"{DELAY}.{recording.label}"
+    is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in free)
     if is_late:  # the slope of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
-    elastic = None if setting.about is None else brakes_released(setting.about)
+    elastic = None if fitted is None else brakes_released(fitted)
     settings = RowSettings(
         part.effort_cutoff_hz, _least_speed(part, model), part.from_s, _last(part),
-        load_parameters=_known_load_parameters(model, setting, absent), keep_samples=is_trial or is_late or bool(freed),
-        gears=Gears(sides, part.gears == "dynamic", elastic), absent=absent,
+        load_parameters=_known_load_parameters(model, context, not_carried),
+        keep_samples=is_trial or is_late or bool(freed),
+        gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
     )  # fmt: skip
 
-    def equations(delay_s: float, motion: MotionEstimate = motion) -> Prepared:
-        return prepared(model, record, delayed(motion, record.rate_hz, delay_s), path, settings)
+    def equations(delay_s: float, motion: MotionEstimate = estimated) -> Prepared:
+        return prepared(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
 
     with error_location("[free]"):
-        delay_s, rows = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
-    rigid = bool(sides) and setting.about is None and not model.dependent
-    plain, noisy = rows, _with_noise(part, rows, rigid, [equations(delay_s, each) for each in drawn])
-    rows, moved = noisy.rows, delayed(motion, record.rate_hz, delay_s)
-    test, recordings = _torque_test(part, label, model, noisy), None
+        delay_s, plain = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
+    is_rigid = bool(sides) and fitted is None and not model.dependent
+    noisy = _with_noise(part, plain, is_rigid, [equations(delay_s, each) for each in drawn])
+    rows, motion = noisy.rows, delayed(estimated, record.rate_hz, delay_s)
+    test, signals = _torque_test(part, recording.label, model, noisy), None
     if freed and record.drives is not None:
-        if setting.gains is None:
-            used = record.drives.signal[_used(record, moved)]
-            recordings = Recorded(_by_known_speeds(model, rows), used, record.drives, part.robust)
+        if context.gains is None:
+            used = record.drives.signal[_used(record, motion)]
+            signals = Recorded(_by_known_speeds(model, rows), used, record.drives, part.robust)
         else:
-            test = with_free_gains(test, rows, record.drives, freed, setting.gains)
+            test = with_free_gains(test, rows, record.drives, freed, context.gains)
     if is_late:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
-    source = _source(part, setting, model, record, moved, noisy, cutoff)
 
     def rebuild(other: Model, zeros: Mapping[str, float]) -> TorqueTest:
         by = np.array([zeros.get(name, 0.0) for name in record.names])
-        placed = path.copy()
-        placed[:, [model.coordinates.index(name) for name in record.names]] += by
-        rows = prepared(brakes_released(other), record, moved._replace(position=moved.position + by), placed, settings)
+        there = q.copy()
+        there[:, [model.coordinates.index(name) for name in record.names]] += by
+        rows = prepared(brakes_released(other), record, motion._replace(position=motion.position + by), there, settings)
         constant = np.asarray(test.constant) + rows.constant - plain.constant
         return dataclasses.replace(test, regressor=jax.device_put(rows.regressor), constant=jax.device_put(constant))
 
-    source = dataclasses.replace(source, rebuild=rebuild, gravity=np.asarray(model.gravity))
-    source = dataclasses.replace(source, tried=_by_known_speeds(model, rows) if is_trial else None, recorded=recordings)
-    settled = part if cutoff is None else part.model_copy(update={"cutoff_hz": cutoff})
-    if at_shafts and not setting.reversed_gears:
-        source = dataclasses.replace(source, reversed_gears=_reversed_gears(settled, label, setting, at_shafts))
-    if sides and not model.dependent:
-        source = dataclasses.replace(
-            source, about=lambda fit: read_torque_test(settled, label, setting._replace(about=fit))[0]
-        )
+    filtered = recording
+    if cutoff is not None:
+        filtered = recording._replace(part=part.model_copy(update={"cutoff_hz": cutoff}))
+    source = dataclasses.replace(
+        _source(part, context, model, record, motion, noisy, cutoff),
+        rebuild=rebuild,
+        gravity=np.asarray(model.gravity),
+        selection_rows=_by_known_speeds(model, rows) if is_trial else None,
+        recorded=signals,
+        reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),
+        about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
+        after_preliminary_fits=lambda later: _torque_entry(recording, later),
+    )
     chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, record)}"]
-    kinds = [test.kind for test in setting.file.test]
-    parallel = parallel_springs(model, rows.measured, kinds, list(setting.file.free))
-    own = motion_remarks(setting.unlocked_machine, model, record, part.simulate is None)
-    remarks = (*changed, *how_found, *chosen, *parallel, *own)
-    return [Entry("torque", test, source, truth, role=part.role, remarks=remarks)]
+    parallel = parallel_springs(model, rows.measured, [test.kind for test in context.file.test], list(free))
+    own = motion_remarks(context.unlocked_machine, model, record, part.simulate is None)
+    remarks = (*recording.remarks, *chosen, *parallel, *own)
+    return Entry("torque", test, source, recording.truth, role=part.role, remarks=remarks)
 
 
-def _recording(part: TorqueTestPart, setting: Setting, model: Model) -> _Recording:
-    """The record that a test is of: read or simulated, at the joints, in even steps, efforts by gains found before."""
-    truth, remarks, at_shafts = None, list[str](), ()
+def _recording(part: TorqueTestPart, label: str, context: ReadingContext, model: Model) -> _Recording:
+    """The motion of a test, read or simulated.
+
+    Raises:
+        ValueError: it is not of the machine's motion or lacks required columns.
+    """
+    stated, remarks = stated_posture(model, part.posture)
+    start, truth, at_shafts = np.asarray(stated), None, ()
     if part.simulate is None:
-        read = _recorded(str(part.file), setting, part.resample_hz is None)
+        read = _recorded(str(part.file), context, part.resample_hz is None)
         check_ratios(model, read)
         record, sides = at_joints(model, read, part.angles_at)
         at_shafts = tuple(name for name in sides if name not in read.names)
-        if setting.reversed_gears:
-            record = reversed_at(record, setting.reversed_gears)
-        check_columns(str(part.file), setting.unlocked_machine, model, record.names, part.posture)
-        remarks += _column_remarks(part, model, read, record, sides)
+        check_columns(str(part.file), context.unlocked_machine, model, record.names, part.posture)
+        remarks = (*remarks, *_column_remarks(part, model, read, record, sides))
     else:
-        how = part.simulate
-        true, seed, truth = simulated_machine(how, setting)
+        true, seed, truth = simulated_machine(part.simulate, context)
         there = np.asarray(stated_posture(true, part.posture)[0])
-        record = simulated_motion(how, _without(true, part.without), there, seed, part.angles_at)
+        record = simulated_motion(part.simulate, _without(true, part.without), there, seed, part.angles_at)
         check_record(record)
         record, sides = at_joints(model, record, part.angles_at)
     if part.resample_hz is not None:
         steps = np.diff(record.time_s)
-        remarks.append(f"resampled at {part.resample_hz:g} Hz, from steps of {steps.min():.3g} to {steps.max():.3g} s")
+        from_steps = f"from steps of {steps.min():.3g} to {steps.max():.3g} s"
+        remarks = (*remarks, f"resampled at {part.resample_hz:g} Hz, {from_steps}")
         with error_location("resample_hz"):
             record = resampled(record, part.resample_hz)
-    return _Recording(with_gains(record, setting.gains), sides, truth, tuple(remarks), at_shafts)
+    check_moves(model, record, start, list(context.file.free))
+    if "temperature" in part.friction_terms and record.temperature is None:
+        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
+    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
+        check_driven(record)
+    return _Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
 
 
-def _reversed_gears(
-    part: TorqueTestPart, label: str, setting: Setting, at_shafts: tuple[str, ...]
-) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
-    """Readers of the test with the opposite sign of the gear ratio of each joint, and of all, with rigid gears."""
+def _reversed_gears(recording: _Recording, context: ReadingContext) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
+    """Builders of the test with the opposite sign of the gear ratio of each joint that was recorded at its shaft alone,
+    and of all, with rigid gears."""
 
-    def reader(joints: tuple[str, ...]) -> Callable[[], TorqueTest]:
-        changed = setting._replace(about=None, reversed_gears=joints)
-        return lambda: cast(TorqueTest, read_torque_test(part, label, changed)[0].test)
+    def build(joints: tuple[str, ...]) -> Callable[[], TorqueTest]:
+        return lambda: cast(TorqueTest, _torque_entry(recording, context, reversed_gears=joints).test)
 
-    return {joints: reader(joints) for joints in dict.fromkeys([*((name,) for name in at_shafts), at_shafts])}
+    at_shafts = recording.at_shafts
+    each = [*((name,) for name in at_shafts), at_shafts] if at_shafts else []
+    return {joints: build(joints) for joints in dict.fromkeys(each)}
 
 
 def _column_remarks(
@@ -421,22 +243,11 @@ def _column_remarks(
     return remarks
 
 
-def _check_recording(
-    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, start: Float[np.ndarray, "n"]
-) -> None:
-    """Raise ValueError where a record is not of the machine's motion or lacks required columns."""
-    check_moves(model, record, start, list(setting.file.free))
-    if "temperature" in part.friction_terms and record.temperature is None:
-        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
-    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
-        check_driven(record)
-
-
-def _known_load_parameters(model: Model, setting: Setting, absent: Sequence[int]) -> dict[str, float]:
+def _known_load_parameters(model: Model, context: ReadingContext, not_carried: Sequence[int]) -> dict[str, float]:
     """Values of the parameters about which the equations are taken, without those of payloads that are not carried."""
-    first, names = setting.friction or setting.gains, regressor_names(model)
+    first, names = context.friction or context.gains, regressor_names(model)
     known = parameters(model) if first is None else first.values
-    left_out = {names[i] for i in absent}
+    left_out = {names[i] for i in not_carried}
     return {name: value for name, value in known.items() if name not in left_out}
 
 
@@ -445,9 +256,9 @@ def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequen
 
     Rigid: gears are taken as rigid, by which efforts err by more than is stated.
     """
-    std, alike = _noise(part.model_copy(update={"torque_std": "estimate"}) if rigid else part, rows)
+    std, length = _noise(part.model_copy(update={"torque_std": "estimate"}) if rigid else part, rows)
     if not drawn:
-        return _NoisyRows(rows, std, alike, ())
+        return _NoisyRows(rows, std, length, ())
     errors = motion_errors(rows, drawn, std, part.robust)
     rows = rows._replace(constant=rows.constant + rows.regressor @ errors.bias)
     share = np.sqrt(errors.variance[rows.coordinate]) / std
@@ -459,7 +270,7 @@ def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequen
     )
     counted = errors.share[rows.coordinate] if rigid or part.torque_std == "estimate" else 0.0
     more = std**2 * (1.0 - counted) + errors.variance[rows.coordinate]
-    return _NoisyRows(rows, np.sqrt(more), alike * more / std**2, doubts)
+    return _NoisyRows(rows, np.sqrt(more), length * more / std**2, doubts)
 
 
 def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRows) -> TorqueTest:
@@ -474,32 +285,32 @@ def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRo
         std=jax.device_put(noisy.std),
         coordinate=jax.device_put(rows.coordinate),
         is_robust=part.robust,
-        alike=jax.device_put(noisy.alike),
+        correlation_length=jax.device_put(noisy.correlation_length),
         constant=jax.device_put(np.broadcast_to(rows.constant, rows.effort.shape)),
     )
 
 
 def _source(
-    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, moved: MotionEstimate,
+    part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, motion: MotionEstimate,
     noisy: _NoisyRows, cutoff_hz: float | None,
 ) -> TorqueSource:  # fmt: skip
     """Origin of the equations of a test, and doubts about them."""
-    rows, used, recorded = noisy.rows, _used(record, moved), part.simulate is None
-    beyond = beyond_range(setting.unlocked_machine, record, recorded)
-    too_far = recorded and travels_too_far(setting.unlocked_machine, record)
+    rows, used, recorded = noisy.rows, _used(record, motion), part.simulate is None
+    beyond = beyond_range(context.unlocked_machine, record, recorded)
+    too_far = recorded and travels_too_far(context.unlocked_machine, record)
     return TorqueSource(
         time_s=rows.time_s,
         cutoff_hz=cutoff_hz if part.cutoff_hz == "search" else part.cutoff_hz,
         velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        doubts=(*([] if too_far else beyond), *rates_beside_angles(record), *noisy.doubts),
+        doubts=(*([] if too_far else beyond), *rate_remarks(record), *noisy.doubts),
         std_unknown=bool(noisy.doubts),
         impossible=" ".join(beyond) if too_far else "",
         kinds=part.friction_terms,
         noise_bound=noise_bound(
             record.effort[used][:, [record.names.index(name) for name in rows.measured]],
-            moved.velocity[used],
+            motion.velocity[used],
             record.rate_hz,
             np.max(part.effort_cutoff_hz or record.rate_hz),
         ),
@@ -509,9 +320,9 @@ def _source(
     )
 
 
-def _used(record: MotionRecord, moved: MotionEstimate) -> slice:
-    """Samples of a record that its motion is known at."""
-    return slice(moved.first, len(record.time_s) - moved.last)
+def _used(record: MotionRecord, motion: MotionEstimate) -> slice:
+    """Samples of a record at which its motion is estimated."""
+    return slice(motion.first, len(record.time_s) - motion.last)
 
 
 def _last(part: TorqueTestPart) -> float:
@@ -538,27 +349,27 @@ def _without(model: Model, payloads: Sequence[str]) -> Model:
     )
 
 
-def _recorded(file: str, setting: Setting, even: bool) -> MotionRecord:
+def _recorded(file: str, context: ReadingContext, even: bool) -> MotionRecord:
     """The motion in a table of joint angles and torques, or behind a description of recordings at the motors."""
-    names = independent_coordinates(setting.model)
+    names = independent_coordinates(context.model)
     if Path(file).suffix.lower() == ".csv":
-        return read_motion(setting.folder / file, names, even)
-    return read_described(file, setting.folder, names)
+        return read_motion(context.folder / file, names, even)
+    return read_described(file, context.folder, names)
 
 
 def _searched_cutoff(
-    part: TorqueTestPart, setting: Setting, model: Model, record: MotionRecord, path: Float[np.ndarray, "k n"],
-    absent: Sequence[int],
+    part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, q: Float[np.ndarray, "k n"],
+    not_carried: Sequence[int],
 ) -> float | None:  # fmt: skip
     """Cut-off of the angles where it is to be searched, None elsewhere. A test that is held out takes the highest of
     those that are fitted."""
     if part.kalman is not None or part.cutoff_hz != "search":
         return None
-    sources = [entry.source for entry in setting.fitted] if part.role == "check" else []
-    found = [s.cutoff_hz for s in sources if isinstance(s, TorqueSource) and s.cutoff_hz is not None]
+    fitted = torque_entries(context.fitted) if part.role == "check" else []
+    found = [cutoff for entry in fitted if (cutoff := entry.source.cutoff_hz) is not None]
     if found:
         return min(max(np.max(cutoff) for cutoff in found), HIGHEST * record.rate_hz)
-    return best_cutoff(model, record, path, _least_speed(part, model), part.from_s, _last(part), part.robust, absent)
+    return best_cutoff(model, record, q, _least_speed(part, model), part.from_s, _last(part), part.robust, not_carried)
 
 
 def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
@@ -585,10 +396,10 @@ def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
     if not isinstance(given, dict):
         return given
     measured = getattr(record, key.removesuffix("_std"), None)
-    absent = np.zeros(len(record.names)) if measured is None else np.isnan(measured).all(axis=0)
+    unmeasured = np.zeros(len(record.names)) if measured is None else np.isnan(measured).all(axis=0)
     check_known(f"{key}: coordinate", given, record.names)
-    for name, nothing in zip(record.names, absent, strict=True):
-        if name not in given and not nothing:
+    for name, none in zip(record.names, unmeasured, strict=True):
+        if name not in given and not none:
             raise ValueError(f"{key}: found none for '{name}', expected one for each coordinate")
     return np.array([given.get(name, 1.0) for name in record.names])
 
@@ -601,10 +412,10 @@ def _least_speed(part: TorqueTestPart, model: Model) -> np.ndarray:
 
 
 def _noise(part: TorqueTestPart, rows: Prepared) -> tuple[np.ndarray, np.ndarray]:
-    """Standard deviation of each row's effort, and by how many samples that are alike its square is larger."""
+    """Standard deviation of each row's effort, and the correlation length that inflates its square, in samples."""
     if part.torque_std == "estimate":
         noise = effort_noise(rows, part.robust)
-        return noise.std[rows.coordinate], noise.alike[rows.coordinate]
+        return noise.std[rows.coordinate], noise.correlation_length[rows.coordinate]
     return _stated_std(part.torque_std, rows), np.ones(rows.effort.size)
 
 

@@ -10,8 +10,8 @@ from jax import Array
 from jaxmb.identify.experiments.entry import Truth
 from jaxmb.identify.experiments.frf.channels import predict_frf
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.test_format import Hits, Lines, Simulate
-from jaxmb.identify.study.setting import Setting, simulated_machine
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import stack_inputs
@@ -32,7 +32,7 @@ BEFORE_HIT = 0.02
 
 
 def simulated_frf(
-    how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], setting: Setting,
+    how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext,
     sensor: Sensor,
 ) -> tuple[MeasuredFrf, Truth]:  # fmt: skip
     """FRFs between points of a machine at a posture, with those of single hits, and the machine they are of.
@@ -42,15 +42,15 @@ def simulated_frf(
         at: posture, by coordinate.
         outputs: points and directions of the sensors.
         inputs: those of the forces.
-        setting: of the test.
+        context: of the tests.
         sensor: of all outputs.
 
     Raises:
         ValueError: the machine or its posture cannot be, or hits are to be measured by a sensor that is not ideal.
     """
-    model, seed, truth = simulated_machine(how, setting)
+    model, seed, truth = simulated_machine(how, context)
     q, _ = stated_posture(model, at)
-    seen = motion_view(model, q, setting.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
+    seen = motion_view(model, q, context.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
     check_motion(seen, motion_coordinates(model))
     draw = np.random.default_rng(seed)
     if how.hits is not None:
@@ -150,5 +150,5 @@ def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Ge
     direction[FORCES.index(point[1].removeprefix("-").lower())] = -1.0 if point[1].startswith("-") else 1.0
     askew = direction + np.radians(how.tilt_deg) * draw.normal(size=3) * (direction == 0.0)
     askew /= np.linalg.norm(askew)
-    beside = how.offset_m * draw.normal(size=3)
-    return np.concatenate([askew, np.cross(beside, askew)]) @ rows
+    offset = how.offset_m * draw.normal(size=3)
+    return np.concatenate([askew, np.cross(offset, askew)]) @ rows

@@ -38,8 +38,8 @@ def draws(estimate, count, seed=2, upper=None, **errors):
     instruments = entry.source.instruments.model_copy(update=errors)
     linear = estimate.linear
     if upper is not None:
-        least = np.where(np.arange(6) == 1, 1.0 / upper, linear.unknowns.least)
-        linear = linear._replace(unknowns=dataclasses.replace(linear.unknowns, least=least))
+        lower = np.where(np.arange(6) == 1, 1.0 / upper, linear.unknowns.lower)
+        linear = linear._replace(unknowns=dataclasses.replace(linear.unknowns, lower=lower))
     changed = dataclasses.replace(entry, source=dataclasses.replace(entry.source, instruments=instruments))
     return monte_carlo(dataclasses.replace(estimate, seed=seed, linear=linear), [changed], count)
 

@@ -165,7 +165,7 @@ def test_terms_are_centred_and_those_that_do_not_change_left_out(tmp_path):
     file = StudyFile.model_validate({"machine": "slide.toml", "test": tests, "free": FREE, "laws": laws})
     (term,) = terms_of(make_study(file, "slide", tmp_path))
     assert dataclasses.replace(term, mean=0.0, scale=0.0) == Term("stiffness.a", "s", "linear", 0.0, 0.0)
-    np.testing.assert_allclose(term.at(np.array([0.0, 0.2, 0.4])), [-0.5, 0.0, 0.5], atol=1e-12)
+    np.testing.assert_allclose(term.value(np.array([0.0, 0.2, 0.4])), [-0.5, 0.0, 0.5], atol=1e-12)
 
 
 def test_what_cannot_be_is_said(tmp_path):

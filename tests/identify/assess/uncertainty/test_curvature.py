@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.assess.uncertainty.ambiguity import ENOUGH, with_curvature
-from jaxmb.identify.estimation.identifiability import knowledge
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.fit.problem import final_state
 
 TAU = 0.04
@@ -37,7 +37,7 @@ class TwoThatMakeUp(eqx.Module):
 def found(shape, bound=3.0):
     problem = TwoThatMakeUp(shape, bound)
     residual, jacobian, weights = (np.asarray(x) for x in final_state(problem, jnp.zeros(2)))
-    known = knowledge(jacobian, weights)
+    known = identifiability(jacobian, weights)
     estimate = SimpleNamespace(
         study=SimpleNamespace(problem=problem, free=problem.free), u=np.zeros(2), residual=residual,
         compressed=(residual, jacobian),

@@ -47,7 +47,7 @@ def test_springs_between_frames(tmp_path):
             "type": "translation", "stiffness": 2e4}  # fmt: skip
     machine = Machine.model_validate(MACHINE.model_dump() | {"spring": [stay]})
     study = study_of(tmp_path, loads(), free={"stiffness.*": FREE["stiffness.*"]}, machine=machine)
-    assert not study.is_linear
+    assert not study.solver.is_linear
     (entry,) = study.entries
     moved = np.concatenate([moved_by_hand(case, 5e4, 9e3, 2e4) for case in entry.source.cases])
     np.testing.assert_allclose(entry.test.predict(entry.test.view(study.model)), moved, rtol=1e-9, atol=1e-15)

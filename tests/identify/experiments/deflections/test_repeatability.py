@@ -155,7 +155,7 @@ def test_beside_other_tests_errors_of_loads_and_postures_count_too(folder, with_
     """About any machine: W S W^T is the diagonal of independent errors."""
     test = with_load_errors.origin.file.test[0]
     study = study_of(folder, test, shapes(), free=STIFFNESS, gravity=(0.0, 0.0, 0.0))
-    assert not study.is_linear
+    assert not study.solver.is_linear
     assert study.relinearized
     there = study.about(study.free.apply(study.model, SOFTER)).entries[0]
     expected = block_diag(*(covariance_of_all(case, SOFTER) for case in there.source.cases))

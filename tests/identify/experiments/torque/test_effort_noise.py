@@ -58,14 +58,14 @@ def test_what_is_left_is_the_noise_where_samples_are_alike() -> None:
     the noise. Of 8000 / 9 independent samples the ratio is told to 2.4 %: three times that."""
     rows = rows_of(2, rho=0.8)
     noise = effort_noise(rows)
-    std, alike = (part[rows.coordinate] for part in noise)
+    std, lengths = (part[rows.coordinate] for part in noise)
     left = (rows.effort - rows.regressor @ least_squares(rows.regressor, rows.effort)[0]) / std
     assert np.sqrt(np.mean(left**2)) < 0.4
-    found = misfit(left, np.ones(left.size), 8.0, lengths=alike)
+    found = misfit(left, np.ones(left.size), 8.0, lengths=lengths)
     assert found.factor == pytest.approx(1.0, rel=0.072)
     assert found.explained
     # a model that misses half as much again is told from noise
-    assert not misfit(1.5 * left, np.ones(left.size), 8.0, lengths=alike).explained
+    assert not misfit(1.5 * left, np.ones(left.size), 8.0, lengths=lengths).explained
 
 
 @pytest.mark.parametrize("robust", [False, True])
@@ -84,7 +84,7 @@ def test_a_joint_that_alone_moves_most_parameters_leaves_fewer_degrees(robust: b
         effort = matrix @ draw.normal(size=15) + TRUE[coordinate] * draw.normal(size=60)
         rows = Prepared(matrix, effort, coordinate, np.arange(60.0), np.ones(60), ("q1", "q2"))
         noise = effort_noise(rows, robust)
-        squares.append(noise.std**2 / noise.alike)
+        squares.append(noise.std**2 / noise.correlation_length)
     np.testing.assert_allclose(np.mean(squares, axis=0), TRUE**2, rtol=0.12 if robust else 0.068)
 
 

@@ -161,7 +161,7 @@ def test_torques_alone(tmp_path, motion):
     hold = {name: TRUE[name] for name in ("stiffness.q", "damping.q", "rotor_inertia.q_motor")}
     free = {name: bounds for name, bounds in FREE.items() if name in TRUE and name not in hold}
     study = make(tmp_path, ["q", "q.torque"], [angle, torque], free=free, hold=hold, torque_std=0.5)
-    assert study.is_linear
+    assert study.solver.is_linear
     result = jaxmb.identify(study)
     assert result.status == "converged"
     for name in free:
