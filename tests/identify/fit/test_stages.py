@@ -173,6 +173,14 @@ def test_starts_that_came_to_a_known_point_are_not_refined_again(tmp_path):
     assert fit.refine_evaluations < 20 * len(fit.refined)
 
 
+@pytest.mark.parametrize(("count", "lines"), [(1, 32), (2, 32), (4, 16), (40, 8)])
+def test_many_tests_have_fewer_coarse_lines_each(problem, count, lines):
+    """Two tests of 32 lines share 64 with all others, and no test has fewer than eight."""
+    (test,) = problem.tests
+    many = dataclasses.replace(problem, tests=(test,) * count, views=(None,) * count)
+    assert [each.omega.size for each in coarsened(many, 32).tests] == [lines] * count
+
+
 @pytest.mark.parametrize(("once", "counted"), [(False, 3), (True, 1)])
 def test_starts_at_a_known_minimum_are_counted(once, counted):
     """Three of six starts end at a minimum refined before: each agrees with it, or all of one population once."""
