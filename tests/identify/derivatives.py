@@ -15,6 +15,12 @@ def residual_of(problem, u):
 
 
 @eqx.filter_jit
+def cost_of(problem, u):
+    """Cost, compiled: operation by operation each is a program of its own."""
+    return problem.cost(u)
+
+
+@eqx.filter_jit
 def _seen(test, model):
     return test.residual(test.view(model))
 

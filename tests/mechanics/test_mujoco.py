@@ -1,4 +1,4 @@
-"""Mass matrix and efforts of joints in series, springs, dampers and rotors against MuJoCo."""
+"""Mass matrix and efforts of joints in series, springs, dampers, rotors and transmissions against MuJoCo."""
 
 import jax
 import mujoco
@@ -24,6 +24,9 @@ MJCF = """
       </body>
     </body>
   </worldbody>
+  <tendon>
+    <fixed armature="0.4" damping="0.6"><joint joint="x1" coef="1.5"/><joint joint="slide" coef="-2"/></fixed>
+  </tendon>
 </mujoco>
 """
 
@@ -62,6 +65,7 @@ MACHINE = {
             "inertia_products": {"xx": 0.2, "yy": 0.1, "zz": 0.15, "xy": -0.01, "xz": -0.02, "yz": 0.03},
         },
     ],
+    "transmission": [{"name": "wrist", "coordinates": {"x1": 1.5, "slide": -2.0}, "inertia": 0.4, "damping": 0.6}],
 }
 
 

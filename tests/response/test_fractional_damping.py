@@ -166,6 +166,7 @@ def test_derivatives_beside_differences():
     m, k = part @ part.T + 4.0 * np.eye(4), 1e3 * (part.T @ part + np.eye(4))
     rows, omega = jnp.asarray(rng.normal(size=(2, 4))), jnp.asarray([3.0, 11.0, 25.0])
 
+    @jax.jit
     def seen(order, scale):
         power = (1j * omega * 1e-3) ** order
         return receptance(jnp.asarray(m), jnp.zeros((4, 4)), jnp.asarray(k), omega, rows, rows,

@@ -58,6 +58,25 @@ def test_springs_of_the_interface_may_take_any_value():
         np.testing.assert_allclose(near[: inside.sum()], exact[inside], rtol=1e-3)
 
 
+@pytest.mark.parametrize("added", [0.0, 1e4])
+def test_a_chain_that_nothing_holds(added):
+    """Its frequencies are 2 sqrt(k/m) sin(pi r / 2n), Rayleigh 1877, and SciPy's with a spring at the interface."""
+    size, highest = 40, 5.0
+    ends = np.eye(size)[[0, -1]]
+    free = 2.0 * np.eye(size) - np.eye(size, k=1) - np.eye(size, k=-1) - ends.T @ ends
+    basis = interface_basis(np.eye(size), 1e4 * free, ends[:1], highest)
+    assert basis.shape[1] < size / 2
+    held = 1e4 * free + added * ends[:1].T @ ends[:1]
+    if added:
+        exact = np.sqrt(eigh(held, eigvals_only=True))
+    else:
+        exact = 200.0 * np.sin(np.pi * np.arange(size) / (2 * size))
+    near = np.sqrt(np.maximum(eigh(basis.T @ held @ basis, basis.T @ basis, eigvals_only=True), 0.0))
+    inside = exact < 2.0 * np.pi * highest
+    # the zero frequency is the square root of rounding, 1e-16 of the largest stiffness
+    np.testing.assert_allclose(near[: inside.sum()], exact[inside], rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("highest_hz", [0.0, -1.0, np.nan])
 def test_highest_frequency(highest_hz):
     with pytest.raises(ValueError, match=r"highest_hz is .*, expected a frequency above 0"):

@@ -101,6 +101,22 @@ def test_compliances_of_virtual_springs():
     assert step.known.verdict == ("yes",) * 3
 
 
+def test_no_spring_has_a_negative_compliance():
+    """With displacements against the loads, its diagonal ends at 0 and what is beside it as in SciPy's `lsq_linear`."""
+    model = build_model(with_arm())
+    names = ("compliance.arm.y.y", "compliance.arm.z.z", "compliance.arm.y.z")
+    found, rows = prepared(loaded(model=model, noise=1.0), model, free_of(model, names, -1e-7, 1e-6, logarithmic=False))
+    reversed_sign = rows._replace(measured=-rows.measured)
+    values = found.decode(linear_step(found, reversed_sign, np.zeros(3)).x)
+    root = np.sqrt(rows.weight) / rows.std
+    size = np.linalg.norm(rows.matrix * root[:, None], axis=0)
+    scaled = rows.matrix * root[:, None] / size
+    bounds = size * [0.0, 0.0, -1e-7], size * 1e-6
+    expected = scipy.optimize.lsq_linear(scaled, -rows.measured * root, bounds, tol=1e-14)
+    np.testing.assert_allclose(values, expected.x / size, rtol=1e-6, atol=1e-14)
+    assert values[0] == 0.0
+
+
 def test_a_rigid_joint_ends_on_the_upper_bound():
     model = set_parameters(MODEL, {"stiffness.q4": 1e14})
     values, step = solved(loaded(model=model), model, free_of(upper=1e8))

@@ -173,6 +173,33 @@ def test_starts_that_came_to_a_known_point_are_not_refined_again(tmp_path):
     assert fit.refine_evaluations < 20 * len(fit.refined)
 
 
+@pytest.mark.parametrize(("count", "lines"), [(1, 32), (2, 32), (4, 16), (40, 8)])
+def test_many_tests_have_fewer_coarse_lines_each(problem, count, lines):
+    """Two tests of 32 lines share 64 with all others, and no test has fewer than eight."""
+    (test,) = problem.tests
+    many = dataclasses.replace(problem, tests=(test,) * count, views=(None,) * count)
+    assert [each.omega.size for each in coarsened(many, 32).tests] == [lines] * count
+
+
+@pytest.mark.parametrize(("once", "counted"), [(False, 3), (True, 1)])
+def test_starts_at_a_known_minimum_are_counted(once, counted):
+    """Three of six starts end at a minimum refined before: each agrees with it, or all of one population once."""
+    fit = loop.Fit(refined=[np.array([7.0, 0.0, 0.0]), np.array([9.0, 1.0, 1.0])])
+    new = [[2.0, 2.0], [3.0, 3.0], [2.0, 2.0]]
+    ends, counts = loop._not_refined(fit, np.array([[0.0, 0.0]] * 3 + new), once)
+    assert fit.minima == [7.0] * counted
+    np.testing.assert_array_equal(ends, new[:2])
+    assert counts == ([1, 1] if once else [2, 1])
+
+
+@pytest.mark.parametrize(("exact", "waiting"), [(0.0, 0), (1e-9, 2)])
+def test_starts_wait_only_where_an_exact_one_stops_the_others(problem, box, truth, exact, waiting):
+    stage = LeastSquares("starts", problem, box, 50, 3, 1e-6, exact)
+    first = stage.begin(0, truth + np.array([[0.2], [0.3], [0.4]]))
+    after = stage.advance(first, np.inf)
+    assert int(np.sum(np.asarray(after.evaluations) == 0)) == waiting
+
+
 def test_unknown_algorithm_in_a_study(tmp_path):
     """Said when the study is read, with the place, and not when the fit begins."""
     lines = {"first_hz": 5.0, "last_hz": 30.0, "step_hz": 5.0}

@@ -8,6 +8,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.fit import two_steps
 from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.two_steps import two_step_fit
@@ -50,6 +51,26 @@ def test_values_criterion_and_the_modes_damping(tmp_path):
     used = np.asarray(test.weight) > 0.0
     error = np.sum(np.abs(own - test.measured)[used] ** 2) / np.sum(np.abs(test.measured)[used] ** 2)
     assert other.metrics["jq_percent"]["tool"] == pytest.approx(100.0 * error, rel=1e-9)
+
+
+def test_without_noise_only_rounding_limits_the_damping(tmp_path):
+    """Given the stiffness, the standard deviation is that of errors of 1e-9 of the responses' root mean square."""
+    study = made(tmp_path, noise=0.0)
+    u = np.asarray(study.free.encode(np.array([DAMPED[name] for name in study.free.names])))
+    second = np.array([name.startswith("damping") for name in study.free.names])
+    (test,) = (test for test in study.problem.tests if isinstance(test, FrfTest))
+    rows = two_steps._damping_rows(study.problem, [test], u, np.flatnonzero(second))[:, second]
+    hertz, used = np.asarray(test.omega) / (2.0 * np.pi), np.asarray(test.weight) > 0.0
+
+    def responses(x):
+        model = study.free.apply(study.model, np.asarray(study.free.values(x)))
+        flat = np.asarray(jaxmb.frf(model, test.q, hertz, outputs=test.outputs, inputs=test.inputs))[used]
+        return np.concatenate([flat.real, flat.imag])
+
+    slopes = [(responses(u + e) - responses(u - e)) / 2e-4 for e in 1e-4 * np.eye(u.size)[second]]
+    variance = 1e-18 * np.mean(responses(u) ** 2)
+    expected = variance * np.linalg.inv(np.array(slopes) @ np.array(slopes).T)
+    np.testing.assert_allclose(np.linalg.inv(rows.T @ rows), expected, rtol=1e-3)
 
 
 def test_intervals_hold_the_truth(tmp_path):

@@ -10,13 +10,12 @@ import pytest
 import jaxmb
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
+from tests.identify.arm import BRIEF, frf, study_of
 from tests.identify.experiments.torque import test_torque_pendulum
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 SPRINGS = {"stiffness.*": {"lower": 2e5, "upper": 2e7}}
-LINES = {"first_hz": 5.0, "last_hz": 25.0, "step_hz": 1.0}
 TESTS = {
-    "frf": {"simulate": {"lines": LINES, "noise_log_std": 0.02}, "noise_log_std": 0.01, "weights": {"elsewhere": 0.5}},
     "modes": {
         "frequency_hz": [10.18, 11.3, 22.6], "damping_percent": [1.9, 1.8, 1.6],
         "frequency_std_hz": 0.05, "damping_std_percent": 0.1,
@@ -30,6 +29,8 @@ TESTS = {
 
 
 def study(kind, folder):
+    if kind == "frf":
+        return study_of(folder, frf(noise=0.02, noise_log_std=0.01, weights={"elsewhere": 0.5}), **BRIEF)
     if kind == "torque":
         effort = 0.1 * np.random.default_rng(0).standard_normal(test_torque_pendulum.TIME.size)
         return test_torque_pendulum.study(folder, effort)
@@ -63,19 +64,19 @@ def test_residual(kind, tmp_path):
 def test_wrong_names_and_shapes_are_sentences(tmp_path):
     of = study("frf", tmp_path)
     f = jaxmb.residual(of)
-    with pytest.raises(ValueError, match=r"^free parameter 'stiffnes.z1' does not exist, did you mean 'stiffness.z1'"):
-        f({"stiffnes.z1": 1e6})
+    with pytest.raises(ValueError, match=r"^free parameter 'stiffnes.a' does not exist, did you mean 'stiffness.a'"):
+        f({"stiffnes.a": 1e6})
     for value, told in ((np.ones(2), "shape (2,)"), ("1e6", "a str"), (None, "a NoneType"), (1j, "a complex number")):
-        with pytest.raises(ValueError, match=rf"^stiffness.z1: found {re.escape(told)}.*, expected a real scalar"):
-            f({"stiffness.z1": value})
-    for parameters in ([1e6], None, 1e6 * np.ones(3)):
+        with pytest.raises(ValueError, match=rf"^stiffness.a: found {re.escape(told)}.*, expected a real scalar"):
+            f({"stiffness.a": value})
+    for parameters in ([1e6], None, 1e6 * np.ones(4)):
         with pytest.raises(ValueError, match=r"^parameters: found .*, expected a dictionary of values by name"):
             f(parameters)
     with pytest.raises(ValueError, match=r"^free parameter '3' does not exist"):
         f({3: 1e6})
-    complex_u = (1j * np.ones(3), "a complex number or array")
-    for u, told in ((np.ones(2), "shape (2,)"), (np.ones((3, 1)), "shape (3, 1)"), ({"a": 1.0}, "a dict"), complex_u):
-        sentence = re.escape(f"u: found {told}, expected a real array of shape (3,), an entry for each of stiffness.z1")
+    complex_u = (1j * np.ones(4), "a complex number or array")
+    for u, told in ((np.ones(2), "shape (2,)"), (np.ones((4, 1)), "shape (4, 1)"), ({"a": 1.0}, "a dict"), complex_u):
+        sentence = re.escape(f"u: found {told}, expected a real array of shape (4,), an entry for each of stiffness.a")
         for function in (of.problem.residual, of.problem.cost, of.problem.objective):
             with pytest.raises(ValueError, match=sentence):
                 function(u)
@@ -83,11 +84,11 @@ def test_wrong_names_and_shapes_are_sentences(tmp_path):
 
 def test_a_result_suggests_names(tmp_path):
     result = jaxmb.identify(study("frf", tmp_path))
-    with pytest.raises(KeyError, match=r"did you mean 'stiffness.z1'"):
-        _ = result.parameters["stiffnes.z1"]
-    assert "stiffnes.z1" not in result.parameters
-    assert result.parameters.get("stiffnes.z1") is None
+    with pytest.raises(KeyError, match=r"did you mean 'stiffness.a'"):
+        _ = result.parameters["stiffnes.a"]
+    assert "stiffnes.a" not in result.parameters
+    assert result.parameters.get("stiffnes.a") is None
     with pytest.raises(ValueError, match=r"test 'tets 1' does not exist, did you mean 'test 1'"):
         result.predicted("tets 1")
-    with pytest.raises(KeyError, match=r"did you mean 'stiffness.z1'"):
-        _ = jaxmb.inspect(result.study).parameters["stiffnes.z1"]
+    with pytest.raises(KeyError, match=r"did you mean 'stiffness.a'"):
+        _ = jaxmb.inspect(result.study).parameters["stiffnes.a"]

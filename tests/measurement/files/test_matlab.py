@@ -128,6 +128,14 @@ def refusal(path):
     return message.removeprefix(f"{path}: ")
 
 
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (12, ""), (14, " and 2 more")])
+def test_variables_of_a_file_without_an_frf_set_are_listed(tmp_path, count, more):
+    scipy.io.savemat(tmp_path / "other.mat", {f"v{i}": np.ones((3, 2)) for i in range(count)})
+    listed = ", ".join(f"v{i} (3x2 double)" for i in range(min(count, 12))) + more
+    expected = f"variable 'frequency_hz' is missing, expected frequency_hz, frf, kind; found {listed}"
+    assert refusal(tmp_path / "other.mat") == expected
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

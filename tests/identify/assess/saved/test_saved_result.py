@@ -82,9 +82,9 @@ def test_the_study_can_be_run_again_from_elsewhere(two, tmp_path, monkeypatch):
     np.testing.assert_array_equal(study.tests[0].measured, result.study.tests[0].measured)
 
 
-def test_data_that_are_gone(tmp_path):
-    folder, _ = written(tmp_path)
-    (tmp_path / "hammer.npz").unlink()
+def test_data_that_are_gone(two, tmp_path):
+    folder = moved(two[0], tmp_path / "copy")
+    (folder.parent / "hammer.npz").unlink()
     with pytest.raises(InputError, match=r"the study of the result cannot be read again: .*hammer\.npz") as caught:
         jaxmb.load_result(folder)
     assert "\n" not in str(caught.value)

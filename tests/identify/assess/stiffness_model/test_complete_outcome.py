@@ -19,7 +19,7 @@ from jaxmb.identify.experiments.deflections.load_cases import predicted
 from jaxmb.identify.experiments.deflections.source import Instruments
 from jaxmb.identify.stiffness_model import compensator
 from jaxmb.identify.stiffness_model.variants import compensated_joint, fitted_variant, stiffness_models
-from tests.identify.kr240 import entry_of, measured_by
+from tests.identify.kr240 import displaced, entry_of, measured_by
 from tests.identify.kr270 import ANGLES, MODEL, RIGID, at_angles, complete_study, fitted_cases, judged
 
 
@@ -101,6 +101,15 @@ def test_scatter_of_the_tracker_is_that_of_the_covariance(fit_cases, models):
     heavy = scatter(100, balance_kg=5.0)
     # 5 kg of 255 kg change all displacements of a test alike, by 2 % of 5 mm.
     assert all(heavy.predicted_std_mm[name] > 2.0 * told.predicted_std_mm[name] for name in variants)
+
+
+@pytest.mark.parametrize(("noise", "status"), [(2e-4, "no parameter identified"), (2e-2, "data not followed")])
+def test_data_are_followed_if_their_residual_is_below_half_of_them(fit_cases, noise, status):
+    """Of displacements of 5 mm, whose stated errors of 0.03 mm are smaller than the residual in both cases."""
+    draw = np.random.default_rng(3)
+    result = jaxmb.identify(complete_study(displaced(fit_cases, lambda d: d + noise * draw.normal(size=d.shape))))
+    assert result.status.startswith(status)
+    assert not any(p.identifiable == "yes" for p in result.parameters.values())
 
 
 def test_a_joint_that_parallel_loads_do_not_show_is_named(result):

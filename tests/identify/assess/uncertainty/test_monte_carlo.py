@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.uncertainty.monte_carlo import bootstrap, monte_carlo
 from jaxmb.identify.fit.problem import final_state
-from tests.identify.arm import BRIEF, TRUTH, frf, loads, shapes, study_of
+from tests.identify.arm import BRIEF, FREE, TRUTH, frf, loads, shapes, study_of
 
 DRAWS = 100
 SURE = 1e-5
@@ -20,7 +20,10 @@ SURE = 1e-5
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    return study_of(tmp_path_factory.mktemp("draws"), frf(noise=0.01, noise_log_std=0.01, seed=1), **BRIEF)
+    """With a prior of one damping, which is drawn as a measurement of it."""
+    free = FREE | {"damping.b": {"lower": 0.1, "upper": 1e3, "initial": 6.0}}
+    test, prior = frf(noise=0.01, noise_log_std=0.01, seed=1), {"damping.b": 0.01}
+    return study_of(tmp_path_factory.mktemp("draws"), test, free=free, prior=prior, **BRIEF)
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +32,18 @@ def found(study):
 
 
 def test_a_draw_is_the_fit_of_its_data(study, found):
-    """Data of the third draw, made by hand, and SciPy's least squares on them."""
+    """Data and mean of the prior of the third draw, made by hand, and SciPy's least squares on them."""
     test, rng = study.tests[0], np.random.default_rng([5, 2])
     noise = rng.normal(size=(2, *test.measured.shape))
+    expectation = rng.normal(size=study.free.size)
     true = study.free.encode(np.array([study.truth[n] for n in study.free.names]))
     values = study.free.values(true)
     clean = np.asarray(test.predict(study.problem.view(0, values)))
     data = dataclasses.replace(test, measured=jax.device_put(clean * np.exp(0.01 * (noise[0] + 1j * noise[1]))))
-    problem = dataclasses.replace(study.problem, tests=(data,))
+    prior = study.problem.prior
+    has_prior = np.isfinite(np.asarray(prior.std))
+    mean = jax.device_put(true + np.where(has_prior, np.asarray(prior.std), 0.0) * expectation)
+    problem = dataclasses.replace(study.problem, tests=(data,), prior=dataclasses.replace(prior, mean=mean))
 
     def residual(u):
         return np.asarray(final_state(problem, jax.device_put(u))[0])
@@ -51,16 +58,17 @@ def test_a_draw_is_the_fit_of_its_data(study, found):
 
 
 def test_draws_scatter_as_they_say(study, found):
-    """Of a chi-square: errors over their deviations, and the costs, of as many rows less the parameters."""
+    """Of a chi-square: errors over their deviations, and the costs, of as many rows, one of the prior, less the
+    parameters."""
     assert found.converged.all()
     assert found.names == study.free.names
     low, high = chi2.ppf([SURE, 1 - SURE], DRAWS) / DRAWS
     squares = np.mean((found.error / found.std) ** 2, axis=0)
     assert (low < squares).all()
     assert (squares < high).all()
-    degrees = DRAWS * (study.problem.data_rows - study.free.size)
-    low, high = chi2.ppf([SURE, 1 - SURE], degrees) / degrees
-    assert low < np.mean(found.cost) / (study.problem.data_rows - study.free.size) < high
+    degrees = study.problem.data_rows + 1 - study.free.size
+    low, high = chi2.ppf([SURE, 1 - SURE], DRAWS * degrees) / (DRAWS * degrees)
+    assert low < np.mean(found.cost) / degrees < high
     assert (found.coverage > 0.85).all()  # 0.95 of 100 draws: below with a probability of 1e-5
     truth = np.array([TRUTH[name] for name in found.names])
     assert (found.interval()[:, 0] < truth).all()
@@ -108,10 +116,10 @@ def test_tests_of_all_kinds(tmp_path):
     assert (squares < high).all()
 
 
-def test_bootstrap_tells_what_the_noise_does(study):
+def test_bootstrap_tells_what_the_noise_does(tmp_path):
     """Without being told the noise, the scatter of 400 bootstraps is that of the noise which is left, to 3.5 % by their
     number: 4.4 times that is passed once in 1e5 times."""
-    result = identify(study)
+    result = identify(study_of(tmp_path, frf(noise=0.01, noise_log_std=0.01, seed=1), **BRIEF))
     found = bootstrap(result, 400, seed=2)
     assert found.converged.all()
     stated = np.array([result.parameters[name].std_log for name in found.names])
