@@ -2,9 +2,9 @@
 
     JAXMB_DATA=... python experiments/brake-reuss/run.py
 
-Stepped-sine FRFs near the first mode of two beams with a lap joint (public, Chen et al. 2022). The split was stated before
-the fit: a power law through four of the eight levels of controlled response predicts the other four, and the four of
-controlled force.
+Stepped-sine FRFs near the first mode of two beams with a lap joint (public, Chen et al. 2022). The split was stated
+before the fit: a power law through four of the eight levels of controlled response predicts the other four, and the
+four of controlled force.
 """
 
 import os
@@ -82,8 +82,8 @@ def main() -> None:
         error = 100 * (np.exp(damping[i] - design[i] @ law) - 1)
         role = "fitted" if i in FITTED else f"error {error:+.0f} %, standard deviation {100 * std[i]:.0f} %"
         print(
-            f"{control:8s} {sweep.amplitude.max():5.1f} m/s^2: {frequency[i]:.2f} Hz, damping {100 * np.exp(damping[i]):.3f} %"
-            f" (fit +-{100 * found[i][2]:.0f} %, {found[i][3]}); law {100 * np.exp(design[i] @ law):.3f} %, {role}"
+            f"{control:8s} {sweep.amplitude.max():5.1f} m/s^2: {frequency[i]:.2f} Hz,"
+            f" damping {100 * np.exp(damping[i]):.3f} % (fit +-{100 * found[i][2]:.0f} %, {found[i][3]}); law {100 * np.exp(design[i] @ law):.3f} %, {role}"
         )
 
 

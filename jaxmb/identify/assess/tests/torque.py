@@ -31,6 +31,7 @@ from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_num
 from jaxmb.identify.parameters.model_parameters import parameters, unit
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 from jaxmb.io.validation import display_name, listed
+from jaxmb.machine.elements import FRICTION_KINDS
 
 FAR = 0.2
 """Relative change of a Stribeck speed up to which efforts are linear in it."""
