@@ -81,9 +81,10 @@ def main() -> None:
     for i, (control, sweep) in enumerate(sweeps):
         error = 100 * (np.exp(damping[i] - design[i] @ law) - 1)
         role = "fitted" if i in FITTED else f"error {error:+.0f} %, standard deviation {100 * std[i]:.0f} %"
+        measured, law_value = 100 * np.exp(damping[i]), 100 * np.exp(design[i] @ law)
         print(
-            f"{control:8s} {sweep.amplitude.max():5.1f} m/s^2: {frequency[i]:.2f} Hz,"
-            f" damping {100 * np.exp(damping[i]):.3f} % (fit +-{100 * found[i][2]:.0f} %, {found[i][3]}); law {100 * np.exp(design[i] @ law):.3f} %, {role}"
+            f"{control:8s} {sweep.amplitude.max():5.1f} m/s^2: {frequency[i]:.2f} Hz, damping {measured:.3f} %"
+            f" (fit +-{100 * found[i][2]:.0f} %, {found[i][3]}); law {law_value:.3f} %, {role}"
         )
 
 
