@@ -7,7 +7,6 @@ from typing import Any, Self, TypeVar
 
 import jax
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.estimate import Estimate
@@ -21,6 +20,7 @@ from jaxmb.identify.experiments.test import Score
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import plain, restored
+from jaxmb.linalg.assignment import assignment
 from jaxmb.response.modal import Modes, modes
 
 
@@ -260,5 +260,5 @@ def _against_true_modes(entry: Entry, band_end_hz: float, found: Modes, true: Mo
             true_damping_percent=100.0 * float(true.damping_ratio[below[i]]),
             damping_percent=100.0 * float(found.damping_ratio[j]),
         )
-        for i, j in zip(*linear_sum_assignment(distance), strict=True)
+        for i, j in zip(*assignment(distance), strict=True)
     ]

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import linear_sum_assignment
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.linalg.assignment import assignment
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_DAMPING
 from jaxmb.measurement.frf_set import split_dof
@@ -137,7 +137,7 @@ def _partners(fitted: Modes, measured: Modes, likeness: np.ndarray) -> tuple[int
     log_ratio = np.abs(np.log(np.asarray(fitted.frequency_hz)[:, None] / np.asarray(measured.frequency_hz)))
     cost = log_ratio if fitted.shape.shape[0] == 1 else 1.0 - likeness
     cost = np.where(log_ratio > np.log(FARTHEST), UNPAIRABLE, cost)
-    of_measured = {int(m): int(f) for f, m in zip(*linear_sum_assignment(cost), strict=True) if cost[f, m] < UNPAIRABLE}
+    of_measured = {int(m): int(f) for f, m in zip(*assignment(cost), strict=True) if cost[f, m] < UNPAIRABLE}
     return tuple(of_measured.get(m) for m in range(likeness.shape[1]))
 
 

@@ -4,9 +4,10 @@ weights."""
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from jaxtyping import Complex, Float
-from scipy.optimize import linear_sum_assignment, root_scalar
 
+from jaxmb.linalg.assignment import assignment
 from jaxmb.measurement.noise import window_correlation
 
 MOST_DAMPING = 0.1
@@ -71,7 +72,7 @@ def paired_errors_hz(reference: np.ndarray, found: np.ndarray) -> tuple[float, .
     if not (reference.size and found.size):
         return ()
     distance = np.abs(np.log(reference[:, None] / found))
-    return tuple(float(abs(found[j] - reference[i])) for i, j in zip(*linear_sum_assignment(distance), strict=True))
+    return tuple(float(abs(found[j] - reference[i])) for i, j in zip(*assignment(distance), strict=True))
 
 
 SMALLEST_RATIO = 1e-13
@@ -212,7 +213,7 @@ def most_likely_factor(
 
     if most <= least or slope(least) <= 0.0:
         return least
-    return root_scalar(slope, bracket=(least, most), xtol=1e-9 * least).root
+    return scipy.optimize.root_scalar(slope, bracket=(least, most), xtol=1e-9 * least).root
 
 
 def leak_std(leak: Complex[np.ndarray, "f o i"], frf: Complex[np.ndarray, "f o i"]) -> Lines:

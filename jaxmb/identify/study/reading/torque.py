@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.integrate import cumulative_trapezoid
 
 from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
@@ -134,7 +134,7 @@ def rates_beside_angles(record: MotionRecord) -> list[str]:
                 continue
             path = measured[:, i]
             for _ in range(order):
-                path = cumulative_trapezoid(path, record.time_s, initial=0.0)
+                path = scipy.integrate.cumulative_trapezoid(path, record.time_s, initial=0.0)
             start = np.linalg.qr(np.vander(time, order + 2))[0]
             x, q = (part - start @ (start.T @ part) for part in (path, record.position[:, i]))
             if not (x @ x > 0.0 and q @ q > STILL**2 * q.size) or abs(x @ q) < ALIKE * np.sqrt((x @ x) * (q @ q)):
