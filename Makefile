@@ -23,6 +23,7 @@ $(VENV)/python:
 
 $(VENV)/installed: $(VENV)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/python -m compileall -q jaxmb  # pip leaves it to the first run, and with PYTHONDONTWRITEBYTECODE to each
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed

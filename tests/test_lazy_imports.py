@@ -37,10 +37,23 @@ def test_importing_jaxmb_imports_nothing_slow():
 
 
 def test_identification_imports_no_statistics():
-    """`scipy.signal` and `scipy.stats` take half a second, and few tests need them; nor evosax before a search."""
+    """`scipy.signal` and `scipy.stats` take half a second, optax 0.06 s, and few tests need them; nor evosax before a
+    search."""
     code = "import sys, jaxmb; jaxmb.identify(jaxmb.load_study('validation-3r')); "
-    code += "done = [name for name in ('scipy.signal', 'scipy.stats', 'evosax') if name in sys.modules]"
+    code += "done = [name for name in ('scipy.signal', 'scipy.stats', 'optax', 'evosax') if name in sys.modules]"
     assert imported_after(code)[0] == []
+
+
+def test_optimizers_are_imported_at_first_use():
+    """`scipy.optimize` and `scipy.integrate` take a seventh of a second."""
+    code = "import sys; import jaxmb.identify.assess.identify; "
+    code += "done = [name for name in ('scipy.optimize', 'scipy.integrate') if name in sys.modules]"
+    assert imported_after(code)[0] == []
+
+
+def test_inspection_without_pictures_imports_no_matplotlib():
+    done, slow = imported_after("from jaxmb.cli import main; done = main(['inspect', 'validation-3r'])")
+    assert (done, "matplotlib" in slow) == (0, False)
 
 
 def test_names_are_imported_by_a_star():

@@ -18,6 +18,8 @@ from jaxtyping import Array
 from threadpoolctl import threadpool_limits
 
 from jaxmb.linalg import DynamicStiffness, receptance
+
+# The two ways of the small solve, between which `receptance` chooses by itself, have no public names.
 from jaxmb.linalg.small_solve import eliminated, response
 
 LINES, POINTS = 146, 3

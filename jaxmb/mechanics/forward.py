@@ -10,8 +10,8 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
-from scipy.integrate import solve_ivp
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
@@ -308,7 +308,7 @@ def simulate_motion(
             )
         return values
 
-    solution = solve_ivp(
+    solution = scipy.integrate.solve_ivp(
         state_derivative, (0.0, time[-1]), np.concatenate([posture, rate]), method="LSODA", t_eval=time,
         rtol=TOLERANCE, atol=0.01 * TOLERANCE,
     )  # fmt: skip

@@ -1,23 +1,21 @@
-"""Report of `jaxmb inspect`: expected uncertainty, next tests and motions, with their figures."""
+"""Report of `jaxmb inspect`: expected uncertainty, next tests and motions, with their figures.
+
+matplotlib is imported when a figure is drawn: the command without `--out` prints tables only.
+"""
 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.colors import TwoSlopeNorm
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from jaxmb.identify.estimation.identifiability import limits
 from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.identify.plan.next_motion import NextMotion
 from jaxmb.identify.plan.next_tests import NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
-from jaxmb.report.parameters import budget_table
+from jaxmb.report.budget import budget_table
 from jaxmb.report.section import (
     Cell,
     Facts,
@@ -33,7 +31,9 @@ from jaxmb.report.section import (
     right,
     section,
 )
-from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class NextReport(NamedTuple):
@@ -228,11 +228,15 @@ MOST_BARS = 60
 """Largest number of parameters drawn, those with the largest standard deviations."""
 HIGHEST = 1e3
 """Standard deviation at which bars are cut: a parameter is not identifiable far below."""
-COLOUR = {"yes": TRUE, "weak": INITIAL, "no": ALERT}
 
 
-def singular_value_figure(found: Inspection) -> Figure:
+def singular_value_figure(found: Inspection) -> "Figure":
     """Singular values of the Jacobian, with the limits of weakly identifiable and not identifiable directions."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    from jaxmb.report.style import ALERT, FITTED, INITIAL
+
     values = found.singular_values
     shown = values[values > values.max(initial=0.0) * 1e-16]
     figure = Figure(figsize=(4.8, 3.0), layout="constrained")
@@ -256,9 +260,14 @@ def singular_value_figure(found: Inspection) -> Figure:
     return figure
 
 
-def deviation_figure(found: Inspection) -> Figure:
+def deviation_figure(found: Inspection) -> "Figure":
     """Predicted standard deviation of every parameter as a bar, with that after the proposed next tests if any."""
-    free = found.study.free
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    from jaxmb.report.style import ALERT, INITIAL, MEASURED, TRUE
+
+    free, colour = found.study.free, {"yes": TRUE, "weak": INITIAL, "no": ALERT}
     # a value of 0 has no relative deviation
     of_zero = [found.parameters[name].value == 0.0 and np.isfinite(found.parameters[name].std) for name in free.names]
     entries = np.flatnonzero(~np.array(of_zero))
@@ -277,7 +286,7 @@ def deviation_figure(found: Inspection) -> Figure:
     height = 0.62 if after is None else 0.36
     for row, (p, std) in enumerate(zip(expected, now, strict=True)):
         top = row if after is None else row - 0.2
-        axes.barh(top, min(std, high) - low, left=low, height=height, color=COLOUR[p.identifiable])
+        axes.barh(top, min(std, high) - low, left=low, height=height, color=colour[p.identifiable])
         if not std <= high:
             end = "unknown" if not np.isfinite(std) else f"{std:.1g}"
             axes.annotate(end, (high, top), xytext=(-2, 0), textcoords="offset points", ha="right", va="center",
@@ -293,7 +302,7 @@ def deviation_figure(found: Inspection) -> Figure:
     axes.set_ylim(entries.size - 0.4, -0.6)
     axes.grid(False, axis="y")
     axes.set_xlabel("predicted standard deviation of the logarithm")
-    handles = [Patch(color=COLOUR[v], label=v) for v in COLOUR if v in {p.identifiable for p in expected}]
+    handles = [Patch(color=colour[v], label=v) for v in colour if v in {p.identifiable for p in expected}]
     if after is not None:
         handles.append(Patch(color=MEASURED, label="after the next tests"))
     note = f", the {MOST_BARS} largest of {free.size}" if entries.size == MOST_BARS < free.size else ""
@@ -304,8 +313,11 @@ def deviation_figure(found: Inspection) -> Figure:
     return figure
 
 
-def direction_figure(found: Inspection) -> Figure:
+def direction_figure(found: Inspection) -> "Figure":
     """Components of the parameters in each weak direction, the largest deviation first; members only."""
+    from matplotlib.colors import TwoSlopeNorm
+    from matplotlib.figure import Figure
+
     groups = found.groups[:MOST_DIRECTIONS]
     rows = sorted({i for group in groups for i in group.members})
     rows = rows[:MOST_BARS]
@@ -345,13 +357,18 @@ SAMPLES = 500
 """Samples per period."""
 
 
-def motion_figure(study: str, chosen: NextMotion) -> Figure:
+def motion_figure(study: str, chosen: NextMotion) -> "Figure":
     """Position, speed and acceleration of each coordinate over one period, with their limits.
 
     Args:
         study: name of the study.
         chosen: the motion.
     """
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    from jaxmb.report.style import ALERT, FITTED
+
     motion, limits = chosen.motion, chosen.limits
     names = tuple(motion.motion)
     time = np.linspace(0.0, 1.0 / motion.base_hz, SAMPLES)

@@ -13,11 +13,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
-from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
 from jaxmb.identify.assess.uncertainty.profile import RISE
 from jaxmb.identify.study.study import Solver
+from jaxmb.report.budget import budget_table
 from jaxmb.report.modes import ModePairs
 from jaxmb.report.section import (
     Cell,
@@ -102,45 +102,12 @@ def together_lines(result: Result) -> list[str]:
     return lines
 
 
-NAMED = 2
-"""Sources of a parameter's uncertainty in the table."""
-
-
 def budget_sections(result: Result) -> list[Section]:
     """Section on the parts of each standard deviation; empty where all that is stated is exact."""
     if result.metrics.uncertainty is None:
         return []
     known = {name: (result.parameters[name].value, result.parameters[name].std_log) for _, name in free_values(result)}
     return section("Uncertainty budget", (budget_table(known, result.metrics.uncertainty),))
-
-
-def budget_table(known: Mapping[str, tuple[float, float]], budgets: Mapping[str, ParameterBudget]) -> Table:
-    """Parts of standard deviations: noise, and the tolerances of machine and tests.
-
-    Args:
-        known: value, SI, and relative standard deviation of each parameter.
-        budgets: of these.
-    """
-    rows = []
-    for name, (value, std) in known.items():
-        own, scale = budgets[name], 100.0 / abs(value) if value else math.inf
-        sources = [
-            f"{each.source} {percent(each.std * scale)}"
-            for each in own.sources[:NAMED]
-            if each.std >= NOTABLE * (own.tolerances or 0.0)
-        ]
-        each = ["-" if part is None else percent(part * scale) for part in (own.noise, own.tolerances)]
-        rows.append((name, deviation(100.0 * std), *each, ", ".join(sources)))
-    columns = (*left("parameter"), *right("std %", "noise %", "tolerances %"), *left("largest sources, %"))
-    caption = (
-        "noise: also of a misfit that no tolerance explains; tolerances: [tolerances] of the study, else those usual in"
-        " the field"
-    )
-    return Table("", columns, tuple(rows), caption)
-
-
-NOTABLE = 0.1
-"""Part of a standard deviation from which a source is named."""
 
 
 def correlation_sections(result: Result) -> list[Section]:

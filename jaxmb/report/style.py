@@ -74,6 +74,7 @@ def write_figure(figure: Figure, path: Path) -> Path:
     """
     figure.set_dpi(DPI)
     buffer = BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer)  # savefig draws a figure with a layout twice
+    # savefig draws a figure with a layout twice; level 6, the default, takes 1.5 times as long for files 12 % smaller
+    FigureCanvasAgg(figure).print_png(buffer, pil_kwargs={"compress_level": 1})
     write_atomically(path, buffer.getvalue())
     return path

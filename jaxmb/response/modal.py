@@ -7,9 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Bool, Complex, Float, Inexact, Int
 from scipy.linalg import eigh
-from scipy.optimize import linear_sum_assignment
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.linalg import FEW, damped_modes, eigenpairs, symmetric_pencil
@@ -619,4 +619,4 @@ def paired_modes(
     distance = np.abs(np.log(np.asarray(first_hz)[:, None] / np.asarray(second_hz)))
     is_pair = distance <= np.log(farthest)
     cost = np.where(is_pair, distance if likeness is None else 1.0 - likeness, UNPAIRABLE)
-    return [(int(i), int(j)) for i, j in zip(*linear_sum_assignment(cost), strict=True) if is_pair[i, j]]
+    return [(int(i), int(j)) for i, j in zip(*scipy.optimize.linear_sum_assignment(cost), strict=True) if is_pair[i, j]]

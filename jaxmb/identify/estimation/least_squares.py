@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Bool, Float, Int
-from scipy import optimize
 
 LARGEST_STEP = 1.0
 """Largest change of any u in one step: a factor e of a logarithmic parameter."""
@@ -215,7 +215,7 @@ def host_minimum(
         return np.nan_to_num(residual, nan=1e6), np.nan_to_num(jacobian)
 
     width = np.where(np.isfinite(upper - lower), upper - lower, 1.0)
-    found = optimize.least_squares(
+    found = scipy.optimize.least_squares(
         lambda x: at(x.tobytes())[0],
         np.clip(first, lower + 1e-9 * width, upper - 1e-9 * width),
         jac=lambda x: at(x.tobytes())[1],  # pyright: ignore[reportArgumentType]  (stubs know names alone)

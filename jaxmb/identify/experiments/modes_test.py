@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
-from optax.assignment import hungarian_algorithm
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Noise
@@ -97,6 +96,8 @@ class ModesTest(PostureTest):
         The one-to-one pairing minimizes the sum of squared errors of frequencies, damping, content and shapes together,
         so that the cost is continuous where two predicted modes swap order.
         """
+        from optax.assignment import hungarian_algorithm  # imported here: it takes 0.06 s
+
         eigenvalue, shape, oscillates = oscillating_modes(view.tangent)
         # the pairing has no derivative: derivatives are those of the errors at a fixed pairing
         value, fixed = jax.lax.stop_gradient((eigenvalue, shape))

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float, Int
-from scipy.optimize import minimize
 
 from jaxmb.compiled import compiled, compiled_partial
 from jaxmb.identify.estimation.least_squares import (
@@ -219,7 +219,9 @@ class NelderMead:
         options = {
             "initial_simplex": state.simplex, "maxfev": left, "maxiter": left, "xatol": 1e-12, "fatol": 1e-15,
         }  # fmt: skip
-        found = minimize(cost, state.simplex[0], method="Nelder-Mead", bounds=self._bounds, options=options)
+        found = scipy.optimize.minimize(
+            cost, state.simplex[0], method="Nelder-Mead", bounds=self._bounds, options=options
+        )
         return SimplexState(
             found.final_simplex[0],
             np.asarray(found.fun),

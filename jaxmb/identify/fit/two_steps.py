@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float, Int
-from scipy.optimize import least_squares
 
 from jaxmb.identify.estimation.identifiability import information_rows
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
@@ -163,7 +163,7 @@ def _least_jq(problem: Problem, frfs: Mapping[int, FrfTest], u: np.ndarray, chos
 
     lower, upper = (np.asarray(bound)[chosen] for bound in (problem.free.lower, problem.free.upper))
     inside = np.clip(u[chosen], lower + STEP * (upper - lower), upper - STEP * (upper - lower))
-    return least_squares(error, inside, bounds=(lower, upper), xtol=1e-10).x
+    return scipy.optimize.least_squares(error, inside, bounds=(lower, upper), xtol=1e-10).x
 
 
 def _damping_rows(

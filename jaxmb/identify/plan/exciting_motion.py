@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import scipy.optimize
+import scipy
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 

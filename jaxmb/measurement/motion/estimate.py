@@ -6,9 +6,9 @@ The Kalman filter of encoders, gyroscopes and accelerometers assumes white-noise
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Float, Int
 from scipy.linalg import solve_banded
-from scipy.optimize import minimize_scalar
 
 from jaxmb.io.validation import error_location
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord, check_cutoff, edge, low_pass, rates
@@ -241,7 +241,7 @@ def _of_coordinate(measured: np.ndarray, std: np.ndarray, density: float | None,
     tried = np.linspace(LEAST, MOST, GRID)
     best = int(np.argmin([cost(one) for one in tried]))
     bounds = tried[max(best - 1, 0)], tried[min(best + 1, GRID - 1)]
-    searched: Any = minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": CLOSE})
+    searched: Any = scipy.optimize.minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": CLOSE})
     likeliest = unit * 10.0 ** float(searched.x)
     return _filtered(measured, std, likeliest, step), likeliest
 

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
-from scipy.spatial.transform import Rotation
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import NOTABLE
@@ -114,7 +114,7 @@ def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.nda
     force, moment = wrench[:3], wrench[3:]
     turn, offset = errors.direction_std * z[1:4], errors.lever_std * z[4:7]
     if turn.any():
-        turned = Rotation.from_rotvec(turn).apply(force)
+        turned = scipy.spatial.transform.Rotation.from_rotvec(turn).apply(force)
         moment = moment + np.cross(np.cross(force, moment) / (force @ force), turned - force)
         force = turned
     if offset.any():

@@ -4,8 +4,8 @@ weights."""
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from jaxtyping import Complex, Float
-from scipy.optimize import root_scalar
 
 from jaxmb.measurement.noise import window_correlation
 
@@ -204,7 +204,7 @@ def most_likely_factor(
 
     if most <= least or slope(least) <= 0.0:
         return least
-    return root_scalar(slope, bracket=(least, most), xtol=1e-9 * least).root
+    return scipy.optimize.root_scalar(slope, bracket=(least, most), xtol=1e-9 * least).root
 
 
 def leak_std(leak: Complex[np.ndarray, "f o i"], frf: Complex[np.ndarray, "f o i"]) -> Lines:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.optimize import lsq_linear
+import scipy
 
 from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.tolerances import StatedError, joint_kind
@@ -130,7 +130,7 @@ class TorqueSource(Source):
             if len(rows.measured) != effort.size:
                 continue
             matrix, measured = rows.matrix / rows.std[:, None], rows.measured / rows.std
-            found = lsq_linear(matrix, measured, (free.lower_value, free.upper_value))
+            found = scipy.optimize.lsq_linear(matrix, measured, (free.lower_value, free.upper_value))
             explains = 1.0 - size((measured - matrix @ found.x) * rows.std) / before
             if explains > best:
                 best, text = explains, f"the opposite sign of the gear ratio of {listed(joints)}"

@@ -3,8 +3,8 @@
 from collections.abc import Container, Sequence
 
 import numpy as np
+import scipy
 from jaxtyping import Float
-from scipy.integrate import cumulative_trapezoid
 
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
@@ -107,7 +107,7 @@ def rate_remarks(record: MotionRecord) -> list[str]:
                 continue
             integral = measured[:, i]
             for _ in range(order):
-                integral = cumulative_trapezoid(integral, record.time_s, initial=0.0)
+                integral = scipy.integrate.cumulative_trapezoid(integral, record.time_s, initial=0.0)
             start = np.linalg.qr(np.vander(time, order + 2))[0]
             x, q = (part - start @ (start.T @ part) for part in (integral, record.position[:, i]))
             size = np.sqrt((x @ x) * (q @ q))

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
-from scipy.optimize import brentq
+import scipy
 
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.source import torque_entries
@@ -162,7 +161,7 @@ def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarra
     ends = [float(np.log(x).max()) for x in (values[scaled] / low, high / values[scaled])]
     if mismatch(-ends[0]) >= 0.0 or mismatch(ends[1]) <= 0.0:
         return values, given  # the first peak lies outside of what the bounds allow
-    root = brentq(mismatch, -ends[0], ends[1], xtol=1e-3)
+    root = scipy.optimize.brentq(mismatch, -ends[0], ends[1], xtol=1e-3)
     return with_factor(float(root)), given  # pyright: ignore[reportArgumentType]
 
 
