@@ -58,8 +58,9 @@ def test_without_noise_only_rounding_limits_the_damping(tmp_path):
     study = made(tmp_path, noise=0.0)
     u = np.asarray(study.free.encode(np.array([DAMPED[name] for name in study.free.names])))
     second = np.array([name.startswith("damping") for name in study.free.names])
-    (test,) = (test for test in study.problem.tests if isinstance(test, FrfTest))
-    rows = two_steps._damping_rows(study.problem, [test], u, np.flatnonzero(second))[:, second]
+    frfs = {k: test for k, test in enumerate(study.problem.tests) if isinstance(test, FrfTest)}
+    (test,) = frfs.values()
+    rows = two_steps._damping_rows(study.problem, frfs, u, np.flatnonzero(second))[:, second]
     hertz, used = np.asarray(test.omega) / (2.0 * np.pi), np.asarray(test.weight) > 0.0
 
     def responses(x):
