@@ -243,7 +243,7 @@ def singular_value_figure(found: Inspection) -> "Figure":
     axes = figure.add_subplot()
     axes.semilogy(np.arange(1, shown.size + 1), shown, "o", ms=4.0, color=FITTED)
     if found.study.problem.prior is None and shown.size:
-        yes, weak = (float(x) for x in limits(None))
+        yes, weak = (float(x) for x in limits())
         for limit, color, text in ((yes, INITIAL, "std 10 %"), (weak, ALERT, "std 100 %")):
             axes.axhline(1.0 / limit, color=color, lw=0.9, ls="--")
             axes.annotate(
@@ -296,7 +296,7 @@ def deviation_figure(found: Inspection) -> "Figure":
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     if found.study.problem.prior is None:
-        for limit in limits(None):
+        for limit in limits():
             axes.axvline(float(limit), color="0.25", lw=0.9, ls="--")
     axes.set_yticks(range(entries.size), [free.names[i] for i in entries])
     axes.set_ylim(entries.size - 0.4, -0.6)

@@ -18,7 +18,6 @@ from jaxmb.identify.estimation.identifiability import (
     identifiability,
     row_blocks,
     triangular_factor,
-    verdicts,
 )
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.entry import Entry
@@ -274,8 +273,7 @@ class Estimate(Solution):
 
     def with_std(self, std: Float[np.ndarray, "d"]) -> "Estimate":
         """The estimate with other standard deviations and the verdicts that follow."""
-        known = self.known._replace(std=std, verdict=verdicts(std, self.known.prior_std))
-        return dataclasses.replace(self, known=known)
+        return dataclasses.replace(self, known=self.known.with_std(std))
 
     def with_added(self, covariance: Float[np.ndarray, "d d"]) -> "Estimate":
         """The estimate with a covariance of systematic errors of u added to that of noise."""

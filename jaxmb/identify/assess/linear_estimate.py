@@ -140,7 +140,9 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     return Estimate(
         **vars(solution),
         values=values,
-        known=reported_identifiability(step, 1.0 if goodness.all_tolerated else step.misfit.widening),
+        known=reported_identifiability(
+            step, 1.0 if goodness.all_tolerated else step.misfit.widening, study.free.needed
+        ),
         goodness=goodness,
         linear=Linear(found, rows, step, start),
         solver=SolverHistory(

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
-from jaxmb.identify.estimation.identifiability import Identifiability, limits, row_blocks
+from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.search import DEFAULT
@@ -247,7 +247,7 @@ def _value_remarks(estimate: Estimate, reasons: Sequence[tuple[str, str]]) -> li
 def _wide_remarks(study: Study, values: np.ndarray, known: Identifiability) -> list[str]:
     """One sentence on parameters on a linear scale whose standard deviation is small relative to the bounds, but not to
     the value."""
-    yes = float(limits(None)[0])
+    yes = np.broadcast_to(known.limits[0], known.std.shape)
     std = known.std * np.array(study.free.width)
     without_prior = np.ones(std.size, bool) if known.prior_std is None else ~np.isfinite(known.prior_std)
     percents = {
@@ -256,7 +256,7 @@ def _wide_remarks(study: Study, values: np.ndarray, known: Identifiability) -> l
         if without_prior[i]
         and not study.free.logarithmic[i]
         and known.verdict[i] == "yes"
-        and 0.0 < yes * abs(values[i]) < std[i]
+        and 0.0 < yes[i] * abs(values[i]) < std[i]
     }
     if not percents:
         return []

@@ -58,7 +58,7 @@ def search_estimate(
     return Estimate(
         **vars(solution),
         values=values,
-        known=identifiability(*rows, problem.prior_std),
+        known=identifiability(*rows, problem.prior_std, study.free.needed),
         goodness=goodness,
         solver=SolverHistory(
             initial=initial,

@@ -26,7 +26,7 @@ from jaxmb.identify.assess.stiffness_model_metrics import (
 )
 from jaxmb.identify.assess.tests.deflections import size_remarks
 from jaxmb.identify.assess.wrong_units import factor_remarks, unexplained_by
-from jaxmb.identify.estimation.identifiability import correlation, verdicts
+from jaxmb.identify.estimation.identifiability import correlation, limits, verdicts
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.entry import Entry
@@ -384,7 +384,7 @@ def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
     found = {}
     for name, value, std in zip(variant.model.names, variant.fit.values, wider * variant.fit.std, strict=True):
         relative = float(std / abs(value)) if value else np.inf
-        (verdict,) = verdicts(np.array([relative]), None)
+        (verdict,) = verdicts(np.array([relative]), limits())
         p = Parameter(float(value), float(std), relative, _unit(name), -np.inf, np.inf, 0.0, verdict)
         found[f"compliance.{name}"] = with_interval(f"compliance.{name}", p, logarithmic=False)
     return found

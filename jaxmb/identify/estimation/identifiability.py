@@ -83,6 +83,17 @@ class Identifiability(NamedTuple):
     """The corresponding directions in u, as columns."""
     prior_std: Float[np.ndarray, "d"] | None
     verdict: tuple[Verdict, ...]
+    needed: Float[np.ndarray, "d"] | None = None
+    """Standard deviation that is sufficient for the purpose of the study; NaN where none is stated."""
+
+    def with_std(self, std: Float[np.ndarray, "d"]) -> "Identifiability":
+        """The same with other standard deviations and the verdicts that follow."""
+        return self._replace(std=std, verdict=verdicts(std, self.limits))
+
+    @property
+    def limits(self) -> tuple[Float[np.ndarray, "*d"], Float[np.ndarray, "*d"]]:
+        """Standard deviations from which an entry is "weak", and from which it is "no"; see `limits`."""
+        return limits(self.prior_std, self.needed)
 
 
 class ScaledSvd(NamedTuple):
@@ -159,6 +170,7 @@ def identifiability(
     jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
     prior_std: Float[np.ndarray, "d"] | None = None,
+    needed: Float[np.ndarray, "d"] | None = None,
 ) -> Identifiability:
     """Standard deviations and identifiability of a weighted least-squares estimate.
 
@@ -169,17 +181,19 @@ def identifiability(
         jacobian: of the residuals in units of the noise, rows scaled by sqrt(W), including the prior's rows.
         row_weights: W of each row.
         prior_std: the prior's standard deviations, if any.
+        needed: standard deviation that is sufficient, NaN where none is stated.
 
     Returns:
-        A parameter is identifiable ("yes") for a standard deviation below 0.1, "weak" below 1 and "no" above; with a
-        prior, below 0.5 and 0.95 of the prior's.
+        A parameter is identifiable ("yes") for a standard deviation below `needed`, "weak" below ten times that and
+        "no" above. Where none is stated it is 0.1; with a prior the limits are then 0.5 and 0.95 of the prior's.
     """
     factor = triangular_factor(jacobian[block] for block in row_blocks(jacobian))
     svd = scaled_svd(factor, rows=jacobian.shape[0])
     covariance = svd.gain @ _weighted(svd, jacobian, row_weights) @ svd.gain.T
     std = np.where(svd.unknown, np.inf, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
     _, singular_values, directions = np.linalg.svd(np.pad(factor, ((0, svd.scale.size - len(factor)), (0, 0))))
-    return Identifiability(std, covariance, singular_values, directions.T, prior_std, verdicts(std, prior_std))
+    verdict = verdicts(std, limits(prior_std, needed))
+    return Identifiability(std, covariance, singular_values, directions.T, prior_std, verdict, needed)
 
 
 def _weighted(svd: ScaledSvd, jacobian: Jacobian, row_weights: np.ndarray) -> Float[np.ndarray, "r r"]:
@@ -315,15 +329,26 @@ def correlation(covariance: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"
     return covariance / np.outer(scale, scale)
 
 
-def verdicts(std: Float[np.ndarray, "d"], prior_std: Float[np.ndarray, "d"] | None) -> tuple[Verdict, ...]:
+def verdicts(std: Float[np.ndarray, "d"], limits: tuple[np.ndarray, np.ndarray]) -> tuple[Verdict, ...]:
     """Identifiability by standard deviation: "yes", "weak" or "no", see `identifiability`."""
-    yes, weak = limits(prior_std)
+    yes, weak = limits
     return tuple("yes" if s < a else "weak" if s < b else "no" for s, a, b in np.broadcast(std, yes, weak))
 
 
-def limits(prior_std: Float[np.ndarray, "d"] | None) -> tuple[Float[np.ndarray, "*d"], Float[np.ndarray, "*d"]]:
-    """Standard deviations from which an entry of u is weakly identifiable, and from which it is not identifiable."""
-    if prior_std is None:
-        return np.array(0.1), np.array(1.0)
-    known = np.isfinite(prior_std)
-    return np.where(known, 0.5 * prior_std, 0.1), np.where(known, 0.95 * prior_std, 1.0)
+def limits(
+    prior_std: Float[np.ndarray, "d"] | None = None, needed: Float[np.ndarray, "d"] | None = None
+) -> tuple[Float[np.ndarray, "*d"], Float[np.ndarray, "*d"]]:
+    """Standard deviations from which an entry of u is weakly identifiable, and from which it is not identifiable.
+
+    Args:
+        prior_std: the prior's standard deviations, if any; inf for entries without.
+        needed: standard deviation that is sufficient, NaN where none is stated; it comes before the prior's.
+    """
+    yes, weak = np.array(0.1), np.array(1.0)
+    if prior_std is not None:
+        known = np.isfinite(prior_std)
+        yes, weak = np.where(known, 0.5 * prior_std, yes), np.where(known, 0.95 * prior_std, weak)
+    if needed is not None:
+        stated = np.isfinite(needed)
+        yes, weak = np.where(stated, needed, yes), np.where(stated, 10.0 * needed, weak)
+    return yes, weak

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd, verdicts
+from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.test import Test
@@ -251,19 +251,19 @@ def _determined(jacobian: np.ndarray, known: Identifiability, data: slice) -> fl
     return float(np.sum(svd.left[: len(jacobian), : svd.rank][data] ** 2))
 
 
-def reported_identifiability(step: LinearStep, factor: float) -> Identifiability:
+def reported_identifiability(step: LinearStep, factor: float, needed: Float[np.ndarray, "d"]) -> Identifiability:
     """Reported standard deviations and verdicts of a linear step, infinite for values on a bound, where the
     linearization is not valid for the unbounded minimum.
 
     Args:
         step: the linear step.
         factor: by which standard deviations are inflated where the model does not reproduce the data.
+        needed: standard deviation that is sufficient, NaN where none is stated.
     """
     known = step.known
-    known = known._replace(std=factor * known.std, covariance=factor**2 * known.covariance)
+    known = known._replace(needed=needed, std=factor * known.std, covariance=factor**2 * known.covariance)
     if step.prior_std is not None and factor > 1.0:  # only the information from the tests is inflated, not the prior
         priors = int(np.isfinite(step.prior_std).sum())
         wider = np.where(np.arange(step.row_weights.size) < step.row_weights.size - priors, factor**2, 1.0)
-        known = identifiability(step.jacobian, wider * step.row_weights, step.prior_std)
-    std = np.where(step.on_bound, np.inf, known.std)
-    return known._replace(std=std, verdict=verdicts(std, step.prior_std))
+        known = identifiability(step.jacobian, wider * step.row_weights, step.prior_std, needed)
+    return known.with_std(np.where(step.on_bound, np.inf, known.std))

@@ -32,6 +32,8 @@ class Bound(NamedTuple):
     upper: float
     initial: float | None = None
     logarithmic: bool = True
+    needed: float = math.nan
+    """Standard deviation of u that is sufficient; NaN: not stated."""
 
 
 class FreeParameters(eqx.Module):
@@ -57,6 +59,8 @@ class FreeParameters(eqx.Module):
     lower: Float[Array, "d"]
     """Bounds of u."""
     upper: Float[Array, "d"]
+    needed: Float[np.ndarray, "d"]
+    """Standard deviation of u that is sufficient for the purpose of the study; NaN where none is stated."""
     of_tests: tuple[tuple[str, int], ...] = eqx.field(static=True, default=())
     """Parameters of tests instead of the model, with the entry of u for each."""
 
@@ -141,6 +145,7 @@ def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[st
         width=width,
         lower=encoded(lower),
         upper=encoded(upper),
+        needed=np.array([b.needed for b in bounds]),
         of_tests=tuple((name, i) for name, i in entries if name not in known),
     )
 
@@ -160,13 +165,14 @@ def subset(free: FreeParameters, entries: Int[np.ndarray, "k"]) -> FreeParameter
         width=free.width[entries],
         lower=free.lower[entries],
         upper=free.upper[entries],
+        needed=free.needed[entries],
     )
 
 
 def nothing_free() -> FreeParameters:
     """Empty free parameters, for a study with other unknowns."""
     none = np.zeros(0)
-    return FreeParameters((), (), (), (), (), none, none, none, jax.device_put(none), jax.device_put(none))
+    return FreeParameters((), (), (), (), (), none, none, none, jax.device_put(none), jax.device_put(none), none)
 
 
 def check_bound(bound: Bound) -> None:

@@ -22,7 +22,6 @@ from jaxmb.identify.estimation.identifiability import (
     groups_by_name,
     identifiability,
     information_rows,
-    verdicts,
 )
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import final_state
@@ -153,7 +152,7 @@ def inspect(study: Study) -> Inspection:
     if not np.isfinite(jacobian).all():
         raise ValueError(f"study '{study.name}': the predicted measurements at the {linearized_at} are not finite")
     prior_std = study.problem.prior_std
-    known = identifiability(jacobian, weights, prior_std)
+    known = identifiability(jacobian, weights, prior_std, study.free.needed)
     made = information_rows(jacobian, weights)
     combinations = groups(made, prior_std)
     budgets, whole_std = None, known.std
@@ -174,7 +173,7 @@ def inspect(study: Study) -> Inspection:
     data = jacobian[: study.problem.data_rows]
     correlations = correlation(known.covariance)
     reasons = _reasons(study, operating_point, values, known, correlations, combinations, made, pool, information)
-    known = known._replace(std=whole_std, verdict=verdicts(whole_std, prior_std))
+    known = known.with_std(whole_std)
     if budgets is not None:
         reasons = [
             _limited(budgets[name]) if not why and verdict != "yes" else why

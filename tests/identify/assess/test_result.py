@@ -7,6 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.result import Outcome, Parameter, with_interval
+from jaxmb.studies import study_data
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,18 @@ def test_intervals_of_logarithms_are_unsymmetric():
     assert with_interval("inertia.a.xx", wide, logarithmic=False).interval_95[0] < 0.0
     unknown = p._replace(std=np.inf, std_log=np.inf)
     assert with_interval("stiffness.a", unknown, logarithmic=True).interval_95 is None
+
+
+def test_what_is_needed_decides(result):
+    """A study that needs less than the standard deviations it gets says "weak" and "no" of the same values."""
+    std = {name: p.std_log for name, p in result.parameters.items()}
+    data = study_data("validation-3r")
+    data["free"] = {
+        name: {"lower": 0.1 * p.value, "upper": 10.0 * p.value, "needed": need * std[name]}
+        for (name, p), need in zip(result.parameters.items(), (0.5, 2.0, 0.05, 0.5, 2.0, 0.05), strict=True)
+    }
+    found = jaxmb.identify(jaxmb.make_study(data, "needs")).parameters
+    assert [found[name].identifiable for name in result.parameters] == ["weak", "yes", "no"] * 2
 
 
 def test_what_is_predicted_and_what_is_left(result):

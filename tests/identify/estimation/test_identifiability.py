@@ -116,6 +116,16 @@ def test_verdicts():
     assert known.verdict == ("yes", "weak", "no")
 
 
+def test_verdicts_by_what_is_needed():
+    """A stated need comes before 10 % and before the prior; "weak" ends at ten times it."""
+    std = np.array([0.05, 0.05, 0.3, 3.1])
+    needed = np.array([0.04, np.nan, 0.31, 0.3])
+    assert identifiability(np.diag(1.0 / std), np.ones(4), None, needed).verdict == ("weak", "yes", "yes", "no")
+    known = identifiability(np.diag(1.0 / std), np.ones(4), np.full(4, 0.06), needed)
+    assert known.verdict == ("weak", "weak", "yes", "no")
+    assert known.with_std(np.array([0.03, 0.02, 0.4, 0.2])).verdict == ("yes", "yes", "weak", "yes")
+
+
 @pytest.mark.parametrize("case", ["one_posture_30hz", "one_posture_100hz"])
 def test_cramer_rao_bounds_of_the_kr90(case, tmp_path):
     lines = {"first_hz": KR90["first_hz"], "last_hz": KR90[case]["last_hz"], "step_hz": KR90["step_hz"]}

@@ -13,7 +13,7 @@ from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.modal_agreement import GOVERNS, mode_shares
 from jaxmb.identify.assess.remarks import on_bound
 from jaxmb.identify.assess.result import INTERVAL
-from jaxmb.identify.estimation.identifiability import deviations, limits, row_blocks
+from jaxmb.identify.estimation.identifiability import deviations, row_blocks
 from jaxmb.identify.experiments.motion import PostureTest, SeenAt, without_weight
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.fit.problem import compressed, is_large, residual_at
@@ -58,7 +58,7 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
         ranges = [f"{names[i]} ({values[:, i].min():.3g} to {values[:, i].max():.3g})" for i in ambiguous]
         remarks.append(f"ambiguous, since fits that the noise does not distinguish disagree: {listed(ranges)}")
     unmeasured = dict[str, list[str]]()
-    weakest = np.broadcast_to(limits(known.prior_std)[0], std.shape)
+    weakest = np.broadcast_to(known.limits[0], std.shape)
     for test, agreement in zip(study.tests, estimate.agreements, strict=True):
         if agreement is None or not agreement.unmeasured:
             continue
@@ -140,7 +140,7 @@ def with_curvature(estimate: Estimate) -> Estimate:
     well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0]
     if not well or is_large(estimate.study.problem) or float(estimate.residual @ estimate.residual) <= 0.0:
         return estimate
-    std, most = known.std.copy(), np.broadcast_to(limits(known.prior_std)[0], known.std.shape)
+    std, most = known.std.copy(), np.broadcast_to(known.limits[0], known.std.shape)
     jacobian = estimate.compressed[1]
     inverse = np.linalg.pinv(jacobian.T @ jacobian, hermitian=True)
     for i in well:

@@ -50,6 +50,8 @@ class FreePart(Part):
     """Logarithmic for stiffness and damping, linear for all else, where not given."""
     tied: Annotated[bool, Field(strict=True)] = False
     """One value for all that the pattern selects."""
+    needed: Positive | None = None
+    """Standard deviation that is sufficient, in the measure of `identifiable`; 0.1 where not given."""
 
 
 def _or_exact(value: Any, table: Callable[[Any], Any]) -> Any:

@@ -1,6 +1,7 @@
 """Free and fixed parameters of a study, their initial values and their prior."""
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 
 import jax.numpy as jnp
@@ -70,7 +71,7 @@ def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_test
         done.add(pattern)
         for each in [together] if part.tied else [(n,) for n in together]:
             logarithmic = each[0].split(".")[0] in LOGARITHMIC if part.scale is None else part.scale == "logarithmic"
-            bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic))
+            bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic, part.needed or math.nan))
     order = {name: i for i, name in enumerate(names)}
     return sorted(bounds, key=lambda b: order[b.names[0]])
 
