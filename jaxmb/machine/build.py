@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.machine.beam import FlexibleBeam
 from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Loop, LoopType, origin_matrix
-from jaxmb.machine.schema import Body, Machine, RigidMass, Spring
+from jaxmb.machine.schema import EXACT, Body, Machine, RigidMass, Spring
 from jaxmb.machine.values import GROUND
 
 
@@ -33,7 +33,14 @@ class Model(eqx.Module):
     order: tuple[int, ...] = eqx.field(static=True)
     """Nodes, every parent before its children."""
     origin: Float[Array, "n 4 4"]
+    """As stated; the actual one deviates by `origin_deviation` (`kinematics.joint_origins`)."""
     axis: Float[Array, "n 3"]
+    origin_deviation: Float[Array, "n 6"]
+    """Translation [m] and rotation vector [rad] in the axes of the origin."""
+    zero: Float[Array, "n"]
+    """Actual value where the reading is 0, rad or m."""
+    reading_scale: Float[Array, "n"]
+    """Change of the actual value over that of the reading. The coordinates q are readings."""
     stiffness: Float[Array, "n"]
     damping: Float[Array, "n"]
     rotor_inertia: Float[Array, "n"]
@@ -79,6 +86,11 @@ class Model(eqx.Module):
     frames: tuple[str, ...] = eqx.field(static=True)
     frame_node: tuple[int, ...] = eqx.field(static=True)
     frame_offset: Float[Array, "f 4 4"]
+    """As stated; the actual one deviates by `frame_deviation` (`kinematics.frame_offsets`)."""
+    frame_deviation: Float[Array, "f 6"]
+    """Translation [m] and rotation vector [rad] in the axes of the frame."""
+    deviates: bool = eqx.field(static=True)
+    """Whether any deviation, zero or scale of a reading differs, or may come to differ, from the stated geometry."""
     end_frames: tuple[str, ...] = eqx.field(static=True)
     """Candidates for the tool frame: the named frames of each moving terminal body, or the body's own frame where it
     has none."""
@@ -201,6 +213,7 @@ def tree_model(machine: Machine) -> Model:
     last = {b.name for b in machine.body} | {beam.name for beam in machine.beam}
     last -= {b.parent for b in machine.body} | {beam.body for beam in machine.beam}
     ends = {f.name for f in machine.frame if f.body in last} | (last - {f.body for f in machine.frame})
+    deviations = _deviations(machine)
     law = machine.fractional or Fractional(order=1.0, time=1.0)
     damped = (*machine.moving_parts, *machine.spring, *machine.beam)
     return Model(
@@ -211,6 +224,7 @@ def tree_model(machine: Machine) -> Model:
         frames=frames,
         frame_node=tuple(frame_attachment[f][0] for f in frames),
         frame_offset=_array([frame_attachment[f][1] for f in frames], (4, 4)),
+        **deviations,
         end_frames=tuple(f for f in frames if f in ends and frame_attachment[f][0] >= 0),
         structural=any(part.loss_factor > 0.0 for part in damped),
         virtual_springs=tuple(s.name for s in machine.virtual_spring),
@@ -264,6 +278,20 @@ def _coordinates(machine: Machine) -> Fields:
         "transmissions": tuple(t.name for t in machine.transmission),
         "transmission_rate": jax.device_put(np.array(rates, dtype=float).reshape(len(rates), len(names))),
         **_columns(machine.transmission, "inertia", "damping", "friction", prefix="transmission_"),
+    }
+
+
+def _deviations(machine: Machine) -> Fields:
+    moving = machine.moving_parts
+    of_frame = {b.name: b.frame_deviation for b in machine.body} | {f.name: f.deviation for f in machine.frame}
+    fields = {
+        "origin_deviation": _array([c.origin_deviation for c in moving], (6,)),
+        **_columns(moving, "zero", "reading_scale"),
+        "frame_deviation": _array([of_frame.get(name, EXACT) for name in machine.frames], (6,)),
+    }
+    exact = {"reading_scale": 1.0}
+    return fields | {
+        "deviates": any(np.any(np.asarray(x) != exact.get(name, 0.0)) for name, x in fields.items()),
     }
 
 

@@ -42,14 +42,16 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     """The machine with the numbers of a model that was built from it.
 
     Stiffness and its slope, damping, rotor inertia, all friction and offset of coordinates, stiffness and damping of
-    springs, inertia, damping and friction of transmissions, moduli, density and loss factor of beams, Rayleigh and
-    fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from the model;
+    springs, deviations of the geometry, inertia, damping and friction of transmissions, moduli, density and loss factor
+    of beams, Rayleigh and fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from
+    the model;
     unchanged values keep the form in which they were written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
     elastic: dict[str, dict[str, object]] = {
         name: {
             **_numbers(model, i, "coordinate"),
+            **_numbers(model, i, "joint"),
             "stiffness_slope": float(model.stiffness_slope[i]) if model.load_dependent[i] else None,
             "further_friction": _further_friction(model, i),
         }
@@ -72,12 +74,16 @@ def machine_of(machine: Machine, model: Model) -> Machine:
                 "inertia_products": None,
                 "inertia_tensor": _symmetric_rows(about_center),
             }
+    deviation = dict(zip(model.frames, map(_row, model.frame_deviation), strict=True))
     body = tuple(
         b.model_copy(
-            update={"joint": tuple(c.model_copy(update=elastic[c.name]) for c in b.joint)} | rigid.get(b.name, {})
+            update={"joint": tuple(c.model_copy(update=elastic[c.name]) for c in b.joint)}
+            | {"frame_deviation": deviation[b.name]}
+            | rigid.get(b.name, {})
         )
         for b in machine.body
     )
+    frame = tuple(f.model_copy(update={"deviation": deviation[f.name]}) for f in machine.frame)
     payload = tuple(p.model_copy(update=rigid.get(p.name, {})) for p in machine.payload)
     spring = tuple(
         s.model_copy(
@@ -99,7 +105,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
     rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
     law = Fractional.model_construct(order=float(model.fractional_order), time=float(model.fractional_time))
     changed = {
-        "body": body, "beam": beam, "payload": payload, "spring": spring, "virtual_spring": virtual,
+        "body": body, "beam": beam, "frame": frame, "payload": payload, "spring": spring, "virtual_spring": virtual,
         "transmission": transmission, "rayleigh": rayleigh, "fractional": law if model.fractional else None,
     }  # fmt: skip
     return machine.model_copy(update=changed)
@@ -111,9 +117,15 @@ def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) 
     return c, inertia - mass * (c @ c * np.eye(3) - np.outer(c, c))
 
 
-def _numbers(model: Model, i: int, owner: Owner) -> dict[str, float]:
+def _numbers(model: Model, i: int, owner: Owner) -> dict[str, object]:
     """Values of the i-th owner by key of the machine file."""
-    return {key: float(getattr(model, leaf)[i]) for key, leaf in keys_of(owner).items()}
+    return {key: _row(getattr(model, leaf)[i]) for key, leaf in keys_of(owner).items()}
+
+
+def _row(values: np.ndarray | Array) -> float | tuple[float, ...]:
+    """A number, or the numbers of a vector."""
+    plain = np.asarray(values).tolist()
+    return tuple(plain) if isinstance(plain, list) else plain
 
 
 def _further_friction(model: Model, i: int) -> FurtherFriction | None:

@@ -2,7 +2,10 @@
 
 from typing import Literal, NamedTuple
 
-Owner = Literal["coordinate", "spring", "transmission", "beam", "body", "virtual spring", "machine", "channel", "drive"]
+Owner = Literal[
+    "coordinate", "joint", "frame", "spring", "transmission", "beam", "body", "virtual spring", "machine", "channel",
+    "drive", "station",
+]  # fmt: skip
 
 
 class Family(NamedTuple):
@@ -10,7 +13,7 @@ class Family(NamedTuple):
 
     name: str
     owner: Owner
-    """Kind of element with such a parameter; channels and drives are not part of the machine."""
+    """Kind of element with such a parameter; channels, drives and stations are not part of the machine."""
     leaf: str = ""
     """Array of `Model` that holds them."""
     units: tuple[str, ...] = ("1",)
@@ -30,6 +33,7 @@ class Family(NamedTuple):
 
 
 _STIFFNESS, _DAMPING = ("N/m", "N m/rad"), ("N s/m", "N m s/rad")
+_POSE = ("m", "rad")
 _INERTIA, _FORCE = ("kg", "kg m^2"), ("N", "N m")
 
 
@@ -88,6 +92,10 @@ FAMILIES = (
     _size("mass", "body", "mass", ("kg",)),
     Family("first_moment", "body", "first_moment", ("kg m",), affine=True),
     Family("inertia", "body", "inertia", ("kg m^2",), affine=True),
+    Family("origin", "joint", "origin_deviation", _POSE, key="origin_deviation"),
+    Family("zero", "joint", "zero", _POSE, key="zero"),
+    Family("reading_scale", "joint", "reading_scale", key="reading_scale"),
+    Family("frame", "frame", "frame_deviation", _POSE),
     Family("compliance", "virtual spring", "compliance", ("m/N", "rad/N", "rad/(N m)")),
     _coefficient("rayleigh", "machine", "rayleigh", ("1/s", "s")),
     Family("fractional", "machine", "fractional", ("1", "s"), not_negative=True, logarithmic=True),
@@ -95,6 +103,7 @@ FAMILIES = (
     Family("force_gain", "channel", not_negative=True, logarithmic=True),
     Family("delay", "channel", units=("s",)),
     Family("drive_gain", "drive", units=("N m",)),
+    Family("station", "station", units=_POSE),
 )
 """All families; a parameter of a machine has the first row of its name and owner."""
 
@@ -102,6 +111,8 @@ NOT_NEGATIVE = frozenset(family.name for family in FAMILIES if family.not_negati
 LOGARITHMIC = frozenset(family.name for family in FAMILIES if family.logarithmic)
 OF_BODIES = tuple(family.name for family in FAMILIES if family.owner == "body")
 """Mass, first moment and inertia."""
+OF_GEOMETRY = ("origin", "zero", "reading_scale", "frame")
+"""Deviations from the stated geometry. The others are effects at that geometry."""
 OF_DAMPING = ("damping", "loss_factor", "rayleigh", "fractional")
 """Families that dissipate energy of small vibrations."""
 OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")

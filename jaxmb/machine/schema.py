@@ -24,6 +24,7 @@ from jaxmb.machine.values import (
     Origin,
     Part,
     Positive,
+    Row6,
     Tensor,
     Vector,
     check_unit,
@@ -32,6 +33,8 @@ from jaxmb.machine.values import (
 
 MOST_COORDINATES = 200
 """Limit for machines that are read: above it, compiling the equations takes minutes."""
+EXACT = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+"""No deviation of a pose."""
 LOCKED_BOTH = "expected the motor locked alone (brake on), or both"
 
 
@@ -104,6 +107,13 @@ class Coordinate(Part):
     """rad/s^2 or m/s^2, likewise."""
     effort_limit: Positive | None = None
     """Largest effort of its drive, Nm or N; read and written, not used."""
+    origin_deviation: Row6 = EXACT
+    """Deviation of its origin from the stated one, in the axes of the origin: translation [m], rotation vector [rad].
+    Axis and motion of the coordinate, and all that it carries, are displaced by it."""
+    zero: Angle = 0.0
+    """Actual value, rad or m, where the reading is 0."""
+    reading_scale: Number = 1.0
+    """Change of the actual value over that of the reading: an error of the gear ratio."""
 
     @property
     def shaft(self) -> "Coordinate | None":
@@ -125,6 +135,8 @@ class Coordinate(Part):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         check_unit("axis", self.axis)
+        if self.reading_scale == 0.0:
+            raise ValueError("reading_scale is 0, expected the change of the actual value over that of the reading")
         if self.range is not None and not self.range[0] < self.range[1]:
             raise ValueError(f"range is {self.range[0]:g} to {self.range[1]:g}, expected ascending values")
         if self.stiffness_slope is not None and self.stiffness == 0.0:
@@ -202,6 +214,8 @@ class Body(RigidMass):
     parent: Name = GROUND
     origin: Origin = Origin()
     joint: Annotated[tuple[Coordinate, ...], FEW] = ()
+    frame_deviation: Row6 = EXACT
+    """Deviation of the frame of the body's name, as of a named frame; parts on the body are not displaced by it."""
 
 
 class Frame(Part):
@@ -210,6 +224,8 @@ class Frame(Part):
     name: Name
     body: Name
     origin: Origin = Origin()
+    deviation: Row6 = EXACT
+    """Deviation from the origin, in its axes: translation [m], rotation vector [rad]."""
 
 
 class Payload(RigidMass):

@@ -18,7 +18,15 @@ from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.damping import check_constant_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.equilibrium import loaded_without_gravity, tangent_solve
-from jaxmb.mechanics.kinematics import ELASTIC_AXES, ancestor_nodes, frame_index, node_poses, whole
+from jaxmb.mechanics.kinematics import (
+    ELASTIC_AXES,
+    ancestor_nodes,
+    frame_index,
+    frame_offsets,
+    joint_axes,
+    node_poses,
+    whole,
+)
 from jaxmb.mechanics.loops import check_open_chain, constraint_forces, degrees_of_freedom, loop_gaps, motion_basis
 from jaxmb.spatial import rotation_by, vee
 
@@ -48,9 +56,9 @@ def elastic_jacobian(
     deflection = None if e is None else e[n:].reshape(springs, 6)
     poses = node_poses(model, q if e is None else whole(model, q) + e)
     ancestors = ancestor_nodes(model, model.frame_node[index])
-    target = (poses[model.frame_node[index]] @ model.frame_offset[index])[:3, 3]
+    target = (poses[model.frame_node[index]] @ frame_offsets(model)[index])[:3, 3]
     # A coordinate does not move its own axis, which can therefore be taken from its node's pose.
-    axis = jnp.einsum("nij,nj->ni", poses[:n, :3, :3], model.axis)
+    axis = jnp.einsum("nij,nj->ni", poses[:n, :3, :3], joint_axes(model))
     velocity = jnp.cross(axis, target - poses[:n, :3, 3])
     revolute = jnp.array(model.revolute)[:, None]
     columns = jnp.concatenate([jnp.where(revolute, velocity, axis), jnp.where(revolute, axis, 0.0)], axis=1)
@@ -311,3 +319,26 @@ def _rotation_vector_jacobian(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
     rotation = rotation_by(vector)
     change = jax.jacfwd(rotation_by)(vector)
     return jax.vmap(lambda d: vee(d @ rotation.T), in_axes=2, out_axes=1)(change)
+
+
+def weight_deflection(model: Model, q: Float[Array, "n"]) -> Float[Array, "e"]:
+    """Deflection of a machine under its weight, its drives holding q.
+
+    e = -C(q) g(q + e), g the effort that balances gravity, in two evaluations: the error is e times the square of the
+    ratio of gravity stiffness to stiffness, below 1e-4 of e for robots. With springs between frames or loops, whose
+    springs may be loaded at q: one Newton step with the stiffness of gravity.
+
+    Args:
+        model: the machine.
+        q: coordinates held by the drives [n]; all other springs without a free length are unloaded there.
+
+    Returns:
+        e [e], differentiable; NaN where springs make the machine unstable.
+    """
+    x = whole(model, q)
+    if not (model.springs or model.loops):
+        compliance = compliance_matrix(model, q)
+        first = compliance @ jax.grad(gravity_energy, argnums=1)(model, x)
+        return -compliance @ jax.grad(gravity_energy, argnums=1)(model, x - first)
+    pull = jax.grad(lambda y: gravity_energy(model, y) + spring_energy(model, y, x))(x)
+    return -compliance_matrix(model, q, gravity=True) @ pull

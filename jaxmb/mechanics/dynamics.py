@@ -21,7 +21,14 @@ from jaxmb.mechanics.beams import (
     section_inertias,
     section_poses,
 )
-from jaxmb.mechanics.kinematics import ancestor_matrix, check_coordinates, frame_poses, node_poses, whole
+from jaxmb.mechanics.kinematics import (
+    ancestor_matrix,
+    check_coordinates,
+    frame_poses,
+    joint_axes,
+    node_poses,
+    whole,
+)
 from jaxmb.spatial import pseudo_inertia, rotation_vector, skew
 
 
@@ -128,7 +135,7 @@ def _momenta(model: Model, q: Float[Array, "n"]) -> _Momenta:
 
 def _joint_rates(model: Model, joints: Float[Array, "n 4 4"]) -> tuple[Float[Array, "n 3"], Float[Array, "n 3"]]:
     """Angular velocity of each revolute joint and velocity of each prismatic joint for a unit rate, in ground axes."""
-    axis = jnp.einsum("jxy,jy->jx", joints[:, :3, :3], model.axis)
+    axis = jnp.einsum("jxy,jy->jx", joints[:, :3, :3], joint_axes(model))
     revolute = jnp.array(model.revolute, dtype=bool)[:, None]
     return jnp.where(revolute, axis, 0.0), jnp.where(revolute, 0.0, axis)
 

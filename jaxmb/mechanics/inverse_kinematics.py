@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
-from jaxmb.mechanics.kinematics import frame_index, node_poses
+from jaxmb.mechanics.kinematics import frame_index, frame_offsets, node_poses
 from jaxmb.spatial import displacement
 
 LEAST_DAMPING = 1e-12
@@ -44,7 +44,7 @@ def inverse_kinematics(
     Source: Sugihara 2011, "Solvability-unconcerned inverse kinematics by the Levenberg-Marquardt method".
     """
     may_move = jnp.array([joints is None or name in joints for name in model.coordinates])
-    node, offset = model.frame_node[frame_index(model, frame)], model.frame_offset[frame_index(model, frame)]
+    node, offset = model.frame_node[frame_index(model, frame)], frame_offsets(model)[frame_index(model, frame)]
 
     def error(q: Array) -> Array:
         return displacement(node_poses(model, q)[node] @ offset, pose)

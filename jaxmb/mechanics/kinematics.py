@@ -143,16 +143,38 @@ def ancestor_nodes(model: Model, node: int) -> set[int]:
     return found
 
 
+def joint_origins(model: Model) -> Float[Array, "n 4 4"]:
+    """Actual pose of the origin of each coordinate in its parent node: the stated one times its deviation."""
+    return model.origin @ _deviations(model.origin_deviation) if model.deviates else model.origin
+
+
+def joint_axes(model: Model) -> Float[Array, "n 3"]:
+    """Motion of each coordinate for a unit change of its reading, in its own axes: along or about."""
+    return model.axis * model.reading_scale[:, None] if model.deviates else model.axis
+
+
+def frame_offsets(model: Model) -> Float[Array, "f 4 4"]:
+    """Actual pose of each frame in its node: the stated one times its deviation."""
+    return model.frame_offset @ _deviations(model.frame_deviation) if model.deviates else model.frame_offset
+
+
+def _deviations(vectors: Float[Array, "k 6"]) -> Float[Array, "k 4 4"]:
+    """Transforms of translations and rotation vectors."""
+    return jax.vmap(lambda v: transform(rotation_by(v[3:]), v[:3]))(vectors)
+
+
 def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "nodes 4 4"]:
     """Pose of every node in the ground frame: coordinates, virtual springs, beam elements (ends), ground (index -1).
 
     T_0i = T_0parent(i) T_origin_i T_motion(q_i), eq. 1-4 of Huynh et al. 2020; the motion of a virtual spring or beam
-    element is its translation and rotation vector, which follow the coordinates in q and are 0 by default.
+    element is its translation and rotation vector, which follow the coordinates in q and are 0 by default. The
+    coordinates are readings, from which the actual values follow by scale and zero.
     """
     n = len(model.coordinates)
     revolute = jnp.array(model.revolute, dtype=bool)
-    angle = jnp.where(revolute, q[:n], 0.0)
-    displacement = jnp.where(revolute, 0.0, q[:n])
+    actual = q[:n] * model.reading_scale + model.zero if model.deviates else q[:n]
+    angle = jnp.where(revolute, actual, 0.0)
+    displacement = jnp.where(revolute, 0.0, actual)
 
     def motion(origin: Array, axis: Array, angle: Array, displacement: Array) -> Array:
         return origin @ transform(rotation_about_axis(axis, angle), axis * displacement)
@@ -160,7 +182,7 @@ def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "nodes 4 4"]:
     def displaced(origin: Array, by: Array) -> Array:
         return origin @ transform(rotation_by(by[3:]), by[:3])
 
-    steps = [jax.vmap(motion)(model.origin, model.axis, angle, displacement)] if n else []
+    steps = [jax.vmap(motion)(joint_origins(model), model.axis, angle, displacement)] if n else []
     if model.elastic_nodes:
         ends = model.beam_start.at[:, :3, 3].add(
             model.beam_start[:, :3, 0] * model.beam_length[model.element_beam, None]
@@ -213,7 +235,7 @@ def ancestor_matrix(parent: tuple[int, ...]) -> np.ndarray:
 
 def frame_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "f 4 4"]:
     """Pose in the ground frame of every frame, in the order of `frames(model)`."""
-    return node_poses(model, q)[jnp.array(model.frame_node)] @ model.frame_offset
+    return node_poses(model, q)[jnp.array(model.frame_node)] @ frame_offsets(model)
 
 
 @numeric_arguments("q")
@@ -233,7 +255,7 @@ def frame_pose(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "
     """
     check_coordinates(model, q=q)
     index = frame_index(model, frame)
-    return node_poses(model, q)[model.frame_node[index]] @ model.frame_offset[index]
+    return node_poses(model, q)[model.frame_node[index]] @ frame_offsets(model)[index]
 
 
 @numeric_arguments("q")

@@ -1,5 +1,6 @@
 """Sections of a report on each kind of test: FRFs, modes, deflections and torques."""
 
+import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -9,13 +10,15 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, ErrorRow
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
+from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.study.study import Study
+from jaxmb.machine.families import OF_GEOMETRY
 from jaxmb.measurement.modal.data import distinguishable
 from jaxmb.report.deflection_figures import convergence_figure, displacement_figure, rotation_figure
 from jaxmb.report.frf_figures import frf_overview, frf_test_figure, residual_figure, residual_overview
@@ -33,7 +36,8 @@ from jaxmb.report.modes import (
     pairs_figure,
     true_modes_table,
 )
-from jaxmb.report.section import ROLES, Part, Picture, Section, Table, left, number, right, section
+from jaxmb.report.pose_figures import pose_figure
+from jaxmb.report.section import ROLES, Cell, Part, Picture, Section, Table, left, number, right, section
 from jaxmb.report.style import ALERT, FITTED, TRUE, logarithmic_ticks
 
 MOST_TESTS = 3
@@ -370,11 +374,84 @@ def base_table(metrics: TorqueMetrics) -> Table | None:
     return Table("Base parameters, SI units", columns, tuple(rows), caption)
 
 
+def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
+    """Section on the errors of poses before and after the fit, and on the identified geometry.
+
+    Args:
+        result: the identification.
+        entries: the pose tests of its study.
+    """
+    metrics = result.metrics.of(PoseMetrics)
+    if metrics is None:
+        return []
+    parts: list[Part | None] = [pose_table(metrics), geometry_table(result)]
+    files = file_names(result.study)
+    for entry in shown_tests(result, entries):
+        rows = [row for row in metrics.pose_rows if (row.test, row.role) == (entry.name, entry.role)]
+        title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}"
+        prefix = "" if entry.role == "fit" else "check-"
+        for angles, what, part in ((False, "poses", slice(0, 3)), (True, "pose-angles", slice(3, 6))):
+            if any(np.isfinite(row.error[part]).any() for row in rows):
+                draw = partial(pose_figure, rows, title, angles)
+                parts.append(Picture(f"{prefix}{what}-{files[entry]}", draw))
+    return section("Pose tests", parts)
+
+
+def pose_table(metrics: PoseMetrics) -> Table:
+    """Errors of the poses of each test before and after the fit."""
+
+    def cells(errors: PoseErrors, angles: bool) -> list[str]:
+        known = (errors.angle_mean, errors.angle_percentile_95, errors.angle_largest) if angles else (
+            errors.mean, errors.percentile_95, errors.largest)  # fmt: skip
+        return [MISSING if x is None else number(1e3 * x, 3) for x in known]
+
+    rows = []
+    for line in metrics.pose_sets:
+        for angles, unit in ((False, "position (mm)"), (True, "rotation (mrad)")):
+            if (line.after.angle_mean if angles else line.after.mean) is None:
+                continue
+            covered = MISSING if line.after.covered_percent is None else f"{line.after.covered_percent:.1f}"
+            both = (*cells(line.before, angles), *cells(line.after, angles))
+            rows.append((line.test, ROLES[line.role], str(line.after.points), unit, *both, covered))
+    columns = (
+        *left("test", "role"), *right("points"), *left("error"),
+        *right("before: mean", "95 %", "largest", "after: mean", "95 %", "largest", "within 95 %"),
+    )  # fmt: skip
+    caption = (
+        "before: the machine as stated, stations fitted to it; within 95 %: share of all components within the interval"
+        " of their prediction, noise included"
+    )
+    return Table("Poses", columns, tuple(rows), caption)
+
+
+GEOMETRY_UNITS = {"m": (1e3, 0.0, "mm"), "rad": (1e3, 0.0, "mrad"), "1": (1e6, 1.0, "ppm of 1")}
+"""Factor, stated value and unit in which deviations from the stated geometry are shown."""
+
+
+def geometry_table(result: Result) -> Table | None:
+    """Identified deviations from the stated geometry in mm and mrad; None without any."""
+    rows = []
+    for name, p in result.parameters.items():
+        if name.split(".")[0] not in OF_GEOMETRY:
+            continue
+        factor, stated, unit = GEOMETRY_UNITS[p.unit]
+        ends = ["unknown"] * 2
+        if math.isfinite(p.std):
+            ends = [number(factor * (p.value - stated + side * INTERVAL * p.std)) for side in (-1.0, 1.0)]
+        value = number(factor * (p.value - stated))
+        rows.append((name, unit, value, number(factor * p.std, 2), *ends, Cell(p.identifiable, p.identifiable)))
+    if not rows:
+        return None
+    columns = (*left("deviation", "unit"), *right("value", "std", "from", "to"), *left("identifiable"))
+    return Table("Geometry: deviations from the machine as stated", columns, tuple(rows), "from, to: 95 % intervals")
+
+
 SECTIONS: dict[str, Callable[[Result, Sequence[Entry]], list[Section]]] = {
     "frf": frf_sections,
     "modes": modes_sections,
     "deflection": deflection_sections,
     "torque": torque_sections,
+    "pose": pose_sections,
 }
 """(result, entries of the kind) -> sections, by kind of test; `plain_sections` of any other."""
 

@@ -16,12 +16,14 @@ from jaxmb.mechanics.compliance import (
     elastic_deflection,
     elastic_jacobian,
     repeated_steps,
+    weight_deflection,
 )
 from jaxmb.mechanics.kinematics import (
     check_coordinates,
     check_wrench,
     frame_index,
     frame_jacobian,
+    frame_offsets,
     frame_pose,
     node_poses,
     whole,
@@ -107,7 +109,7 @@ def deflection(
     displacements = []
     for point in points:
         index = frame_index(model, point)
-        a, b = (poses[model.frame_node[index]] @ model.frame_offset[index] for poses in (unloaded, loaded))
+        a, b = (poses[model.frame_node[index]] @ frame_offsets(model)[index] for poses in (unloaded, loaded))
         displacements.append(displacement(a, b))
     return jnp.stack(displacements)
 
@@ -145,6 +147,23 @@ def _check_compliant_in_all_directions(model: Model, q: Array, frame: str) -> No
 
 
 MOST_STEPS = 20
+
+
+def frame_poses_under_weight(
+    model: Model, q: Float[Array, "n"], names: Sequence[str], elastic: bool = True
+) -> Float[Array, "p 4 4"]:
+    """Poses of frames in the ground frame, of a machine that deflects under its weight while its drives hold q.
+
+    Args:
+        model: the machine.
+        q: recorded values of its coordinates [n], rad or m.
+        names: of the frames.
+        elastic: False: rigid, whatever the stiffness.
+    """
+    x = whole(model, q)
+    poses = node_poses(model, x + weight_deflection(model, q) if elastic else x)
+    index = np.array([frame_index(model, name) for name in names])
+    return poses[np.array(model.frame_node)[index]] @ frame_offsets(model)[index]
 
 
 @compiled

@@ -18,6 +18,7 @@ from jaxmb.identify.study.format.deflection_format import (
 )
 from jaxmb.identify.study.format.frf_format import BandWeight, FrfTestPart, ModalPart, Weights
 from jaxmb.identify.study.format.modes_format import ModesTestPart
+from jaxmb.identify.study.format.pose_format import PoseTestPart, SimulatePoses
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.identify.study.format.test_format import Hits, Lines, Simulate, SimulateModes
 
@@ -25,7 +26,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "study-format.md").read_text()
 PARTS = [
     StudyFile, FrfTestPart, ModesTestPart, ModalPart, FreePart, SearchPart, RefinePart, Simulate, Hits, Weights,
     BandWeight, Lines, DeflectionTestPart, Instruments, SimulateDeflections, CompletePart, DesignPart,
-    SimulateModes, Tolerances,
+    SimulateModes, PoseTestPart, SimulatePoses, Tolerances,
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from jaxmb.identify.assess.metrics import KindMetrics, Metrics, prior_deviations
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
+from jaxmb.identify.assess.tests.poses import PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics, systematic_errors, torque_remarks
 from jaxmb.identify.experiments.entry import Entry, by_kind
 from jaxmb.identify.study.study import Solver, Study
@@ -40,6 +41,7 @@ KINDS: dict[str, Kind] = {
     "modes": Kind(ModesMetrics, shared=("measured_modes",)),
     "deflection": Kind(DeflectionMetrics, deflection_remarks),
     "torque": Kind(TorqueMetrics, torque_remarks, systematic_errors),
+    "pose": Kind(PoseMetrics),
 }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations
-from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
@@ -292,6 +292,11 @@ class OwnParameters(Component[T]):
     @abc.abstractmethod
     def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> T:
         """The test with other values."""
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """Bounds of those that are free without being named by a study. This default: none."""
+        return ()
 
 
 class Probe(eqx.Module):

@@ -444,3 +444,10 @@ def final_state(problem: Problem, u: Float[Array, "d"]) -> tuple[Array, Array, A
     """Residual and Jacobian at the end of a fit, in units of the noise, and the weight of each row."""
     value, jacobian = residual_and_jacobian(problem.residual, u)
     return value / problem.noise_unit, jacobian / problem.noise_unit, jnp.asarray(problem.row_weights())
+
+
+def state_of_test(problem: Problem, test: Test, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Residual of a test, fitted or held out, and its Jacobian by u, by automatic differentiation."""
+    entries = problem.free.entries_of(own_names(test))
+    found = _state_of(problem.model, problem.free, without_name(test), entries, None, jax.device_put(u), True)
+    return np.asarray(found[0]), np.asarray(found[1])

@@ -15,11 +15,14 @@ from jaxtyping import Array, Float
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
-from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, Family
+from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, OF_GEOMETRY, Family
+from jaxmb.machine.values import GROUND
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 
 Vector = TypeVar("Vector", np.ndarray, Array)
 
+DEVIATIONS = frozenset(family.leaf for family in FAMILIES if family.name in OF_GEOMETRY)
+"""Leaves of deviations from the stated geometry."""
 ORDER = "fractional.order"
 """Order of fractional damping, at most 1."""
 FURTHER_FRICTION = ("friction_terms", "stribeck_speed")
@@ -46,7 +49,8 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
     (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs; rayleigh.mass and
     rayleigh.stiffness; fractional.order and fractional.time of a machine with fractional damping; stiffness_slope.* of
     coordinates with load-dependent stiffness; stribeck.*, cubic_damping.*, load_friction.*, damping_slope.* and
-    stribeck_speed.* of coordinates with these friction terms.
+    stribeck_speed.* of coordinates with these friction terms; origin.*.x (y, z, rx, ry, rz), zero.* and reading_scale.*
+    of joints, frame.*.x (y, z, rx, ry, rz) of frames, except those of the ground and of beam elements.
     """
     found: dict[str, ParameterSpec] = {}
     driven, shafts = ({pair[k] for pair in model.motors} for k in (0, 1))
@@ -63,6 +67,13 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
             return model.spring_type[i] == "length"
         return family.owner != "coordinate" or i not in without.get(family.name, ())
 
+    of_owner: dict[str, list[tuple[int, str]]] = {
+        owner: list(enumerate(getattr(model, names))) for owner, names in _ITEMS.items()
+    }
+    of_owner["coordinate"] = moving
+    fixed = {GROUND, *model.elements}
+    of_owner["frame"] = [(i, name) for i, name in enumerate(model.frames) if name not in fixed]
+
     for _, rows in itertools.groupby(FAMILIES, _written_together):
         group = list(rows)
         owner, name = group[0].owner, group[0].name
@@ -70,15 +81,14 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
             for of in {"rayleigh": ("mass", "stiffness"), "fractional": ("order", "time")}[name]:
                 if name == "rayleigh" or model.fractional:
                     found[f"{name}.{of}"] = ParameterSpec(f"{name}_{of}", ((),))
-        elif owner == "coordinate" or owner in _ITEMS:
-            items = moving if owner == "coordinate" else enumerate(getattr(model, _ITEMS[owner]))
-            for (i, item), family in itertools.product(items, group):
+        elif owner in of_owner:
+            for (i, item), family in itertools.product(of_owner[owner], group):
                 for axes, entries in _entries(family, i) if has(family, i) else ():
                     found[".".join((family.name, item, *axes))] = ParameterSpec(family.leaf, entries)
     return found
 
 
-_ITEMS = {"spring": "springs", "transmission": "transmissions", "beam": "beams", "body": "masses",
+_ITEMS = {"joint": "joints", "spring": "springs", "transmission": "transmissions", "beam": "beams", "body": "masses",
           "virtual spring": "virtual_springs"}  # fmt: skip
 """Names of the owners of parameters in a model."""
 
@@ -100,6 +110,8 @@ def _entries(family: Family, i: int) -> Iterator[tuple[tuple[str, ...], tuple[tu
         yield from (((axis,), ((i, k),)) for k, axis in enumerate("xyz"))
     elif family.leaf == "inertia":
         yield from (((axes,), _symmetric(i, a, b)) for axes, (a, b) in TENSOR.items())
+    elif family.leaf in ("origin_deviation", "frame_deviation"):
+        yield from (((axis,), ((i, k),)) for k, axis in enumerate(ELASTIC_AXES))
     elif family.leaf == "compliance":
         for a, b in itertools.combinations_with_replacement(range(6), 2):
             yield (ELASTIC_AXES[a], ELASTIC_AXES[b]), _symmetric(i, a, b)
@@ -160,6 +172,8 @@ def unit(model: Model, name: str) -> str:
     units = next(row.units for row in FAMILIES if row.name == family)
     if family == "compliance":
         return units[sum(axis.startswith("r") for axis in axes)]
+    if family in ("origin", "frame", "station"):
+        return units[axes[-1].startswith("r")]
     if family in ("rayleigh", "fractional"):
         return units[item in ("stiffness", "time")]
     return units[0] if len(units) == 1 else units[_rotates(model, item)]
@@ -202,6 +216,8 @@ def assigned(model: Model, targets: Sequence[ParameterSpec], values: Sequence[fl
         return model
     new = [leaf if traced else jax.device_put(leaf) for leaf in leaves.values()]
     changed = eqx.tree_at(lambda m: [getattr(m, name) for name in leaves], model, new)
-    if any(name.endswith("loss_factor") for name in leaves):
-        return dataclasses.replace(changed, structural=True)
-    return changed
+    return dataclasses.replace(
+        changed,
+        structural=model.structural or any(name.endswith("loss_factor") for name in leaves),
+        deviates=model.deviates or any(name in DEVIATIONS for name in leaves),
+    )

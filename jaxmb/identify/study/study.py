@@ -30,7 +30,7 @@ from jaxmb.identify.study.context import ReadingContext, study_model
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart
-from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, stated_tolerances, with_preset
+from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, stated_tolerances, with_one_start, with_preset
 from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.reading.friction import (
     check_free_friction,
@@ -42,11 +42,13 @@ from jaxmb.identify.study.reading.friction import (
 )
 from jaxmb.identify.study.reading.parameters import (
     bounds_of,
+    check_geometry,
     fixed_values,
     idle_bodies,
     idle_parameters,
     initial_values,
     prior_of,
+    unnamed_bounds,
 )
 from jaxmb.identify.study.reading.tests import (
     after_preliminary_fits,
@@ -374,7 +376,7 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
         if file.gravity is not None:
             whole = whole.model_copy(update={"gravity": file.gravity})
         machine = with_locked(whole, file.lock)
-        file = with_preset(file, len(machine.coordinates))
+        file = with_one_start(with_preset(file, len(machine.coordinates)))
         model = study_model(machine, file)
     with error_location(f"{source}: [hold]"):
         fixed = fixed_values(model, file)
@@ -413,6 +415,8 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
         without = idle_parameters(model, file.free, idle_bodies(described.machine, entries))
         wanted = friction_bounds(described.friction) | file.free
         bounds = bounds_of(model, wanted, described.fixed.keys() | without, of_tests)
+        bounds += unnamed_bounds(tests, bounds)
+        check_geometry(model, bounds)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     if file.next is not None:
         with error_location(f"{source}: [next]"):

@@ -41,6 +41,7 @@ MACHINE = Machine.model_validate({
 })  # fmt: skip
 MODEL = build_model(MACHINE)
 
+POSE_AXES = ("x", "y", "z", "rx", "ry", "rz")
 AXES = ("xx", "yy", "zz", "xy", "xz", "yz")
 NAMES = (
     *(
@@ -52,6 +53,9 @@ NAMES = (
     *(f"mass.{item}" for item in ("slide", "lever", "tool")),
     *(f"first_moment.{item}.{axis}" for item in ("slide", "lever", "tool") for axis in "xyz"),
     *(f"inertia.{item}.{axes}" for item in ("slide", "lever", "tool") for axes in AXES),
+    *(f"origin.{item}.{axis}" for item in ("s", "r") for axis in POSE_AXES),
+    *(f"{family}.{item}" for family in ("zero", "reading_scale") for item in ("s", "r")),
+    *(f"frame.{item}.{axis}" for item in ("slide", "lever", "tip") for axis in POSE_AXES),
     "rayleigh.mass", "rayleigh.stiffness",
 )  # fmt: skip
 
@@ -143,7 +147,7 @@ def test_units(name, expected):
 def test_patterns():
     names = list(parameter_table(MODEL))
     assert matching(names, "stiffness.*") == [f"stiffness.{x}" for x in ("s", "r", "strut", "twist")]
-    families = ("stiffness", "damping", "loss_factor", "rotor_inertia", "friction", "offset")
+    families = ("stiffness", "damping", "loss_factor", "rotor_inertia", "friction", "offset", "zero", "reading_scale")
     assert matching(names, "*.r") == [f"{family}.r" for family in families]
     assert matching(names, "inertia.lever.[xy][xy]") == [f"inertia.lever.{x}" for x in ("xx", "yy", "xy")]
     assert matching(names, "stiffness.?") == ["stiffness.s", "stiffness.r"]

@@ -11,7 +11,9 @@ from jaxmb.identify.study.format.deflection_format import CompletePart, Deflecti
 from jaxmb.identify.study.format.frf_format import FrfTestPart
 from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.next_format import Next
+from jaxmb.identify.study.format.pose_format import PoseTestPart
 from jaxmb.identify.study.format.torque_format import TorqueTestPart
+from jaxmb.machine.families import OF_GEOMETRY
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive, Vector
 
 AMPLITUDE, LOAD = "amplitude", "load"
@@ -37,7 +39,7 @@ class LawsPart(Part):
 
 
 MOST_TESTS = 200
-AnyTestPart = FrfTestPart | ModesTestPart | DeflectionTestPart | TorqueTestPart
+AnyTestPart = FrfTestPart | ModesTestPart | DeflectionTestPart | TorqueTestPart | PoseTestPart
 
 
 class FreePart(Part):
@@ -110,9 +112,15 @@ class StudyFile(Part):
     search: SearchPart = SearchPart()
     refine: RefinePart = RefinePart()
 
+    @property
+    def frees_geometry(self) -> bool:
+        """Whether deviations from the stated geometry of the machine are free."""
+        return any(pattern.split(".")[0] in OF_GEOMETRY for pattern in self.free)
+
     @model_validator(mode="after")
     def _something_to_find(self) -> Self:
-        if self.complete is None and not self.free:
+        has_stations = any(part.kind == "pose" for part in self.test)
+        if self.complete is None and not self.free and not has_stations:
             raise ValueError("nothing is free, expected at least one parameter in [free]")
         if self.complete is not None and (self.free or self.hold):
             raise ValueError("[complete] says what is to be found, expected no [free] and no [hold] beside it")
@@ -166,6 +174,18 @@ def with_preset(file: StudyFile, coordinates: int) -> StudyFile:
         "test": test,
     }
     return file.model_copy(update=whole | parts)
+
+
+def with_one_start(file: StudyFile) -> StudyFile:
+    """The study, one start of which is refined where all of its tests are poses and it does not say otherwise.
+
+    Poses are nearly linear in deviations from the stated geometry, about which such a fit starts.
+    """
+    if any(part.kind != "pose" for part in file.test):
+        return file
+    refine = file.refine.model_copy(update=_where_not_given(file.refine, starts=1, keep=1))
+    whole = _where_not_given(file, rounds=1, least_rounds=1, agreement=1)
+    return file.model_copy(update=whole | {"refine": refine})
 
 
 def _where_not_given(part: BaseModel, **settings: object) -> dict[str, object]:

@@ -65,7 +65,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     remarks = (*_assumed(part, cases, stated), *changed)
     source = DeflectionSource(
         cases=tuple(cases), instruments=instruments, rotation_weight=part.rotation_weight,
-        about=about if instruments is not None and instruments.changes_cases else None,
+        about=about if (instruments is not None and instruments.changes_cases) or context.file.frees_geometry else None,
     )  # fmt: skip
     return [about(model)]
 

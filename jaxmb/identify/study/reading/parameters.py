@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.torque.source import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior, Problem
@@ -17,7 +18,7 @@ from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.families import LOGARITHMIC, OF_BODIES
+from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.modal import check_mass_matrix
@@ -74,6 +75,22 @@ def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_test
             bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic, part.needed or math.nan))
     order = {name: i for i, name in enumerate(names)}
     return sorted(bounds, key=lambda b: order[b.names[0]])
+
+
+def unnamed_bounds(tests: Sequence[Test], bounds: Sequence[Bound]) -> list[Bound]:
+    """Bounds of parameters of tests that are free without being named, such as stations of pose tests."""
+    named = {name for bound in bounds for name in bound.names}
+    own = [bound for test in tests if test.own is not None for bound in test.own.bounds]
+    return [bound for bound in own if not named & set(bound.names)]
+
+
+def check_geometry(model: Model, bounds: Sequence[Bound]) -> None:
+    """Raise NotImplementedError where geometry is free of a machine with loops, whose postures would open."""
+    found = [name for bound in bounds for name in bound.names if name.split(".")[0] in OF_GEOMETRY]
+    if found and model.loops:
+        raise NotImplementedError(
+            f"'{found[0]}' is free and '{model.name}' has loops ('{model.loops[0]}' ...), expected an open chain"
+        )
 
 
 def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
@@ -208,7 +225,8 @@ def prior_of(
             std[[free.names.index(n) for n in names]] = value
     std = np.where(np.isnan(std), np.inf, std)  # nothing is known of the others beforehand
     known = zip(free.names, free.logarithmic, std, strict=True)
-    linear = [name for name, log, s in known if not log and np.isfinite(s)]
+    accepted = {*OF_GEOMETRY, "station"}
+    linear = [n for n, log, s in known if not log and np.isfinite(s) and n.split(".")[0] not in accepted]
     if linear and not of_values:
         raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
     for name, about, s in zip(free.names, mean, std, strict=True):

@@ -12,6 +12,7 @@ from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.identify.study.reading.deflections import read_deflection_test
 from jaxmb.identify.study.reading.frf import read_frf_test
 from jaxmb.identify.study.reading.modes import read_modes_test
+from jaxmb.identify.study.reading.poses import read_pose_test
 from jaxmb.identify.study.reading.torque import read_torque_test
 from jaxmb.io.validation import InputError, display_name, error_location
 from jaxmb.machine.build import Model
@@ -22,6 +23,7 @@ READERS: dict[str, Callable[..., Sequence[Entry]]] = {
     "modes": read_modes_test,
     "deflection": read_deflection_test,
     "torque": read_torque_test,
+    "pose": read_pose_test,
 }
 """(part, label, context) -> entries: tests with their sources, by kind."""
 
@@ -88,7 +90,7 @@ def test_names(parts: Sequence[TestPart]) -> list[str]:
 
 def check_kinds(file: StudyFile) -> None:
     """Raise where the tests of a study cannot be combined with its other entries."""
-    if file.complete is not None and not all(part.static for part in file.test):
+    if file.complete is not None and not all(part.kind == "deflection" for part in file.test):
         raise ValueError("[complete] is for deflection tests alone, expected no others")
     if file.complete is not None and file.prior:
         raise NotImplementedError("a prior cannot be used with [complete]")
@@ -110,13 +112,20 @@ def check_stiffness(file: StudyFile, model: Model) -> None:
 
 
 def common_truth(entries: Sequence[Entry], coordinates: tuple[str, ...]) -> dict[str, float]:
-    """True parameters, where all fitted tests were simulated on one machine that moves in the same coordinates."""
+    """True parameters, where all fitted tests were simulated on one machine that moves in the same coordinates.
+
+    Those of a test itself are known to that test alone.
+    """
     truths = [
         entry.truth.parameters if entry.truth is not None and entry.truth.coordinates == coordinates else None
         for entry in entries
     ]
-    first = truths[0] if truths else None
-    return first if first is not None and all(t == first for t in truths) else {}
+    joint: dict[str, float] = {}
+    for truth in truths:
+        if truth is None or any(joint.get(name, value) != value for name, value in truth.items()):
+            return {}
+        joint |= truth
+    return joint
 
 
 def _seed_of(noise_seed: int | None, number: int) -> int | None:

@@ -1,0 +1,143 @@
+"""Metrics and remarks of pose tests."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from jaxmb.identify.assess.deflections import propagated_std
+from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.experiments.pose_test import PoseEntry, PoseTest
+from jaxmb.identify.fit.problem import state_of_test, test_at
+
+INTERVAL = 1.959964
+"""Half the width of a 95 % interval, in standard deviations."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PoseErrors:
+    """Errors of predicted poses: distances, m, and angles, rad; None where nothing of the kind was measured."""
+
+    points: int
+    """Number of measured points, rows times points."""
+    mean: float | None
+    percentile_95: float | None
+    largest: float | None
+    angle_mean: float | None
+    angle_percentile_95: float | None
+    angle_largest: float | None
+    covered_percent: float | None
+    """Share of the components within the 95 % intervals of their predictions, noise included; None before a fit, and
+    where standard deviations are unknown."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PoseSet:
+    """Errors of the poses of one test before and after the fit."""
+
+    test: str
+    role: str
+    before: PoseErrors
+    """Of the machine as stated, stations fitted to it."""
+    after: PoseErrors
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PoseRow:
+    """Predicted and measured pose of a point in one row, in the axes of the device."""
+
+    test: str
+    role: str
+    row: str
+    point: str
+    station: str
+    """Empty for a device in the ground frame."""
+    before: np.ndarray
+    """Predicted minus measured position and rotation vector by the machine as stated [6], m and rad; NaN where not
+    measured."""
+    error: np.ndarray
+    """The same of the identified machine [6]."""
+    std: np.ndarray
+    """Standard deviation of `error`, of the prediction and of the noise [6]; NaN where unknown."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PoseMetrics(KindMetrics):
+    """Additional metrics of pose tests."""
+
+    poses: PoseErrors | None
+    """Errors of all held-out rows; None without any."""
+    pose_sets: tuple[PoseSet, ...]
+    pose_rows: tuple[PoseRow, ...]
+
+    @classmethod
+    def found(cls, estimate: Estimate, entries: Sequence[PoseEntry]) -> "PoseMetrics":
+        """Metrics of a fit; see `KindMetrics`."""
+        rows, sets = list[PoseRow](), list[PoseSet]()
+        for entry in entries:
+            own = _rows(estimate, entry)
+            sets.append(PoseSet(entry.name, entry.role, pose_errors(own, "before"), pose_errors(own, "error")))
+            rows += own
+        held_out = [row for row in rows if row.role == "check"]
+        return cls(pose_errors(held_out, "error") if held_out else None, tuple(sets), tuple(rows))
+
+
+def _rows(estimate: Estimate, entry: PoseEntry) -> list[PoseRow]:
+    """Errors of every point of a test before and after the fit, with standard deviations."""
+    study, test = estimate.study, entry.test
+    initial = cast(PoseTest, test_at(test, study.free, estimate.solver.initial))
+    before = np.asarray(initial.errors(initial.view(study.free.apply(study.model, estimate.solver.initial))))
+    residual, slope = state_of_test(study.problem, test, estimate.u)
+    std = np.asarray(test.std)
+    noise = std * (1.0 if estimate.excess is None or estimate.excess.explained else estimate.excess.factor)
+    # The noise of a fitted row is a part of what determined its prediction.
+    predicted = propagated_std(slope * std[:, None], estimate.known) ** 2
+    variance = noise**2 + predicted if entry.role == "check" else np.maximum(noise**2 - predicted, 0.0)
+    size, points = (len(entry.source.row), len(test.points)), test.points
+    columns = [_spread(test, values, size) for values in (before, residual * std, np.sqrt(variance))]
+    names = [test.stations[k] if test.stations else "" for k in np.asarray(test.station).tolist()]
+    return [
+        PoseRow(entry.name, entry.role, row, point, names[t], *(column[t, p] for column in columns))
+        for t, row in enumerate(entry.source.row)
+        for p, point in enumerate(points)
+        if np.isfinite(columns[1][t, p]).any()
+    ]
+
+
+def _spread(test: PoseTest, values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Values of the measured components by row, point and component [t, p, 6], NaN elsewhere."""
+    found = np.full((*size, 6), np.nan)
+    found.ravel()[np.asarray(test.component)] = values
+    return found
+
+
+def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrors:
+    """Statistics of the errors of some rows.
+
+    Args:
+        rows: the rows.
+        what: "before" or "error".
+    """
+    errors = np.array([getattr(row, what) for row in rows])
+    std = np.array([row.std for row in rows])
+    lengths, angles = (_lengths(errors[:, part]) for part in (slice(0, 3), slice(3, 6)))
+    known = np.isfinite(errors) & np.isfinite(std)
+    covered = None
+    if what == "error" and known.any():
+        covered = 100.0 * float(np.mean(np.abs(errors[known]) <= INTERVAL * std[known]))
+    return PoseErrors(len(rows), *_statistics(lengths), *_statistics(angles), covered)
+
+
+def _lengths(vectors: np.ndarray) -> np.ndarray:
+    """Length of the measured components of each vector, without those of which none is measured."""
+    seen = np.isfinite(vectors).any(axis=1)
+    return np.sqrt(np.nansum(vectors[seen] ** 2, axis=1))
+
+
+def _statistics(sizes: np.ndarray) -> tuple[float | None, float | None, float | None]:
+    """Mean, 95th percentile and largest; None without any."""
+    if not sizes.size:
+        return None, None, None
+    return float(sizes.mean()), float(np.percentile(sizes, 95.0)), float(sizes.max())

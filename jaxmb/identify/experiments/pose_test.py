@@ -1,0 +1,262 @@
+"""A pose test: poses of points of a machine at recorded joint values, seen by a measuring device.
+
+The device stands at stations of unknown pose, or in the ground frame. Drives hold the recorded values; the machine
+deflects under its weight (`jaxmb.response.static.frame_poses_under_weight`).
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.components import OwnParameters
+from jaxmb.identify.experiments.entry import Entry, Source
+from jaxmb.identify.experiments.test import Score, Test
+from jaxmb.identify.parameters.free_parameters import Bound
+from jaxmb.machine.build import Model
+from jaxmb.machine.elements import rotation_about
+from jaxmb.mechanics.kinematics import ELASTIC_AXES
+from jaxmb.response.static import frame_poses_under_weight
+from jaxmb.spatial import rotation_by, rotation_vector
+
+REACH_M, REACH_RAD = 0.25, 0.25
+"""Bounds of a station's pose on either side of its initial value."""
+LEAST_SPREAD = 1e-3
+"""Second singular value of the points of a station over the first, below which they are in line."""
+
+
+class PoseView(NamedTuple):
+    """Poses that a pose test depends on."""
+
+    poses: Float[Array, "t p 4 4"]
+    """Of each point at each row, in the ground frame, deflected under the machine's weight."""
+
+
+class PoseTest(Test[PoseView]):
+    """Poses of points at recorded joint values, row by row: T_device^-1 T_point(q)."""
+
+    name: str = eqx.field(static=True)
+    points: tuple[str, ...] = eqx.field(static=True)
+    """Measured frames."""
+    stations: tuple[str, ...] = eqx.field(static=True)
+    """Labels of the stations; empty for a device in the ground frame."""
+    elastic: bool = eqx.field(static=True)
+    """Whether the machine deflects under its weight."""
+    q: Float[Array, "t n"]
+    """Recorded values of each row, rad or m."""
+    position: Float[Array, "t p 3"]
+    """In the device's frame, m; 0 where not measured."""
+    rotation: Float[Array, "t p 3 3"]
+    """Likewise; the identity where not measured."""
+    component: Int[Array, "m"]
+    """Measured components, as flat indices of [t, p, 6]."""
+    std: Float[Array, "m"]
+    """m or rad."""
+    station: Int[Array, "t"]
+    """Station of each row."""
+    pose: Float[Array, "s 6"]
+    """Pose of the device in the ground frame at each station: translation [m], rotation vector [rad]."""
+
+    def view(self, model: Model) -> PoseView:
+        """Poses of all points at all rows."""
+        return PoseView(jax.vmap(lambda q: frame_poses_under_weight(model, q, self.points, self.elastic))(self.q))
+
+    def predict(self, view: PoseView) -> Float[Array, "t p 4 4"]:
+        """Poses of all points at all rows in the device's frame."""
+        if not self.stations:
+            return view.poses
+        device = jax.vmap(_pose_matrix)(self.pose)
+        turned = jnp.swapaxes(device[:, :3, :3], 1, 2)[self.station]
+        position = view.poses[..., :3, 3] - device[self.station, None, :3, 3]
+        rotation = turned[:, None] @ view.poses[..., :3, :3]
+        upper = jnp.concatenate([rotation, jnp.einsum("tij,tpj->tpi", turned, position)[..., None]], axis=-1)
+        return view.poses.at[..., :3, :].set(upper)
+
+    def errors(self, view: PoseView) -> Float[Array, "m"]:
+        """Predicted minus measured components: positions [m], rotation vectors [rad], in the device's axes."""
+        predicted = self.predict(view)
+        translation = predicted[..., :3, 3] - self.position
+        turn = predicted[..., :3, :3] @ jnp.swapaxes(self.rotation, -1, -2)
+        rotation = jax.vmap(jax.vmap(rotation_vector))(turn)
+        return jnp.concatenate([translation, rotation], axis=-1).ravel()[self.component]
+
+    def residual(self, view: PoseView) -> Float[Array, "m"]:
+        """Errors over their standard deviations."""
+        return self.errors(view) / self.std
+
+    @property
+    def rows(self) -> int:
+        """Number of measured components."""
+        return self.component.size
+
+    def row_weights(self) -> Float[np.ndarray, "m"]:
+        """Variance of every residual under the stated noise: 1."""
+        return np.ones(self.rows)
+
+    def score(self, view: PoseView, reference_hz: np.ndarray | None) -> Score:
+        """Explained part of the scatter of the measured positions about their mean."""
+        component, error = np.asarray(self.component), np.asarray(self.errors(view))
+        position = component % 6 < 3
+        measured = np.asarray(self.position).reshape(-1, 3)[component[position] // 6, component[position] % 6]
+        total = float(np.sum((measured - measured.mean()) ** 2)) if position.any() else 0.0
+        part = float(np.sum(error[position] ** 2))
+        return Score(explained_percent=100.0 * (1.0 - math.sqrt(part / total)) if total else None)
+
+    @property
+    def own(self) -> "Stations | None":
+        """Poses of the device at its stations; None for a device in the ground frame."""
+        return Stations(self) if self.stations else None
+
+
+class Stations(OwnParameters[PoseTest]):
+    """Poses of the device in the ground frame; free unless a study holds them."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """station.TEST.LABEL.x (y, z, rx, ry, rz)."""
+        return tuple(
+            f"station.{self.test.name}.{label}.{axis}" for label in self.test.stations for axis in ELASTIC_AXES
+        )
+
+    @property
+    def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
+        """m and rad."""
+        return self.test.pose.ravel()
+
+    def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> PoseTest:
+        """The test with other poses of the device."""
+        return dataclasses.replace(self.test, pose=values.reshape(self.test.pose.shape))
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """Bounds about the initial poses."""
+        reach = np.tile([REACH_M] * 3 + [REACH_RAD] * 3, len(self.test.stations))
+        values = np.asarray(self.values)
+        return tuple(
+            Bound((name,), value - by, value + by, value, logarithmic=False)
+            for name, value, by in zip(self.names, values.tolist(), reach.tolist(), strict=True)
+        )
+
+
+def _pose_matrix(vector: Float[Array, "6"]) -> Float[Array, "4 4"]:
+    return jnp.eye(4).at[:3, :3].set(rotation_by(vector[3:])).at[:3, 3].set(vector[:3])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PoseSource(Source):
+    """Description of the rows of a pose test."""
+
+    row: tuple[str, ...] = ()
+    """Name of each row: its line in the file, or its number."""
+
+
+PoseEntry = Entry[PoseTest, PoseSource]
+"""A pose test of a study."""
+
+
+class PoseRows(NamedTuple):
+    """Rows of a pose test as measured."""
+
+    points: tuple[str, ...]
+    q: Float[np.ndarray, "t n"]
+    measured: Float[np.ndarray, "t p 6"]
+    """Position [m] and rotation vector [rad] in the device's frame; NaN where not measured."""
+    station: tuple[str, ...]
+    """Label of the station of each row; empty for a device in the ground frame."""
+    held_out: np.ndarray
+    """Whether each row is predicted only [t]."""
+    row: tuple[str, ...]
+    """Name of each row."""
+
+    def chosen(self, rows: np.ndarray) -> "PoseRows":
+        """Some of the rows, by a mask."""
+        kept = np.flatnonzero(rows).tolist()
+        return self._replace(
+            q=self.q[kept],
+            measured=self.measured[kept],
+            station=tuple(self.station[i] for i in kept) if self.station else (),
+            held_out=self.held_out[kept],
+            row=tuple(self.row[i] for i in kept),
+        )
+
+
+def pose_test(
+    name: str, rows: PoseRows, stations: Sequence[str], pose: Float[np.ndarray, "s 6"], std: tuple[float, float],
+    elastic: bool,
+) -> PoseTest:  # fmt: skip
+    """The pose test of some rows.
+
+    Args:
+        name: of the test.
+        rows: as measured.
+        stations: labels, of which those of the rows are some.
+        pose: initial pose of the device at each station.
+        std: of a component of a position [m], and of a rotation about an axis [rad].
+        elastic: whether the machine deflects under its weight.
+    """
+    seen = np.isfinite(rows.measured)
+    turns = np.where(seen[..., 3:], rows.measured[..., 3:], 0.0)
+    component = np.flatnonzero(seen)
+    return PoseTest(
+        name=name,
+        points=rows.points,
+        stations=tuple(stations),
+        elastic=elastic,
+        q=jnp.asarray(rows.q),
+        position=jnp.asarray(np.where(seen[..., :3], rows.measured[..., :3], 0.0)),
+        rotation=jnp.asarray([[rotation_of(v) for v in row] for row in turns]),
+        component=jnp.asarray(component),
+        std=jnp.asarray(np.where(component % 6 < 3, std[0], std[1])),
+        station=jnp.asarray([list(stations).index(label) for label in rows.station] or [0] * len(rows.q)),
+        pose=jnp.asarray(np.asarray(pose, float).reshape(-1, 6)),
+    )
+
+
+def rotation_of(vector: np.ndarray) -> Float[np.ndarray, "3 3"]:
+    """Rotation matrix of a rotation vector [rad]."""
+    angle = float(np.linalg.norm(vector))
+    return rotation_about(vector / angle, angle) if angle else np.eye(3)
+
+
+def station_pose(
+    predicted: Float[np.ndarray, "k 4 4"], measured: Float[np.ndarray, "k 6"]
+) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]] | None:
+    """Rotation and translation of a device in the ground frame, from poses in both frames, by least squares.
+
+    Args:
+        predicted: in the ground frame.
+        measured: in the device's frame; NaN where not measured.
+
+    Returns:
+        R and t with p_ground = R p_device + t; None where the points do not determine them.
+
+    Source: Umeyama 1991, without scale; measured rotations count as axes of the points' mean radius.
+    """
+    has_position, has_rotation = np.isfinite(measured[:, :3]).all(axis=1), np.isfinite(measured[:, 3:]).all(axis=1)
+    if not has_position.any():
+        return None
+    a, b = measured[has_position, :3], predicted[has_position, :3, 3]
+    spread_a, spread_b = a - a.mean(axis=0), b - b.mean(axis=0)
+    moment = spread_b.T @ spread_a
+    radius = max(float(np.sum(spread_a**2)) / len(a), 1e-6)
+    for vector, pose in zip(measured[has_rotation, 3:], predicted[has_rotation], strict=True):
+        moment += radius * pose[:3, :3] @ rotation_of(vector).T
+    left, size, right = np.linalg.svd(moment)
+    if not size[1] > LEAST_SPREAD * size[0]:
+        return None
+    sign = np.diag([1.0, 1.0, np.linalg.det(left @ right)])
+    rotation = left @ sign @ right
+    return rotation, b.mean(axis=0) - rotation @ a.mean(axis=0)
+
+
+@compiled
+def poses_of(test: PoseTest, model: Model) -> Float[Array, "t p 4 4"]:
+    """Poses of all points at all rows in the ground frame."""
+    return test.view(model).poses

@@ -1,0 +1,240 @@
+"""Reader of pose tests of a study file, with their tables of joint values and measured poses."""
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.experiments.pose_test import (
+    PoseRows,
+    PoseSource,
+    pose_test,
+    poses_of,
+    station_pose,
+)
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
+from jaxmb.identify.study.format.pose_format import MOST_ROWS, PoseTestPart, SimulatePoses
+from jaxmb.identify.study.simulation.poses import measured_rows, planned_rows, rotation_vector_of
+from jaxmb.io.files import read_text
+from jaxmb.io.validation import InputError, error_location, known_name
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.kinematics import ELASTIC_AXES
+from jaxmb.mechanics.postures import stated_posture
+
+STATION, ROLE = "station", "role"
+ROLES = ("fit", "check")
+FREE_COMPLIANCE = ("stiffness.", "compliance.", "young_modulus.", "shear_modulus.")
+"""Families of parameters whose patterns in `[free]` make a machine elastic."""
+LEAST_ROWS = 3
+"""Fewest fitted points that determine the pose of a device, without rotations."""
+
+
+def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> list[Entry]:
+    """The fitted and the held-out rows of a pose test, from a table or simulated.
+
+    Args:
+        part: entry of the study file.
+        label: its name in messages.
+        context: of the test.
+
+    Raises:
+        ValueError: the table is invalid, or a station cannot be determined; the message names it.
+    """
+    model = context.model
+    at, changed = stated_posture(model, part.posture)
+    std = 1e-3 * part.std_mm, 1e-3 * part.std_mrad
+    truth: Truth | None = None
+    if part.simulate is None:
+        rows = read_poses(context.folder / str(part.file), model, np.asarray(at))
+        seen = np.isfinite(rows.measured)
+        changed += _assumed(part, bool(seen[..., :3].any()), bool(seen[..., 3:].any()))
+    else:
+        rows, truth = _simulated(part.simulate, part, label, std, context, np.asarray(at))
+    if part.role == "check":
+        rows = rows._replace(held_out=np.ones(len(rows.q), bool))
+    for point in rows.points:
+        if model.frame_node[model.frames.index(point)] < 0:
+            raise ValueError(f"point '{point}' does not move, expected a frame that the machine moves")
+    elastic = _is_elastic(model, context)
+    stations = tuple(dict.fromkeys(rows.station))
+    fitted = rows.chosen(~rows.held_out)
+    pose = _station_poses(model, label, rows, stations, std, elastic)
+
+    def entry(some: PoseRows, role: Literal["fit", "check"], remarks: tuple[str, ...]) -> Entry:
+        test = pose_test(label, some, stations, pose, std, elastic)
+        return Entry("pose", test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
+
+    held_out = rows.chosen(rows.held_out)
+    found = [entry(fitted, "fit", changed)] if fitted.row else []
+    return found + ([entry(held_out, "check", () if found else changed)] if held_out.row else [])
+
+
+def _is_elastic(model: Model, context: ReadingContext) -> bool:
+    """Whether the fitted machine deflects under its weight, at its values or at those of free parameters."""
+    parts = model.virtual_springs, model.beams, model.springs
+    stiff = bool(np.any(np.asarray(model.stiffness) > 0.0)) or any(parts)
+    return stiff or any(pattern.startswith(FREE_COMPLIANCE) for pattern in context.file.free)
+
+
+def _assumed(part: PoseTestPart, position: bool, rotation: bool) -> tuple[str, ...]:
+    """A sentence on default standard deviations of poses that were measured."""
+    kinds = (("std_mm", f"{part.std_mm:g} mm", position), ("std_mrad", f"{part.std_mrad:g} mrad", rotation))
+    texts = [text for key, text, present in kinds if present and key not in part.model_fields_set]
+    if not texts:
+        return ()
+    return (
+        f"no standard deviation is stated for its poses: {' and '.join(texts)} {'is' if len(texts) == 1 else 'are'}"
+        " assumed, and all standard deviations follow from it",
+    )
+
+
+def _simulated(
+    how: SimulatePoses,
+    part: PoseTestPart,
+    label: str,
+    std: tuple[float, float],
+    context: ReadingContext,
+    at: np.ndarray,
+) -> tuple[PoseRows, Truth]:
+    """Simulated rows at the coordinates of the fitted machine, and the truth with the poses of the device."""
+    true, seed, truth = simulated_machine(how, context)
+    if true.coordinates != context.model.coordinates:
+        raise ValueError("the simulated machine has other coordinates than the fitted one, expected the same")
+    rows, pose = planned_rows(how, true, at)
+    elastic = bool(np.any(np.asarray(true.stiffness) > 0.0)) or bool(true.virtual_springs or true.beams or true.springs)
+    rows = measured_rows(true, rows, pose, std, elastic, seed)
+    if not how.stations:
+        return rows, truth
+    stations = tuple(dict.fromkeys(rows.station))
+    named = pose_test(label, rows, stations, pose, std, elastic).own
+    values = {} if named is None else dict(zip(named.names, np.asarray(named.values).tolist(), strict=True))
+    return rows, dataclasses.replace(truth, parameters=truth.parameters | values)
+
+
+def _station_poses(
+    model: Model, label: str, rows: PoseRows, stations: Sequence[str], std: tuple[float, float], elastic: bool
+) -> np.ndarray:
+    """Initial pose of the device at each station [s, 6], from the fitted rows and the machine as stated."""
+    fitted, found = rows.chosen(~rows.held_out), np.zeros((len(stations), 6))
+    if not stations:
+        return found
+    if not fitted.row:
+        raise ValueError(f"no row of station '{stations[0]}' is fitted, expected some that determine its pose")
+    test = pose_test(label, fitted, stations, found, std, elastic)
+    poses = np.asarray(poses_of(test, model))
+    if not np.isfinite(poses).all():  # without a stiffness before the fit
+        poses = np.asarray(poses_of(dataclasses.replace(test, elastic=False), model))
+    for k, station in enumerate(stations):
+        own = np.array([name == station for name in fitted.station], dtype=bool)
+        device = station_pose(poses[own].reshape(-1, 4, 4), fitted.measured[own].reshape(-1, 6)) if own.any() else None
+        if device is None:
+            raise ValueError(
+                f"station '{station}' has {int(own.sum())} fitted rows, which do not determine its pose: expected"
+                f" {LEAST_ROWS} positions that are not in line, or rotations"
+            )
+        found[k] = [*device[1], *rotation_vector_of(device[0])]
+    return found
+
+
+def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
+    """Rows of a CSV file: coordinates by name [rad, m], `<point>.x|y|z` [m], `<point>.rx|ry|rz` [rad], station, role.
+
+    Args:
+        path: the file.
+        model: the machine.
+        posture: values of coordinates without a column [n].
+
+    Raises:
+        InputError: the file is not such a table; one sentence names the line.
+    """
+    table = csv.reader(io.StringIO(read_text(path), newline=""))
+    try:
+        lines = [(number, row) for number, row in enumerate(table, 1) if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise InputError(f"{path}: line {table.line_num} is not a valid CSV line: {error}") from None
+    if len(lines) < 2:
+        raise InputError(f"{path}: found {len(lines)} lines, expected a heading and a line for each pose")
+    if len(lines) > MOST_ROWS + 1:
+        raise InputError(f"{path}: found {len(lines) - 1} poses, expected at most {MOST_ROWS}")
+    heads = [cell.strip() for cell in lines[0][1]]
+    with error_location(str(path)):
+        points = _check_heads(heads, model)
+        return _rows(heads, points, lines[1:], model, posture)
+
+
+def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
+    """Measured points of a heading."""
+    points: dict[str, set[str]] = {}
+    for head in heads:
+        if heads.count(head) > 1:
+            raise ValueError(f"column '{head}' occurs twice, expected it once")
+        if head in (STATION, ROLE) or head in model.coordinates:
+            continue
+        point, dot, axis = head.rpartition(".")
+        if not dot or axis not in ELASTIC_AXES:
+            names = (*model.coordinates, *(f"tool.{axis}" for axis in ELASTIC_AXES), STATION, ROLE)
+            raise ValueError(known_name("column", head, names))
+        if point not in model.frames:
+            raise ValueError(known_name(f"column '{head}': point", point, model.frames))
+        points.setdefault(point, set()).add(axis)
+    if not points:
+        raise ValueError("there is no column of a measured point, expected tool.x, tool.y and tool.z for example")
+    for point, axes in points.items():
+        turns = axes & set(ELASTIC_AXES[3:])
+        if turns and len(turns) < 3:
+            raise ValueError(f"point '{point}' has the columns {', '.join(sorted(turns))}, expected rx, ry and rz")
+    return tuple(points)
+
+
+def _rows(
+    heads: Sequence[str], points: tuple[str, ...], lines: Sequence[tuple[int, list[str]]], model: Model,
+    posture: np.ndarray,
+) -> PoseRows:  # fmt: skip
+    q = np.tile(posture, (len(lines), 1))
+    measured = np.full((len(lines), len(points), 6), np.nan)
+    station, held_out = list[str](), np.zeros(len(lines), bool)
+    for i, (number, row) in enumerate(lines):
+        if len(row) != len(heads):
+            raise ValueError(f"line {number} has {len(row)} cells, expected {len(heads)} as in the heading")
+        cells = {head: cell.strip() for head, cell in zip(heads, row, strict=True)}
+        with error_location(f"line {number}"):
+            for k, name in enumerate(model.coordinates):
+                q[i, k] = _number(cells, name) if name in cells else q[i, k]
+            for p, point in enumerate(points):
+                for a, axis in enumerate(ELASTIC_AXES):
+                    if cells.get(f"{point}.{axis}"):
+                        measured[i, p, a] = _number(cells, f"{point}.{axis}")
+                if 0 < np.isfinite(measured[i, p, 3:]).sum() < 3:
+                    raise ValueError(f"point '{point}' has some of rx, ry and rz, expected all or none")
+            if not np.isfinite(measured[i]).any():
+                raise ValueError("nothing is measured, expected numbers for a point")
+            if STATION in cells:
+                station.append(_label(cells[STATION]))
+            role = cells.get(ROLE) or ROLES[0]
+            if role not in ROLES:
+                raise ValueError(f"role is '{role[:40]}', expected fit or check")
+            held_out[i] = role == ROLES[1]
+    return PoseRows(points, q, measured, tuple(station), held_out, tuple(f"line {number}" for number, _ in lines))
+
+
+def _label(text: str) -> str:
+    """Label of a station as a part of names, whose parts are separated by points."""
+    if not text:
+        raise ValueError("station is empty, expected a label in every line or no such column")
+    return text.replace(".", "_")
+
+
+def _number(cells: Mapping[str, str], name: str) -> float:
+    try:
+        value = float(cells[name])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{name} is '{cells[name][:40]}', expected a finite number")
+    return value

@@ -1,0 +1,93 @@
+"""Pseudo-measured poses of a machine whose geometry and stiffness are known."""
+
+import numpy as np
+
+from jaxmb.identify.experiments.pose_test import PoseRows, PoseTest, pose_test, poses_of, rotation_of
+from jaxmb.identify.study.format.pose_format import SimulatePoses
+from jaxmb.identify.study.simulation.postures import candidate_postures
+from jaxmb.io.validation import check_known
+from jaxmb.machine.build import Model
+
+DISTANCE_M = (2.0, 4.0)
+"""Distance of simulated stations from the origin of the ground frame."""
+STATION = "station-{}"
+
+
+def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple[PoseRows, np.ndarray]:
+    """Rows without measured values, and the true pose [s, 6] of the device at each station.
+
+    Args:
+        how: the plan.
+        model: the machine.
+        posture: values of the coordinates without a range.
+
+    Raises:
+        ValueError: a coordinate or a frame does not exist, or too few postures are possible.
+    """
+    check_known("ranges: coordinate", how.ranges, model.coordinates)
+    check_known("points: frame", how.points, model.frames)
+    count = how.rows + how.check_rows
+    fixed = dict(zip(model.coordinates, ((x, x) for x in posture.tolist()), strict=True))
+    floor = -np.inf if how.floor_m is None else how.floor_m
+    q = candidate_postures(model, fixed | how.ranges, count, how.plan_seed, floor)
+    draw = np.random.default_rng([how.plan_seed, 1])
+    pose = np.zeros((how.stations, 6))
+    for station in pose:
+        angle, distance = draw.uniform(-np.pi, np.pi), draw.uniform(*DISTANCE_M)
+        station[:3] = distance * np.cos(angle), distance * np.sin(angle), draw.uniform(0.5, 1.5)
+        station[3:] = np.array([0.02, 0.02, 1.0]) * draw.uniform(-1.0, 1.0, size=3)
+    labels = [STATION.format(k + 1) for k in range(how.stations)]
+    components = np.array([True] * 3 + [how.measured == "pose"] * 3)
+    return PoseRows(
+        points=how.points,
+        q=q,
+        measured=np.tile(np.where(components, 0.0, np.nan), (count, len(how.points), 1)),
+        station=tuple(labels[i % how.stations] for i in range(count)) if labels else (),
+        held_out=np.arange(count) >= how.rows,
+        row=tuple(str(i + 1) for i in range(count)),
+    ), pose
+
+
+def measured_rows(
+    model: Model, rows: PoseRows, pose: np.ndarray, std: tuple[float, float], elastic: bool, seed: int
+) -> PoseRows:
+    """The rows as a device would measure them on a machine.
+
+    Args:
+        model: the measured machine.
+        rows: the plan.
+        pose: of the device at each station [s, 6].
+        std: of a component of a position [m], and of a rotation about an axis [rad].
+        elastic: whether the machine deflects under its weight.
+        seed: of the noise.
+    """
+    stations = tuple(dict.fromkeys(rows.station))
+    test = pose_test("", rows, stations, pose, std, elastic)
+    seen = _in_device(test, np.asarray(poses_of(test, model)))
+    draw = np.random.default_rng(seed)
+    noise = np.concatenate([s * draw.normal(size=(*seen.shape[:2], 3)) for s in std], axis=-1)
+    measured = np.full(rows.measured.shape, np.nan)
+    for at in np.ndindex(*seen.shape[:2]):
+        turn = rotation_of(noise[at][3:]) @ seen[at][:3, :3]
+        measured[at] = [*(seen[at][:3, 3] + noise[at][:3]), *rotation_vector_of(turn)]
+    return rows._replace(measured=np.where(np.isfinite(rows.measured), measured, np.nan))
+
+
+def rotation_vector_of(rotation: np.ndarray) -> np.ndarray:
+    """Rotation vector [rad] of a rotation matrix, for any angle up to pi."""
+    from scipy.spatial.transform import Rotation
+
+    return Rotation.from_matrix(rotation).as_rotvec()
+
+
+def _in_device(test: PoseTest, poses: np.ndarray) -> np.ndarray:
+    """Poses [t, p, 4, 4] in the frame of the device."""
+    if not test.stations:
+        return poses
+    seen = poses.copy()
+    for row, station in enumerate(np.asarray(test.station).tolist()):
+        device = np.asarray(test.pose)[station]
+        turned = rotation_of(device[3:]).T
+        seen[row, :, :3, :3] = turned @ poses[row, :, :3, :3]
+        seen[row, :, :3, 3] = (poses[row, :, :3, 3] - device[:3]) @ turned.T
+    return seen

@@ -1,0 +1,254 @@
+"""Pose tests: predictions against closed forms, fits against SciPy on kinematics by Pinocchio, and their intervals."""
+
+import csv
+
+import jax
+import numpy as np
+import pinocchio as pin
+import pytest
+from scipy.optimize import least_squares
+from scipy.spatial.transform import Rotation
+
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
+from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.identify.study.study import make_study
+from jaxmb.machine.schema import Machine
+from jaxmb.machine.urdf import write_urdf
+from jaxmb.mechanics.equilibrium import static_equilibrium
+from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.postures import build_model
+from jaxmb.response.static import frame_poses_under_weight
+
+L1, L2, G = 0.7, 0.5, 9.81
+UPRIGHT = {"xyz": [0.0, 0.0, 0.0], "rpy": [np.pi / 2, 0.0, 0.0]}
+"""The arm moves in the plane of x and Z, gravity points down."""
+ARM = Machine.model_validate({
+    "name": "arm",
+    "body": [
+        {"name": "upper", "origin": UPRIGHT, "joint": [{"name": "q1", "stiffness": 2e4}], "mass": 6.0,
+         "center_of_mass": [0.3, 0.0, 0.0]},
+        {"name": "fore", "parent": "upper", "origin": {"xyz": [L1, 0.0, 0.0]},
+         "joint": [{"name": "q2", "stiffness": 8e3}], "mass": 4.0, "center_of_mass": [0.2, 0.0, 0.0]},
+    ],
+    "frame": [{"name": "tool", "body": "fore", "origin": {"xyz": [L2, 0.0, 0.0]}}],
+})  # fmt: skip
+SPATIAL = Machine.model_validate({
+    "name": "spatial",
+    "body": [
+        {"name": "b1", "origin": {"xyz": [0.0, 0.0, 0.4]}, "joint": [{"name": "q1", "range": [-3.0, 3.0]}]},
+        {"name": "b2", "parent": "b1", "origin": {"xyz": [0.1, 0.0, 0.0], "rpy": [np.pi / 2, 0.0, 0.0]},
+         "joint": [{"name": "q2", "range": [-3.0, 3.0]}]},
+        {"name": "b3", "parent": "b2", "origin": {"xyz": [0.6, 0.0, 0.0]},
+         "joint": [{"name": "q3", "range": [-3.0, 3.0]}]},
+    ],
+    "frame": [{"name": "tool", "body": "b3", "origin": {"xyz": [0.5, 0.05, 0.1]}}],
+})  # fmt: skip
+RANGES = {"q1": [-2.5, 2.5], "q2": [-0.5, 2.0], "q3": [-2.2, 2.2]}
+FREE = {
+    **{f"zero.q{k}": {"lower": -0.02, "upper": 0.02} for k in (2, 3)},
+    "origin.q2.x": {"lower": -0.01, "upper": 0.01},
+    "origin.q2.rx": {"lower": -0.02, "upper": 0.02},
+    "origin.q3.x": {"lower": -0.01, "upper": 0.01},
+    "reading_scale.q3": {"lower": 0.98, "upper": 1.02},
+    "frame.tool.y": {"lower": -0.01, "upper": 0.01},
+}  # fmt: skip
+TRUTH = {"zero.q2": 3e-3, "zero.q3": -2e-3, "origin.q2.x": 8e-4, "origin.q2.rx": -2e-3, "origin.q3.x": -6e-4,
+         "reading_scale.q3": 1.001, "frame.tool.y": 7e-4}  # fmt: skip
+
+
+def machine_file(folder, machine):
+    from jaxmb.machine.file import write_machine
+
+    write_machine(machine, folder / "arm.toml")
+    return "arm.toml"
+
+
+def simulated(**more):
+    how = {"rows": 40, "ranges": RANGES, "parameters": TRUTH, "stations": 2, "plan_seed": 3} | more
+    return {"kind": "pose", "name": "tracker", "std_mm": 0.05, "simulate": how}
+
+
+def planar(q, zero=(0.0, 0.0), scale=(1.0, 1.0), stiffness=(2e4, 8e3)):
+    """Position in the plane of an arm whose joints deflect under its weight, to first order in the deflection."""
+
+    def efforts(a, b):
+        fore = 4.0 * G * 0.2 * np.cos(a + b)
+        return np.array([(6.0 * 0.3 + 4.0 * L1) * G * np.cos(a) + fore, fore])
+
+    a, b = (s * x + z for s, x, z in zip(scale, q, zero, strict=True))
+    first = -efforts(a, b) / stiffness
+    da, db = -efforts(a + first[0], b + first[1]) / stiffness
+    a, b = a + da, b + db
+    return np.array([L1 * np.cos(a) + L2 * np.cos(a + b), 0.0, L1 * np.sin(a) + L2 * np.sin(a + b)])
+
+
+def test_prediction_of_a_planar_arm_in_closed_form():
+    model = set_parameters(build_model(ARM), {"zero.q1": 0.01, "zero.q2": -0.02})
+    for q in ([0.3, 0.4], [1.2, -0.9]):
+        pose = frame_poses_under_weight(model, np.array(q), ("tool",))[0]
+        np.testing.assert_allclose(pose[:3, 3], planar(q, zero=(0.01, -0.02)), atol=1e-12)
+
+
+def test_scale_and_zero_of_a_reading():
+    model = set_parameters(build_model(ARM), {"reading_scale.q1": 1.02, "zero.q2": 0.05})
+    pose = frame_pose(model, np.array([0.5, -0.3]), "tool")
+    a, b = 1.02 * 0.5, -0.3 + 0.05
+    expected = [L1 * np.cos(a) + L2 * np.cos(a + b), 0.0, L1 * np.sin(a) + L2 * np.sin(a + b)]
+    np.testing.assert_allclose(pose[:3, 3], expected, atol=1e-15)
+
+
+def test_weight_deflection_is_the_equilibrium():
+    """Against Newton's method on the full equations; the arm droops by 3.5 mm."""
+    model, q = build_model(ARM), np.array([0.2, 0.3])
+    loaded = frame_pose(model, static_equilibrium(model, q), "tool")[:3, 3]
+    stated = frame_pose(model, q, "tool")[:3, 3]
+    drooped = frame_poses_under_weight(model, q, ("tool",))[0, :3, 3]
+    assert 3e-3 < np.linalg.norm(loaded - stated) < 4e-3
+    assert np.linalg.norm(loaded - drooped) < 1e-7
+
+
+def test_derivative_by_geometry_and_stiffness():
+    """Forward mode against central differences, through the deflection under weight."""
+    names = ["stiffness.q1", "zero.q2", "origin.q2.y", "origin.q2.rx", "reading_scale.q1", "frame.tool.z"]
+    values = np.array([2e4, 0.01, 1e-3, 2e-3, 1.001, 1e-3])
+    model, q = build_model(ARM), np.array([0.4, 0.6])
+
+    def position(v):
+        changed = set_parameters(model, dict(zip(names, v, strict=True)))
+        return frame_poses_under_weight(changed, q, ("tool",))[0, :3, 3]
+
+    slope = np.asarray(jax.jacfwd(position)(values))
+    for k, size in enumerate([20.0, *[1e-5] * 5]):
+        step = size * np.eye(len(names))[k]
+        difference = (position(values + step) - position(values - step)) / (2.0 * size)
+        np.testing.assert_allclose(slope[:, k], difference, rtol=1e-6, atol=1e-10)
+
+
+def test_noise_free_poses_give_the_truth_and_predict_what_is_held_out(tmp_path):
+    machine = machine_file(tmp_path, SPATIAL)
+    test = simulated(check_rows=10) | {"std_mm": 1e-6}
+    study = make_study({"machine": machine, "test": [test], "free": FREE}, "poses", tmp_path)
+    result = identify(study)
+    for name, true in TRUTH.items():
+        found = result.parameters[name]
+        assert found.identifiable == "yes"
+        assert found.value == pytest.approx(true, abs=5.0 * found.std), name
+        assert found.std < 1e-8
+    errors = result.metrics["poses"]
+    assert errors["points"] == 10
+    assert errors["largest"] < 1e-8
+    before = next(line for line in result.metrics["pose_sets"] if line["role"] == "check")["before"]
+    assert before["mean"] > 1e-4
+
+
+def poses_by_pinocchio(path, q):
+    """Positions of the tool [t, 3] of a URDF."""
+    model = pin.buildModelFromUrdf(str(path))
+    data, frame = model.createData(), model.getFrameId("tool")
+    order = [model.joints[model.getJointId(f"q{k}")].idx_q for k in (1, 2, 3)]
+    found = []
+    for row in q:
+        values = np.empty(3)
+        values[order] = row
+        pin.framesForwardKinematics(model, data, values)
+        found.append(data.oMf[frame].translation.copy())
+    return np.array(found)
+
+
+def test_fit_against_scipy_on_kinematics_by_pinocchio(tmp_path):
+    """Zeros, a length and a station from a CSV file: values and standard deviations are those of SciPy."""
+    rng = np.random.default_rng(5)
+    urdf, std = tmp_path / "arm.urdf", 1e-4
+    write_urdf(SPATIAL, urdf)
+    q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(25)])
+    turn, shift = Rotation.from_rotvec([0.1, -0.2, 2.6]), np.array([2.0, -1.0, 0.3])
+    true_q = q + np.array([0.0, 3e-3, -2e-3])
+    seen = turn.inv().apply(poses_by_pinocchio(urdf, true_q) - shift) + std * rng.normal(size=(25, 3))
+    with open(tmp_path / "poses.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["q1", "q2", "q3", "tool.x", "tool.y", "tool.z", "station"])
+        table.writerows([*row, *point, "A"] for row, point in zip(q.tolist(), seen.tolist(), strict=True))
+    free = {"zero.q[23]": {"lower": -0.05, "upper": 0.05}}
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "std_mm": 1e3 * std}
+    study = make_study({"machine": "arm.urdf", "test": [test], "free": free, "tolerances": "exact"}, "s", tmp_path)
+    result = identify(study)
+
+    def residual(x):
+        predicted = poses_by_pinocchio(urdf, q + np.array([0.0, x[0], x[1]]))
+        return ((Rotation.from_rotvec(x[5:]).inv().apply(predicted - x[2:5]) - seen) / std).ravel()
+
+    names = [*(f"zero.q{k}" for k in (2, 3)), *(f"station.t.A.{a}" for a in ("x", "y", "z", "rx", "ry", "rz"))]
+    start = [0.0, 0.0, *shift, *turn.as_rotvec()]
+    found = least_squares(residual, start, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    deviations = np.sqrt(np.diag(np.linalg.inv(found.jac.T @ found.jac)))
+    assert result.metrics.misfit.explained
+    for name, value, deviation in zip(names, found.x, deviations, strict=True):
+        assert result.parameters[name].value == pytest.approx(value, abs=1e-4 * deviation), name
+        assert result.parameters[name].std == pytest.approx(deviation, rel=1e-3), name
+
+
+def test_intervals_contain_the_truth(tmp_path):
+    """95 % intervals over 60 draws of the noise, all parameters together: within 3 standard deviations of a binomial
+    share, whose draws count as independent."""
+    machine = machine_file(tmp_path, SPATIAL)
+    study = make_study({"machine": machine, "test": [simulated()], "free": FREE}, "poses", tmp_path)
+    draws = monte_carlo(study, 60, seed=2)
+    assert draws.converged.all()
+    share, count = draws.covered.mean(), draws.covered.shape[0] * len(FREE)
+    assert abs(share - 0.95) < 3.0 * np.sqrt(0.95 * 0.05 / count)
+
+
+def test_stations_alone_are_free(tmp_path):
+    """An identified machine predicts a new set; fitted rows determine the stations."""
+    machine = machine_file(tmp_path, SPATIAL)
+    test = simulated(check_rows=20, parameters={})
+    study = make_study({"machine": machine, "test": [test]}, "poses", tmp_path)
+    assert study.free.size == 12
+    errors = identify(study).metrics["poses"]
+    assert 0.05e-3 < errors["mean"] < 0.12e-3  # of three components with noise of 0.05 mm
+    assert errors["largest"] < 0.3e-3
+
+
+def test_directions_that_stations_absorb_are_reported(tmp_path):
+    """The zero of joint 1 turns all points about its axis, as a station does."""
+    machine = machine_file(tmp_path, SPATIAL)
+    free = {"zero.q1": {"lower": -0.1, "upper": 0.1}}
+    test = simulated(stations=1, parameters={})
+    result = identify(make_study({"machine": machine, "test": [test], "free": free}, "poses", tmp_path))
+    assert result.parameters["zero.q1"].identifiable == "no"
+    together = next(group for group in result.metrics["known_together"] if "zero.q1" in group["parameters"])
+    assert "station.tracker.station-1.rz" in together["parameters"]
+
+
+def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
+    machine = machine_file(tmp_path, SPATIAL)
+    free = {"zero.q1": {"lower": -0.1, "upper": 0.1}}
+    test = simulated(stations=1, parameters={})
+    study = {"machine": machine, "test": [test], "free": free, "prior": {"zero.q1": 1e-3}}
+    found = identify(make_study(study, "poses", tmp_path)).parameters["zero.q1"]
+    assert found.std == pytest.approx(1e-3, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["q1,tool.x", "0.1,abc"], r"line 2: tool.x is 'abc', expected a finite number"),
+        (["q1,tol.x", "0.1,1"], r"column 'tol.x': point 'tol' does not exist, did you mean 'tool'"),
+        (["q1,q2", "0.1,1"], r"there is no column of a measured point"),
+        (["q1,tool.x,tool.rx", "0.1,1,0"], r"point 'tool' has the columns rx, expected rx, ry and rz"),
+        (["q1,tool.x,role", "0.1,1,train"], r"line 2: role is 'train', expected fit or check"),
+        (["q1,tool.x,station", "0.1,1,"], r"line 2: station is empty"),
+        (["q1,tool.x,tool.y,tool.z,station", "0.1,1,2,3,A", "0.2,1,2,4,A"], r"station 'A' has 2 fitted rows"),
+        (["q1,tool.x", "0.1"], r"line 2 has 1 cells, expected 2"),
+        (["q1,tool.x"], r"found 1 lines, expected a heading and a line for each pose"),
+        (["q1,tool.x", "0.1,"], r"line 2: nothing is measured"),
+    ],
+)
+def test_wrong_tables(tmp_path, lines, message):
+    (tmp_path / "poses.csv").write_text("\n".join(lines))
+    machine = machine_file(tmp_path, SPATIAL)
+    free = {"zero.q1": {"lower": -0.1, "upper": 0.1}}
+    study = {"machine": machine, "test": [{"kind": "pose", "file": "poses.csv"}], "free": free}
+    with pytest.raises(ValueError, match=message):
+        make_study(study, "poses", tmp_path)
