@@ -187,6 +187,7 @@ from .response.modal import (
     undamped_modes as undamped_modes,
     with_modal_damping as with_modal_damping,
 )
+from .response.pose_compensation import compensate as compensate
 from .response.reduction import reduce_motion as reduce_motion, reduced_frf as reduced_frf
 from .response.static import (
     cartesian_stiffness as cartesian_stiffness,

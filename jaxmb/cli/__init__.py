@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from jaxmb.cli.console import DONE, INTERRUPTED, WRONG_INPUT, WrongInput, console_of, printable, say, with_options
+from jaxmb.cli.run_compensate import compensate
 from jaxmb.cli.run_identify import identify
 from jaxmb.cli.run_inspect import inspect
 from jaxmb.cli.run_map import map_postures
@@ -102,6 +103,6 @@ def studies() -> None:
         console_of().print(table)
 
 
-for command in (with_options(identify), inspect, modal, predict):
+for command in (with_options(identify), inspect, modal, predict, compensate):
     app.command()(command)
 app.command("map")(with_options(map_postures))

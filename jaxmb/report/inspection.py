@@ -3,6 +3,7 @@
 matplotlib is imported when a figure is drawn: the command without `--out` prints tables only.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jaxmb.identify.estimation.design import Observability
 from jaxmb.identify.estimation.identifiability import limits
 from jaxmb.identify.plan.inspection import Inspection
 from jaxmb.identify.plan.next_motion import NextMotion
+from jaxmb.identify.plan.next_poses import NextPoses
 from jaxmb.identify.plan.next_tests import NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
 from jaxmb.report.budget import budget_table
@@ -97,6 +100,27 @@ def motion_table(chosen: NextMotion) -> Table:
     return Table(title, (*left(""), *right(*motion.motion)), tuple(rows))
 
 
+def poses_report(found: Inspection, chosen: NextPoses) -> NextReport:
+    """The postures, the design criterion and the observability indices with them."""
+    model = found.study.model
+    rows = tuple((str(k), *(f"{x:.4f}" for x in row)) for k, row in enumerate(chosen.q.tolist(), 1))
+    seen = f", seen from {chosen.station}" if chosen.station else ""
+    postures = Table(f"Next postures (rad, m), like {chosen.like}{seen}", right("", *model.coordinates), rows)
+    name = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
+    now = f"{number(chosen.before)} now" if math.isfinite(chosen.before) else "unbounded now"
+    return NextReport(
+        (postures, observability_table(chosen.observability, "Observability of all rows with the next ones")),
+        (f"{found.next_remark}; {name}: {now}, {number(chosen.chosen)} with the chosen postures",),
+    )
+
+
+def observability_table(indices: Observability, title: str) -> Table:
+    """Observability indices O1 to O5."""
+    values = dataclasses.asdict(indices)
+    caption = "of the machine's parameters over their bounds, stations eliminated, rows in units of the noise"
+    return Table(title, right(*values), (tuple(number(value) for value in values.values()),), caption)
+
+
 SHOWN = 6
 """Largest number of parameters named in the line of a group."""
 
@@ -112,6 +136,7 @@ def inspection_sections(found: Inspection) -> list[Section]:
             f"{found.study.name}: expected standard deviations at the {found.linearized_at}",
             [
                 expected_table(found), base_table(found, after.base_std) if found.base else None,
+                None if found.observability is None else observability_table(found.observability, "Observability"),
                 Picture("singular-values", partial(singular_value_figure, found)),
                 Picture("standard-deviations", partial(deviation_figure, found)),
             ],
@@ -161,7 +186,11 @@ def expected_table(found: Inspection) -> Table:
     return Table("", columns, tuple(rows), legend(found))
 
 
-NEXT_REPORTS: dict[str, Callable[..., NextReport]] = {"frf": tests_report, "torque": motion_report}
+NEXT_REPORTS: dict[str, Callable[..., NextReport]] = {
+    "frf": tests_report,
+    "torque": motion_report,
+    "pose": poses_report,
+}
 """(inspection, proposal) -> report on it, by kind of test."""
 
 

@@ -222,3 +222,41 @@ def _value(matrix: Float[np.ndarray, "d d"], weight: np.ndarray, criterion: Crit
     if sign <= 0.0:
         return np.inf
     return -float(size) if criterion == "D" else float(np.trace(np.linalg.solve(matrix, weight)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Observability:
+    """Observability indices of a set of poses; larger is better."""
+
+    O1: float
+    """Geometric mean of the singular values over the root of the number of poses; D-optimality."""
+    O2: float
+    """Smallest over largest singular value."""
+    O3: float
+    """Smallest singular value; E-optimality."""
+    O4: float
+    """Square of the smallest over the largest singular value."""
+    O5: float
+    """Harmonic sum of the singular values; A-optimality."""
+
+
+def observability(rows: Float[np.ndarray, "m d"], poses: int, nuisance: Float[np.ndarray, "m k"]) -> Observability:
+    """Observability indices O1 to O5 of an observation matrix, nuisance parameters eliminated.
+
+    Args:
+        rows: derivatives of the measured quantities by the parameters, both in comparable units.
+        poses: number of poses.
+        nuisance: derivatives by parameters that are fitted as well and not judged, such as stations.
+
+    Source: Sun and Hollerbach, "Observability index selection for robot calibration", 2008.
+    """
+    if nuisance.size:
+        basis, size, _ = np.linalg.svd(nuisance, full_matrices=False)
+        basis = basis[:, size > ROUNDING * size.max(initial=0.0)]
+        rows = rows - basis @ (basis.T @ rows)
+    values = np.linalg.svd(rows, compute_uv=False)
+    largest, least = float(values[0]), float(values[-1])
+    if not least > ROUNDING * largest:
+        return Observability(0.0, 0.0, 0.0, 0.0, 0.0)
+    product = float(np.exp(np.mean(np.log(values)))) / float(np.sqrt(poses))
+    return Observability(product, least / largest, least, least**2 / largest, 1.0 / float(np.sum(1.0 / values)))

@@ -14,6 +14,7 @@ from jaxmb.identify.assess.budget import DescribedTests, ParameterBudget, budget
 from jaxmb.identify.assess.linear_estimate import kept_values
 from jaxmb.identify.assess.modal_agreement import mode_shares
 from jaxmb.identify.assess.remarks import data_remarks
+from jaxmb.identify.estimation.design import Observability
 from jaxmb.identify.estimation.identifiability import (
     Group,
     Identifiability,
@@ -30,6 +31,7 @@ from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, Planned, PlannedInformation
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
 from jaxmb.identify.plan.next_motion import NextMotion, plan_motion
+from jaxmb.identify.plan.next_poses import NextPoses, observability_of, plan_poses
 from jaxmb.identify.plan.next_tests import NextTests, plan_tests
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Solver, Study
@@ -37,7 +39,7 @@ from jaxmb.io.records import plain, strict, versions
 from jaxmb.io.validation import Named, Table, listed
 
 SCHEMA = 1
-PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion}
+PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion, "pose": plan_poses}
 """(study, linearization point, information so far) -> proposal for `[next]`, by kind of test."""
 HOW_TO_ASK = (
     "no next test is proposed: a table [next] in the study lists candidate postures, points and bands, from which"
@@ -84,10 +86,12 @@ class Inspection:
     """Parameters identifiable only in combination, or not at all, see `identifiability.groups`."""
     without_effect: tuple[str, ...]
     """Parameters without effect on the data."""
-    next: NextTests | NextMotion | None
+    next: NextTests | NextMotion | NextPoses | None
     next_remark: str
     """A sentence on the next tests: how to request them, why there are none, or their selection."""
     remarks: tuple[str, ...]
+    observability: Observability | None = None
+    """Observability indices of the planned poses; None unless all tests are pose tests."""
     uncertainty: dict[str, ParameterBudget] | None = None
     """Parts of each predicted standard deviation; None where all that machine and tests state is exact."""
 
@@ -109,6 +113,7 @@ class Inspection:
                 "groups": groups_by_name(self.groups, names),
                 "without_effect": self.without_effect,
                 "correlation": self.correlation,
+                "observability": plain(self.observability),
                 "criterion": None if self.next is None else self.next.part.criterion,
                 "next": None if self.next is None else self.next.as_json(self.study.model),
                 "next_remark": self.next_remark,
@@ -199,6 +204,7 @@ def inspect(study: Study) -> Inspection:
         next=chosen,
         next_remark=remark,
         remarks=_remarks(study),
+        observability=observability_of(study, values, jacobian),
         uncertainty=budgets,
     )
 
@@ -248,7 +254,11 @@ def _reasons(
 
 
 def _parameters(
-    study: Study, values: np.ndarray, known: Identifiability, reasons: list[str], chosen: NextTests | NextMotion | None
+    study: Study,
+    values: np.ndarray,
+    known: Identifiability,
+    reasons: list[str],
+    chosen: NextTests | NextMotion | NextPoses | None,
 ) -> dict[str, Expected]:
     found: dict[str, Expected] = {}
     sizes = study.free.slope(values)

@@ -29,7 +29,7 @@ from jaxmb.identify.parameters.model_parameters import parameters, set_parameter
 from jaxmb.identify.study.context import ReadingContext, study_model
 from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
 from jaxmb.identify.study.format.deflection_format import CompletePart
-from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart
+from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
 from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, stated_tolerances, with_one_start, with_preset
 from jaxmb.identify.study.law_terms import law_terms
 from jaxmb.identify.study.reading.friction import (
@@ -116,7 +116,7 @@ class Study:
     """A remark for readers of the results."""
     complete: CompletePart | None = None
     """Options of a complete stiffness model; None for other solvers."""
-    next: NextPart | NextMotionPart | None = None
+    next: NextPart | NextMotionPart | NextPosePart | None = None
     """Candidate tests from which `inspect` selects the next ones."""
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""

@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
 from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.identify.plan.inspection import inspect
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.urdf import write_urdf
@@ -208,6 +209,28 @@ def test_stations_alone_are_free(tmp_path):
     errors = identify(study).metrics["poses"]
     assert 0.05e-3 < errors["mean"] < 0.12e-3  # of three components with noise of 0.05 mm
     assert errors["largest"] < 0.3e-3
+
+
+def test_inspect_and_the_next_postures(tmp_path):
+    """Observability indices are those of the singular values with stations eliminated by hand, and grow with the chosen
+    postures."""
+    machine = machine_file(tmp_path, SPATIAL)
+    ask = {"kind": "pose", "count": 5, "station": "station-2", "candidates": 60, "postures": RANGES}
+    study = make_study({"machine": machine, "test": [simulated()], "free": FREE, "next": ask}, "poses", tmp_path)
+    found = inspect(study)
+    u = study.free.encode(found.values)
+    jacobian = np.asarray(jax.jit(jax.jacfwd(study.problem.residual))(u))
+    stations = np.array([name.startswith("station.") for name in study.free.names])
+    own, others = jacobian[:, ~stations], jacobian[:, stations]
+    values = np.linalg.svd(own - others @ np.linalg.lstsq(others, own)[0], compute_uv=False)
+    expected = np.prod(values) ** (1.0 / values.size) / np.sqrt(40), values[-1] / values[0], 1.0 / np.sum(1.0 / values)
+    indices = found.observability
+    np.testing.assert_allclose([indices.O1, indices.O2, indices.O5], expected, rtol=1e-6)
+    chosen = found.next
+    assert len(chosen.q) == 5
+    assert chosen.observability.O3 > found.observability.O3
+    assert (chosen.known.std < found.known.std * (1.0 + 1e-9)).all()
+    assert chosen.chosen < chosen.before
 
 
 def test_directions_that_stations_absorb_are_reported(tmp_path):

@@ -16,7 +16,7 @@ MOST_CANDIDATES = 20_000
 """Postures times points times bands."""
 MOST_LINES = 20_000
 RANGES, LISTED = "ranges", "postures"
-POSTURES, TORQUE = "postures", "torque"
+POSTURES, TORQUE, POSE = "postures", "torque", "pose"
 
 
 class PointsPart(Part):
@@ -104,13 +104,18 @@ class NextPart(Part):
         from jaxmb.mechanics.postures import posture  # which the format is read without
         from jaxmb.response.frf import check_points
 
-        listed = self.postures
-        ends = [{n: r[k] for n, r in listed.items()} for k in (0, 1)] if isinstance(listed, dict) else listed
-        for values in ends:
+        for values in _ends(self.postures):
             posture(model, values)
         for points in self.points:
             check_points(model, [p for end in points.ends for p in end])
         _check_template("candidates are like an FRF test", "FRF test", self.like, tests)
+
+
+def _ends(
+    listed: dict[str, tuple[float, float]] | tuple[dict[str, float], ...],
+) -> Sequence[dict[str, float]]:
+    """The postures listed, or those at the lower and the upper ends of ranges."""
+    return [{n: r[k] for n, r in listed.items()} for k in (0, 1)] if isinstance(listed, dict) else listed
 
 
 class LimitsPart(Part):
@@ -175,10 +180,40 @@ def _check_template(need: str, kind: str, like: str | None, tests: Sequence[str]
         raise ValueError(known_name(f"like: {kind}", like, tests))
 
 
+class NextPosePart(Part):
+    """`[next]` of kind "pose": which postures to measure next."""
+
+    kind: Literal["pose"]
+    count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 10
+    criterion: Literal["A", "D"] = "D"
+    """Least sum of the variances of the parameters, or smallest volume of their confidence region."""
+    candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, strict=True)] = 200
+    """Postures that are drawn from ranges."""
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_kind)]
+    """Ranges of coordinates, in which postures are drawn evenly, or the postures themselves."""
+    station: str | None = None
+    """Label of the station that sees them; the first."""
+    like: str | None = None
+    """Test whose points, noise and device they have; the first pose test."""
+
+    def check(self, model: "Model", tests: Sequence[str]) -> None:
+        """Raise ValueError where a posture is not of the machine, or no test is a template; see `NextPart.check`."""
+        from jaxmb.mechanics.postures import posture  # which the format is read without
+
+        for values in _ends(self.postures):
+            posture(model, values)
+        _check_template("the postures are like those of a pose test", "pose test", self.like, tests)
+
+
 def _form(value: Any) -> str:
-    asked = "kind" in value if isinstance(value, dict) else not isinstance(value, NextPart)
-    return TORQUE if asked else POSTURES
+    if not isinstance(value, dict):
+        return POSTURES if isinstance(value, NextPart) else value.kind
+    return POSTURES if "kind" not in value else POSE if value["kind"] == POSE else TORQUE
 
 
-Next = Annotated[Annotated[NextPart, Tag(POSTURES)] | Annotated[NextMotionPart, Tag(TORQUE)], Discriminator(_form)]
-"""`[next]` of either kind of test."""
+Next = Annotated[
+    Annotated[NextPart, Tag(POSTURES)] | Annotated[NextMotionPart, Tag(TORQUE)] | Annotated[NextPosePart, Tag(POSE)],
+    Discriminator(_form),
+]
+"""`[next]` of any kind of test."""

@@ -1,0 +1,60 @@
+"""Compensated commands bring the tool of a loaded machine with deviations where the nominal one would be."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxmb.cli import main
+from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.machine.changed import machine_of
+from jaxmb.machine.file import load_machine, write_machine
+from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.postures import build_model
+from jaxmb.response.pose_compensation import actual_pose, compensate, nominal_values
+
+MACHINE = load_machine("staubli-tx40")
+DEVIATIONS = {"origin.q2.x": 4e-4, "origin.q4.rx": 9e-4, "zero.q3": -2e-3, "reading_scale.q5": 1.0004,
+              "frame.tool.y": 7e-4, "stiffness.q2": 2.2e4, "stiffness.q3": 1.4e4, "stiffness.q5": 3e3}  # fmt: skip
+LOAD = np.array([20.0, -10.0, -60.0, 1.0, 2.0, 0.5])
+POSTURES = np.array([[0.3, 0.4, 1.2, -0.5, 0.9, 0.2], [-1.0, -0.6, 1.6, 0.8, -1.1, 2.0]])
+
+
+def test_closed_loop():
+    """The nominal pose by the kinematics without deviations; without compensation the error is 0.5 mm and more."""
+    nominal = build_model(MACHINE)
+    model = set_parameters(nominal, DEVIATIONS)
+    for q, command in zip(POSTURES, jax.vmap(lambda x: compensate(model, x, "tool", LOAD))(POSTURES), strict=True):
+        wanted = frame_pose(nominal, q, "tool")
+        assert np.linalg.norm((actual_pose(model, q, "tool", LOAD) - wanted)[:3, 3]) > 5e-4
+        np.testing.assert_allclose(actual_pose(model, command, "tool", LOAD), wanted, atol=1e-9)
+        np.testing.assert_allclose(nominal_values(model, command, "tool", LOAD), q, atol=1e-9)
+
+
+def test_singular_posture_is_nan():
+    """At q5 = 0 axes 4 and 6 are in line and a displacement across them is out of reach."""
+    model = set_parameters(build_model(MACHINE), DEVIATIONS | {"origin.q5.rx": 5e-3})
+    assert not np.isfinite(compensate(model, np.array([0.3, 0.4, 1.2, -0.5, 0.0, 0.2]))).all()
+
+
+def test_command(tmp_path, capsys):
+    model = set_parameters(build_model(MACHINE), DEVIATIONS)
+    write_machine(machine_of(MACHINE, model), tmp_path / "found.toml")
+    joints, out = tmp_path / "path.csv", tmp_path / "commands.csv"
+    joints.write_text(",".join(model.coordinates) + "\n" + "\n".join(",".join(map(repr, q)) for q in POSTURES.tolist()))
+    assert main(["compensate", str(tmp_path / "found.toml"), str(joints), "--out", str(out)]) == 0
+    found = np.loadtxt(out, delimiter=",", skiprows=1)
+    np.testing.assert_allclose(found, [compensate(model, q) for q in POSTURES], atol=1e-12)
+    back = tmp_path / "back.csv"
+    assert main(["compensate", str(tmp_path / "found.toml"), str(out), "--out", str(back), "--reverse"]) == 0
+    np.testing.assert_allclose(np.loadtxt(back, delimiter=",", skiprows=1), POSTURES, atol=1e-9)
+    assert "2 postures written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("q1,q9\n0,0\n", "'q9' does not exist"), ("q1\n", "found 1 lines"), ("q1\nabc\n", "posture 1 is abc")],
+)
+def test_wrong_files(tmp_path, capsys, text, message):
+    (tmp_path / "path.csv").write_text(text)
+    assert main(["compensate", "staubli-tx40", str(tmp_path / "path.csv")]) == 2
+    assert message in capsys.readouterr().err
