@@ -113,6 +113,8 @@ OF_BODIES = tuple(family.name for family in FAMILIES if family.owner == "body")
 """Mass, first moment and inertia."""
 OF_GEOMETRY = ("origin", "zero", "reading_scale", "frame")
 """Deviations from the stated geometry. The others are effects at that geometry."""
+STATION = "station"
+"""Family of the poses of measuring devices."""
 OF_DAMPING = ("damping", "loss_factor", "rayleigh", "fractional")
 """Families that dissipate energy of small vibrations."""
 OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")

@@ -20,6 +20,7 @@ from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.equilibrium import loaded_without_gravity, tangent_solve
 from jaxmb.mechanics.kinematics import (
     ELASTIC_AXES,
+    ancestor_matrix,
     ancestor_nodes,
     frame_index,
     frame_offsets,
@@ -325,8 +326,8 @@ def weight_deflection(model: Model, q: Float[Array, "n"]) -> Float[Array, "e"]:
     """Deflection of a machine under its weight, its drives holding q.
 
     e = -C(q) g(q + e), g the effort that balances gravity, in two evaluations: the error is e times the square of the
-    ratio of gravity stiffness to stiffness, below 1e-4 of e for robots. With springs between frames or loops, whose
-    springs may be loaded at q: one Newton step with the stiffness of gravity.
+    ratio of gravity stiffness to stiffness, below 1e-4 of e for robots. With beams, springs between frames or loops,
+    which may be loaded at q: one Newton step with the stiffness of gravity.
 
     Args:
         model: the machine.
@@ -336,9 +337,38 @@ def weight_deflection(model: Model, q: Float[Array, "n"]) -> Float[Array, "e"]:
         e [e], differentiable; NaN where springs make the machine unstable.
     """
     x = whole(model, q)
-    if not (model.springs or model.loops):
-        compliance = compliance_matrix(model, q)
-        first = compliance @ jax.grad(gravity_energy, argnums=1)(model, x)
-        return -compliance @ jax.grad(gravity_energy, argnums=1)(model, x - first)
-    pull = jax.grad(lambda y: gravity_energy(model, y) + spring_energy(model, y, x))(x)
-    return -compliance_matrix(model, q, gravity=True) @ pull
+    if model.springs or model.loops or model.beams:
+        pull = jax.grad(lambda y: gravity_energy(model, y) + spring_energy(model, y, x))(x)
+        return -compliance_matrix(model, q, gravity=not model.virtual_springs) @ pull
+    compliance = compliance_matrix(model, q)
+    first = compliance @ weight_effort(model, q, jnp.zeros_like(x))
+    return -compliance @ weight_effort(model, q, -first)
+
+
+def weight_effort(model: Model, q: Float[Array, "n"], e: Float[Array, "e"]) -> Float[Array, "e"]:
+    """Generalized effort [e] that balances gravity at a deflection, of a machine without beams.
+
+    The wrench of the weight behind each node at the ground's origin times the twist of each elastic degree of freedom
+    there: `gravity_effort` in closed form, whose derivatives compile in a fraction of the time.
+
+    Args:
+        model: the machine.
+        q: coordinates held by the drives [n], rad or m.
+        e: deflection [e].
+    """
+    n, springs = len(model.coordinates), len(model.virtual_springs)
+    nodes = node_poses(model, whole(model, q) + e)
+    poses = nodes[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset
+    moments = jnp.einsum("bxy,by->bx", poses[:, :3, :3], model.first_moment) + model.mass[:, None] * poses[:, :3, 3]
+    behind = jnp.asarray(ancestor_matrix(model.parent)[np.array(model.mass_node, dtype=int)])
+    force = (behind.T @ model.mass)[:, None] * model.gravity
+    moment = jnp.cross(behind.T @ moments, model.gravity)
+    axis = jnp.einsum("nij,nj->ni", nodes[:n, :3, :3], joint_axes(model))
+    revolute = jnp.array(model.revolute)[:, None]
+    linear = jnp.where(revolute, jnp.cross(nodes[:n, :3, 3], axis), axis)
+    effort = jnp.sum(force[:n] * linear + jnp.where(revolute, moment[:n] * axis, 0.0), axis=1)
+    if springs:
+        columns = _spring_columns(nodes[n : n + springs], e[n:].reshape(springs, 6), jnp.zeros(3))
+        wrench = jnp.repeat(jnp.concatenate([force, moment], axis=1)[n : n + springs], 6, axis=0)
+        effort = jnp.concatenate([effort, jnp.sum(columns * wrench, axis=1)])
+    return -effort

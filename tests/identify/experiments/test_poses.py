@@ -16,6 +16,8 @@ from jaxmb.identify.plan.inspection import inspect
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.urdf import write_urdf
+from jaxmb.mechanics.compliance import weight_effort
+from jaxmb.mechanics.dynamics import gravity_effort
 from jaxmb.mechanics.equilibrium import static_equilibrium
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import build_model
@@ -107,6 +109,19 @@ def test_weight_deflection_is_the_equilibrium():
     drooped = frame_poses_under_weight(model, q, ("tool",))[0, :3, 3]
     assert 3e-3 < np.linalg.norm(loaded - stated) < 4e-3
     assert np.linalg.norm(loaded - drooped) < 1e-7
+
+
+def test_effort_of_the_weight_is_the_derivative_of_its_energy():
+    """Closed form against automatic differentiation, with virtual springs, a slide and deviations."""
+    data = ARM.model_dump(mode="json", exclude_defaults=True)
+    data["body"].append({"name": "quill", "parent": "fore", "joint": [{"name": "s", "type": "prismatic"}], "mass": 2.0,
+                         "origin": {"xyz": [0.4, 0.0, 0.1]}, "center_of_mass": [0.1, 0.2, 0.3]})  # fmt: skip
+    data["virtual_spring"] = [{"name": "link", "body": "upper", "diagonal": [1e-7, 1e-7, 1e-7, 1e-6, 1e-6, 1e-6]}]
+    values = {"reading_scale.s": 1.1, "zero.q2": 0.1, "origin.q2.ry": 0.2, "origin.s.rx": -0.1}
+    model = set_parameters(build_model(Machine.model_validate(data)), values)
+    q, e = np.array([0.4, -0.3, 0.2]), 0.1 * np.random.default_rng(1).normal(size=9)
+    expected = gravity_effort(model, np.concatenate([q, np.zeros(6)]) + e)
+    np.testing.assert_allclose(weight_effort(model, q, e), expected, atol=1e-12)
 
 
 def test_derivative_by_geometry_and_stiffness():

@@ -21,6 +21,7 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import Modes
 
@@ -132,12 +133,14 @@ def with_curvature(estimate: Estimate) -> Estimate:
 
     For each parameter with the verdict "yes" the profile of the cost is evaluated on either side, all others refitted.
     Where it rises less at the ends of the 95 % interval, the interval is widened to the point of equal rise, or to the
-    parameter's bound; it is never narrowed. A few steps with the compiled program of the fit suffice; `cost_profile`
+    parameter's bound; it is never narrowed. Deviations of the geometry and stations, in which poses are linear to their
+    square, are left out. A few steps with the compiled program of the fit suffice; `cost_profile`
     follows the cost further. Large problems (`is_large`) are unchanged: each step takes minutes, and standard
     deviations are so small that the cost is a parabola.
     """
     known = estimate.known
-    well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0]
+    linear = [name.split(".")[0] in (*OF_GEOMETRY, STATION) for name in estimate.study.free.names]
+    well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0 and not linear[i]]
     if not well or is_large(estimate.study.problem) or float(estimate.residual @ estimate.residual) <= 0.0:
         return estimate
     std, most = known.std.copy(), np.broadcast_to(known.limits[0], known.std.shape)
