@@ -91,9 +91,13 @@ def _rows(estimate: Estimate, entry: PoseEntry) -> list[PoseRow]:
     before = np.asarray(initial.errors(initial.view(study.free.apply(study.model, estimate.solver.initial))))
     residual, slope = state_of_test(study.problem, test, estimate.u)
     std = np.asarray(test.std)
-    noise = std * (1.0 if estimate.excess is None or estimate.excess.explained else estimate.excess.factor)
+    excess = estimate.goodness.excess
+    noise = std * (1.0 if excess is None or excess.explained else excess.factor)
+    # A parameter that is not known, as on a bound, lies somewhere within its bounds.
+    width = np.asarray(study.free.upper) - np.asarray(study.free.lower)
+    known = estimate.known._replace(std=np.where(np.isinf(estimate.std), width / np.sqrt(12.0), estimate.std))
     # The noise of a fitted row is a part of what determined its prediction.
-    predicted = propagated_std(slope * std[:, None], estimate.known) ** 2
+    predicted = propagated_std(slope * std[:, None], known) ** 2
     variance = noise**2 + predicted if entry.role == "check" else np.maximum(noise**2 - predicted, 0.0)
     size, points = (len(entry.source.row), len(test.points)), test.points
     columns = [_spread(test, values, size) for values in (before, residual * std, np.sqrt(variance))]
