@@ -71,7 +71,10 @@ def test_names_and_units():
     parameters = jaxmb.parameters(model)
     expected = {"stiffness.a": GEAR, "stiffness.a_motor": SHAFT_STIFFNESS, "damping.a": GEAR_DAMPING}
     expected |= {"damping.a_motor": SHAFT_DAMPING, "rotor_inertia.a_motor": ROTOR, "loss_factor.a": 0.0}
-    expected |= dict.fromkeys(("friction.a", "friction.a_motor", "offset.a", "offset.a_motor"), 0.0)
+    expected |= dict.fromkeys(("friction.a", "friction.a_motor", "offset.a", "offset.a_motor", "zero.a"), 0.0)
+    expected |= {"reading_scale.a": 1.0} | dict.fromkeys(
+        [f"origin.a.{x}" for x in ("x", "y", "z", "rx", "ry", "rz")], 0.0
+    )
     assert expected == {k: v for k, v in parameters.items() if k.split(".")[1].startswith("a") and "arm" not in k}
 
 

@@ -24,7 +24,7 @@ class TwoThatMakeUp(eqx.Module):
 
     @property
     def free(self):
-        return SimpleNamespace(size=2, lower=np.full(2, -self.bound), upper=np.full(2, self.bound))
+        return SimpleNamespace(size=2, names=("a", "b"), lower=np.full(2, -self.bound), upper=np.full(2, self.bound))
 
     def residual(self, u):
         alone = jnp.arcsinh(u[1] / TAU) if self.shape == "flattens" else u[1] / TAU
