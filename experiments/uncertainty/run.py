@@ -295,6 +295,8 @@ def draws(case: Case, kind: str, count: int, scale: float) -> Iterator[dict[str,
             seconds = time.monotonic() - began
         yield {
             "flagged": bool(result.doubts) or not result.converged,
+            "named": [name for name, own in (result.metrics.tolerance_checks or {}).items() if own.exceeded],
+            "observable": {name: own.observable for name, own in (result.metrics.tolerance_checks or {}).items()},
             "seconds": seconds,
             "parameters": {
                 name: [p.value, truth[name], p.std_log, p.identifiable, p.interval_95]
@@ -328,8 +330,10 @@ def summary(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
         "draws": len(outcomes),
         "intervals": len(held),
         "coverage": float(np.mean(held)) if held else None,
-        "ratio": [float(np.min(ratios)), float(np.median(ratios)), float(np.max(ratios))] if ratios else None,
+        "ratio": [round(float(x), 2) for x in np.quantile(ratios, [0.0, 0.5, 1.0])] if ratios else None,
         "flagged": sum(o["flagged"] for o in outcomes),
+        "named": sum(bool(o["named"]) for o in outcomes),
+        "observable": round(float(np.mean([x for o in outcomes for x in o["observable"].values()])), 3),
         "flagged or held": float(np.mean(known)),
         "seconds": float(np.median([o["seconds"] for o in outcomes])),
         "median std %": {n: round(100 * float(np.median(stds[n])), 2) for n in names if stds[n]},

@@ -16,6 +16,14 @@ from scipy.special import chdtri
 
 from jaxmb.identify.estimation.identifiability import Jacobian, jacobian_svd, row_blocks, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
+from jaxmb.identify.estimation.variance_components import (
+    Compressed,
+    Excess,
+    compressed,
+    excess,
+    likely_factors,
+    marginal,
+)
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.motion import PostureTest
@@ -33,12 +41,10 @@ NAMED = 5
 CURVED = np.sqrt(3.0)
 """Root mean square of the square of a normal variable."""
 TRIED, NONLINEAR = 4, 0.2
-"""Draws that are refitted in any case, and largest difference of a refit from the linear effect, over the standard
-deviation, up to which the effect of stated errors counts as linear."""
+"""Draws that are refitted in any case, and largest difference of a refit from the linear effect up to which the effect
+of stated errors counts as linear: of the parameters over their standard deviation, of the residual over the noise."""
 DRAWS = 48
 """Refits where it does not; a standard deviation from so many has an error of a tenth."""
-FARTHEST = 4.0
-"""Size of a fitted error over its tolerance above which it is none within its tolerance."""
 SETTLED = 1e-5
 """Relative decrease of the cost in the last step of a refit."""
 
@@ -66,6 +72,18 @@ class ParameterBudget:
     """The largest contributions, to first order."""
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class ToleranceCheck:
+    """Comparison of the residual with one tolerance."""
+
+    factor: float
+    """Most likely size of the errors over their tolerance, root mean square, at least 1."""
+    observable: float
+    """Share of the errors that the residual shows, 0 to 1."""
+    exceeded: bool
+    """Whether an error is larger than its tolerance beyond chance."""
+
+
 class Budget(NamedTuple):
     """Effect of the errors of machine and tests on the estimate."""
 
@@ -76,8 +94,22 @@ class Budget(NamedTuple):
     """Covariance of u due to all errors."""
     columns: Float[np.ndarray, "m e"]
     """Change of the residual by each error."""
+    curvature: Float[np.ndarray, "m k"]
+    """Residuals of refits to drawn errors beyond the linear effect, over the root of their number: columns of the
+    covariance of the residual beside `columns`. No columns where the effect is linear."""
+    draws: Float[np.ndarray, "k e"] | None = None
+    """Errors of these refits over their tolerances; None where the effect is linear."""
     squares: Float[np.ndarray, "k t"] | None = None
-    """Sum of squares of the residual of each test in refits to drawn errors without noise; None without refits."""
+    """Sum of squares of the residual of each test in these refits, without noise."""
+    excess: Excess | None = None
+    """Comparison of the residual with the tolerances; None where there is no residual."""
+
+    @property
+    def all_columns(self) -> Float[np.ndarray, "m c"]:
+        """Columns of the covariance of the residual by all errors: linear ones with their most likely sizes, and
+        those of the curvature."""
+        factors = np.ones(len(self.errors)) if self.excess is None else self.excess.factors[: len(self.errors)]
+        return np.concatenate([self.columns * factors, self.curvature], axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -134,7 +166,6 @@ def budget(
     tolerances: Tolerances,
     seed: int | None = 0,
     factor: Float[np.ndarray, "m"] | float = 1.0,
-    misfit: bool = False,
 ) -> Budget:
     """Effect of the errors of machine and tests on a least-squares estimate.
 
@@ -151,7 +182,6 @@ def budget(
         tolerances: standard deviations of the errors.
         seed: of the draws; None for the first order alone.
         factor: of each row of the tests in the Jacobian, such as the root of a robust weight.
-        misfit: whether noise leaves a misfit unexplained, which is then compared with those of all refits.
     """
     known = [(error, size) for error in tests.errors(problem.free) if (size := error.std(tolerances)) > 0.0]
     plain = tests.residual({})
@@ -163,10 +193,11 @@ def budget(
     blocks = ((jacobian[block], columns[block]) for block in row_blocks(jacobian))
     along = sum(svd.basis(rows[: len(own)]).T @ own for rows, own in blocks)
     effect = -svd.gain @ along
-    found = Budget(tuple(error for error, _ in known), effect, effect @ effect.T, columns)
+    none = np.zeros((plain.size, 0))
+    found = Budget(tuple(error for error, _ in known), effect, effect @ effect.T, columns, none)
     if not known or seed is None or not isinstance(jacobian, np.ndarray):
         return found
-    return _drawn(tests, problem, u, found, std, [size for _, size in known], plain, seed, misfit)
+    return _drawn(tests, problem, u, jacobian, found, std, [size for _, size in known], plain, seed)
 
 
 def _finite(change: np.ndarray) -> np.ndarray:
@@ -178,35 +209,40 @@ def _drawn(
     tests: DescribedTests,
     problem: Problem,
     u: np.ndarray,
+    jacobian: np.ndarray,
     found: Budget,
     std: np.ndarray,
     sizes: Sequence[float],
     plain: np.ndarray,
     seed: int,
-    misfit: bool,
 ) -> Budget:
-    """The budget with the covariance of refits to drawn errors where their effect is not linear, and with their
-    residuals."""
-    rng, linear = np.random.default_rng(seed), np.sqrt(np.diag(found.covariance))
+    """The budget with covariance and curvature of refits to drawn errors where their effect is not linear."""
+    rng, linear, rows = np.random.default_rng(seed), np.sqrt(np.diag(found.covariance)), plain.size
     whole = np.hypot(linear, np.where(np.isfinite(std), std, 0.0))
-    is_linear = False
-    changes, linear_changes, squares = list[np.ndarray](), list[np.ndarray](), list[list[float]]()
+    basis, is_linear = jacobian_svd(jacobian).basis(jacobian), False
+    changes, linear_changes, curvature = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
+    draws, squares = list[np.ndarray](), list[list[float]]()
     for draw in range(DRAWS):
         z = rng.normal(size=len(sizes))
         errors = {error.key: x * size for error, x, size in zip(found.errors, z, sizes, strict=True)}
         change, residual = _refit(problem, u, _finite(plain - tests.residual(errors)))
         changes.append(change)
-        squares.append([float(residual[rows] @ residual[rows]) for rows in problem.row_slices])
         linear_changes.append(-found.effect @ z)
+        draws.append(z)
+        squares.append([float(residual[own] @ residual[own]) for own in problem.row_slices])
+        residual[:rows] += found.columns @ z
+        curvature.append((residual - basis @ (basis.T @ residual))[:rows])
         if draw == TRIED - 1:
             difference = np.abs(np.array(changes) - np.array(linear_changes))
             is_linear = bool(np.all(difference <= NONLINEAR * whole))
-            if is_linear and not misfit:
+            if is_linear and np.linalg.norm(curvature, axis=1).max() <= NONLINEAR:
                 return found
+    found = found._replace(
+        curvature=np.array(curvature).T / np.sqrt(DRAWS), draws=np.array(draws), squares=np.array(squares)
+    )
     if is_linear:
-        return found._replace(squares=np.array(squares))
-    covariance = np.array(changes).T @ np.array(changes) / DRAWS
-    return found._replace(covariance=covariance, squares=np.array(squares))
+        return found
+    return found._replace(covariance=np.array(changes).T @ np.array(changes) / DRAWS)
 
 
 def _refit(
@@ -232,38 +268,89 @@ def _refit(
     return x - u, residual
 
 
+def compared(
+    found: Budget,
+    residual: Float[np.ndarray, "m"],
+    jacobian: Jacobian,
+    variances: Float[np.ndarray, "m"],
+) -> Budget:
+    """The budget with its tolerances compared with a residual, and its covariance that of the most likely errors.
+
+    Args:
+        found: the budget.
+        residual: at the estimate; rows of a prior last.
+        jacobian: of the residual.
+        variances: of the noise of each row.
+    """
+    if not found.errors or not isinstance(jacobian, np.ndarray):
+        return found
+    kinds = dict[str, list[int]]()
+    for k, error in enumerate(found.errors):
+        kinds.setdefault(error.kind, []).append(k)
+    members = {kind: np.array(own) for kind, own in kinds.items()}
+    columns = np.pad(found.all_columns, ((0, residual.size - len(found.columns)), (0, 0)))
+    data, count = compressed(residual, jacobian, variances, columns), len(found.errors)
+    if found.draws is not None:  # residuals of the refits are their curvature less their linear effect
+        gram = data.gram[:count]
+        data = data._replace(drawn=np.sqrt(DRAWS) * gram[:, count:] - gram[:, :count] @ found.draws.T)
+    judged = excess(data, members, _noise_factor(data, list(members.values())))
+    more = judged.factors[: len(found.errors)] ** 2 - 1.0
+    return found._replace(excess=judged, covariance=found.covariance + (found.effect * more) @ found.effect.T)
+
+
+def tolerance_checks(found: Budget) -> dict[str, ToleranceCheck] | None:
+    """Comparison of the residual with each tolerance; None where there was no residual to compare."""
+    if found.excess is None:
+        return None
+    beyond = {found.errors[k].kind for each in found.excess.exceeded for k in each.members}
+    squares = {kind: list[float]() for kind in found.excess.observable}
+    for error, factor in zip(found.errors, found.excess.factors.tolist(), strict=False):
+        squares[error.kind].append(factor**2)
+    return {
+        kind: ToleranceCheck(float(np.sqrt(np.mean(squares[kind]))), share, kind in beyond)
+        for kind, share in found.excess.observable.items()
+    }
+
+
+def _noise_factor(data: Compressed, groups: Sequence[np.ndarray]) -> float:
+    """Factor on the variances of the noise where neither noise nor any size of the errors explains a residual."""
+    first = np.ones(data.score.size)
+    factors = likely_factors(data, groups, first)
+    inner = factors * marginal(data, factors).score
+    rest = (data.square - float(data.score @ (factors * inner))) / data.degrees
+    return max(rest, 1.0) if rest > float(chdtri(data.degrees, FALSE_ALARM)) / data.degrees else 1.0
+
+
 def explained(
     found: Budget,
     rows: Sequence[slice],
     residual: Float[np.ndarray, "m"],
     jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
-    expected: Sequence[float] | None = None,
 ) -> tuple[bool, ...]:
-    """Whether stated errors within their tolerances explain the residual of each test beyond its noise.
+    """Whether stated errors explain the residual of each test beyond its noise, without one that exceeds its tolerance.
 
-    With refits to drawn errors, where their residual is larger in at least one; else where the noise explains what a
-    joint fit of the parameters and all errors leaves.
+    With refits to drawn errors, also where their residual is larger in at least one.
 
     Args:
-        found: the budget.
+        found: the budget, compared with the residual.
         rows: rows of each test.
         residual: at the estimate; rows of a prior last.
         jacobian: of the residual.
         row_weights: variance of each residual under the stated noise.
-        expected: sum of squares of each test by its noise alone; None for the sum of its weights.
     """
-    if not found.errors or not isinstance(jacobian, np.ndarray):
+    if found.excess is None or not isinstance(jacobian, np.ndarray):
         return (False,) * len(rows)
+    beyond = [k for each in found.excess.exceeded for k in each.members.tolist()]
+    rest, _ = joint_residual(residual, jacobian, row_weights, found.all_columns)
+    explained = [own.explained for own in misfits(rest, jacobian, row_weights, rows)]
     if found.squares is not None:
-        expected = [float(np.sum(row_weights[own])) for own in rows] if expected is None else expected
-        excess = [float(np.sum(residual[own] ** 2)) - noise for own, noise in zip(rows, expected, strict=True)]
-        return tuple(bool(drawn.max() >= own) for drawn, own in zip(found.squares.T, excess, strict=True))
-    rest, errors = joint_residual(residual, jacobian, row_weights, found.columns)
-    # errors fitted with their prior scatter less than the prior does
-    if float(errors @ errors) > float(chdtri(errors.size, FALSE_ALARM)) or np.abs(errors).max() > FARTHEST:
-        return (False,) * len(rows)
-    return tuple(each.explained for each in misfits(rest, jacobian, row_weights, rows))
+        more = [float(np.sum(residual[own] ** 2) - np.sum(row_weights[own])) for own in rows]
+        explained = [
+            yes or own <= drawn.max() for yes, own, drawn in zip(explained, more, found.squares.T, strict=True)
+        ]
+    pairs = zip(explained, rows, strict=True)
+    return tuple(yes and not found.columns[own][:, beyond].any() for yes, own in pairs)
 
 
 def joint_residual(

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.assess.budget import Budget, DescribedTests, budget, explained
+from jaxmb.identify.assess.budget import Budget, DescribedTests, budget, compared, explained
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.estimation.identifiability import (
     COUPLED,
     Identifiability,
     Jacobian,
     identifiability,
+    jacobian_svd,
     row_blocks,
     triangular_factor,
 )
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, row_variances, sampled_weights
 from jaxmb.identify.fit.problem import is_large
@@ -94,6 +94,11 @@ class GoodnessOfFit:
     def all_tolerated(self) -> bool:
         """Whether errors within their tolerances explain the misfits of all tests."""
         return bool(self.tolerated) and all(self.tolerated)
+
+    @property
+    def excesses(self) -> Sequence[Misfit]:
+        """`misfits`, at most 1 where errors within the stated tolerances explain them."""
+        return [_excess(own, allowed) for own, allowed in zip(self.misfits, self.tolerated, strict=True)]
 
     @property
     def excess(self) -> Misfit | None:
@@ -179,26 +184,32 @@ def _tolerances(
     if study.tolerances is None or (step is None and not_linearized):
         return None, (False,) * len(each)
     tests = DescribedTests(study.fitted, solution.model, study.exact)
-    point = solution.residual, solution.jacobian, solution.row_weights
+    point = solution.residual, solution.jacobian
     if step is not None:
         factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)
         std = step.known.std
         found = budget(tests, problem, solution.u, step.jacobian, std, study.tolerances, seed=None, factor=factor)
-        return found, explained(found, whole, *point) * len(each)
-    std = identifiability(solution.jacobian, row_variances(problem, *point), problem.prior_std).std
-    misfit = not all(t.noise.is_known and own.explained for t, own in zip(study.tests, each, strict=True))
-    found = budget(tests, problem, solution.u, solution.jacobian, std, study.tolerances, solution.seed, misfit=misfit)
-    parts = zip(study.tests, problem.row_slices, strict=True)
-    expected = [_by_noise(test, solution.residual[rows], solution.row_weights[rows]) for test, rows in parts]
-    return found, explained(found, problem.row_slices, *point, expected)
+        found = compared(found, *point, solution.row_weights)
+        return found, explained(found, whole, *point, solution.row_weights) * len(each)
+    std = identifiability(
+        solution.jacobian, row_variances(problem, *point, solution.row_weights), problem.prior_std
+    ).std
+    found = budget(tests, problem, solution.u, solution.jacobian, std, study.tolerances, solution.seed)
+    noise = noise_variances(solution)
+    found = compared(found, *point, noise)
+    return found, explained(found, problem.row_slices, *point, noise)
 
 
-def _by_noise(test: Test, residual: np.ndarray, row_weights: np.ndarray) -> float:
-    """Sum of squares of a residual by noise alone; by the line-to-line scatter where the noise is not known."""
-    whole = float(np.sum(row_weights))
-    if test.noise.is_known or test.lines is None:
-        return whole
-    return whole * test.lines.scatter(residual, row_weights)
+def noise_variances(solution: Solution) -> Float[np.ndarray, "m"]:
+    """Variance of each residual by noise alone: by the line-to-line scatter where the noise is not known."""
+    problem, jacobian = solution.study.problem, solution.jacobian
+    found, svd = sampled_weights(problem, solution.row_weights), jacobian_svd(jacobian)
+    for rows, test in zip(problem.row_slices, problem.tests, strict=True):
+        weights = solution.row_weights[rows]
+        if not (test.noise.is_known or test.lines is None):
+            found[rows] *= test.lines.scatter(solution.residual[rows], weights)
+        found[rows] *= test.noise.correlation.variance_factor(svd.basis(jacobian[rows]), weights)
+    return found
 
 
 def _systematic(solution: Solution, each: Sequence[Misfit], tolerated: Sequence[bool]) -> dict[str, float]:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.assess.budget import parameter_budgets
+from jaxmb.identify.assess.budget import parameter_budgets, tolerance_checks
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
 from jaxmb.identify.assess.laws.law_choice import law_remarks
@@ -18,6 +18,7 @@ from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.remarks import (
     UNKNOWN,
     data_remarks,
+    exceeded_remarks,
     excess_remarks,
     gross_remarks,
     machine_remarks,
@@ -199,6 +200,7 @@ def assess(estimate: Estimate) -> Result:
         fit_metrics(estimate),
         known_together=known_together,
         uncertainty=budgets,
+        tolerance_checks=None if goodness.budget is None else tolerance_checks(goodness.budget),
         tolerated=goodness.misfit_tolerated,
         **found.metrics,
     )
@@ -207,7 +209,8 @@ def assess(estimate: Estimate) -> Result:
     likely = [found.hypothesis] if found.hypothesis else [*gross_remarks(estimate), *causes, *found.causes]
     misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
     unknown = [UNKNOWN] if goodness.not_reproduced else []
-    doubts = (*misfit, *others, *unknown, *found.doubts, *machine_remarks(machine))
+    exceeded = exceeded_remarks(goodness.budget, study.tolerances)
+    doubts = (*exceeded, *misfit, *others, *unknown, *found.doubts, *machine_remarks(machine))
     ended = ended_text(goodness.missed, found.wrong, plain, estimate.known.verdict, doubts)
     if solver.fit is not None:
         status = search_status(estimate, solver.fit, ended)

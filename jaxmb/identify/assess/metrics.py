@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 import jax
 import numpy as np
 
-from jaxmb.identify.assess.budget import ParameterBudget
+from jaxmb.identify.assess.budget import ParameterBudget, ToleranceCheck
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
@@ -160,6 +160,8 @@ class Metrics(Mapping[str, Any]):
     explains it, or all is exact."""
     uncertainty: dict[str, ParameterBudget] | None = None
     """Parts of each parameter's standard deviation: noise, and tolerances; None where all is exact."""
+    tolerance_checks: dict[str, ToleranceCheck] | None = None
+    """Comparison of the residual with each tolerance, by key of `[tolerances]`; None where all is exact."""
     stiffness_model: StiffnessModelMetrics | None = None
     """Metrics of a complete stiffness model, on the top level of result.json; all others are None then."""
 

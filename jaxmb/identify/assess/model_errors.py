@@ -292,7 +292,7 @@ def _scatter(estimate: Estimate) -> np.ndarray | None:
     """Variance of each row over that of its noise in the fit; None where noise explains the residual."""
     problem, doubtful = estimate.study.problem, bool(estimate.goodness.systematic)
     found = np.ones(estimate.residual.size)
-    for rows, test, misfit in zip(problem.row_slices, problem.tests, estimate.goodness.misfits, strict=True):
+    for rows, test, misfit in zip(problem.row_slices, problem.tests, estimate.goodness.excesses, strict=True):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]
         if test.noise.is_known:
             doubtful |= not misfit.explained

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from pydantic import ValidationError
 
+from jaxmb.identify.assess.budget import Budget
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
+from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.search import DEFAULT
@@ -29,6 +31,8 @@ def data_remarks(study: Study) -> list[str]:
     ]
 
 
+MOST_EXCEEDED = 3
+"""Largest number of errors of one kind in a sentence."""
 CAPPED = "confidence is capped at 'weak' for all parameters: the fitted model does not reproduce the measurement"
 UNKNOWN = "no standard deviation is known: the fitted model does not reproduce the measurement"
 
@@ -42,6 +46,33 @@ def tolerance_remarks(estimate: Estimate) -> list[str]:
         f"reduced chi-square {plain.square:.3g} (residual {plain.factor:.3g} times the stated noise): errors of what"
         " machine and tests state explain it, within their tolerances"
     ]
+
+
+def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> list[str]:
+    """A sentence on each error of machine and tests that exceeds its tolerance beyond chance."""
+    if budget is None or budget.excess is None or tolerances is None:
+        return []
+    sentences = []
+    for each in budget.excess.exceeded:
+        kind, order = budget.errors[each.members[0]].kind, np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist()
+        size, (name, unit) = float(getattr(tolerances, kind)), _kind_and_unit(kind)
+        # a correction of this size reduces the residual; the error has the opposite sign
+        off = [f"{budget.errors[each.members[i]].key} by {-each.sizes[i] * size:.3g} {unit}" for i in order]
+        text = listed(off)
+        if each.members.size > 1:
+            factor = float(budget.excess.factors[each.members[0]])
+            text = f"{name} by {factor:.2g} times the tolerance, most of all {text}"
+        sentences.append(
+            f"the data contradict a tolerance of {size:.3g} {unit} ({kind}): off is {text}; correct the description or"
+            " state a larger tolerance; standard deviations were inflated accordingly"
+        )
+    return sentences
+
+
+def _kind_and_unit(kind: str) -> tuple[str, str]:
+    """Name and unit of a key of `[tolerances]`."""
+    words = kind.split("_")
+    return " ".join(words[:-1]), "%" if words[-1] == "percent" else words[-1]
 
 
 def excess_remarks(

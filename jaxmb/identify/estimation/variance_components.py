@@ -1,0 +1,245 @@
+"""Errors larger than their stated standard deviations: score tests and maximum likelihood of variance components.
+
+The residual r of a fit with the Jacobian J has the covariance P (W + C S^2 C^T) P, P = I - J J^+, with the variances W
+of the noise, the effects C of errors of one standard deviation each, and factors S on these deviations, 1 as stated.
+Projection by P makes the likelihood the restricted one (REML).
+
+Source: Harville, "Maximum likelihood approaches to variance component estimation", J. Am. Stat. Assoc. 72, 320 (1977);
+Lin, "Variance component testing in generalised linear models with random effects", Biometrika 84, 309 (1997); Zhou et
+al., "MM algorithms for variance components models", J. Comput. Graph. Stat. 28, 350 (2019).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import chdtrc
+
+ERROR_RATE = 0.01
+"""Probability that an error is reported although all are drawn from their stated distributions."""
+MOST_ROUNDS = 100
+CONVERGED = 1e-3
+"""Change of log S at convergence."""
+LEAST_OBSERVABLE = 1e-6
+"""Share of the variance of an error that appears in the residual below which it has no test."""
+
+ROUNDING = 1e-7
+"""Part of a column outside of the directions of the free parameters that counts as rounding."""
+
+DOMINANT = 0.7
+"""Share of the statistic of a kind above which a single error is named."""
+
+
+class Compressed(NamedTuple):
+    """Residual and effects of errors, whitened by the noise and without the directions of the free parameters."""
+
+    square: float
+    """r^T P W^-1 P r."""
+    score: Float[np.ndarray, "e *n"]
+    """C^T r."""
+    gram: Float[np.ndarray, "e e"]
+    """C^T C."""
+    degrees: float
+    """Rows less directions of the free parameters."""
+    drawn: Float[np.ndarray, "k n"] | None = None
+    """C^T r of the first k errors for noise-free data with drawn errors, where their effect is not linear; None where
+    it is."""
+
+
+def compressed(
+    residual: Float[np.ndarray, "m"],
+    jacobian: Float[np.ndarray, "m d"],
+    variances: Float[np.ndarray, "m"],
+    effects: Float[np.ndarray, "m e"],
+) -> Compressed:
+    """Sufficient statistics of the residual for factors on the standard deviations of errors.
+
+    Args:
+        residual: at the fit.
+        jacobian: of the residual by the free parameters.
+        variances: of the noise; rows of variance 0 are left out.
+        effects: change of the residual by an error of one standard deviation each.
+    """
+    used = variances > 0.0
+    scale = 1.0 / np.sqrt(variances[used])
+    size = np.linalg.norm(jacobian[used] * scale[:, None], axis=0)
+    columns = jacobian[used] * (scale[:, None] / np.where(size > 0.0, size, 1.0))
+    left, values, _ = np.linalg.svd(columns, full_matrices=False)
+    basis = left[:, values > 1e-10 * max(float(values.max(initial=0.0)), 1e-300)]
+    whole = np.column_stack([effects[used], residual[used]]) * scale[:, None]
+    both = whole - basis @ (basis.T @ whole)
+    both[:, np.linalg.norm(both, axis=0) <= ROUNDING * np.linalg.norm(whole, axis=0)] = 0.0
+    gram = both.T @ both
+    return Compressed(float(gram[-1, -1]), gram[:-1, -1], gram[:-1, :-1], float(used.sum() - basis.shape[1]))
+
+
+class Marginal(NamedTuple):
+    """Score and information of the errors under a covariance with given factors."""
+
+    score: Float[np.ndarray, "e *n"]
+    """C^T V^-1 r, of covariance `information` under V."""
+    information: Float[np.ndarray, "e e"]
+    """C^T V^-1 C, its diagonal between 0 (not observable) and 1 / S^2."""
+
+
+def marginal(data: Compressed, factors: Float[np.ndarray, "e"], noise: float = 1.0) -> Marginal:
+    """C^T V^-1 r and C^T V^-1 C for V = noise I + C S^2 C^T.
+
+    Args:
+        data: of the residual.
+        factors: S of each error.
+        noise: factor on the variances of the noise.
+    """
+    scaled = data.gram * factors[:, None] * factors / noise
+    inner = factors[:, None] * np.linalg.solve(np.eye(factors.size) + scaled, factors[:, None] * data.gram) / noise
+    left = np.eye(factors.size) - inner.T
+    information = left @ data.gram / noise
+    return Marginal(left @ data.score / noise, 0.5 * (information + information.T))
+
+
+class ScoreTest(NamedTuple):
+    """Test of the hypothesis that some errors have their stated standard deviation."""
+
+    p: float
+    """Probability of a larger score."""
+    observable: float
+    """Share of the variance of the errors that appears in the residual beyond noise and all other errors."""
+
+
+def score_test(found: Marginal, members: Int[np.ndarray, "k"], factors: Float[np.ndarray, "e"]) -> ScoreTest:
+    """Locally most powerful test against larger errors: the sum of squares of their scores, a weighted sum of
+    chi-squares, in the approximation by three moments.
+
+    Source: Liu, Tang and Zhang, "A new chi-square approximation", Comput. Stat. Data Anal. 53, 853 (2009), without
+    noncentrality; Imhof, Biometrika 48, 419 (1961).
+    """
+    own = factors[members]
+    weights = np.linalg.eigvalsh(found.information[np.ix_(members, members)] * own[:, None] * own)
+    weights = np.clip(weights, 0.0, 1.0)
+    observable = float(np.mean(weights))
+    if weights.max() < LEAST_OBSERVABLE:
+        return ScoreTest(1.0, observable)
+    statistic = float(np.sum((own * found.score[members]) ** 2))
+    first, second, third = (float(np.sum(weights**k)) for k in (1, 2, 3))
+    degrees = second**3 / third**2
+    argument = (statistic - first) * np.sqrt(degrees / second) + degrees
+    return ScoreTest(float(chdtrc(degrees, max(argument, 0.0))), observable)
+
+
+def likely_factors(
+    data: Compressed, groups: Sequence[Int[np.ndarray, "k"]], first: Float[np.ndarray, "e"], noise: float = 1.0
+) -> Float[np.ndarray, "e"]:
+    """Factors of the largest restricted likelihood, at least 1, common to the errors of each group.
+
+    Args:
+        data: of the residual.
+        groups: disjoint indices of errors; others keep their factors.
+        first: start.
+        noise: factor on the variances of the noise.
+    """
+    factors = first.copy()
+    for _ in range(MOST_ROUNDS):
+        found, change = marginal(data, factors, noise), 0.0
+        for members in groups:
+            expected = float(np.trace(found.information[np.ix_(members, members)]))
+            if expected * float(np.max(factors[members] ** 2)) < LEAST_OBSERVABLE:
+                continue
+            step = np.sqrt(float(np.sum(found.score[members] ** 2)) / expected)
+            new = np.maximum(factors[members] * np.sqrt(max(step, 1e-12)), 1.0)
+            change = max(change, float(np.max(np.abs(np.log(new / factors[members])))))
+            factors[members] = new
+        if change < CONVERGED:
+            break
+    return factors
+
+
+class Exceeded(NamedTuple):
+    """Errors that are larger than stated beyond chance."""
+
+    members: Int[np.ndarray, "k"]
+    p: float
+    """Of the score test, given all other errors."""
+    sizes: Float[np.ndarray, "k"]
+    """Estimated errors over their standard deviations."""
+
+
+class Excess(NamedTuple):
+    """Comparison of a residual with the stated standard deviations of errors."""
+
+    factors: Float[np.ndarray, "e"]
+    """Most likely factor on the standard deviation of each error, at least 1."""
+    exceeded: tuple[Exceeded, ...]
+    """Most significant first."""
+    observable: dict[str, float]
+    """Observable share of the errors of each kind."""
+
+
+def excess(data: Compressed, kinds: Mapping[str, Int[np.ndarray, "k"]], noise: float = 1.0) -> Excess:
+    """Compares a residual with the stated standard deviations of errors.
+
+    Each kind and each single error is tested, given all others; the most significant is released and the rest is
+    tested again, at `ERROR_RATE` over the number of tests. The factors of all other kinds are those of the largest
+    likelihood.
+
+    Args:
+        data: of the residual.
+        kinds: indices of the errors of each kind; errors of no kind keep their standard deviation.
+        noise: factor on the variances of the noise.
+    """
+    factors, exceeded = np.ones(data.score.size), list[Exceeded]()
+    singles = [np.array([k]) for members in kinds.values() if len(members) > 1 for k in members]
+    tried = [np.asarray(members) for members in kinds.values()] + singles
+    observable, released = dict[str, float](), list[np.ndarray]()
+    while tried:
+        found = marginal(data, factors, noise)
+        tests = [score_test(found, members, factors) for members in tried]
+        if not exceeded:
+            observable = {kind: test.observable for kind, test in zip(kinds, tests, strict=False)}
+        best = int(np.argmin([test.p for test in tests]))
+        if tests[best].p >= ERROR_RATE / len(tests) or len(exceeded) == len(kinds):
+            break
+        if not _beyond_draws(data, tried[best], factors, noise):
+            tried.pop(best)
+            continue
+        chosen = _dominant(found, tried[best], factors)
+        released.append(chosen)
+        factors = likely_factors(data, _disjoint(released), factors, noise)
+        exceeded.append(Exceeded(chosen, tests[best].p, estimated(data, factors, noise)[chosen]))
+        tried = [members for members in tried if not np.isin(chosen, members).any()]
+    groups = _disjoint([*released, *(np.asarray(members) for members in kinds.values())])
+    return Excess(likely_factors(data, groups, factors, noise), tuple(exceeded), observable)
+
+
+def _beyond_draws(data: Compressed, members: np.ndarray, factors: np.ndarray, noise: float) -> bool:
+    """Whether the statistic of some errors is larger than those of all drawn errors: where the effect of errors is not
+    linear it has no known distribution."""
+    if data.drawn is None:
+        return True
+    own = slice(0, len(data.drawn))
+    linear = Compressed(0.0, np.column_stack([data.score[own], data.drawn]), data.gram[own, own], 0.0)
+    squares = np.sum((factors[members, None] * marginal(linear, factors[own], noise).score[members]) ** 2, axis=0)
+    return bool(squares[0] > squares[1:].max())
+
+
+def _dominant(found: Marginal, members: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """The single error that gives most of the statistic of some errors; all of them where there is none."""
+    squares = (factors[members] * found.score[members]) ** 2
+    largest = int(np.argmax(squares))
+    return members[[largest]] if squares[largest] > DOMINANT * squares.sum() else members
+
+
+def estimated(data: Compressed, factors: Float[np.ndarray, "e"], noise: float = 1.0) -> Float[np.ndarray, "e"]:
+    """Best linear unbiased prediction of the errors, over their stated standard deviations; of r = C x."""
+    return factors**2 * marginal(data, factors, noise).score
+
+
+def _disjoint(groups: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Groups without the members of earlier ones, empty ones left out."""
+    taken, found = set[int](), list[np.ndarray]()
+    for members in groups:
+        own = [k for k in members.tolist() if k not in taken]
+        taken.update(own)
+        if own:
+            found.append(np.array(own))
+    return found
