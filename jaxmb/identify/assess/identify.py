@@ -209,7 +209,8 @@ def assess(estimate: Estimate) -> Result:
     likely = [found.hypothesis] if found.hypothesis else [*gross_remarks(estimate), *causes, *found.causes]
     misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
     unknown = [UNKNOWN] if goodness.not_reproduced else []
-    exceeded = exceeded_remarks(goodness.budget, study.tolerances)
+    # What does not reproduce the data is no small error: its attribution to a tolerance would mislead.
+    exceeded = [] if goodness.not_reproduced else exceeded_remarks(goodness.budget, study.tolerances)
     doubts = (*exceeded, *misfit, *others, *unknown, *found.doubts, *machine_remarks(machine))
     ended = ended_text(goodness.missed, found.wrong, plain, estimate.known.verdict, doubts)
     if solver.fit is not None:

@@ -59,8 +59,8 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
         # a correction of this size reduces the residual; the error has the opposite sign
         off = [f"{budget.errors[each.members[i]].key} by {-each.sizes[i] * size:.3g} {unit}" for i in order]
         text = listed(off)
-        if each.members.size > 1:
-            factor = float(budget.excess.factors[each.members[0]])
+        factor = float(budget.excess.factors[each.members[0]])
+        if each.members.size > 1 and factor > 1.0:
             text = f"{name} by {factor:.2g} times the tolerance, most of all {text}"
         sentences.append(
             f"the data contradict a tolerance of {size:.3g} {unit} ({kind}): off is {text}; correct the description or"
