@@ -211,7 +211,7 @@ def assess(estimate: Estimate) -> Result:
     unknown = [UNKNOWN] if goodness.not_reproduced else []
     # What does not reproduce the data is no small error: its attribution to a tolerance would mislead.
     exceeded = [] if goodness.not_reproduced else exceeded_remarks(goodness.budget, study.tolerances)
-    doubts = (*exceeded, *misfit, *others, *unknown, *found.doubts, *machine_remarks(machine))
+    doubts = (*misfit, *others, *unknown, *found.doubts, *exceeded, *machine_remarks(machine))
     ended = ended_text(goodness.missed, found.wrong, plain, estimate.known.verdict, doubts)
     if solver.fit is not None:
         status = search_status(estimate, solver.fit, ended)

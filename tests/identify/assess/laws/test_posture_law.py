@@ -58,7 +58,7 @@ def test_each_test_sees_its_own_values(tmp_path, at):
     residual = residual / float(study.problem.noise_unit)
     first = 0
     for k, test in enumerate(study.tests):
-        change = {t.parameter: np.exp(x * t.at(covariates(study, t)[k])) for t, x in zip(terms, c, strict=True)}
+        change = {t.parameter: np.exp(x * t.value(covariates(study, t)[k])) for t, x in zip(terms, c, strict=True)}
         values = np.exp(u) * [change.get(name, 1.0) for name in study.free.names]
         alone = residual_alone(test, study.free.apply(study.model, jnp.asarray(values)))
         # sums of a few dozen products in another order
