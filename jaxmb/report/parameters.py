@@ -18,6 +18,7 @@ from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
 from jaxmb.identify.assess.uncertainty.profile import RISE
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.validation import listed
+from jaxmb.machine.families import STATION
 from jaxmb.report.budget import budget_table
 from jaxmb.report.modes import ModePairs
 from jaxmb.report.section import (
@@ -151,10 +152,11 @@ def profile_sections(result: Result) -> list[Section]:
 
 
 def free_values(result: Result) -> list[tuple[str, str]]:
-    """Label and name of the free parameters, one per group of tied ones."""
+    """Label and name of the free parameters, one per group of tied ones; stations of pose tests have a table there."""
     return [
         (names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)", names[0])
         for names in result.study.free.tied
+        if names[0].split(".")[0] != STATION
     ]
 
 

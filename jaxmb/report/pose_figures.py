@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.assess.tests.poses import PoseRow
@@ -29,7 +30,10 @@ def pose_figure(rows: Sequence[PoseRow], title: str, angles: bool = False) -> Fi
     x, size = np.arange(1, len(rows) + 1), 4.0 if len(rows) <= MANY else 2.0
     figure = Figure(figsize=(8.0, 5.2), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
-    for values, colour, marker, label in ((before, INITIAL, "x", "before the fit"), (error, FITTED, "o", "after it")):
+    for values, colour, marker, label in (
+        (before, INITIAL, "x", "before the fit"),
+        (error, FITTED, "o", "after the fit"),
+    ):
         upper.plot(x, _length(values), marker, ms=size, color=colour, label=label)
     upper.set_yscale("log")
     upper.set_ylabel(f"error ({unit})")
@@ -37,6 +41,7 @@ def pose_figure(rows: Sequence[PoseRow], title: str, angles: bool = False) -> Fi
     _components(lower, x, error, std, size)
     lower.set_ylabel(f"predicted -\nmeasured ({unit})")
     lower.set_xlabel("row")
+    lower.xaxis.set_major_locator(MaxNLocator(integer=True))
     handles = [*upper.get_legend_handles_labels()[0], *lower.get_legend_handles_labels()[0]]
     figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
     return figure

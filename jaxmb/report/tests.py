@@ -18,7 +18,7 @@ from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.study.study import Study
-from jaxmb.machine.families import OF_GEOMETRY
+from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.measurement.modal.data import distinguishable
 from jaxmb.report.deflection_figures import convergence_figure, displacement_figure, rotation_figure
 from jaxmb.report.frf_figures import frf_overview, frf_test_figure, residual_figure, residual_overview
@@ -384,7 +384,7 @@ def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     metrics = result.metrics.of(PoseMetrics)
     if metrics is None:
         return []
-    parts: list[Part | None] = [pose_table(metrics), geometry_table(result)]
+    parts: list[Part | None] = [pose_table(metrics), geometry_table(result), station_table(result)]
     files = file_names(result.study)
     for entry in shown_tests(result, entries):
         rows = [row for row in metrics.pose_rows if (row.test, row.role) == (entry.name, entry.role)]
@@ -422,6 +422,20 @@ def pose_table(metrics: PoseMetrics) -> Table:
         " of their prediction, noise included"
     )
     return Table("Poses", columns, tuple(rows), caption)
+
+
+def station_table(result: Result) -> Table | None:
+    """Identified poses of the measuring devices; None without any."""
+    stations = dict[str, list[str]]()
+    for name, p in result.parameters.items():
+        family, _, rest = name.partition(".")
+        if family == STATION:
+            stations.setdefault(rest.rpartition(".")[0], []).append(f"{number(p.value)} \u00b1 {number(p.std, 2)}")
+    if not stations:
+        return None
+    columns = (*left("station"), *right("x", "y", "z (m)", "rx", "ry", "rz (rad)"))
+    rows = tuple((label, *values) for label, values in stations.items())
+    return Table("Stations: pose of the device in the ground frame", columns, rows, "\u00b1 one standard deviation")
 
 
 GEOMETRY_UNITS = {"m": (1e3, 0.0, "mm"), "rad": (1e3, 0.0, "mrad"), "1": (1e6, 1.0, "ppm of 1")}

@@ -18,8 +18,7 @@ from jaxmb.identify.study.format.next_format import NextPosePart
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table, known_name
 from jaxmb.machine.build import Model
-
-STATION = "station."
+from jaxmb.machine.families import STATION
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,7 +73,7 @@ def observability_of(study: Study, values: np.ndarray, jacobian: np.ndarray) -> 
 
 
 def _indices(study: Study, rows: np.ndarray, poses: int) -> Observability | None:
-    of_stations = np.array([name.startswith(STATION) for name in study.free.names])
+    of_stations = np.array([name.split(".")[0] == STATION for name in study.free.names])
     if of_stations.all():
         return None
     return observability(rows[:, ~of_stations], poses, rows[:, of_stations])

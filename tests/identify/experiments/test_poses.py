@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import least_squares
 from scipy.spatial.transform import Rotation
 
+import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
 from jaxmb.identify.parameters.model_parameters import set_parameters
@@ -290,3 +291,23 @@ def test_wrong_tables(tmp_path, lines, message):
     study = {"machine": machine, "test": [{"kind": "pose", "file": "poses.csv"}], "free": free}
     with pytest.raises(ValueError, match=message):
         make_study(study, "poses", tmp_path)
+
+
+def test_frfs_and_poses_in_one_fit():
+    """Poses determine a length, FRFs a stiffness; both hold the truth within four standard deviations."""
+    stiffness = jaxmb.parameters(jaxmb.build_model(jaxmb.load_machine("manipulator-3r")))["stiffness.z2"]
+    true = {"origin.z2.x": 0.01, "stiffness.z2": 1.1 * stiffness}
+    lines = {"first_hz": 1.0, "last_hz": 40.0, "step_hz": 1.0}
+    ranges = {"z1": ["-60 deg", "60 deg"], "z2": ["10 deg", "80 deg"], "z3": ["-90 deg", "-10 deg"]}
+    frf = {"kind": "frf", "posture": {"z2": "40 deg", "z3": "-30 deg"}, "noise_log_std": 0.01,
+           "simulate": {"lines": lines, "parameters": true, "noise_log_std": 0.01, "noise_seed": 1}}  # fmt: skip
+    pose = {"kind": "pose", "std_mm": 0.05,
+            "simulate": {"rows": 20, "ranges": ranges, "parameters": true, "noise_seed": 2}}  # fmt: skip
+    free = {"stiffness.z2": {"lower": 0.2 * stiffness, "upper": 50.0 * stiffness},
+            "origin.z2.x": {"lower": -0.05, "upper": 0.05}}  # fmt: skip
+    result = identify(make_study({"machine": "manipulator-3r", "test": [frf, pose], "free": free}, "both"))
+    assert result.status == "converged"
+    for name, value in true.items():
+        assert abs(result.parameters[name].value - value) < 4.0 * result.parameters[name].std
+    assert result.parameters["origin.z2.x"].std < 2e-5  # by the FRFs alone it is 1.3e-4
+    assert result.parameters["stiffness.z2"].std < 1e-3 * stiffness

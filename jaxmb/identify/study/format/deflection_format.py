@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from jaxmb.identify.experiments.tolerances import Instruments
-from jaxmb.identify.study.format.test_format import Simulation, TestPart
+from jaxmb.identify.study.format.test_format import RecordedTestPart, Simulation
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive, Vector
 
 MOST_SIMULATED = 5000
@@ -87,13 +87,12 @@ class SimulateDeflections(Simulation):
         return self
 
 
-class DeflectionTestPart(TestPart):
+class DeflectionTestPart(RecordedTestPart):
     """A set of deflection tests, from a table or simulated."""
 
     static: ClassVar[bool] = True
 
     kind: Literal["deflection"]
-    file: str | None = None
     simulate: SimulateDeflections | None = None
     frame: str = "tool"
     """Loaded and measured frame, unless the table says otherwise."""
@@ -109,15 +108,8 @@ class DeflectionTestPart(TestPart):
     """Whether outliers are given less weight; one set that says so is enough."""
     instruments: Instruments | None = None
 
-    @property
-    def source_file(self) -> str | None:
-        """The file that holds its measurements; None where it is simulated."""
-        return self.file
-
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.file is None) == (self.simulate is None):
-            raise ValueError("expected either file or simulate")
+    def _consistent(self) -> Self:
         if self.points is not None and self.file is not None:
             raise ValueError("points is for simulated tests, a table has a column for them")
         return self

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, WrapValidator, model_validator
 
-from jaxmb.identify.study.format.test_format import Band, Points, PostureTestPart, Simulate
+from jaxmb.identify.study.format.test_format import Band, Points, PostureTestPart, RecordedTestPart, Simulate
 from jaxmb.machine.values import NonNegative, Part, Positive
 
 
@@ -62,11 +62,10 @@ class SensorPart(Part):
     high_pass_hz: NonNegative = 0.0
 
 
-class FrfTestPart(PostureTestPart):
+class FrfTestPart(PostureTestPart, RecordedTestPart):
     """Frequency responses, from a file or simulated."""
 
     kind: Literal["frf"]
-    file: str | None = None
     simulate: Simulate | None = None
     frame: str = "tool"
     outputs: Points | None = None
@@ -100,15 +99,8 @@ class FrfTestPart(PostureTestPart):
     frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"
     """What figures call the unit of frequency, which the fit takes for hertz."""
 
-    @property
-    def source_file(self) -> str | None:
-        """The file that holds its measurements; None where it is simulated."""
-        return self.file
-
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.file is None) == (self.simulate is None):
-            raise ValueError("expected either file or simulate")
+    def _consistent(self) -> Self:
         if self.fit == "synthesized" and self.modal is None:
             raise ValueError("fit is 'synthesized', expected a modal analysis to synthesize from: modal = {...}")
         if self.unit is not None and self.file is None:

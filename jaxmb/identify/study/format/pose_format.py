@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from jaxmb.identify.study.format.test_format import Simulation, TestPart
+from jaxmb.identify.study.format.test_format import RecordedTestPart, Simulation
 from jaxmb.machine.values import SOME, Angle, Name, Number, Positive
 
 MOST_ROWS = 20_000
@@ -18,7 +18,7 @@ class SimulatePoses(Simulation):
     check_rows: Annotated[int, Field(ge=0, le=MOST_ROWS, strict=True)] = 0
     """Further rows, of the same stations, that are held out."""
     stations: Annotated[int, Field(ge=0, le=MOST_STATIONS, strict=True)] = 1
-    """Number of unknown poses of the measuring device; 0: it stands in the ground frame."""
+    """Number of unknown poses of the measuring device; 0: its frame is the ground frame."""
     ranges: Annotated[dict[Name, tuple[Angle, Angle]], SOME]
     """Range of each coordinate, rad or m; the others are as in the test's posture."""
     points: Annotated[tuple[Name, ...], SOME] = ("tool",)
@@ -37,26 +37,14 @@ class SimulatePoses(Simulation):
         return self
 
 
-class PoseTestPart(TestPart):
+class PoseTestPart(RecordedTestPart):
     """Poses of points of the machine at recorded joint values, from a CSV file or simulated."""
 
     static: ClassVar[bool] = True
 
     kind: Literal["pose"]
-    file: str | None = None
     simulate: SimulatePoses | None = None
     std_mm: Positive = 0.05
     """Standard deviation of each component of a position."""
     std_mrad: Positive = 0.1
     """Standard deviation of a rotation about each axis."""
-
-    @property
-    def source_file(self) -> str | None:
-        """The file that holds its measurements; None where it is simulated."""
-        return self.file
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.file is None) == (self.simulate is None):
-            raise ValueError("expected either file or simulate")
-        return self

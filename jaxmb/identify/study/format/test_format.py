@@ -116,6 +116,24 @@ class Simulation(Part):
     """Of the errors of the instruments."""
 
 
+class RecordedTestPart(TestPart):
+    """What tests have whose measurements are in a file or simulated."""
+
+    file: str | None = None
+    simulate: Simulation | None = None
+
+    @property
+    def source_file(self) -> str | None:
+        """The file that holds its measurements; None where it is simulated."""
+        return self.file
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.file is None) == (self.simulate is None):
+            raise ValueError("expected either file or simulate")
+        return self
+
+
 class Simulate(Simulation):
     """Pseudo-measured FRFs of a machine at known parameters: computed, with noise where asked for, or from hits."""
 

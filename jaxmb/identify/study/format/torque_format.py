@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from jaxmb.identify.study.format.test_format import Simulation, TestPart
+from jaxmb.identify.study.format.test_format import RecordedTestPart, Simulation
 from jaxmb.machine.elements import FrictionKind
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
 from jaxmb.measurement.motion.record import MOST_SAMPLES, Side
@@ -58,13 +58,12 @@ class SimulateTorques(Simulation):
         return self
 
 
-class TorqueTestPart(TestPart):
+class TorqueTestPart(RecordedTestPart):
     """A motion with the efforts of its drives, from a table or simulated."""
 
     releases_brakes: ClassVar[bool] = True
 
     kind: Literal["torque"]
-    file: str | None = None
     simulate: SimulateTorques | None = None
     resample_hz: Positive | None = None
     """Even samples per second that are made of those of the record; its own where not given."""
@@ -92,15 +91,8 @@ class TorqueTestPart(TestPart):
     robust: Annotated[bool, Field(strict=True)] = False
     """Whether outliers are given less weight."""
 
-    @property
-    def source_file(self) -> str | None:
-        """The file that holds its measurements; None where it is simulated."""
-        return self.file
-
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.file is None) == (self.simulate is None):
-            raise ValueError("expected either file or simulate")
+    def _consistent(self) -> Self:
         if self.kalman is not None and self.cutoff_hz != "search":
             raise ValueError("kalman and cutoff_hz are given, expected one of them")
         if len(set(self.friction_terms)) < len(self.friction_terms):
