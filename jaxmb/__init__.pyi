@@ -156,6 +156,7 @@ from .mechanics.loops import (
     independent_coordinates as independent_coordinates,
     motion_map as motion_map,
 )
+from .mechanics.mjcf import write_mjcf as write_mjcf
 from .mechanics.postures import (
     build_model as build_model,
     close_loops as close_loops,

@@ -216,11 +216,13 @@ def say_interrupted(state: Path | None, number: int = signal.SIGINT) -> int:
 
 if TYPE_CHECKING:
     from jaxmb.machine.build import Model
+    from jaxmb.machine.schema import Machine
 
 RobotArgument = Annotated[
     str,
     typer.Argument(
-        help="Built-in machine, path of a .toml or .urdf, or output folder of jaxmb identify.", show_default=False
+        help="Built-in machine, path of a .toml, .urdf or .xml (MJCF), or output folder of jaxmb identify.",
+        show_default=False,
     ),
 ]
 FRAME_DEFAULT = "tool, or the machine's only end frame"
@@ -231,6 +233,7 @@ class Robot(NamedTuple):
     """The machine of a command."""
 
     name: str
+    machine: "Machine"
     model: "Model"
     result: Path | None
     """Folder of the identification it was loaded from; None for others."""
@@ -261,4 +264,4 @@ def find_robot(name_or_path: str) -> Robot:
         read_saved(folder / RESULT_FILE, others=True)
     with progress(machine.name, "building the model"):
         model = build_model(machine)
-    return Robot(machine.name, model, folder)
+    return Robot(machine.name, machine, model, folder)

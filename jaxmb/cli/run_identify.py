@@ -94,7 +94,7 @@ def identify(options: IdentifyOptions) -> None:
     native.begin()
 
     from jaxmb.identify.assess.identify import identify as run
-    from jaxmb.identify.assess.saved import MACHINE, RESULT, STUDY, URDF, write_result
+    from jaxmb.identify.assess.saved import MACHINE, MJCF, RESULT, STUDY, URDF, write_result
     from jaxmb.identify.assess.uncertainty.profile import profiled, with_profiles
     from jaxmb.identify.fit.devices import is_first
     from jaxmb.identify.study.study import make_study
@@ -132,7 +132,7 @@ def identify(options: IdentifyOptions) -> None:
         try:
             with wrong_input(), with_others(), _progress(problem.name) as report:
                 result = fitted(report)
-            aside = move_aside(folder, (RESULT, MACHINE, URDF, STUDY, "draws.npz", "bootstrap.npz"))
+            aside = move_aside(folder, (RESULT, MACHINE, URDF, MJCF, STUDY, "draws.npz", "bootstrap.npz"))
             written = write_result(result, folder)
         except KeyboardInterrupt:
             raise typer.Exit(say_interrupted(state)) from None

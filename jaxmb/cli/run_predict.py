@@ -1,6 +1,7 @@
 """`jaxmb predict`."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -34,18 +35,20 @@ def predict(
         ),
     ] = None,
 ) -> None:
-    """Modes and frequency response functions of a machine; write frf.npz and figures, including the first mode
-    shapes."""
+    """Modes and frequency response functions of a machine; write frf.npz, figures, including the first mode shapes,
+    and machine.xml (MJCF) where MuJoCo is installed and can describe the machine."""
     with wrong_input():
         robot = find_robot(machine)  # errors in its file are reported before JAX is imported
 
     import numpy as np
 
+    from jaxmb.io.files import write_atomically
     from jaxmb.machine.values import coordinate_values
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import FrfSet
     from jaxmb.mechanics.kinematics import frame_name
     from jaxmb.mechanics.loops import independent_coordinates
+    from jaxmb.mechanics.mjcf import exported_mjcf
     from jaxmb.mechanics.postures import posture as posture_of
     from jaxmb.mechanics.tangent import linearize, motion_coordinates
     from jaxmb.report.mode_shapes import mode_shape_sections, predicted_sections, write_mode_animation
@@ -79,7 +82,10 @@ def predict(
     def animation(mode: int, folder: Path) -> Path:
         return write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found)
 
-    files = {"frf.npz": lambda path: write_frf(path, predicted)}
+    files: dict[str, Callable[[Path], object]] = {"frf.npz": lambda path: write_frf(path, predicted)}
+    mjcf = exported_mjcf(robot.machine, values)
+    if mjcf is not None:
+        files["machine.xml"] = lambda path: write_atomically(path, mjcf.encode())
     figure = None if animate is None else partial(animation, animate)
     deliver(robot.name, robot.folder(out, "predict"), report, files, figure)
 

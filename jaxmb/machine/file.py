@@ -10,23 +10,24 @@ from jaxmb.io.files import find_description, library_names, read_text, read_toml
 from jaxmb.io.records import read_strict
 from jaxmb.io.validation import InputError, Table, validated
 from jaxmb.machine.khalil import expand_khalil
+from jaxmb.machine.mjcf import machine_from_mjcf
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.tables import expand_tables
 from jaxmb.machine.urdf import machine_from_urdf
 
-ENDINGS = (".toml", ".urdf")
+ENDINGS = (".toml", ".urdf", ".xml")
 MACHINE_FILE = "machine.toml"
 """Name of the file of the identified machine in the folder of a result."""
 RESULT_FILE = "result.json"
 
 
 def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
-    """Machine from a built-in name, a `.toml` file, a `.urdf` file, or the folder of a result.
+    """Machine from a built-in name, a `.toml`, `.urdf` or `.xml` (MJCF) file, or the folder of a result.
 
     Args:
         name_or_path: "kuka-kr90", "robots/mine.toml", "robots/mine.urdf", or "results/mine", a folder that
             `jaxmb identify` wrote. The coordinates of a URDF have the names of its joints, its frames those of its
-            links.
+            links; those of an MJCF file the names of its joints, and of its bodies and sites.
 
     Raises:
         InputError: (a ValueError) the name or file does not exist, cannot be read, or describes no valid machine.
@@ -36,6 +37,8 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
     if folder is not None:
         check_machine(folder)
     path = find_description(name_or_path, "machines", "machine", ENDINGS) if folder is None else folder / MACHINE_FILE
+    if path.suffix == ".xml":
+        return machine_from_mjcf(path)
     if path.suffix == ".urdf":
         text = read_text(path)
         try:

@@ -29,6 +29,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.file import MACHINE_FILE as MACHINE, RESULT_FILE as RESULT, check_machine, write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.urdf import beyond_urdf, write_urdf
+from jaxmb.mechanics.mjcf import exported_mjcf
 
 ROUNDING = 1e-6
 """Tolerance of the checks of correlations and intervals."""
@@ -159,12 +160,13 @@ def read_saved(path: Path, others: bool = False) -> Any:
     return saved
 
 
-STUDY, URDF = "study.toml", "machine.urdf"
+STUDY, URDF, MJCF = "study.toml", "machine.urdf", "machine.xml"
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
     """Write a result: result.json, machine.toml (the identified machine), study.toml (the study with absolute paths),
-    and machine.urdf for open chains of joints without stiffness (`write_urdf`).
+    machine.urdf for open chains of joints without stiffness (`write_urdf`), and machine.xml where MuJoCo is installed
+    and can describe the machine (`write_mjcf`).
 
     Args:
         result: the identification.
@@ -186,6 +188,12 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
     else:
         write_urdf(result.machine, folder / URDF)
         written.append(URDF)
+    mjcf = exported_mjcf(result.machine)
+    if mjcf is None:
+        (folder / MJCF).unlink(missing_ok=True)
+    else:
+        write_atomically(folder / MJCF, mjcf.encode())
+        written.append(MJCF)
     if result.study.origin is not None:
         write_atomically(folder / STUDY, study_toml(result.study.origin).encode())
         written.append(STUDY)

@@ -10,7 +10,7 @@ from typing import Any
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.files import find_description, library_names, read_toml
 from jaxmb.io.validation import Table, error_location, validated
-from jaxmb.machine.file import load_machine
+from jaxmb.machine.file import ENDINGS, load_machine
 from jaxmb.machine.schema import Machine
 
 PATHS = ("file", "machine")
@@ -60,7 +60,7 @@ def read_study_file(
 def machine_named(name: str, folder: Path) -> Machine:
     """Built-in machine, or one in a file; a path is relative to the study's folder."""
     path = folder / name
-    return load_machine(path if path.suffix in (".toml", ".urdf") else name)
+    return load_machine(path if path.suffix in ENDINGS else name)
 
 
 def plain_study(file: StudyFile, folder: Path, path_as: Callable[[Path], Any]) -> Table:

@@ -1,0 +1,424 @@
+"""Machines written as MJCF, the format of MuJoCo."""
+
+import importlib.util
+import os
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from jaxmb.io.files import one_line, write_atomically
+from jaxmb.machine.elements import origin_matrix, rotation_about
+from jaxmb.machine.mjcf import mujoco_module
+from jaxmb.machine.schema import EXACT, Body, Coordinate, Machine, RigidMass
+from jaxmb.machine.values import GROUND, Row6
+from jaxmb.mechanics.postures import build_model, posture as posture_of
+
+LEAST_INERTIA = 1e-12
+"""kg m^2: least principal moment that is written, since MuJoCo requires positive ones."""
+ROTOR_MASS = 1e-9
+"""kg, of rotors, whose actual mass belongs to the body that carries them."""
+SECOND_POINT = 0.1
+"""m, distance of the two points on the axis of a revolute loop that are connected."""
+SOFT = "equalities are soft constraints in MuJoCo: the loops open by a small amount under load"
+Element = ElementTree.Element
+
+
+def write_mjcf(
+    machine: Machine, path: str | os.PathLike[str], posture: Mapping[str, float | str] | None = None
+) -> tuple[str, ...]:
+    """Write a machine as MJCF, which MuJoCo simulates and `load_machine` reads back.
+
+    Each coordinate becomes a hinge or slide with its stiffness, damping, rotor inertia (armature), friction and range;
+    the springs of a body with several coordinates act on joints in series. A motor behind a gear is a rotor on a hinge
+    of its own, coupled by a fixed tendon with the stiffness and damping of the gear. Frames are sites, payloads
+    bodies, springs of type "length" and transmissions tendons, loops equalities. Shafts and joints without stiffness
+    have an actuator of type motor. The keyframe "reference" is the posture: an open chain is at rest there, springs
+    carry the weight by their `springref` and actuators by their `ctrl`. MuJoCo's linearization there has the tangent of
+    `linearize`. Springs of machines with loops are unloaded there instead.
+
+    Args:
+        machine: rigid bodies, with viscous damping.
+        path: of the file.
+        posture: coordinates with their values; by default the reference posture.
+
+    Returns:
+        Omitted or changed properties, which a comment in the file lists too; empty where the file is complete.
+
+    Raises:
+        NotImplementedError: MJCF cannot describe the machine: it has beams, virtual springs, structural, Rayleigh or
+            fractional damping, stiffness under load, friction beyond Coulomb's, springs along or about a fixed
+            direction, prismatic or cylindrical loops, scaled readings, or a motor that another coordinate of the same
+            body carries. The message names all of them.
+        ModuleNotFoundError: MuJoCo is not installed.
+        ValueError: the posture is wrong, or MuJoCo rejects the machine, such as a moving body without mass.
+        OSError: the file cannot be written; no partial file remains.
+    """
+    text, notes = _mjcf_text(mujoco_module(), machine, posture or {})
+    write_atomically(path, text.encode())
+    return notes
+
+
+def exported_mjcf(machine: Machine, posture: Mapping[str, float | str] | None = None) -> str | None:
+    """The file of `write_mjcf` as text; None where MuJoCo is not installed, or cannot describe the machine."""
+    if importlib.util.find_spec("mujoco") is None or beyond_mjcf(machine):
+        return None
+    try:
+        return _mjcf_text(mujoco_module(), machine, posture or {})[0]
+    except (NotImplementedError, ValueError):
+        return None
+
+
+def _mjcf_text(mujoco: Any, machine: Machine, posture: Mapping[str, float | str]) -> tuple[str, tuple[str, ...]]:
+    """A machine as the text of an MJCF file, and its omitted or changed properties."""
+    unsupported = beyond_mjcf(machine)
+    if unsupported:
+        raise NotImplementedError(f"machine '{machine.name}': MJCF cannot describe {', '.join(unsupported)}")
+    model = build_model(machine)
+    values = np.asarray(posture_of(model, posture))
+    q = dict(zip(model.coordinates, values.tolist(), strict=True))
+    writer = _Writer(machine, q, dict.fromkeys(q, 0.0))
+    text = writer.text()
+    if not machine.loop:
+        writer = _Writer(machine, q, _holding_efforts(mujoco, machine, text))
+        text = writer.text()
+    _compiled(mujoco, machine.name, text)
+    return text, writer.notes
+
+
+def beyond_mjcf(machine: Machine) -> tuple[str, ...]:
+    """Properties of a machine that MJCF cannot describe; empty where it can be written."""
+    joints = [c for body in machine.body for c in body.joint]
+    elastic = [*joints, *machine.spring]
+    found = [
+        f"{label} ({', '.join([*(each.name for each in parts[:5]), *(['...'] if len(parts) > 5 else [])])})"
+        for label, parts in (
+            ("beams", machine.beam),
+            ("virtual springs", machine.virtual_spring),
+            ("structural damping", [part for part in elastic if part.loss_factor]),
+            ("stiffness under load", [c for c in joints if c.stiffness_slope is not None]),
+            ("friction beyond Coulomb's", [c for c in joints if c.further_friction is not None]),
+            ("scaled readings", [c for c in joints if c.reading_scale != 1.0]),
+            (
+                "motors on another coordinate of their body",
+                [c for b in machine.body for c in b.joint[1:] if _rotates(c)],
+            ),
+            ("springs in a fixed direction", [s for s in machine.spring if s.type != "length"]),
+            ("prismatic and cylindrical loops", [x for x in machine.loop if x.type in ("prismatic", "cylindrical")]),
+            ("loops without constraint", [loop for loop in machine.loop if not loop.rigid]),
+            ("a body called world", [b for b in (*machine.body, *machine.payload) if b.name == "world"]),
+        )
+        if parts
+    ]
+    if machine.rayleigh.mass or machine.rayleigh.stiffness:
+        found.append("Rayleigh damping")
+    if machine.fractional is not None:
+        found.append("fractional damping")
+    return tuple(found)
+
+
+def _rotates(coordinate: Coordinate) -> bool:
+    return coordinate.motor is not None and not coordinate.motor.locked
+
+
+def _compiled(mujoco: Any, name: str, text: str) -> Any:
+    try:
+        return mujoco.MjSpec.from_string(text).compile()
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"machine '{name}': MuJoCo rejects it: {one_line(error)}") from None
+
+
+def _holding_efforts(mujoco: Any, machine: Machine, text: str) -> dict[str, float]:
+    """Effort on each joint, or of each shaft, that holds an open machine at rest in its keyframe."""
+    m = _compiled(mujoco, machine.name, text)
+    data = mujoco.MjData(m)
+    mujoco.mj_resetDataKeyframe(m, data, 0)
+    mujoco.mj_forward(m, data)
+    effort = data.qfrc_bias - data.qfrc_passive
+    hold = {m.joint(j).name: float(effort[m.jnt_dofadr[j]]) for j in range(m.njnt)}
+    for c, motor, shaft in machine.drives:
+        if not motor.locked:
+            hold[shaft.name] += hold[c.name] / motor.ratio
+    return hold
+
+
+class _Writer:
+    """Writes a machine at a posture whose weight is carried by efforts of its springs and actuators."""
+
+    def __init__(self, machine: Machine, q: Mapping[str, float], hold: Mapping[str, float]) -> None:
+        self.machine, self.q, self.hold = machine, q, hold
+        self.root = Element("mujoco", model=machine.name)
+        ElementTree.SubElement(self.root, "compiler", angle="radian", autolimits="true")
+        ElementTree.SubElement(self.root, "option", gravity=_numbers(machine.gravity))
+        self.body: dict[str, Element] = {GROUND: ElementTree.SubElement(self.root, "worldbody")}
+        self.offset: dict[str, np.ndarray] = {GROUND: np.eye(4)}
+        """Pose of each body's own frame in MuJoCo's."""
+        self.frames = {frame.name: frame for frame in machine.frame}
+        self.changed: list[str] = []
+        self.controls: dict[str, float] = {}
+        self.joints: list[str] = []
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Omitted or changed properties."""
+        joints = [c for body in self.machine.body for c in body.joint]
+        found = [
+            f"{key.replace('_', ' ')} of {', '.join(c.name for c in joints if getattr(c, key))}"
+            for key in ("offset", "speed_limit", "acceleration_limit")
+            if any(getattr(c, key) for c in joints)
+        ]
+        locked = [c.name for c in self.machine.moving_parts if c.locked]
+        if locked:
+            found.append(f"{', '.join(locked)} fixed, as locked")
+        return (*found, *self.changed, *([SOFT] if self.machine.loop else []))
+
+    def text(self) -> str:
+        """The file."""
+        remaining = list(self.machine.body)
+        carried = self._carried_rotors()
+        while remaining:
+            ready = [body for body in remaining if body.parent in self.body]
+            remaining = [body for body in remaining if body.parent not in self.body]
+            for body in ready:
+                self._add_body(body, carried.get(body.name, np.zeros((3, 3))))
+        for frame in self.machine.frame:
+            pose = self.offset[frame.body] @ origin_matrix(frame.origin) @ _deviation(frame.deviation)
+            _add_rod(self.body[frame.body], pose)
+            ElementTree.SubElement(self.body[frame.body], "site", {"name": frame.name} | _placed(pose))
+        for payload in self.machine.payload:
+            self._add_payload(payload, payload.frame)
+        self._add_tendons()
+        self._add_equalities()
+        self._add_actuators()
+        keyframe = ElementTree.SubElement(self.root, "keyframe")
+        order = [
+            joint.attrib["name"] for joint in self.body[GROUND].iter("joint")
+        ]  # depth first, as MuJoCo numbers them
+        key = {"name": "reference", "qpos": _numbers(self.q[name] for name in order)}
+        if self.controls:
+            key["ctrl"] = _numbers(self.controls.values())
+        ElementTree.SubElement(keyframe, "key", key)
+        ElementTree.indent(self.root)
+        notes = "; ".join(self.notes).replace("--", "- -")
+        comment = f"<!-- {notes} -->\n" if notes else ""
+        return comment + ElementTree.tostring(self.root, encoding="unicode") + "\n"
+
+    def _carried_rotors(self) -> dict[str, np.ndarray]:
+        """Inertia of the rotors that each body carries, in its own axes; the body's data contain it."""
+        found: dict[str, np.ndarray] = {}
+        for body in self.machine.body:
+            shaft = body.joint[0].shaft if body.joint and _rotates(body.joint[0]) else None
+            if shaft is not None and body.parent != GROUND:
+                turn = (origin_matrix(body.origin) @ _deviation(body.joint[0].origin_deviation))[:3, :3]
+                tensor = turn @ _disc(shaft) @ turn.T
+                found[body.parent] = found.get(body.parent, np.zeros((3, 3))) + tensor
+        return found
+
+    def _add_body(self, body: Body, rotors: np.ndarray) -> None:
+        pose = self.offset[body.parent] @ origin_matrix(body.origin)
+        if body.joint:
+            pose = pose @ _deviation(body.joint[0].origin_deviation)
+            if _rotates(body.joint[0]) and (shaft := body.joint[0].shaft) is not None:
+                self._add_rotor(body, shaft, pose)
+        _add_rod(self.body[body.parent], pose)
+        element = ElementTree.SubElement(self.body[body.parent], "body", {"name": body.name} | _placed(pose))
+        offset = np.eye(4)
+        for k, c in enumerate(body.joint):
+            offset = offset @ _deviation(c.origin_deviation) if k else offset
+            if c.locked:
+                offset = offset @ _motion(c, self.q[c.name] + c.zero)
+            else:
+                element.append(self._joint(c, offset))
+        self.body[body.name], self.offset[body.name] = element, offset
+        self._add_inertia(element, body, offset, rotors)
+        if not np.array_equal(offset, np.eye(4)) or body.frame_deviation != EXACT:
+            pose = offset @ _deviation(body.frame_deviation)
+            ElementTree.SubElement(element, "site", {"name": body.name} | _placed(pose))
+
+    def _add_rotor(self, body: Body, shaft: Coordinate, pose: np.ndarray) -> None:
+        element = ElementTree.SubElement(
+            self.body[body.parent], "body", {"name": f"{shaft.name}/rotor"} | _placed(pose)
+        )
+        tensor = _numbers(_disc(shaft)[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]])
+        ElementTree.SubElement(element, "inertial", pos="0 0 0", mass=repr(ROTOR_MASS), fullinertia=tensor)
+        element.append(self._joint(shaft.model_copy(update={"rotor_inertia": 0.0}), np.eye(4)))
+
+    def _joint(self, c: Coordinate, offset: np.ndarray) -> Element:
+        """A hinge or slide behind the pose `offset` of the body."""
+        values: dict[str, float] = {"frictionloss": c.friction, "armature": c.rotor_inertia, "ref": 0.0 - c.zero}
+        if not _rotates(c):  # otherwise the tendon of the gear has them
+            values |= {"stiffness": c.stiffness, "damping": c.damping}
+            if c.stiffness:
+                values["springref"] = self.q[c.name] + self.hold[c.name] / c.stiffness
+        kind = {"revolute": "hinge", "prismatic": "slide"}[c.type]
+        axis = offset[:3, :3] @ np.array(c.axis)
+        element = Element("joint", name=c.name, type=kind, axis=_numbers(axis / np.linalg.norm(axis)))
+        if np.any(offset[:3, 3]):
+            element.set("pos", _numbers(offset[:3, 3]))
+        for key, value in values.items():
+            if value:
+                element.set(key, repr(float(value)))
+        if c.range is not None:
+            element.set("range", _numbers(c.range))
+        if c.effort_limit is not None and not _rotates(c):
+            element.set("actuatorfrcrange", _numbers((-c.effort_limit, c.effort_limit)))
+        return element
+
+    def _add_inertia(self, element: Element, rigid: RigidMass, offset: np.ndarray, rotors: np.ndarray) -> None:
+        turn = offset[:3, :3]
+        if np.any(rotors):
+            moments = np.linalg.eigvalsh(rigid.central_inertia - rotors)
+            if rigid.mass == 0.0 or moments[0] < 0.0 or moments[0] + moments[1] < moments[2] * (1.0 - 1e-9):
+                raise NotImplementedError(
+                    f"machine '{self.machine.name}': MJCF cannot describe a motor on body '{rigid.name}', whose inertia"
+                    " does not contain that of the rotor"
+                )
+        if rigid.mass == 0.0:
+            return
+        moments, axes = np.linalg.eigh(rigid.central_inertia - rotors)
+        raised = np.maximum(moments, LEAST_INERTIA)
+        raised[:2] += max(0.0, 0.5 * (raised[2] - raised[0] - raised[1]))
+        if np.any(np.abs(raised - moments) > max(LEAST_INERTIA, 1e-9 * moments[2])):
+            by = np.max(raised - moments)
+            self.changed.append(f"inertia of {rigid.name} raised by {by:.2g} kg m^2 for MuJoCo's triangle inequality")
+        tensor = turn @ axes @ np.diag(raised * (1.0 + 1e-14)) @ axes.T @ turn.T
+        if np.array_equal(raised, moments):
+            tensor = turn @ (rigid.central_inertia - rotors) @ turn.T
+        center = offset[:3, 3] + turn @ np.array(rigid.center_of_mass)
+        full = 0.5 * (tensor + tensor.T)[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
+        ElementTree.SubElement(
+            element, "inertial", pos=_numbers(center), mass=repr(float(rigid.mass)), fullinertia=_numbers(full)
+        )
+
+    def _add_payload(self, payload: RigidMass, frame: str) -> None:
+        carrier, pose = self._carrier(frame, actual=False)
+        element = ElementTree.SubElement(self.body[carrier], "body", {"name": payload.name} | _placed(pose))
+        self._add_inertia(element, payload, np.eye(4), np.zeros((3, 3)))
+
+    def _carrier(self, frame: str, actual: bool = True) -> tuple[str, np.ndarray]:
+        """Body of a frame, and the frame's stated or actual pose in MuJoCo's frame of that body."""
+        if frame in self.frames:
+            part = self.frames[frame]
+            pose = self.offset[part.body] @ origin_matrix(part.origin)
+            return part.body, pose @ _deviation(part.deviation) if actual else pose
+        deviation = {b.name: b.frame_deviation for b in self.machine.body}.get(frame, EXACT)
+        pose = self.offset[frame]
+        return frame, pose @ _deviation(deviation) if actual else pose
+
+    def _site(self, name: str, frame: str, shift: Sequence[float] = (0.0, 0.0, 0.0)) -> str:
+        """Name of a further site in a frame."""
+        carrier, pose = self._carrier(frame)
+        step = np.eye(4)
+        step[:3, 3] = shift
+        ElementTree.SubElement(self.body[carrier], "site", {"name": name} | _placed(pose @ step))
+        return name
+
+    def _add_tendons(self) -> None:
+        tendons = Element("tendon")
+        for c, motor, shaft in self.machine.drives:
+            if motor.locked:
+                continue
+            rest = self.q[c.name] - self.q[shaft.name] / motor.ratio + self.hold[c.name] / c.stiffness
+            values = {"stiffness": c.stiffness, "damping": c.damping, "springlength": rest}
+            _add_fixed(tendons, f"{c.name}/gear", {c.name: 1.0, shaft.name: -1.0 / motor.ratio}, values)
+        for t in self.machine.transmission:
+            values = {"armature": t.inertia, "damping": t.damping, "frictionloss": t.friction}
+            moving = {c.name for c in self.machine.moving_parts if not c.locked}
+            _add_fixed(tendons, t.name, {k: v for k, v in t.coordinates.items() if k in moving}, values)
+        for s in self.machine.spring:
+            values = {"stiffness": s.stiffness, "damping": s.damping, "springlength": s.free_length or 0.0}
+            spatial = ElementTree.SubElement(tendons, "spatial", {"name": s.name} | _attributes(values))
+            for end, frame in (("a", s.frame_a), ("b", s.frame_b)):
+                ElementTree.SubElement(spatial, "site", site=self._site(f"{s.name}/{end}", frame))
+        if len(tendons):
+            self.root.append(tendons)
+
+    def _add_equalities(self) -> None:
+        equality = Element("equality")
+        for loop in self.machine.loop:
+            kind = "weld" if loop.type == "fixed" else "connect"
+            points = {loop.name: (0.0, 0.0, 0.0)}
+            if loop.type == "revolute":
+                x, y, z = loop.axis
+                points[f"{loop.name}/axis"] = (SECOND_POINT * x, SECOND_POINT * y, SECOND_POINT * z)
+            for name, shift in points.items():
+                a, b = (
+                    self._site(f"{name}/{end}", frame, shift)
+                    for end, frame in (("a", loop.frame_a), ("b", loop.frame_b))
+                )
+                ElementTree.SubElement(equality, kind, name=name, site1=a, site2=b)
+        if len(equality):
+            self.root.append(equality)
+
+    def _add_actuators(self) -> None:
+        """Motors of shafts and of joints that no spring holds; their controls carry what springs do not."""
+        actuators = Element("actuator")
+        geared = {c.name: (c, motor) for c, motor, _ in self.machine.drives if not motor.locked}
+        of_shaft = {shaft.name: geared[c.name] for c, _, shaft in self.machine.drives if c.name in geared}
+        for c in self.machine.moving_parts:
+            if c.locked or c.name in geared or (c.stiffness and c.name not in of_shaft):
+                continue
+            element = ElementTree.SubElement(actuators, "motor", name=c.name, joint=c.name)
+            self.controls[c.name] = 0.0 if c.stiffness else self.hold[c.name]
+            limit = c.effort_limit
+            if c.name in of_shaft:
+                joint, motor = of_shaft[c.name]
+                limit = None if joint.effort_limit is None else joint.effort_limit / abs(motor.ratio)
+            if limit is not None:
+                element.set("forcerange", _numbers((-limit, limit)))
+        if len(actuators):
+            self.root.append(actuators)
+
+
+def _add_fixed(tendons: Element, name: str, rates: Mapping[str, float], values: Mapping[str, float]) -> None:
+    fixed = ElementTree.SubElement(tendons, "fixed", {"name": name} | _attributes(values))
+    for joint, rate in rates.items():
+        ElementTree.SubElement(fixed, "joint", joint=joint, coef=repr(float(rate)))
+
+
+def _add_rod(element: Element, pose: np.ndarray) -> None:
+    """Show the link from a body's origin to a part of it, by a rod without mass that touches nothing."""
+    length = float(np.linalg.norm(pose[:3, 3]))
+    if element.tag != "worldbody" and length > 1e-6:
+        ends = _numbers([0.0, 0.0, 0.0, *pose[:3, 3]])
+        look = {"contype": "0", "conaffinity": "0", "group": "1", "mass": "0"}
+        ElementTree.SubElement(element, "geom", {"type": "capsule", "fromto": ends, "size": repr(0.03 * length)} | look)
+
+
+def _disc(shaft: Coordinate) -> np.ndarray:
+    """Inertia of a thin disc with that of a rotor about its axis, in the axes of the joint."""
+    axis = np.array(shaft.axis) / np.linalg.norm(shaft.axis)
+    return 0.5 * shaft.rotor_inertia * (np.eye(3) + np.outer(axis, axis))
+
+
+def _motion(c: Coordinate, value: float) -> np.ndarray:
+    pose = np.eye(4)
+    if c.type == "revolute":
+        pose[:3, :3] = rotation_about(np.array(c.axis), value)
+    else:
+        pose[:3, 3] = value * np.array(c.axis)
+    return pose
+
+
+def _deviation(row: Row6) -> np.ndarray:
+    """Transform of a translation and a rotation vector."""
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = Rotation.from_rotvec(row[3:]).as_matrix(), row[:3]
+    return pose
+
+
+def _placed(pose: np.ndarray) -> dict[str, str]:
+    quaternion = Rotation.from_matrix(pose[:3, :3]).as_quat(scalar_first=True)
+    return {"pos": _numbers(pose[:3, 3]), "quat": _numbers(quaternion)}
+
+
+def _attributes(values: Mapping[str, float]) -> dict[str, str]:
+    """Attributes other than 0, and the length of springs."""
+    return {key: repr(float(value)) for key, value in values.items() if value or key == "springlength"}
+
+
+def _numbers(values: Iterable[float] | np.ndarray) -> str:
+    """Numbers as text that is read back exactly."""
+    return " ".join(repr(float(value)) for value in values)

@@ -1,0 +1,323 @@
+"""Machines written as MJCF, as MuJoCo linearizes them and as they are read back; MJCF files of others."""
+
+import importlib
+
+import mujoco
+import numpy as np
+import pytest
+from scipy.linalg import eig
+
+import jaxmb
+from jaxmb.mechanics.tangent import motion_coordinates
+
+SLIDER = {
+    "name": "slider",
+    "gravity": [1.0, -2.0, -9.0],
+    "posture": {"x": 0.3, "tilt": 0.4, "turn": 0.7, "fixed": 0.5, "wheel": 0.2},
+    "body": [
+        {"name": "rail", "origin": {"xyz": [0.0, 0.1, 0.2], "rpy": [0.3, 0.0, 1.0]}, "mass": 2.0},
+        {"name": "cart", "parent": "rail", "mass": 3.0, "center_of_mass": [0.1, 0.0, 0.2],
+         "frame_deviation": [0.0, 0.01, 0.0, 0.0, 0.02, 0.0],
+         "inertia_tensor": [[0.2, 0.01, 0.0], [0.01, 0.3, 0.0], [0.0, 0.0, 0.25]],
+         "joint": [{"name": "x", "type": "prismatic", "axis": [1.0, 0.0, 0.0], "stiffness": 4e4, "damping": 30.0,
+                    "rotor_inertia": 0.7, "range": [-1.0, 1.0], "zero": 0.05},
+                   {"name": "fixed", "axis": [0.0, 0.6, 0.8], "locked": True, "stiffness": 1.0},
+                   {"name": "tilt", "axis": [0.0, 1.0, 0.0], "stiffness": 900.0, "damping": 1.0, "friction": 0.2,
+                    "origin_deviation": [0.01, 0.02, -0.03, 0.1, 0.0, -0.05], "zero": -0.1}]},
+        {"name": "arm", "parent": "cart", "origin": {"xyz": [0.4, 0.0, 0.1], "rpy": [0.0, 0.5, 0.2]}, "mass": 1.5,
+         "center_of_mass": [0.2, 0.0, 0.0], "inertia_tensor": [[0.01, 0, 0], [0, 0.05, 0], [0, 0, 0.05]],
+         "joint": [{"name": "turn", "stiffness": 500.0, "damping": 0.5, "effort_limit": 90.0,
+                    "motor": {"inertia": 2e-4, "ratio": -30.0, "axis": [0.6, 0.0, 0.8], "damping": 1e-3,
+                              "stiffness": 0.4, "friction": 0.01}}]},
+        {"name": "disc", "parent": "arm", "mass": 0.4, "inertia_tensor": [[4e-3, 0, 0], [0, 4e-3, 0], [0, 0, 6e-3]],
+         "joint": [{"name": "wheel", "axis": [0.0, 0.0, 1.0], "damping": 0.3}]},
+    ],
+    "frame": [{"name": "tool", "body": "disc", "origin": {"xyz": [0.3, 0.1, 0.0], "rpy": [0.3, 0.0, 0.0]},
+               "deviation": [0.0, 0.0, 0.02, 0.0, 0.1, 0.0]}, {"name": "wall", "body": "ground",
+               "origin": {"xyz": [1.0, 1.0, 1.0]}}],
+    "payload": [{"name": "load", "frame": "tool", "mass": 0.3}],
+    "spring": [{"name": "balancer", "frame_a": "wall", "frame_b": "arm", "type": "length", "free_length": 0.4,
+                "stiffness": 900.0, "damping": 2.0}],
+    "transmission": [{"name": "coupling", "coordinates": {"wheel": 1.0, "tilt": -0.5}, "inertia": 0.02,
+                      "damping": 0.3, "friction": 0.1}],
+}  # fmt: skip
+MACHINES = {
+    "kuka-kr90": jaxmb.load_machine("kuka-kr90"),
+    "manipulator-3r": jaxmb.load_machine("manipulator-3r"),
+    "manipulator-3r-motors": jaxmb.load_machine("manipulator-3r-motors"),
+    "slider": jaxmb.Machine.model_validate(SLIDER),
+}
+
+
+@pytest.fixture(scope="module", params=MACHINES)
+def written(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("mjcf") / "machine.xml"
+    machine = MACHINES[request.param]
+    jaxmb.write_mjcf(machine, path)
+    return machine, path
+
+
+def linearized(path):
+    """M, C, K and the Jacobian of the tool by MuJoCo, at its keyframe, from mjd_transitionFD: the step of the
+    semi-implicit integrator without implicit damping is v' = v + h (A_q q + A_v v), q' = q + h v'."""
+    m = mujoco.MjModel.from_xml_path(str(path))
+    m.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    m.opt.disableflags = int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    d = mujoco.MjData(m)
+    mujoco.mj_resetDataKeyframe(m, d, 0)
+    mujoco.mj_forward(m, d)
+    assert np.abs(d.qacc).max() < 1e-8  # the keyframe is an equilibrium
+    mass, jacobian = np.zeros((m.nv, m.nv)), np.zeros((3, m.nv))
+    mujoco.mj_fullM(m, d, mass)
+    mujoco.mj_jacSite(m, d, jacobian, None, m.site("tool").id)
+    tool = d.site("tool").xmat.reshape(3, 3).T @ jacobian
+    step = np.zeros((2 * m.nv, 2 * m.nv))
+    mujoco.mjd_transitionFD(m, d, 1e-5, True, step, None, None, None)
+    h, rows, eye = m.opt.timestep, step[m.nv :], np.eye(m.nv)
+    names = [m.joint(j).name for j in range(m.njnt)]
+    return names, mass, -mass @ (rows[:, m.nv :] - eye) / h, -mass @ rows[:, : m.nv] / h, tool
+
+
+def test_mujoco_linearizes_it_alike(written):
+    """Central differences with a step of 1e-5 have relative errors of about 1e-8."""
+    machine, path = written
+    model = jaxmb.build_model(machine)
+    q = jaxmb.reference_posture(model)
+    names, mass, damping, stiffness, tool = linearized(path)
+    own = jaxmb.linearize(model, q)
+    order = [names.index(name) for name in motion_coordinates(model)]
+    for theirs, ours in ((mass, own.mass), (damping, own.damping), (stiffness, own.stiffness)):
+        np.testing.assert_allclose(theirs[np.ix_(order, order)], ours, rtol=0.0, atol=1e-6 * np.abs(ours).max())
+    n = len(names)
+    pencil = np.block([[np.zeros((n, n)), np.eye(n)], [-stiffness, -damping]])
+    roots = eig(pencil, np.block([[np.eye(n), np.zeros((n, n))], [np.zeros((n, n)), mass]]), right=False)
+    roots = np.sort_complex(roots[np.imag(roots) > 1e-3])
+    found = np.sort_complex(np.asarray(jaxmb.modes(own).eigenvalue))
+    np.testing.assert_allclose(np.sort(np.abs(roots)), np.sort(np.abs(found)), rtol=1e-6)
+    np.testing.assert_allclose(np.sort(-roots.real / np.abs(roots)), np.sort(-found.real / np.abs(found)), atol=1e-6)
+    frequency_hz = np.linspace(0.3, 1.2, 7) * np.abs(found).max() / (2.0 * np.pi)
+    w = 2.0 * np.pi * frequency_hz[:, None, None]
+    theirs = tool @ np.linalg.solve(stiffness + 1j * w * damping - w**2 * mass, tool.T.astype(complex))
+    ours = np.asarray(jaxmb.frf(model, q, frequency_hz, kind="receptance"))
+    np.testing.assert_allclose(theirs, ours, rtol=0.0, atol=1e-6 * np.abs(ours).max())
+
+
+def test_read_back(written):
+    """Numbers are written to the last digit; masses of rotors of 1e-9 kg are added to the bodies that carry them."""
+    machine, path = written
+    back = jaxmb.load_machine(path)
+    before, after = jaxmb.build_model(machine), jaxmb.build_model(back)
+    moving = {name for name, locked in zip(before.coordinates, before.locked, strict=True) if not locked}
+    assert moving == set(after.coordinates)
+    assert set(before.frames) <= set(after.frames)
+    names, other = motion_coordinates(before), motion_coordinates(after)
+    order = [other.index(name) for name in names]
+    q0, q1 = jaxmb.reference_posture(before), jaxmb.reference_posture(after)
+    tangents = jaxmb.linearize(before, q0), jaxmb.linearize(after, q1)
+    for key in ("mass", "damping", "stiffness"):
+        first, second = (np.asarray(getattr(t, key)) for t in tangents)
+        np.testing.assert_allclose(second[np.ix_(order, order)], first, rtol=0.0, atol=1e-9 * np.abs(first).max())
+    first, second = (jaxmb.modes(t) for t in tangents)
+    np.testing.assert_allclose(second.eigenvalue, first.eigenvalue, rtol=1e-8)
+    np.testing.assert_allclose(jaxmb.frame_pose(after, q1, "tool"), jaxmb.frame_pose(before, q0, "tool"), atol=1e-12)
+
+
+def test_another_posture(tmp_path):
+    """Springs carry the weight in the posture that is asked for."""
+    path = tmp_path / "arm.xml"
+    jaxmb.write_mjcf(MACHINES["manipulator-3r"], path, {"z2": "20 deg"})
+    names, *_ = linearized(path)
+    model = jaxmb.build_model(jaxmb.load_machine(path))
+    assert jaxmb.reference_posture(model)[names.index("z2")] == pytest.approx(np.radians(20.0))
+
+
+def changed(**more):
+    return jaxmb.Machine.model_validate(SLIDER | more)
+
+
+def joint(**more):
+    return {"body": [{"name": "a", "mass": 1.0, "joint": [{"name": "q", "stiffness": 9.0} | more]}], "posture": {},
+            "frame": [], "payload": [], "spring": [], "transmission": []}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("machine", "named"),
+    [
+        (changed(**joint(loss_factor=0.02)), r"structural damping \(q\)"),
+        (changed(**joint(stiffness_slope=0.0)), r"stiffness under load \(q\)"),
+        (changed(**joint(further_friction={"cubic_damping": 1.0})), r"friction beyond Coulomb's \(q\)"),
+        (changed(rayleigh={"mass": 0.1}), "Rayleigh damping"),
+        (changed(fractional={"order": 0.5, "time": 1e-3}), "fractional damping"),
+        (jaxmb.load_machine("two-flexible-links"), r"beams \("),
+        (jaxmb.load_machine("kuka-kr270"), r"virtual springs \("),
+    ],
+)
+def test_what_mjcf_cannot_describe(tmp_path, machine, named):
+    with pytest.raises(NotImplementedError, match=f"machine '{machine.name}': MJCF cannot describe .*{named}"):
+        jaxmb.write_mjcf(machine, tmp_path / "arm.xml")
+    assert not (tmp_path / "arm.xml").exists()
+
+
+def test_a_rotor_larger_than_its_carrier(tmp_path):
+    bodies = [b | ({"mass": 1e-3, "inertia_tensor": None} if b["name"] == "cart" else {}) for b in SLIDER["body"]]
+    with pytest.raises(NotImplementedError, match="motor on body 'cart', whose inertia does not contain"):
+        jaxmb.write_mjcf(changed(body=bodies), tmp_path / "arm.xml")
+
+
+def test_omissions_are_listed(tmp_path):
+    path = tmp_path / "arm.xml"
+    notes = jaxmb.write_mjcf(changed(**joint(offset=0.3, speed_limit=2.0)), path)
+    assert notes[:2] == ("offset of q", "speed limit of q")
+    assert f"<!-- {'; '.join(notes)} -->" in path.read_text()
+
+
+def test_a_closed_chain(tmp_path):
+    """The loop is soft in MuJoCo, and the same mechanism when it is read back."""
+    path = tmp_path / "crank.xml"
+    (note,) = jaxmb.write_mjcf(jaxmb.load_machine("slider-crank"), path)
+    assert "soft" in note
+    assert note in path.read_text()
+    before, after = (jaxmb.build_model(jaxmb.load_machine(source)) for source in ("slider-crank", path))
+    assert len(jaxmb.independent_coordinates(after)) == 1
+    for angle in (0.4, 1.9):
+        one, other = (jaxmb.close_loops(model, {"q1": angle}) for model in (before, after))
+        np.testing.assert_allclose(one, other, atol=1e-8)
+    m = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(m)
+    mujoco.mj_resetDataKeyframe(m, data, 0)
+    m.dof_damping[:] = 2.0  # of the fall, not of the loop
+    for _ in range(400):
+        mujoco.mj_step(m, data)
+    ends = [data.site(name).xpos for name in ("slide/a", "slide/b")]
+    assert np.linalg.norm(ends[0] - ends[1]) < 1e-3
+    closed = jaxmb.close_loops(before, {"q1": float(data.joint("q1").qpos[0])})
+    np.testing.assert_allclose(closed, [data.joint(f"q{k}").qpos[0] for k in (1, 2, 3)], atol=0.01)
+
+
+ROBOT = """<mujoco model="robot v2">
+  <compiler angle="degree" meshdir="assets" eulerseq="XYZ"/>
+  <default>
+    <default class="arm">
+      <joint armature="0.2" damping="1.5" frictionloss="0.4" actuatorfrcrange="-30 40"/>
+      <default class="visual"><geom type="mesh" group="2" contype="0" conaffinity="0"/></default>
+      <site size="0.001"/>
+    </default>
+  </default>
+  <asset>
+    <texture name="grid" type="2d" file="grid.png"/><material name="grey" texture="grid"/>
+    <mesh file="link.stl"/>
+  </asset>
+  <include file="scene.xml"/>
+  <worldbody>
+    <body name="base" childclass="arm" pos="0.1 0 0.2" euler="10 20 30">
+      <geom class="visual" mesh="link" material="grey"/>
+      <body name="upper" pos="0 0 0.3">
+        <inertial pos="0.1 0.02 0" mass="4" fullinertia="0.1 0.12 0.08 0.01 0.005 -0.01"/>
+        <joint name="shoulder" axis="0 3 4" range="-100 120" ref="15" stiffness="20" springref="30"/>
+        <joint name="shift" type="slide" axis="1 1 0" range="-0.1 0.2"/>
+        <joint name="roll" axis="1 0 0" pos="0.05 0.1 -0.2"/>
+        <geom class="visual" mesh="link"/>
+        <body name="fore" pos="0.4 0 0" quat="0.8 0 0.6 0">
+          <joint name="elbow" axis="0 1 0" pos="0 0.02 0.1"/>
+          <geom type="capsule" fromto="0 0 0 0.3 0 0" size="0.04" density="2700"/>
+          <geom type="box" size="0.02 0.05 0.03" pos="0.3 0 0.1" euler="0 45 0"/>
+          <site name="tip" pos="0.35 0 0" euler="0 90 0"/>
+          <site name="fore" pos="0.1 0 0"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><position class="arm" joint="elbow" kp="400"/></actuator>
+  <keyframe><key name="home" qpos="0.2 0.05 -0.4 0.9"/></keyframe>
+</mujoco>"""
+SCENE = """<mujocoinclude><worldbody><light pos="0 0 3"/><geom type="plane" size="1 1 1" material="grey"/></worldbody>
+</mujocoinclude>"""
+
+
+def test_a_file_with_classes_includes_and_missing_meshes(tmp_path):
+    """Mass matrix and gravity are those that MuJoCo computes, in other postures than those of the file."""
+    path = tmp_path / "robot.xml"
+    path.write_text(ROBOT)
+    (tmp_path / "scene.xml").write_text(SCENE)
+    machine = jaxmb.load_machine(path)
+    model = jaxmb.build_model(machine)
+    assert jaxmb.coordinates(model) == ("shoulder", "shift", "roll", "elbow")
+    assert {"base", "upper", "fore", "tip", "fore_site"} <= set(jaxmb.frames(model))
+    np.testing.assert_allclose(jaxmb.reference_posture(model), [0.2, 0.05, -0.4, 0.9])
+    shoulder = machine.moving_parts[0]
+    assert (shoulder.stiffness, shoulder.friction, shoulder.effort_limit) == (20.0, 0.4, 40.0)
+    np.testing.assert_allclose(shoulder.range, np.radians([-100.0, 120.0]))
+    text = ROBOT.replace('<geom class="visual" mesh="link" material="grey"/>', "").replace(
+        '<include file="scene.xml"/>', ""
+    )
+    text = text.replace('<geom class="visual" mesh="link"/>', "").replace('<mesh file="link.stl"/>', "")
+    text = text.replace('<texture name="grid" type="2d" file="grid.png"/><material name="grey" texture="grid"/>', "")
+    m = mujoco.MjModel.from_xml_string(text)
+    m.dof_frictionloss[:], m.jnt_stiffness[:] = 0.0, 0.0
+    data, mass = mujoco.MjData(m), np.zeros((4, 4))
+    for q in np.random.default_rng(0).uniform(-0.5, 0.5, (3, 4)):
+        data.qpos[:] = q
+        mujoco.mj_forward(m, data)
+        mujoco.mj_fullM(m, data, mass)
+        np.testing.assert_allclose(jaxmb.mass_matrix(model, q), mass, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(jaxmb.gravity_effort(model, q), data.qfrc_bias, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(jaxmb.frame_pose(model, q, "tip")[:3, 3], data.site("tip").xpos, atol=1e-12)
+
+
+def one_joint(joint='<joint name="q"/>', further=""):
+    return ('<mujoco><worldbody><body name="a"><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>'
+            f'{joint}<site name="s" pos="1 0 0"/><body name="b" pos="1 0 0"><inertial pos="0 0 0" mass="1"'
+            f' diaginertia="1 1 1"/><joint name="p"/></body></body></worldbody>{further}</mujoco>')  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<robot/>", "found <robot>, expected <mujoco>; a URDF has the ending .urdf"),
+        ("<mujoco", "not valid XML|found no element"),
+        ("<mujoco><wordbody/></mujoco>", "MuJoCo cannot read it: .*wordbody"),
+        (one_joint("<freejoint/>"), "joint 'joint0': a free joint is not supported"),
+        (one_joint('<joint type="ball" name="q"/>'), "joint 'q': a ball joint is not supported, expected hinge"),
+        (one_joint(further='<equality><joint name="e" joint1="q" joint2="p"/></equality>'), "equality 'e': an"),
+        (one_joint(further='<tendon><fixed name="t" stiffness="3"><joint joint="q" coef="1"/></fixed></tendon>'),
+         "tendon 't': a spring on joints is not supported, expected one between the first joint of a body"),
+        (one_joint().replace("1 1 1", "1 1 9"), "MuJoCo cannot read it: .*A . B"),
+        (one_joint().replace('<joint name="q"/>', "").replace('<joint name="p"/>', ""), "no coordinate"),
+        ('<mujoco><asset><mesh file="gone.stl"/></asset><worldbody><body><joint/><geom type="mesh" mesh="gone"/></body>'
+         "</worldbody></mujoco>", "MuJoCo cannot read it: .*gone.stl"),
+    ],
+)  # fmt: skip
+def test_wrong_files(tmp_path, text, message):
+    path = tmp_path / "robot.xml"
+    path.write_text(text)
+    with pytest.raises((ValueError, NotImplementedError), match=rf"robot\.xml: .*({message})") as caught:
+        jaxmb.load_machine(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_equalities_are_loops(tmp_path):
+    """A weld and a connect between bodies, without sites, hold what MuJoCo holds."""
+    path = tmp_path / "loop.xml"
+    path.write_text(one_joint(further='<equality><connect body1="b" anchor="0.5 0.5 0"/></equality>').replace(
+        '<joint name="q"/>', '<joint name="q"/><joint name="r" type="slide" axis="1 0 0"/>'))  # fmt: skip
+    model = jaxmb.build_model(jaxmb.load_machine(path))
+    assert len(jaxmb.independent_coordinates(model)) == 1
+    closed = jaxmb.close_loops(model, {"q": 0.2})
+    pose = np.asarray(jaxmb.frame_pose(model, closed, "b"))
+    np.testing.assert_allclose(pose @ [0.5, 0.5, 0.0, 1.0], [1.5, 0.5, 0.0, 1.0], atol=1e-9)
+
+
+def test_without_mujoco(tmp_path, monkeypatch):
+    known = importlib.import_module
+
+    def missing(name, package=None):
+        if name == "mujoco":
+            raise ModuleNotFoundError(name)
+        return known(name, package)
+
+    (tmp_path / "robot.xml").write_text(one_joint())
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'jaxmb\[mujoco\]'"):
+        jaxmb.write_mjcf(MACHINES["slider"], tmp_path / "arm.xml")
+    with pytest.raises(ValueError, match=r"robot\.xml: MJCF needs MuJoCo, which is not installed"):
+        jaxmb.load_machine(tmp_path / "robot.xml")
