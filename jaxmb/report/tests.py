@@ -321,19 +321,25 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 def torque_table(metrics: TorqueMetrics) -> Table:
     """Errors of predicted torques and forces, one row per test and coordinate."""
     reduced = any(row.essential_percent is not None for row in metrics.torques)
+    held_out = any(row.covered_percent is not None for row in metrics.torques)
     rows = tuple(
         (
             row.test, ROLES[row.role], row.coordinate, number(row.rms, 3),
             number(row.rms_error, 3), f"{row.relative_percent:.2f}",
+            *(["" if row.covered_percent is None else f"{row.covered_percent:.1f}"] if held_out else []),
             *([] if row.essential_percent is None else [f"{row.essential_percent:.2f}"]),
         )
         for row in metrics.torques
     )  # fmt: skip
     columns = (
         *left("test", "role", "coordinate"),
-        *right("rms", "rms error", "error %", *(("essential %",) if reduced else ())),
+        *right(
+            "rms", "rms error", "error %", *(("inside %",) if held_out else ()), *(("essential %",) if reduced else ())
+        ),
     )
     caption = "error %: root mean square of measured less predicted over measured"
+    if held_out:
+        caption += "; inside %: samples within the 95 % intervals of their predictions"
     if reduced:
         caption += "; essential %: with the essential parameters alone"
     return Table("Torques (Nm) and forces (N)", columns, rows, caption)

@@ -126,6 +126,10 @@ def test_held_out_motion_is_predicted_by_gains_that_were_found(tmp_path):
     held = [row for row in result.metrics.of(TorqueMetrics).torques if row.role == "check"]
     assert [row.coordinate for row in held] == ["a", "b"]
     assert max(row.relative_percent for row in held) < 2.0
+    for row in held:
+        assert row.expected_error is not None
+        assert row.expected_error == pytest.approx(row.rms_error, rel=0.2)
+        assert 88.0 < row.covered_percent < 99.5
     (tmp_path / "out").mkdir()
     jaxmb.write_result(result, tmp_path / "out")
     again, own = (r.metrics.of(TorqueMetrics).torques for r in (jaxmb.load_result(tmp_path / "out"), result))

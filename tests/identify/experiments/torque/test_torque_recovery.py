@@ -132,6 +132,8 @@ def test_what_is_held_out_does_not_count(exact):
     assert {row.role for row in rows.values() if row.test == "other"} == {"check"}
     assert rows["own", "b"].relative_percent < 1e-4
     assert rows["other", "b"].relative_percent > 30.0
+    assert rows["own", "b"].covered_percent is None  # fitted
+    assert rows["other", "b"].covered_percent < 10.0  # of another machine
 
 
 def test_with_noise(tmp_path):
