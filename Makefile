@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 SELECTED := -m "not long"
 
-.PHONY: help demo test test-long lint types pytest bench bench-quick studies lock clean
+.PHONY: help demo test test-long lint types pytest docs bench bench-quick studies lock clean
 
 help:
 	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs"
 	@echo "make test    all checks and the short tests; test-long: every test"
+	@echo "make docs    the documentation site in docs/_build/html, notebooks run"
 	@echo "make bench   speed beside NumPy, SciPy, CMA-ES, Pinocchio and MJX, ten minutes; bench-quick: a few minutes"
 	@echo "make studies the experiments whose numbers the pages quote, hours"
 	@echo "make clean   remove what make has made"
@@ -52,6 +53,15 @@ types: $(VENV)/installed-test
 pytest: $(VENV)/installed-test
 	$(BIN)/python -m pytest $(SELECTED) --numprocesses $(WORKERS) --durations 10
 
+$(VENV)/installed-docs: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+# Warnings are errors, a link to a page or section that does not exist among them.
+docs: $(VENV)/installed-docs
+	$(BIN)/sphinx-build -W --keep-going -n -q -b html -c docs . docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 bench: $(VENV)/installed-test
 	$(BIN)/python experiments/speed/run.py
 
@@ -79,9 +89,9 @@ studies: $(VENV)/installed-test
 # The versions that make installs, from the newest ones that the declared bounds allow.
 lock: pyproject.toml
 	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install --quiet '.[test]'
+	$(VENV)-lock/bin/python -m pip install --quiet '.[test,docs]'
 	$(VENV)-lock/bin/python -m pip freeze --exclude jaxmb > constraints.txt
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) .cache results .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache results docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis .import_linter_cache

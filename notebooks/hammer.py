@@ -1,17 +1,12 @@
-# ---
-# jupyter:
-#   jupytext:
-#     formats: ipynb,py:percent
-# ---
+"""
+From hammer hits to an updated model
+====================================
 
-# %% [markdown]
-# # From hammer hits to an updated model
-#
-# A robot is hit with a hammer and listens with accelerometers. This notebook goes the whole way: records, frequency
-# responses, modal analysis, and the stiffness of its joints. The robot is simulated, so that the answer is known; its
-# joints soften with amplitude and the hammer never hits quite where it should, as with real ones.
+A robot is hit with a hammer and listens with accelerometers. This notebook goes the whole way: records, frequency
+responses, modal analysis, and the stiffness of its joints. The robot is simulated, so that the answer is known; its
+joints soften with amplitude and the hammer never hits quite where it should, as with real ones.
+"""
 
-# %%
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -26,13 +21,13 @@ rng = np.random.default_rng(4)
 sensors = [(place, axis) for place in ("tool", "p04", "p07", "p10") for axis in "xyz"]
 names = tuple(" ".join(point) for point in sensors)
 
-# %% [markdown]
-# ## Records
+# %%
+# Records
+# -------
 #
 # Five hits along each axis of the tool, each of another strength, three degrees askew, four seconds of acceleration
 # after each. Below: one hit, and what follows it.
 
-# %%
 sample_rate_hz, samples, hits = 1024.0, 4096, 5
 askew = np.eye(3) + np.radians(3.0) * rng.normal(size=(3, 3)) * (1.0 - np.eye(3))
 rows = askew @ np.asarray(jaxmb.response_rows(model, q, sensors[:3]))
@@ -61,14 +56,14 @@ plt.show()
 ringing = np.std(response[:, -100:], axis=1)
 assert ringing.max(axis=1).min() > 10.0 * 0.002  # it exceeds the noise of the sensors after each hit
 
-# %% [markdown]
-# ## Frequency responses
+# %%
+# Frequency responses
+# -------------------
 #
 # H1 over the five hits of each direction. The ringing has not died after four seconds, so an exponential window is laid
 # over it; the damping that it adds is known exactly and is subtracted in fits and modal analyses. The coherence is high
 # around the modes and low at the lowest lines, where accelerations are smaller than the noise.
 
-# %%
 columns = []
 for i, axis in enumerate("xyz"):
     records = [(force[n], response[n]) for n in range(i * hits, (i + 1) * hits)]
@@ -98,14 +93,14 @@ direct = np.stack([band.coherence[:, i, i] for i in range(3)], axis=1)
 assert np.median(direct[band.frequency_hz > 3.0]) > 0.99
 assert direct[0].mean() < 0.5
 
-# %% [markdown]
-# ## Modal analysis
+# %%
+# Modal analysis
+# --------------
 #
 # All references together. A joint that softens rings at a slightly different frequency for every direction of the hits,
 # and the automatic choice takes these for several modes; from the chart four are chosen by hand. Their frequencies are
 # 1 to 2 % lower than at small amplitude.
 
-# %%
 every = jaxmb.modal_analysis(measured, band_hz=(3.0, 30.0), max_order=20)
 print("every stable pole:", every.frequency_hz.round(2), "Hz")
 analysis = jaxmb.modal_analysis(measured, band_hz=(3.0, 30.0), max_order=6, chosen=(9.9, 11.0, 18.5, 23.5))
@@ -121,15 +116,15 @@ assert every.frequency_hz.size > 4
 softer = analysis.frequency_hz / np.asarray(true.frequency_hz)[:4]
 assert ((softer > 0.98) & (softer < 0.995)).all()
 
-# %% [markdown]
-# ## The fit
+# %%
+# The fit
+# -------
 #
 # The set is written to a file (here universal file format, which every laboratory's software reads), and a study says
 # what to do with it: fit the band of the four modes, take the mean of each pair of cross responses, since those of a
-# linear machine are equal, and allow for misaligned hits (`cross_axis`). Two of the three pairs differ by a third
+# linear machine are equal, and allow for misaligned hits (``cross_axis``). Two of the three pairs differ by a third
 # and more.
 
-# %%
 folder = Path("results/hammer")
 folder.mkdir(parents=True, exist_ok=True)
 jaxmb.write_frf(folder / "hammer.uff", measured)
@@ -162,13 +157,12 @@ for mode in result.metrics["measured_modes"]:
     assert abs(mode["damping_percent"] / mode["measured_damping_percent"] - 1.0) < 0.1
     assert mode["mac"] > 0.99
 
-# %% [markdown]
+# %%
 # The fit follows all four modes: frequencies within 1 %, damping within a tenth, MAC above 0.99. And the joints?
-# Four modes of one posture determine few of the eighteen parameters. Only `stiffness.z3` is identifiable, 5 % below its
-# value at small amplitude: the stiffness of the softened joint. The other values reproduce the modes, but are not
+# Four modes of one posture determine few of the eighteen parameters. Only ``stiffness.z3`` is identifiable, 5 % below
+# its value at small amplitude: the stiffness of the softened joint. The other values reproduce the modes, but are not
 # identified.
 
-# %%
 truth = jaxmb.parameters(model)
 for name, parameter in result.parameters.items():
     if parameter.identifiable != "no":

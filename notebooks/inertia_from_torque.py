@@ -1,18 +1,13 @@
-# ---
-# jupyter:
-#   jupytext:
-#     formats: ipynb,py:percent
-# ---
+"""
+Inertial parameters from the torque of a drive
+==============================================
 
-# %% [markdown]
-# # Inertial parameters from the torque of a drive
-#
-# A crank turns, a coupler follows, a slider moves to and fro: the slider-crank of Pyrhönen, Mikkola and Naets (2024),
-# which jaxmb ships with the inertias of their Table 1. Which of them are identifiable from the angle and the torque
-# of its crank alone, along which motion, and how well? All is simulated here, so that the truth is known; with files
-# of a real machine the same study has `file` in the place of `simulate`.
+A crank turns, a coupler follows, a slider moves to and fro: the slider-crank of Pyrhönen, Mikkola and Naets (2024),
+which jaxmb ships with the inertias of their Table 1. Which of them are identifiable from the angle and the torque
+of its crank alone, along which motion, and how well? All is simulated here, so that the truth is known; with files
+of a real machine the same study has ``file`` in the place of ``simulate``.
+"""
 
-# %%
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -23,25 +18,25 @@ model = jaxmb.build_model(machine)
 names = jaxmb.regressor_names(model)
 print(f"torques are linear in {len(names)} numbers")
 
-# %% [markdown]
-# ## Parameters identifiable from torques
+# %%
+# Parameters identifiable from torques
+# ------------------------------------
 #
 # Of bodies in a plane that close a loop only some sums act on the crank: the base parameters, eq. 9 of the paper. Here
 # the friction of the slide is wanted too, as in the experiment of section 3.2.
 
-# %%
 WANTED = ["mass.*", "first_moment.*", "inertia.*", "friction.q3"]
 base = jaxmb.base_parameters(model, WANTED)
 print("\n".join(base.formulas))
 assert len(base.names) == 7
 
-# %% [markdown]
-# ## An informative motion
+# %%
+# An informative motion
+# ---------------------
 #
 # A period of 2 s begins and ends at rest and keeps to the limits of the drive. Printed are the standard deviations to
 # be expected from two periods, with 0.01 Nm of noise at 200 samples a second.
 
-# %%
 RATE_HZ, ANGLE_STD, TORQUE_STD = 200.0, 1e-3, 1e-2
 drive = {"q1": {"speed": 15.0, "acceleration": 150.0}}
 settings = {"base_hz": 0.5, "periods": 2, "harmonics": 4, "limits": drive, "starts": 1, "steps": 10}
@@ -49,14 +44,14 @@ best = jaxmb.exciting_motion(machine, WANTED, torque_std=TORQUE_STD, rate_hz=RAT
 for row in best.base:
     print(f"{row.std:9.1e}  {row.formula}")
 
-# %% [markdown]
-# ## A record and its identification
+# %%
+# A record and its identification
+# -------------------------------
 #
 # The machine as built differs from its drawing: slider and coupler are heavier, and the slide rubs with 2 N. The record
 # has the paper's noise, 1 mrad and 0.01 Nm. Another motion is held out. Where the crank is slow, friction is more than
 # a constant on a real machine; so slow samples are left out here as well.
 
-# %%
 TRUE = {"mass.slider": 0.32, "mass.coupler": 0.26, "friction.q3": 2.0}
 noise = {"rate_hz": RATE_HZ, "angle_std": ANGLE_STD, "torque_std": TORQUE_STD, "parameters": TRUE}
 common = {"least_speed": 0.3, "cutoff_hz": 12.0}
@@ -84,12 +79,10 @@ for row in torque.base:  # one of seven is beyond four standard deviations in on
 for row in torque.torques:  # the noise of torques, and that of angles through the filter
     assert row.rms_error < 1.2 * TORQUE_STD
 
-
-# %% [markdown]
+# %%
 # Masses, moments and inertias by themselves stay unknown, and what stands for them in the found machine is one choice
 # of many that have these sums: one whose bodies can exist, their pseudo-inertias positive definite.
 
-# %%
 found = result.model
 least = []
 for i, body in enumerate(found.masses):
@@ -98,14 +91,14 @@ for i, body in enumerate(found.masses):
     print(f"{body}: {float(found.mass[i]):.3f} kg, smallest eigenvalue of the pseudo-inertia {least[-1]:.1e}")
 assert min(least) > 0.0
 
-# %% [markdown]
-# ## Torques, measured and predicted
+# %%
+# Torques, measured and predicted
+# -------------------------------
 #
 # As in Figures 4, 7 and 9 of the paper: left the motion that was fitted, right the one that was held out. Predictions
 # use the measured angle alone. What is missed is noise of 0.01 Nm, drawn below in a scale of its own. Torques jump
 # where the crank turns round and the friction with it; slow samples there are left out.
 
-# %%
 shape = {"figsize": (8.0, 4.5), "sharex": "col", "sharey": "row", "height_ratios": [3, 2]}
 fig, axes = plt.subplots(2, 2, layout="constrained", **shape)
 for (effort, missed), entry in zip(axes.T, study.entries, strict=True):
@@ -125,14 +118,14 @@ fig.align_ylabels(axes[:, 0])
 fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
 plt.show()
 
-# %% [markdown]
-# ## While the machine runs: sensors
+# %%
+# While the machine runs: sensors
+# -------------------------------
 #
 # Filters that run forwards and backwards need the whole record. A causal Kalman filter needs only past samples,
 # and a gyroscope at the crank improves it more than any tuning: accelerations are then first differences of rates, not
 # second differences of angles.
 
-# %%
 time_s = np.arange(0.0, 4.0 * best.duration_s, 1.0 / RATE_HZ)
 z, zd, zdd = best.states(time_s)
 draw = np.random.default_rng(3)
@@ -147,8 +140,9 @@ for sensors, motion in (("encoder", alone), ("encoder and gyroscope", both)):
     print(f"{sensors}: accelerations err by {missed_by[sensors]:.2f} rad/s², root mean square")
 assert missed_by["encoder and gyroscope"] < 0.5 * missed_by["encoder"]
 
-# %% [markdown]
-# ## While the machine runs: parameters
+# %%
+# While the machine runs: parameters
+# ----------------------------------
 #
 # At half time the slider takes up 0.2 kg. Least squares with forgetting, one sample after the other, follow within some
 # seconds; without forgetting they end between the two machines. Drawn from the end of the first period on. Friction
@@ -156,7 +150,6 @@ assert missed_by["encoder and gyroscope"] < 0.5 * missed_by["encoder"]
 # To identify friction, use the whole record.
 
 
-# %%
 def closed(z):
     """All coordinates at angles of the crank, by trigonometry."""
     coupler = -z - np.arcsin(0.08 * np.sin(z) / 0.25)

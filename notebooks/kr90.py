@@ -1,17 +1,12 @@
-# ---
-# jupyter:
-#   jupytext:
-#     formats: ipynb,py:percent
-# ---
+"""
+Which joint parameters of a milling robot are identifiable from a hammer test at its tool?
+==========================================================================================
 
-# %% [markdown]
-# # Which joint parameters of a milling robot are identifiable from a hammer test at its tool?
-#
-# Huynh et al. (Robotics and Computer-Integrated Manufacturing, 2020) put an accelerometer at the tool of a KUKA KR90,
-# hit it with a hammer, and asked for the stiffness and damping of nine virtual joint coordinates. This notebook repeats
-# their case on their own model: first exactly, then with noise, then with what was really measured and printed.
+Huynh et al. (Robotics and Computer-Integrated Manufacturing, 2020) put an accelerometer at the tool of a KUKA KR90,
+hit it with a hammer, and asked for the stiffness and damping of nine virtual joint coordinates. This notebook repeats
+their case on their own model: first exactly, then with noise, then with what was really measured and printed.
+"""
 
-# %%
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -25,13 +20,13 @@ q = jaxmb.reference_posture(model)
 print(machine.description)
 print("coordinates:", ", ".join(jaxmb.coordinates(model)))
 
-# %% [markdown]
-# ## The machine in its milling posture
+# %%
+# The machine in its milling posture
+# ----------------------------------
 #
 # Four modes lie below 30 Hz, the band of the test. Their strain energy shows which springs they bend, and so which
 # parameters are identifiable from them.
 
-# %%
 tangent = jaxmb.linearize(model, q)
 found = jaxmb.modes(tangent)
 shares = np.asarray(jaxmb.energy_shares(found.shape, model.stiffness))
@@ -53,14 +48,14 @@ ax.set_ylabel("share of strain energy")
 ax.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.28), frameon=False)
 plt.show()
 
-# %% [markdown]
-# ## From perfect frequency responses, everything comes back
+# %%
+# From perfect frequency responses, everything comes back
+# -------------------------------------------------------
 #
-# The study `kr90-modelled` holds the nine FRFs of the reference set without noise, the paper's bounds (the true
-# `stiffness.z1` lies exactly on one of them) and its weights. The published fit ended at a cost of 64, with other
+# The study ``kr90-modelled`` holds the nine FRFs of the reference set without noise, the paper's bounds (the true
+# ``stiffness.z1`` lies exactly on one of them) and its weights. The published fit ended at a cost of 64, with other
 # parameters; this one ends at the true parameters, where the cost is zero to rounding.
 
-# %%
 result = jaxmb.identify(jaxmb.load_study("kr90-modelled"), seed=0)
 print(result.status, f"cost {result.cost:.1e}, largest error {result.metrics['largest_parameter_error']:.1e}")
 assert result.converged
@@ -69,13 +64,13 @@ assert result.metrics["largest_parameter_error"] < 1e-6
 z1 = result.parameters["stiffness.z1"]
 assert result.study.truth["stiffness.z1"] in (z1.lower, z1.upper)
 
-# %% [markdown]
-# ## But with one per cent of noise, four dampings cannot be known
+# %%
+# But with one per cent of noise, four dampings cannot be known
+# -------------------------------------------------------------
 #
-# The same Jacobian that drives the fit says how far each parameter would move under noise. `identifiable` is "yes"
+# The same Jacobian that drives the fit says how far each parameter would move under noise. ``identifiable`` is "yes"
 # where the standard deviation of its logarithm is below 0.1, "no" above 1.
 
-# %%
 for name, parameter in result.parameters.items():
     print(f"{name:14s} {100 * parameter.std_log:8.2f} %   {parameter.identifiable}")
 unknown = [name for name, parameter in result.parameters.items() if parameter.identifiable == "no"]
@@ -93,14 +88,14 @@ ax.set_ylabel("relative standard deviation")
 ax.tick_params(axis="x", rotation=60)
 plt.show()
 
-# %% [markdown]
-# ## Measurement on the real robot
+# %%
+# Measurement on the real robot
+# -----------------------------
 #
 # Only the modes were printed: four frequencies, four damping ratios, and which joints move in each. Eight numbers
-# cannot fix 18 parameters, so the study `kr90-measured-modes` adds a prior about the paper's initial values and reports
-# what the data moved and what stayed where the prior put it.
+# cannot fix 18 parameters, so the study ``kr90-measured-modes`` adds a prior about the paper's initial values and
+# reports what the data moved and what stayed where the prior put it.
 
-# %%
 measured = jaxmb.identify(jaxmb.load_study("kr90-measured-modes"), seed=0)
 print("mode   measured Hz   fitted Hz   measured %   fitted %")
 for number, mode in enumerate(measured.metrics["measured_modes"], 1):
@@ -117,10 +112,9 @@ assert stayed
 for mode in measured.metrics["measured_modes"]:
     assert abs(mode["frequency_hz"] / mode["measured_frequency_hz"] - 1.0) < 0.01
 
-# %% [markdown]
+# %%
 # The identified machine is a file like any other.
 
-# %%
 folder = Path("results/notebook")
 folder.mkdir(parents=True, exist_ok=True)
 jaxmb.write_machine(measured.machine, folder / "kr90-identified.toml")

@@ -1,18 +1,13 @@
-# ---
-# jupyter:
-#   jupytext:
-#     formats: ipynb,py:percent
-# ---
+"""
+Which posture should I measure next?
+====================================
 
-# %% [markdown]
-# # Which posture should I measure next?
-#
-# A robot's frequency responses at one posture do not determine all of its joint stiffnesses and dampings, and one can
-# say so before measuring: the Jacobian of what would be measured, in units of its noise, is known from the model.
-# Here the KUKA KR90 of Huynh et al. 2020 is measured in its milling posture, and the question is where to go from
-# there.
+A robot's frequency responses at one posture do not determine all of its joint stiffnesses and dampings, and one can
+say so before measuring: the Jacobian of what would be measured, in units of its noise, is known from the model.
+Here the KUKA KR90 of Huynh et al. 2020 is measured in its milling posture, and the question is where to go from
+there.
+"""
 
-# %%
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -36,12 +31,12 @@ def study(*tests, **more):
     return jaxmb.make_study(description, "plan")
 
 
-# %% [markdown]
-# ## Information of the milling posture
+# %%
+# Information of the milling posture
+# ----------------------------------
 #
 # Up to 30 Hz, as published, four dampings cannot be known; the sentences say why, and what would help most.
 
-# %%
 candidates = {"postures": RANGES, "candidates": 20, "count": 1, "bands_hz": [[1.0, 100.0]], "step_hz": 0.5}
 plan = jaxmb.inspect(study(frf_test("milling posture", MILLING, 30.0), next=candidates))
 for name, expected in plan.parameters.items():
@@ -51,13 +46,13 @@ unknown = [name for name, expected in plan.parameters.items() if expected.identi
 assert len(unknown) == 4
 assert all(name.startswith("damping.") for name in unknown)
 
-# %% [markdown]
-# ## Where to go
+# %%
+# Where to go
+# -----------
 #
 # Of 20 postures one is chosen, the one after which the sum of all variances is least; then its angles are improved by
 # the gradient of that sum. The bars show what is known before and after.
 
-# %%
 (chosen,) = plan.next.tests
 places = {name: i for i, name in enumerate(plan.study.model.coordinates) if name in RANGES}
 print("next posture:", {name: f"{np.degrees(float(chosen.q[i])):.0f} deg" for name, i in places.items()})
@@ -89,13 +84,13 @@ axes.set_xlabel("predicted standard deviation of the logarithm (0.1: ten per cen
 axes.legend()
 plt.show()
 
-# %% [markdown]
-# ## Is it true?
+# %%
+# Is it true?
+# -----------
 #
 # Measure there (with noise), fit both postures together, and compare the errors with what was promised. A third posture
 # is predicted only.
 
-# %%
 posture = {name: float(chosen.q[i]) for name, i in places.items()}
 unseen = {"z1": "-45 deg", "z2": "55 deg", "z3": "-70 deg"}
 measured = study(

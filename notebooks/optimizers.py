@@ -1,20 +1,15 @@
-# ---
-# jupyter:
-#   jupytext:
-#     formats: ipynb,py:percent
-# ---
+"""
+Which optimizer?
+================
 
-# %% [markdown]
-# # Which optimizer?
-#
-# Stiffness and damping of joints from frequency responses are a least-squares problem with many false minima: a
-# resonance of the model may lock onto the wrong peak. This notebook compares optimizers on a small and on a large study
-# by one criterion: population searches and local methods, each alone and as search and refinement. It also shows how to
-# add another one. It needs a checkout of the repository, for `experiments/optimizers` (more studies, twenty seeds of
-# each), and no other package than `pip install .` installs. With three seeds it takes about four minutes of
-# processor time, compilation included.
+Stiffness and damping of joints from frequency responses are a least-squares problem with many false minima: a
+resonance of the model may lock onto the wrong peak. This notebook compares optimizers on a small and on a large study
+by one criterion: population searches and local methods, each alone and as search and refinement. It also shows how to
+add another one. It needs a checkout of the repository, for ``experiments/optimizers`` (more studies, twenty seeds of
+each), and no other package than ``pip install .`` installs. With three seeds it takes about four minutes of
+processor time, compilation included.
+"""
 
-# %%
 import sys
 from pathlib import Path
 
@@ -27,39 +22,38 @@ from objective import Objective, goal_of
 from optimizers import ADAM, ALL, EVOSAX, LBFGS, OWN, nelder_mead, random_points, searched, trust_region
 from run import expected_seconds, one_run, profile, study_of
 
-# %% [markdown]
+# %%
 # To compare fewer or longer, set these first: names of optimizers, number of seeds, and the evaluations and seconds of
 # processor time that a run may take.
 
-# %%
 ONLY = globals().get("ONLY")
 SEEDS = globals().get("SEEDS", 3)
 MOST = globals().get("MOST", 20_000)
 SECONDS = globals().get("SECONDS", {"3R": 1.0, "KR90": 2.0})
 
-# %% [markdown]
-# ## Two problems
+# %%
+# Two problems
+# ------------
 #
 # Three joints with 6 parameters, and the KUKA KR90 of Huynh et al. 2020 with 18, one of them on its bound; noise-free
 # FRFs at the tool. All optimizers begin at random points of the unit cube, in which stiffness and damping have a
 # logarithmic scale. A run is **exact** when its cost is a millionth of the cost that 1 % of noise would cause. A
 # Jacobian or gradient counts as the number of evaluations of the cost that take the same time.
 
-# %%
 objectives = {}
 for problem, seconds in SECONDS.items():
     study = study_of(problem)
     objectives[problem] = Objective(study, None, goal_of(study.problem, least=0.0), MOST, seconds)
     print(f"{problem}: {objectives[problem].size} parameters, exact is a cost of {objectives[problem].goal.exact:.2g}")
 
-# %% [markdown]
-# ## Another optimizer is one function and one line
-#
-# The function calls the objective until the objective ends the run. It may also call `objective.with_gradient(x)`,
-# `objective.residual(x)`, `objective.jacobian(x)` and, for a population, `objective.many(points)`.
-
-
 # %%
+# Another optimizer is one function and one line
+# ----------------------------------------------
+#
+# The function calls the objective until the objective ends the run. It may also call ``objective.with_gradient(x)``,
+# ``objective.residual(x)``, ``objective.jacobian(x)`` and, for a population, ``objective.many(points)``.
+
+
 def random_descent(objective, seed):
     """A step in a random direction, taken where the cost falls; longer after it did, shorter after it did not."""
     draw, x, size = np.random.default_rng(seed), next(random_points(objective, seed)), 0.3
@@ -94,12 +88,12 @@ kinds = {
 }
 optimizers = {name: run for some in kinds.values() for name, run in some.items() if ONLY is None or name in ONLY}
 
-# %% [markdown]
-# ## All of them
+# %%
+# All of them
+# -----------
 #
 # Each optimizer compiles its programs in a short run that does not count.
 
-# %%
 runs = {}
 for problem, objective in objectives.items():
     runs[problem] = {}
@@ -120,25 +114,24 @@ for problem, found in runs.items():
             row += f"{evaluations:13.0f}{seconds:9.3f}{expected_seconds(some):14.3f}"
         print(row)
 
-# %% [markdown]
+# %%
 # Evaluations and seconds are medians of the exact runs; "a success" is the time of all runs over the number of exact
 # ones. The share of exact runs against both:
 
-# %%
 figures = {problem: profile(problem, found) for problem, found in runs.items()}
 plt.show()
 
-# %% [markdown]
-# ## What it shows
+# %%
+# What it shows
+# -------------
 #
 # - jaxmb's fit is exact in all runs of both problems.
 # - No population search alone is exact on the 18 parameters within these evaluations.
 # - SciPy's trust region with the exact Jacobian, alone, is exact in all runs of the small problem.
 # - A random descent without derivatives is exact in no run.
 #
-# A few seeds show which optimizers fail. Small differences need more seeds: see `experiments/optimizers`.
+# A few seeds show which optimizers fail. Small differences need more seeds: see ``experiments/optimizers``.
 
-# %%
 share = {
     problem: {name: sum("exact" in run for run in some) / len(some) for name, some in found.items()}
     for problem, found in runs.items()

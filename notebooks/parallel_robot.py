@@ -1,17 +1,12 @@
-# ---
-# jupyter:
-#   jupytext:
-#     formats: ipynb,py:percent
-# ---
+"""
+A parallel robot whose links bend
+=================================
 
-# %% [markdown]
-# # A parallel robot whose links bend
-#
-# The Surgiscope, a Delta-like robot of three chains, was described by Rognant, Courteille and Maurine (2010) with two
-# tables: the geometry of its joints and the beams of its links. jaxmb ships it as `surgiscope`, with sections and joint
-# stiffnesses that are chosen, since they were not printed. Here are its posture, its modes and its responses.
+The Surgiscope, a Delta-like robot of three chains, was described by Rognant, Courteille and Maurine (2010) with two
+tables: the geometry of its joints and the beams of its links. jaxmb ships it as ``surgiscope``, with sections and joint
+stiffnesses that are chosen, since they were not printed. Here are its posture, its modes and its responses.
+"""
 
-# %%
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -20,12 +15,12 @@ import jaxmb
 model = jaxmb.build_model(jaxmb.load_machine("surgiscope"))
 print(len(model.coordinates), "coordinates, of which the drives are", [f"q1-{k}" for k in "abc"])
 
-# %% [markdown]
-# ## Postures
+# %%
+# Postures
+# --------
 #
 # A posture gives the drives, and the loops decide where all other joints are. The platform moves without turning.
 
-# %%
 first = jaxmb.reference_posture(model)
 second = jaxmb.close_loops(model, {"q1-a": 0.34776907, "q1-b": 0.96650266, "q1-c": 0.34673115})
 for q in (first, second):
@@ -33,14 +28,14 @@ for q in (first, second):
 orientations = [np.asarray(jaxmb.frame_pose(model, q, "tool"))[:3, :3] for q in (first, second)]
 assert np.abs(orientations[0] - orientations[1]).max() < 1e-6
 
-# %% [markdown]
-# ## Modes
+# %%
+# Modes
+# -----
 #
 # Seen from above, the first configuration has three-fold symmetry. Two modes of three then come in pairs of one
 # frequency; the platform moves sideways in the first pair, up and down in the third mode. In the second configuration
 # all pairs split.
 
-# %%
 tangents = [jaxmb.linearize(model, q) for q in (first, second)]
 of_first, of_second = (np.asarray(jaxmb.modes(t).frequency_hz)[:6] for t in tangents)
 for a, b in zip(of_first, of_second, strict=True):
@@ -55,13 +50,13 @@ assert (vertical[:2] < 1e-3 * sideways[:2]).all()
 assert sideways[2] < 1e-3 * vertical[2]
 assert (np.diff(of_second) > 1e-3 * of_second[:-1]).all()
 
-# %% [markdown]
-# ## Responses
+# %%
+# Responses
+# ---------
 #
 # A vertical hit at the platform excites no member of a pair, so Table IV's five frequencies of the symmetric
 # configuration are not five of these. Of 318 degrees of freedom a fifth is enough for responses up to 100 Hz.
 
-# %%
 points = [("tool", "x"), ("tool", "z")]
 reduced = jaxmb.reduce_motion(model, first, highest_hz=100.0, outputs=points)
 frequency_hz = np.linspace(1.0, 100.0, 400)
@@ -79,13 +74,13 @@ axes.set(xlabel="frequency (Hz)", ylabel="accelerance (m/s²/N)", title="first c
 axes.legend()
 plt.show()
 
-# %% [markdown]
-# ## Another damping
+# %%
+# Another damping
+# ---------------
 #
 # The printed loss factor of 0.096 is that of all joints and links. With damping ratios stated for each mode instead, as
 # one takes them from a measurement, the same reduced machine answers.
 
-# %%
 light = reduced._replace(tangent=jaxmb.with_modal_damping(reduced.tangent, [0.02, 0.02, 0.05]))
 change = np.abs(np.asarray(jaxmb.reduced_frf(light, of_first[2:3]))[0, 1, 1])
 before = np.abs(np.asarray(jaxmb.reduced_frf(reduced, of_first[2:3]))[0, 1, 1])

@@ -1,17 +1,12 @@
-# ---
-# jupyter:
-#   jupytext:
-#     formats: ipynb,py:percent
-# ---
+"""
+From loads and deflections to a tool that stands where it should
+================================================================
 
-# %% [markdown]
-# # From loads and deflections to a tool that stands where it should
-#
-# A mass loads a robot, and a laser tracker measures the deflection of its tool. The results are the stiffness of its
-# joints, which of them are not identifiable from the loads, a model of joints and links, and joint targets with which
-# the loaded tool does not sag.
+A mass loads a robot, and a laser tracker measures the deflection of its tool. The results are the stiffness of its
+joints, which of them are not identifiable from the loads, a model of joints and links, and joint targets with which
+the loaded tool does not sag.
+"""
 
-# %%
 import dataclasses
 
 import jax
@@ -36,13 +31,13 @@ robot = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
 tracker = np.repeat([3e-5, 6e-5], 3)  # m, rad
 rng = np.random.default_rng(1)
 
-# %% [markdown]
-# ## Which tests?
+# %%
+# Which tests?
+# ------------
 #
 # Any posture within the limits could be measured, with a mass of 150 kg below the tool, on a bracket. Of 300 such
 # postures, ten are chosen after which the stiffnesses are known best.
 
-# %%
 limits = {
     "q1": (-1.0, 1.0),
     "q2": (0.3, 2.2),
@@ -66,13 +61,11 @@ design = choose_load_cases(robot, candidates, 10)
 planned = [candidates[i] for i in sorted(design.chosen)]
 print("chosen:", ", ".join(test.name for test in planned))
 
-
-# %% [markdown]
+# %%
 # Here the measurement is simulated: the built-in robot with the stiffnesses of Dumas et al. 2011, and the tracker's
 # noise.
 
 
-# %%
 def measured(model: jaxmb.Model, test: LoadCase) -> LoadCase:
     """What the tracker would see."""
     moved = jaxmb.deflection(
@@ -95,22 +88,21 @@ tests = [measured(robot, test) for test in planned]
 known = np.isfinite(identified(tests))
 assert known.tolist() == [False] + 5 * [True]
 
-# %% [markdown]
+# %%
 # Joint 1 turns about a vertical axis: no hanging mass loads it. Two tests with a rope that pulls to the side
 # determine it.
 
-# %%
 sideways = [measured(robot, hanging(f"rope {i}", postures[i], (0.0, 1000.0, 0.0))) for i in range(2)]
 assert np.isfinite(identified(tests + sideways)).all()
 
-# %% [markdown]
-# ## Flexible links
+# %%
+# Flexible links
+# --------------
 #
 # The KR 270 stand-in has elastic links and bearings. Its study fits four models to 15 tests and compares what each of
 # them would compensate in 30 other ones: joints alone (J1, J2) leave a tenth of the deflections, joints and
 # links (C1, C2) a fiftieth.
 
-# %%
 result = jaxmb.identify(jaxmb.load_study("kr270-complete-stiffness"))
 for row in result.metrics["table2_check"]:
     print(f"{row['model']:>4}: {row['parameters']:2d} parameters, RMS {row['position']['rms']:.2f} mm,"
@@ -129,14 +121,14 @@ axes.set_title("Joints (J2); joints and links (C2)", loc="left")
 axes.legend(frameon=False)
 plt.show()
 
-# %% [markdown]
-# ## A tool that does not sag
+# %%
+# A tool that does not sag
+# ------------------------
 #
 # The identified machine corrects the joint targets of a path; the real one (the stand-in again, with its compensator)
 # follows them under a load. What a vertical load does is corrected. The compliance to a side load is poorly identified:
 # nothing pulled that way.
 
-# %%
 real = jaxmb.build_model(jaxmb.load_machine("kuka-kr270"))
 found = result.model
 path = real.reference + jnp.linspace(0.0, 0.5, 8)[:, None] * jnp.array([1.0, 0.3, 0.2, 0.0, 0.0, 0.0])
