@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,6 @@ def test_pages_build_without_a_warning(tmp_path: Path) -> None:
     """All pages with their links; notebooks are not run."""
     if importlib.util.find_spec("sphinx") is None or importlib.util.find_spec("myst_parser") is None:
         pytest.skip("Sphinx is not installed: pip install '.[docs]'")
-    options = "-m sphinx -W --keep-going -n -q -b dummy -D plot_gallery=0 -c docs .".split()
+    options = shlex.split("-m sphinx -W --keep-going -n -q -b dummy -D plot_gallery=0 -c docs .")
     done = subprocess.run([sys.executable, *options, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
