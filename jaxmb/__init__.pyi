@@ -61,6 +61,10 @@ from .identify.regression.torque_regressor import (
     stacked_torque_regressor as stacked_torque_regressor,
     torque_regressor as torque_regressor,
 )
+from .identify.study.density import (
+    LogDensity as LogDensity,
+    log_density as log_density,
+)
 from .identify.study.file import study_names as study_names
 from .identify.study.study import (
     Study as Study,
@@ -106,6 +110,7 @@ from .measurement.modal.model import (
     ModalModel as ModalModel,
     synthesize as synthesize,
 )
+from .measurement.modal_file import write_modal_model as write_modal_model
 from .measurement.motion.csv_motion import (
     read_described as read_described,
     read_motion as read_motion,
@@ -190,6 +195,13 @@ from .response.modal import (
 )
 from .response.pose_compensation import compensate as compensate
 from .response.reduction import reduce_motion as reduce_motion, reduced_frf as reduced_frf
+from .response.state_space import (
+    ReducedStateSpace as ReducedStateSpace,
+    StateSpace as StateSpace,
+    reduce_state_space as reduce_state_space,
+    state_space as state_space,
+    write_state_space as write_state_space,
+)
 from .response.static import (
     cartesian_stiffness as cartesian_stiffness,
     deflection as deflection,

@@ -289,7 +289,7 @@ def test_predict(tmp_path, capsys):
     q = jaxmb.posture(model, {"z1": 0.0, "z2": np.radians(70.0), "z3": np.radians(-100.0)})
     expected = jaxmb.frf(model, q, written.frequency_hz, kind="receptance")
     np.testing.assert_allclose(written.frf, expected, rtol=1e-12)
-    assert {path.name for path in tmp_path.iterdir()} == {"frf.npz", "machine.xml", "figures"}
+    assert {path.name for path in tmp_path.iterdir()} == {"frf.npz", "state-space.mat", "machine.xml", "figures"}
     for figure in ("frf.png", "mode-shapes.png"):
         assert (tmp_path / "figures" / figure).stat().st_size > 10_000
     before = (tmp_path / "frf.npz").read_bytes()
@@ -299,7 +299,12 @@ def test_predict(tmp_path, capsys):
             f"machine.xml, figures/frf.png, figures/mode-shapes.png; the earlier result was moved to previous-{k}\n"
         )
         assert written in capsys.readouterr().out
-        assert {path.name for path in (tmp_path / f"previous-{k}").iterdir()} == {"frf.npz", "machine.xml", "figures"}
+        assert {path.name for path in (tmp_path / f"previous-{k}").iterdir()} == {
+            "frf.npz",
+            "state-space.mat",
+            "machine.xml",
+            "figures",
+        }
         assert (tmp_path / f"previous-{k}" / "figures" / "frf.png").exists()
     assert (tmp_path / "previous-1" / "frf.npz").read_bytes() == before
 
@@ -316,7 +321,12 @@ def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
     jaxmb.write_machine(jaxmb.load_machine("manipulator-3r"), tmp_path / "machine.toml")
     assert main(["predict", str(tmp_path), "--band-hz", "1", "30"]) == 0
     assert "Modes of manipulator-3r" in capsys.readouterr().out
-    assert {path.name for path in (tmp_path / "predict").iterdir()} == {"frf.npz", "figures", "machine.xml"}
+    assert {path.name for path in (tmp_path / "predict").iterdir()} == {
+        "frf.npz",
+        "figures",
+        "state-space.mat",
+        "machine.xml",
+    }
     assert jaxmb.load_machine(tmp_path / "predict" / "machine.xml").coordinates == ("z1", "z2", "z3")
     (tmp_path / "empty").mkdir()
     assert "a folder without machine.toml, expected a file ending in .toml or .urdf or .xml, or a folder" in refused(

@@ -37,11 +37,13 @@ def modal(
     ] = None,
     out: Out = None,
 ) -> None:
-    """Modal analysis of measured FRFs; write modal.json, the FRFs measured and synthesized, and figures."""
+    """Modal analysis of measured FRFs; write modal.json, modes.uff, the FRFs measured and synthesized, and
+    figures."""
     from jaxmb.io.files import write_atomically
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import with_unit
     from jaxmb.measurement.modal.analysis import modal_analysis
+    from jaxmb.measurement.modal_file import write_modal_model
     from jaxmb.measurement.records.file import measured_frf
 
     name = Path(file).stem
@@ -65,6 +67,7 @@ def modal(
     text = modal_json(name, analysis, compared, estimate.remarks).encode()
     files = {
         "modal.json": lambda path: write_atomically(path, text),
+        "modes.uff": lambda path: write_modal_model(path, analysis.model, frf_set.nodes),
         "measured.npz": lambda path: write_frf(path, frf_set),
         "synthesized.npz": lambda path: write_frf(path, compared.synthesized),
     }

@@ -36,7 +36,8 @@ def predict(
     ] = None,
 ) -> None:
     """Modes and frequency response functions of a machine; write frf.npz, figures, including the first mode shapes,
-    and machine.xml (MJCF) where MuJoCo is installed and can describe the machine."""
+    state-space.mat for machines with viscous damping, and machine.xml (MJCF) where MuJoCo is installed and can describe
+    the machine."""
     with wrong_input():
         robot = find_robot(machine)  # errors in its file are reported before JAX is imported
 
@@ -55,6 +56,7 @@ def predict(
     from jaxmb.report.structure import check_mode
     from jaxmb.response.frf import check_kind, check_points, endpoints, frf
     from jaxmb.response.modal import check_mass_matrix, modes
+    from jaxmb.response.state_space import state_space, write_state_space
 
     with wrong_input(), progress(robot.name, "computing"):
         model = robot.model
@@ -83,6 +85,9 @@ def predict(
         return write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found)
 
     files: dict[str, Callable[[Path], object]] = {"frf.npz": lambda path: write_frf(path, predicted)}
+    if not (model.structural or model.fractional):
+        system = state_space(model, q, frame=frame, kind=kind)  # pyright: ignore[reportArgumentType]
+        files["state-space.mat"] = lambda path: write_state_space(path, system, points, points, kind)  # pyright: ignore[reportArgumentType]
     mjcf = exported_mjcf(robot.machine, values)
     if mjcf is not None:
         files["machine.xml"] = lambda path: write_atomically(path, mjcf.encode())

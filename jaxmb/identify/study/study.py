@@ -304,24 +304,42 @@ def residual(study: Study) -> Callable[[Mapping[str, ArrayLike]], Float[Array, "
         NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
         ValueError: (f) a name is not a free parameter, or a value is no real scalar.
     """
-    if study.solver is Solver.STIFFNESS_MODEL:
-        raise NotImplementedError(f"study '{study.name}': a complete stiffness model has no list of free parameters")
-    free, start = study.free, np.asarray(study.start.values)
-    names = [name for tied in free.tied for name in tied]
+    check_has_list(study)
 
     def residual_at(parameters: Mapping[str, ArrayLike]) -> Float[Array, "m"]:
-        if not isinstance(parameters, Mapping):
-            raise ValueError(f"parameters: found {kind_of(parameters)}, expected a dictionary of values by name")
-        for name, value in parameters.items():
-            if name not in names:
-                raise ValueError(known_name("free parameter", str(name), names))
-            if not is_real(value) or np.shape(value) != ():
-                raise ValueError(f"{name}: found {kind_of(value)}, expected a real scalar (`jax.vmap` for several)")
-        given = [next((parameters[name] for name in tied if name in parameters), None) for tied in free.tied]
-        values = [own if value is None else value for value, own in zip(given, start.tolist(), strict=True)]
-        return _data_residual(study.problem, jnp.stack([jnp.asarray(value, float) for value in values]))
+        return _data_residual(study.problem, values_of(study, parameters))
 
     return residual_at
+
+
+def check_has_list(study: Study) -> None:
+    """Raise NotImplementedError where a study has no list of free parameters."""
+    if study.solver is Solver.STIFFNESS_MODEL:
+        raise NotImplementedError(f"study '{study.name}': a complete stiffness model has no list of free parameters")
+
+
+def check_named(parameters: Mapping[str, ArrayLike], names: Sequence[str]) -> None:
+    """Raise ValueError where values by name are no dictionary of real scalars of these names."""
+    if not isinstance(parameters, Mapping):
+        raise ValueError(f"parameters: found {kind_of(parameters)}, expected a dictionary of values by name")
+    for name, value in parameters.items():
+        if name not in names:
+            raise ValueError(known_name("free parameter", str(name), names))
+        if not is_real(value) or np.shape(value) != ():
+            raise ValueError(f"{name}: found {kind_of(value)}, expected a real scalar (`jax.vmap` for several)")
+
+
+def values_of(study: Study, parameters: Mapping[str, ArrayLike]) -> Float[Array, "d"]:
+    """Values of all free parameters from values by name; the initial ones where a name is left out.
+
+    Raises:
+        ValueError: a name is not a free parameter, or a value is no real scalar.
+    """
+    free, start = study.free, np.asarray(study.start.values)
+    check_named(parameters, [name for tied in free.tied for name in tied])
+    given = [next((parameters[name] for name in tied if name in parameters), None) for tied in free.tied]
+    values = [own if value is None else value for value, own in zip(given, start.tolist(), strict=True)]
+    return jnp.stack([jnp.asarray(value, float) for value in values])
 
 
 _data_residual = compiled(Problem.data_residual)

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -90,7 +90,7 @@ def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> No
         positions.local |= dataset.number == 15 and int(definition) > 1
 
 
-FRF, COHERENCE, MULTIPLE_COHERENCE = 4, 6, 26
+TIME_RESPONSE, FRF, COHERENCE, MULTIPLE_COHERENCE = 1, 4, 6, 26
 SAME_FREQUENCY = 1e-6
 """Relative tolerance of equal frequencies: the format has six digits."""
 ROUNDING = 1e-6
@@ -295,6 +295,55 @@ def _counted(found: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(found.items())) or "nothing else"
 
 
+def read_time_histories(path: Path) -> tuple[np.ndarray, float]:
+    """Time histories [sample, function] of a universal file, functions of type 1 in the order of the file, and their
+    sample rate, Hz.
+
+    Raises:
+        InputError: the file is no universal file, is damaged, or holds no time histories of one sampling; the message
+            names the function and the line.
+        OSError: the file cannot be opened.
+    """
+    try:
+        with path.open("rb") as file:
+            return _time_histories(file)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _time_histories(file: BinaryIO) -> tuple[np.ndarray, float]:
+    found: list[Function] = []
+
+    def data_bytes(dataset: Dataset) -> int:
+        return binary_size(read_function(dataset, 1))
+
+    others: Counter[str] = Counter()
+    for number, dataset in enumerate((d for d in datasets(file, data_bytes) if d.number == 58), start=1):
+        function = read_function(dataset, number)
+        if function.type == TIME_RESPONSE:
+            found.append(function)
+        else:
+            others[function.name] += 1
+    if not found:
+        raise ValueError(f"holds no time response (dataset 58, type 1); found {_counted(others)}")
+    first = found[0]
+    if first.points * len(found) > LARGEST_SET:
+        raise ValueError(f"{first.location}: {len(found)} functions of {first.points} samples, expected fewer")
+    values = np.empty((first.points, len(found)))
+    for column, function in enumerate(found):
+        same = function.points == first.points and np.isclose(function.increment, first.increment, rtol=1e-6)
+        if not (function.even and function.increment > 0.0) or VALUES[function.data_type] == 2:
+            raise ValueError(f"{function.location}: expected real samples at equal steps of time above 0")
+        if not same:
+            raise ValueError(
+                f"{function.location}: {function.points} samples at steps of {function.increment:g} s, but"
+                f" {first.location}: {first.points} at {first.increment:g} s"
+            )
+        for start, _, part in pieces(file, function):
+            values[start : start + len(part), column] = part
+    return values, 1.0 / first.increment
+
+
 ID_WIDTH, ENTITY_WIDTH, LABEL_WIDTH, LARGEST_NODE = 80, 10, 20, 9_999_999_999
 OWN_LINES = 4
 LABELS = {"receptance": "Displacement", "mobility": "Velocity", "accelerance": "Acceleration"}
@@ -320,9 +369,9 @@ def write_uff(path: Path, frf_set: FrfSet) -> None:
     unit = _unit_labels(frf_set.unit)
     with path.open("xb") as file:
         if frf_set.unit != UNKNOWN:
-            file.write(_units_dataset().encode())
+            file.write(units_dataset().encode())
         if frf_set.nodes:
-            file.write(_nodes(frf_set).encode())
+            file.write(nodes_dataset(frf_set.nodes).encode())
         axis = (18, "Frequency", "Hz")
         numerator = next(number for number, kind in KINDS.items() if kind == frf_set.kind)
         for o, row in enumerate(rows):
@@ -385,6 +434,11 @@ def _even(frequency_hz: np.ndarray) -> tuple[bool, str, str]:
 
 
 def _dof(what: str, name: str) -> Dof:
+    """Entity, node and direction of a degree of freedom by its name, such as "12 -x".
+
+    Raises:
+        ValueError: the format cannot represent the name.
+    """
     node, _, axis = name.rpartition(" ")
     direction = axis.removeprefix("-")
     number = DIRECTION_NAMES.index(direction) if node and direction in DIRECTION_NAMES[1:] else 0
@@ -428,15 +482,17 @@ def _unit_labels(unit: str) -> tuple[str, str]:
     raise ValueError(f"unit '{unit}' does not fit, expected two labels of {LABEL_WIDTH} characters with / between them")
 
 
-def _units_dataset() -> str:
+def units_dataset() -> str:
+    """Dataset 164 of SI units."""
     first = f"{1:10d}{'SI':20}{2:10d}\n"
     factors = f"{1.0:25.17e}{1.0:25.17e}{1.0:25.17e}\n{273.15:25.17e}\n".replace("e", "D")
     return f"{MARK}{164:6d}\n{first}{factors}{MARK}"
 
 
-def _nodes(frf_set: FrfSet) -> str:
+def nodes_dataset(nodes: Mapping[str, tuple[float, float, float]]) -> str:
+    """Dataset 2411 of positions by node, m."""
     text = f"{MARK}{2411:6d}\n"
-    for name, position in frf_set.nodes.items():
+    for name, position in nodes.items():
         if not (name.isascii() and name.isdigit() and str(int(name)) == name and int(name) <= LARGEST_NODE):
             raise ValueError(
                 f"node '{name}' has a position, expected a node number: the format identifies positions by number"

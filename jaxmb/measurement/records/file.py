@@ -11,6 +11,7 @@ from jaxmb.io.files import check_regular, find_description, library_names, read_
 from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import READERS, read_frf_and_remarks, read_variables
 from jaxmb.measurement.files.named_arrays import Shapes
+from jaxmb.measurement.files.uff import read_time_histories
 from jaxmb.measurement.frf_set import FrfLabels, FrfSet, to_si
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
@@ -19,23 +20,31 @@ from jaxmb.measurement.records.spectra import decay_of_end_level
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf, leakage_remark
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over
 
-ENDINGS = (".mat", ".npz", ".csv")
+ENDINGS = (".mat", ".npz", ".csv", ".uff", ".unv")
 DATA_FOLDER = "JAXMB_DATA"
 """Environment variable with the folder of published data."""
 LARGEST_RECORD = 200_000_000
 """Largest number of values in one record (1.6 GB); a larger file is rejected before it is read."""
 
 
-def read_columns(path: Path, variable: str | None, columns: Sequence[int]) -> np.ndarray:
+RATE_ROUNDING = 1e-4
+"""Relative tolerance of the sample rate of a universal file, whose steps have six digits."""
+
+
+def read_columns(
+    path: Path, variable: str | None, columns: Sequence[int], sample_rate_hz: float | None = None
+) -> np.ndarray:
     """Columns [n, column] of a matrix in a file, counted from 1.
 
     Args:
-        path: a file with an extension of `ENDINGS`; a .csv file may begin with one line of names.
+        path: a file with an extension of `ENDINGS`; a .csv file may begin with one line of names. The columns of a
+            universal file are its time responses (dataset 58, type 1).
         variable: of a .mat or .npz file; where not given, its only array of more than one number.
         columns: column numbers, from 1.
+        sample_rate_hz: stated sample rate, which that of a universal file must equal.
 
     Raises:
-        InputError: the file cannot be read, or has no such variable or column of numbers.
+        InputError: the file cannot be read, has no such variable or column of numbers, or another sample rate.
     """
     ending = path.suffix.lower()
     if ending not in ENDINGS:
@@ -43,10 +52,14 @@ def read_columns(path: Path, variable: str | None, columns: Sequence[int]) -> np
     check_regular(path)
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
+    if ending not in (".mat", ".npz") and variable is not None:
+        raise InputError(f"{path}: variable is '{variable}', expected none for a {ending} file")
     if ending == ".csv":
-        if variable is not None:
-            raise InputError(f"{path}: variable is '{variable}', expected none for a .csv file")
         name, matrix = "the table", _read_csv(path)
+    elif ending in (".uff", ".unv"):
+        name, (matrix, rate) = "the time responses", _read_uff(path)
+        if sample_rate_hz is not None and abs(rate / sample_rate_hz - 1.0) > RATE_ROUNDING:
+            raise InputError(f"{path}: sampled at {rate:.5g} Hz, but sample_rate_hz is {sample_rate_hz:.6g}")
     else:
         name, matrix = (_read_npz if ending == ".npz" else _read_mat)(path, variable)
     if matrix.ndim == 1:
@@ -86,6 +99,13 @@ def _read_npz(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
     arrays = read_arrays(path)
     name = _chosen(path, variable, {name: array.shape for name, array in arrays.items() if array.dtype.kind in "iuf"})
     return f"array '{name}'", arrays[name]
+
+
+def _read_uff(path: Path) -> tuple[np.ndarray, float]:
+    try:
+        return read_time_histories(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def _read_mat(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
@@ -337,8 +357,9 @@ def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
     for number, record in enumerate(description.record, 1):
         with error_location(f"{path}: record number {number}"):
             file = data_path(record, description.public, path.parent)
-            force = _channels(file, record, description.forces)
-            response = _channels(file, record, description.responses)
+            rate = description.sample_rate_hz
+            force = _channels(file, record, description.forces, rate)
+            response = _channels(file, record, description.responses, rate)
             if force.shape[0] != response.shape[0]:
                 raise ValueError(
                     f"force has {force.shape[0]} samples and response {response.shape[0]}, expected the same number"
@@ -355,8 +376,8 @@ def data_path(data: DataFile, public: PublicData | None, folder: Path) -> Path:
     return folder / (data.file or "")
 
 
-def _channels(file: Path, record: Record, channels: Channels) -> np.ndarray:
-    values = read_columns(file, channels.variable or record.variable, channels.numbers)
+def _channels(file: Path, record: Record, channels: Channels, sample_rate_hz: float) -> np.ndarray:
+    values = read_columns(file, channels.variable or record.variable, channels.numbers, sample_rate_hz)
     return values * np.asarray(channels.factors)
 
 

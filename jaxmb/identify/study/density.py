@@ -1,0 +1,100 @@
+"""The posterior density of a study, for optimizers and samplers of other packages."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float
+
+from jaxmb.compiled import compiled
+from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.study.study import Study, check_has_list, check_named, values_of
+
+FARTHEST = 1e-6
+"""Least distance to a bound of a finite coordinate, relative to the width of the bounds."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LogDensity:
+    """Logarithm of the posterior density of a study's free parameters, up to a constant; see `log_density`."""
+
+    study: Study
+
+    def __call__(self, parameters: Mapping[str, ArrayLike]) -> Float[Array, ""]:
+        """Log density at parameters by name, SI units; -inf outside the bounds."""
+        return _of_values(self.study.problem, values_of(self.study, parameters))
+
+    def to_unbounded(self, parameters: Mapping[str, ArrayLike]) -> dict[str, Array]:
+        """Unbounded coordinates of parameters, by the first of tied names; on a bound, near it."""
+        free = self.study.free
+        u = free.encode(values_of(self.study, parameters))
+        part = (u - free.lower) / (free.upper - free.lower)
+        z = jax.scipy.special.logit(jnp.clip(part, FARTHEST, 1.0 - FARTHEST))
+        return dict(zip(free.names, z, strict=True))
+
+    def from_unbounded(self, position: Mapping[str, ArrayLike]) -> dict[str, Array]:
+        """Parameters by name of unbounded coordinates: the inverse of `to_unbounded`."""
+        free = self.study.free
+        return dict(zip(free.names, free.values(self._u(position)), strict=True))
+
+    def of_unbounded(self, position: Mapping[str, ArrayLike]) -> Float[Array, ""]:
+        """Log density of the unbounded coordinates, for samplers and optimizers without bounds."""
+        z = self._stacked(position)
+        steepness = jnp.sum(jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z))
+        return _of_u(self.study.problem, self._u(position)) + steepness
+
+    def _stacked(self, position: Mapping[str, ArrayLike]) -> Float[Array, "d"]:
+        check_named(position, self.study.free.names)
+        missing = [name for name in self.study.free.names if name not in position]
+        if missing:
+            raise ValueError(f"unbounded coordinates: '{missing[0]}' is missing, expected all of `to_unbounded`")
+        return jnp.stack([jnp.asarray(position[name], float) for name in self.study.free.names])
+
+    def _u(self, position: Mapping[str, ArrayLike]) -> Float[Array, "d"]:
+        free = self.study.free
+        return free.lower + (free.upper - free.lower) * jax.nn.sigmoid(self._stacked(position))
+
+
+def log_density(study: Study) -> LogDensity:
+    """Logarithm of the posterior density of a study's free parameters, a pure function of values by name.
+
+    f(parameters) = -chi^2 / 2 + log p, up to a constant: chi^2 is the sum of the squared residuals over their variances
+    (`residual` over its noise unit), p the density of the values under the study's prior. Without a prior a parameter
+    is uniform between its bounds on its scale, that is in its logarithm where the scale is logarithmic. Samplers need
+    coordinates without bounds: `f.to_unbounded(parameters)`, `f.of_unbounded(position)`, which is the density of these
+    coordinates, and `f.from_unbounded(position)`. All can be transformed by `jax.jit`, `jax.grad` and `jax.vmap`.
+
+    Args:
+        study: from `load_study`; `result.study` has the noise and the weights that a fit estimated. The density is that
+            of the measurement where the study states or estimates its noise, and has no `weights`.
+
+    Returns:
+        f: values by name (SI units) -> scalar. A name that is left out keeps the study's initial value.
+
+    Raises:
+        NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
+        ValueError: (f) a name is not a free parameter, or a value is no real scalar.
+    """
+    check_has_list(study)
+    return LogDensity(study)
+
+
+def _posterior(problem: Problem, u: Float[Array, "d"]) -> Float[Array, ""]:
+    """Log density of u, up to a constant."""
+    chi_square = jnp.sum(problem.data_residual(problem.free.values(u)) ** 2) / problem.noise_unit**2
+    return -0.5 * (chi_square + jnp.sum(problem.prior_residual(u) ** 2))
+
+
+_of_u = compiled(_posterior)
+
+
+@compiled
+def _of_values(problem: Problem, values: Float[Array, "d"]) -> Float[Array, ""]:
+    free = problem.free
+    inside = jnp.all((values >= free.lower_value) & (values <= free.upper_value))
+    allowed = jnp.clip(values, free.lower_value, free.upper_value)
+    is_log = jnp.asarray(free.logarithmic)
+    slope = jnp.sum(jnp.where(is_log, jnp.log(jnp.where(is_log, allowed, 1.0)), 0.0))  # p(value) = p(u) du/dvalue
+    return jnp.where(inside, _posterior(problem, free.encode(allowed)) - slope, -jnp.inf)

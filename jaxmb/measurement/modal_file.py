@@ -1,0 +1,108 @@
+"""Modal models as universal files: dataset 55, one for each mode, and the positions of its nodes."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from jaxmb.io.files import write_atomically
+from jaxmb.measurement.files.uff import nodes_dataset, units_dataset
+from jaxmb.measurement.files.uff_function import DIRECTION_NAMES
+from jaxmb.measurement.modal.model import ModalModel
+
+MARK = "    -1\n"
+STRUCTURAL, COMPLEX_EIGENVALUE, THREE_DOF, SIX_DOF, DISPLACEMENT, COMPLEX = 1, 3, 2, 3, 8, 5
+"""Model type, analysis type, data characteristics, data type and number type of dataset 55."""
+
+
+def write_modal_model(
+    path: str | os.PathLike[str], model: ModalModel, nodes: Mapping[str, tuple[float, float, float]] | None = None
+) -> None:
+    """Write a modal model as a universal file (.uff, .unv): dataset 55 with eigenvalue and complex shape of each mode.
+
+    Eigenvalues are in rad/s, modal A is the scale of the residues, Q = 1 / a with R_oi = Q shape_o shape_i, where an
+    input is one of the outputs, else 1; modal B is -a lambda. Points whose name is no node number have numbers after
+    the highest one, which ID line 4 lists. The format has six digits.
+
+    Args:
+        path: of the file.
+        model: from `modal_analysis(...).model`.
+        nodes: positions by node, m, such as those of the FRF set.
+
+    Raises:
+        ValueError: another extension.
+        OSError: the file cannot be written; no partial file remains.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in (".uff", ".unv"):
+        raise ValueError(f"{path}: expected a file ending in .uff or .unv")
+    dofs = [_dof(name) for name in model.points]
+    number = _node_numbers([node for node, _ in dofs])
+    width = 6 if any(abs(direction) > 3 for _, direction in dofs) else 3
+    names = "; ".join(f"{n} {node}" for node, n in number.items() if str(n) != node)[:80]
+    placed = {str(number[node]): position for node, position in (nodes or {}).items() if node in number}
+    text = units_dataset() + (nodes_dataset(placed) if placed else "")
+    for r, eigenvalue in enumerate(model.eigenvalue):
+        a = _scale(model, r)
+        values: dict[int, np.ndarray] = {}
+        for (node, direction), value in zip(dofs, model.mode_shape[:, r], strict=True):
+            row = values.setdefault(number[node], np.zeros(width, complex))
+            row[max(abs(direction), 1) - 1] = -value if direction < 0 else value
+        frequency_hz = abs(eigenvalue) / (2.0 * np.pi)
+        ids = [
+            f"mode {r + 1}",
+            f"{frequency_hz:.9g} Hz, damping ratio {-np.real(eigenvalue) / abs(eigenvalue):.9g}",
+            "NONE",
+        ]
+        text += f"{MARK}{55:6d}\n" + "".join(f"{line:80}\n" for line in (*ids, names or "NONE", "NONE"))
+        kind = SIX_DOF if width == 6 else THREE_DOF
+        text += _whole(STRUCTURAL, COMPLEX_EIGENVALUE, kind, DISPLACEMENT, COMPLEX, width)
+        text += _whole(2, 6, 1, r + 1) + _real(_parts([eigenvalue, a, -a * eigenvalue]))
+        for node, row in values.items():
+            text += _whole(node) + _real(_parts(row))
+        text += MARK
+    write_atomically(path, text.encode("ascii", "replace"))
+
+
+def _dof(name: str) -> tuple[str, int]:
+    """Node and direction, 1 to 6 and negative where its sign is reversed, of a degree of freedom such as "12 -x"; x of
+    one without direction."""
+    node, _, axis = name.rpartition(" ")
+    direction = axis.removeprefix("-")
+    if not node or direction not in DIRECTION_NAMES[1:]:
+        return name, 1
+    return node, DIRECTION_NAMES.index(direction) * (-1 if axis.startswith("-") else 1)
+
+
+def _node_numbers(nodes: list[str]) -> dict[str, int]:
+    """Number of each node; names that are no numbers have the numbers after the highest."""
+    result = {node: int(node) for node in nodes if node.isascii() and node.isdigit() and str(int(node)) == node}
+    following = max(result.values(), default=0)
+    for node in nodes:
+        if node not in result:
+            following += 1
+            result[node] = following
+    return result
+
+
+def _scale(model: ModalModel, r: int) -> complex:
+    """Modal A of a mode, shape over participation at the driving point of the largest participation."""
+    driven = [(i, model.outputs.index(name)) for i, name in enumerate(model.inputs) if name in model.outputs]
+    if not driven:
+        return 1.0 + 0.0j
+    i, o = max(driven, key=lambda pair: abs(model.participation[r, pair[0]]))
+    return complex(model.shape[o, r] / model.participation[r, i])
+
+
+def _parts(values: list[complex] | np.ndarray) -> np.ndarray:
+    return np.ravel([[np.real(value), np.imag(value)] for value in values])
+
+
+def _whole(*numbers: int) -> str:
+    return "".join(f"{number:10d}" for number in numbers) + "\n"
+
+
+def _real(numbers: np.ndarray) -> str:
+    lines = [numbers[i : i + 6] for i in range(0, len(numbers), 6)]
+    return "".join("".join(f"{number:13.5e}" for number in line) + "\n" for line in lines)

@@ -1,0 +1,83 @@
+"""Modal models and time histories in universal files, as pyuff reads and writes them."""
+
+import numpy as np
+import pytest
+import pyuff
+
+import jaxmb
+from jaxmb.io.validation import InputError
+
+FREQUENCY_HZ = np.arange(2.0, 40.0, 0.05)
+
+
+def frfs(outputs, inputs):
+    model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    points = [("tool", axis) for axis in "xyz"]
+    h = jaxmb.frf(model, jaxmb.reference_posture(model), FREQUENCY_HZ, kind="receptance", outputs=points, inputs=points)
+    return jaxmb.FrfSet(FREQUENCY_HZ, np.asarray(h), "receptance", outputs, inputs, nodes={"7": (0.1, 0.2, 0.3)})
+
+
+@pytest.mark.parametrize(
+    ("points", "node"),
+    [(("7 x", "7 -y", "7 z"), 7), (("a long tool name x", "a long tool name -y", "a long tool name z"), 1)],
+)
+def test_dataset_55(tmp_path, points, node):
+    """What pyuff reads has the modes and, by its modal A, the residues, to the six digits of the format."""
+    model = jaxmb.modal_analysis(frfs(points, points)).model
+    path = tmp_path / "modes.uff"
+    jaxmb.write_modal_model(path, model, {"7": (0.1, 0.2, 0.3)})
+    file = pyuff.UFF(str(path))
+    sets = [each for each in file.read_sets() if each["type"] == 55]
+    assert len(sets) == model.eigenvalue.size == 3
+    assert (2411 in file.get_set_types()) == (node == 7)
+    for r, each in enumerate(sets):
+        np.testing.assert_allclose(each["eig"], model.eigenvalue[r], rtol=1e-4)
+        assert list(each["node_nums"]) == [node]
+        shape = np.array([each["r1"][0], -each["r2"][0], each["r3"][0]])
+        np.testing.assert_allclose(shape, model.shape[:, r], atol=2e-5)
+        residue = np.outer(shape, shape) / each["modal_a"]
+        expected = np.outer(model.shape[:, r], model.participation[r])
+        np.testing.assert_allclose(residue, expected, atol=1e-3 * np.abs(expected).max())
+    with pytest.raises(ValueError, match=r"expected a file ending in \.uff or \.unv"):
+        jaxmb.write_modal_model(tmp_path / "modes.txt", model)
+
+
+def history(values, rate, **more):
+    return {"type": 58, "func_type": 1, "rsp_node": 1, "rsp_dir": 1, "ref_node": 1, "ref_dir": 1, "data": values,
+            "x": np.arange(len(values)) / rate, "id1": "a", "rsp_ent_name": "NONE", "ref_ent_name": "NONE",
+            "abscissa_spacing": 1, "ordinate_spec_data_type": 12, "abscissa_spec_data_type": 17,
+            "orddenom_spec_data_type": 0, "binary": 1} | more  # fmt: skip
+
+
+DESCRIPTION = """sample_rate_hz = {rate}
+record = [{{ file = "run.uff" }}]
+forces = {{ columns = [2], dofs = ["1 x"] }}
+responses = {{ columns = [1, 3], dofs = ["1 x", "2 x"] }}
+method = {{ kind = "noise", segment = 64 }}
+"""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pyuff leaves files open
+@pytest.mark.parametrize("binary", [0, 1])
+def test_time_histories(tmp_path, binary):
+    """Functions of type 1 are the columns, in their order; an FRF between them is no column."""
+    rng, rate = np.random.default_rng(0), 512.0
+    channels = rng.normal(size=(3, 640))
+    file = pyuff.UFF(str(tmp_path / "run.uff"))
+    for channel in channels:
+        file.write_sets(history(channel, rate, binary=binary), "add")
+    (tmp_path / "run.toml").write_text(DESCRIPTION.format(rate=rate))
+    (record,) = jaxmb.read_records(tmp_path / "run.toml")
+    digits = 0.0 if binary else 1e-5  # single precision as text
+    np.testing.assert_allclose(record.force[:, 0], channels[1], rtol=digits, atol=digits)
+    np.testing.assert_allclose(record.response.T, channels[[0, 2]], rtol=digits, atol=digits)
+    (tmp_path / "run.toml").write_text(DESCRIPTION.format(rate=500.0))
+    with pytest.raises(InputError, match=r"run\.uff: sampled at 512 Hz, but sample_rate_hz is 500"):
+        jaxmb.read_records(tmp_path / "run.toml")
+
+
+def test_no_time_history(tmp_path):
+    jaxmb.write_frf(tmp_path / "run.uff", frfs(("1 x", "1 y", "1 z"), ("1 x", "1 y", "1 z")))
+    (tmp_path / "run.toml").write_text(DESCRIPTION.format(rate=512.0))
+    with pytest.raises(InputError, match=r"holds no time response .*; found 9 frequency response function"):
+        jaxmb.read_records(tmp_path / "run.toml")
