@@ -103,13 +103,19 @@ class Beam(Part):
     """A straight uniform beam along x, SI units. In a file, `section` may replace the section properties."""
 
     length: Positive
+    """Length of the whole beam [m]."""
     young_modulus: Positive
+    """Young's modulus [Pa]."""
     shear_modulus: Positive
+    """Shear modulus [Pa]."""
     area: Positive
+    """Area of the cross-section [m^2]."""
     second_moment_y: Positive
-    """Of the cross-section, about y: resists deflection along z."""
+    """Second moment of the cross-section about y: resists deflection along z [m^4]."""
     second_moment_z: Positive
+    """Second moment of the cross-section about z: resists deflection along y [m^4]."""
     torsion_constant: Positive
+    """Torsion constant of the cross-section [m^4]."""
 
     @model_validator(mode="before")
     @classmethod
@@ -179,19 +185,23 @@ class FlexibleBeam(Beam):
     """Keys of a file in place of others."""
 
     name: Name
+    """Name of the beam and of the frame at its end; the ends of earlier elements are `name/1`, `name/2`, ..."""
     body: Name = GROUND
+    """Body, or end of a beam or element, where it begins."""
     origin: Origin = Origin()
-    """Start of the beam in the body's frame."""
+    """Start of the beam in the body's frame; it lies along the x axis."""
     elements: Annotated[int, Field(strict=True, ge=1, le=MOST_ELEMENTS)] = 4
+    """Number of elements of equal length."""
     density: NonNegative
-    """kg/m^3."""
+    """Density [kg/m^3]."""
     theory: Literal["euler-bernoulli", "timoshenko"] = "euler-bernoulli"
     """Timoshenko's theory includes shear deformation and rotary inertia."""
     shear_factor_y: Positive = 5.0 / 6.0
-    """Effective shear area over the area for a shear force along y; Timoshenko's theory only."""
+    """Effective shear area over the area for a shear force along y; Timoshenko's theory only [1]."""
     shear_factor_z: Positive = 5.0 / 6.0
+    """The same for a shear force along z [1]."""
     loss_factor: NonNegative = 0.0
-    """eta of structural damping."""
+    """eta of structural damping [1]."""
 
     @property
     def shear_flexibility(self) -> tuple[float, float]:
@@ -234,13 +244,19 @@ class VirtualSpring(Part):
     """
 
     name: Name
+    """Name of the spring."""
     body: Name
+    """Elastic body; `ground` for an elastic base."""
     at: Literal["end", "joint"] = "end"
+    """Whether the spring carries all bodies and frames attached to the body, or at its joint the body itself."""
     origin: Origin = Origin()
-    """Pose in the body's frame; a beam lies along its x axis."""
+    """Pose in the body's frame; its axes are those of the compliance, and a beam lies along x."""
     compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, SIX_ROWS] = None
+    """Symmetric 6 x 6 matrix, translations x, y, z before rotations; 0 without it [m/N, rad/N, rad/(N m)]."""
     diagonal: Row6 | None = None
+    """In place of `compliance` its diagonal alone; it adds to a beam, as a bearing does to a link [m/N, rad/(N m)]."""
     beam: Beam | None = None
+    """In place of `compliance` that of a straight beam clamped at its root."""
 
     @property
     def matrix(self) -> np.ndarray:

@@ -70,13 +70,18 @@ class Loop(Part):
     """
 
     name: Name
+    """Name of the loop."""
     frame_a: Name
+    """First frame."""
     frame_b: Name
+    """Second frame."""
     type: LoopType = "revolute"
+    """Joint that closes the loop."""
     axis: Vector = (0.0, 0.0, 1.0)
-    """Unit vector, with these components in both frames."""
+    """Unit vector, with these components in both frames [1]."""
     rigid: bool = True
-    """False: the loop is closed in postures only; in the linearized equations springs connect its frames."""
+    """Whether the loop is closed rigidly; `false`: it is closed in postures only, and in the linearized equations
+    springs connect its frames."""
 
     @model_validator(mode="after")
     def _check_frames(self) -> Self:
@@ -93,14 +98,15 @@ class Transmission(Part):
     """
 
     name: Name
+    """Name of the drive."""
     coordinates: Annotated[dict[Name, Number], SOME]
-    """c_i by coordinate: dimensionless, or m/rad or rad/m between translation and rotation."""
+    """Factor c_i by coordinate [1, m/rad, rad/m]."""
     inertia: NonNegative = 0.0
-    """I, referred to s: kg m^2 or kg."""
+    """I, referred to s [kg m^2, kg]."""
     damping: NonNegative = 0.0
-    """d, N m s/rad or N s/m."""
+    """d [N m s/rad, N s/m]."""
     friction: NonNegative = 0.0
-    """f of Coulomb friction, N m or N; omitted in the linearized equations."""
+    """f of Coulomb friction; omitted in the linearized equations [N m, N]."""
 
     @model_validator(mode="after")
     def _check_factors(self) -> Self:
@@ -114,18 +120,18 @@ class Rayleigh(Part):
     """Rayleigh damping of the linearized equations: C = alpha M + beta K_e is added to the viscous damping matrix."""
 
     mass: NonNegative = 0.0
-    """alpha, 1/s."""
+    """alpha [1/s]."""
     stiffness: NonNegative = 0.0
-    """beta, s."""
+    """beta [s]."""
 
 
 class Fractional(Part):
     """Fractional Kelvin-Voigt damping: the stiffness K_e of springs and beams becomes K_e (1 + (j omega tau)^a)."""
 
     order: Annotated[Positive, Field(le=1.0)]
-    """a; 1 is viscous damping."""
+    """a; 1 is viscous damping [1]."""
     time: Positive
-    """tau, s."""
+    """tau [s]."""
 
 
 FrictionKind = Literal["stribeck", "cubic", "load", "temperature"]
@@ -148,17 +154,18 @@ class FurtherFriction(Part):
     """
 
     stribeck: Number | None = None
-    """c_s, Nm or N."""
+    """c_s [N m, N]."""
     stribeck_speed: Positive | None = None
-    """v_s, rad/s or m/s."""
+    """v_s, with `stribeck` [rad/s, m/s]."""
     cubic_damping: Number | None = None
-    """c_3, Nm s^3/rad^3 or N s^3/m^3."""
+    """c_3 [N m s^3/rad^3, N s^3/m^3]."""
     load_friction: Number | None = None
-    """c_l, dimensionless."""
+    """c_l [1]."""
     damping_slope: Number | None = None
-    """c_T, slope of the viscous damping over temperature: Nm s/(rad K) or N s/(m K)."""
+    """c_T, slope of the viscous damping over temperature, with `temperature` [N m s/(rad K), N s/(m K)]."""
     temperature: Number | None = None
-    """T_0, reference temperature of `damping`; predictions use it where no temperature was recorded."""
+    """T_0, reference temperature of `damping`, which predictions use where no temperature was recorded [of the
+    records]."""
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:

@@ -47,22 +47,23 @@ class Motor(Part):
     """
 
     name: Name | None = None
+    """Name of the shaft as a coordinate; by default that of the coordinate and `_motor`."""
     inertia: Positive
-    """J of the rotor about its axis, at the motor's shaft: kg m^2."""
+    """J of the rotor about its axis at the motor's shaft, not multiplied by the square of the ratio [kg m^2]."""
     ratio: Number
-    """Motor turns per turn of the joint, or rad/m; negative where they rotate in opposite senses."""
+    """Motor turns per turn of the joint; negative where they rotate in opposite senses [1, rad/m]."""
     axis: Vector | None = None
-    """Unit vector in the joint's frame; by default the coordinate's."""
+    """Unit vector about which the rotor spins, in the joint's frame; by default the coordinate's [1]."""
     stiffness: NonNegative = 0.0
-    """Stiffness of the position controller, Nm/rad at the shaft."""
+    """Stiffness of the position controller, at the shaft [N m/rad]."""
     damping: NonNegative = 0.0
-    """Viscous, of bearings and controller, Nm s/rad at the shaft."""
+    """Viscous damping of bearings and controller, at the shaft [N m s/rad]."""
     friction: NonNegative = 0.0
-    """Coulomb friction, Nm at the shaft; omitted in the linearized equations."""
+    """Coulomb friction at the shaft; omitted in the linearized equations [N m]."""
     offset: Number = 0.0
-    """Constant part of the effort, Nm at the shaft; omitted in the linearized equations."""
+    """Constant part of the torque at the shaft; omitted in the linearized equations [N m]."""
     locked: bool = False
-    """The brake is on."""
+    """Whether the brake is on: the gear is then a spring between the joint and its carrier."""
 
     @model_validator(mode="after")
     def _check_ratio(self) -> Self:
@@ -76,44 +77,48 @@ class Coordinate(Part):
     """One coordinate of a joint: a rotation about or a displacement along `axis` [unit vector, joint frame]."""
 
     name: Name
+    """Name of the coordinate, from which the names of its parameters are formed."""
     type: Literal["revolute", "prismatic"] = "revolute"
+    """Rotation about the axis, or displacement along it."""
     axis: Vector = (0.0, 0.0, 1.0)
+    """Unit vector in the joint's frame [1]."""
     stiffness: NonNegative = 0.0
-    """Nm/rad or N/m, about the rest position (the posture of the test)."""
+    """Stiffness about the rest position (the posture of the test), parallel to the drive; with a `motor` that of the
+    gear [N m/rad, N/m]."""
     stiffness_slope: NonNegative | None = None
-    """c in k (1 + c |effort|), effort the static load of the coordinate: 1/(Nm) or 1/N. None: k is constant."""
+    """c in k (1 + c |effort|), effort the static load of the coordinate; without it k is constant [1/(N m), 1/N]."""
     damping: NonNegative = 0.0
-    """Nm s/rad or N s/m."""
+    """Viscous damping; with a `motor` that of the gear [N m s/rad, N s/m]."""
     loss_factor: NonNegative = 0.0
-    """eta of structural damping: the stiffness in harmonic motion is k (1 + j eta)."""
+    """eta of structural damping: the stiffness in harmonic motion is k (1 + j eta) [1]."""
     rotor_inertia: NonNegative = 0.0
-    """Inertia of the motor reflected to the joint, gear ratio squared included: kg m^2 or kg."""
+    """Inertia of the motor reflected to the joint, gear ratio squared included; not beside `motor` [kg m^2, kg]."""
     friction: NonNegative = 0.0
-    """Coulomb friction, Nm or N; omitted in the linearized equations."""
+    """Coulomb friction; omitted in the linearized equations [N m, N]."""
     offset: Number = 0.0
-    """Constant part of the effort, Nm or N, such as a sensor offset; omitted in the linearized equations."""
+    """Constant part of the effort, such as a sensor offset; omitted in the linearized equations [N m, N]."""
     further_friction: FurtherFriction | None = None
     """Friction beyond viscous and Coulomb friction."""
     locked: bool = False
-    """Fixed at its value in the posture: no vibration, and no deflection under a load."""
+    """Whether it is fixed at its value in the posture: no vibration, and no deflection under a load."""
     motor: Motor | None = None
     """Motor behind a gear, whose spring and damper are those of the coordinate."""
     range: tuple[Angle, Angle] | None = None
-    """Lowest and highest value, rad or m; None: no limit. Planned motions respect it, recorded ones are checked against
-    it."""
+    """Lowest and highest value; without it there is no limit. Planned motions respect it, recorded ones are checked
+    against it [rad, m]."""
     speed_limit: Positive | None = None
-    """rad/s or m/s, likewise."""
+    """Largest speed of planned and recorded motions [rad/s, m/s]."""
     acceleration_limit: Positive | None = None
-    """rad/s^2 or m/s^2, likewise."""
+    """Largest acceleration of planned and recorded motions [rad/s^2, m/s^2]."""
     effort_limit: Positive | None = None
-    """Largest effort of its drive, Nm or N; read and written, not used."""
+    """Largest effort of its drive; read and written, not used [N m, N]."""
     origin_deviation: Row6 = EXACT
-    """Deviation of its origin from the stated one, in the axes of the origin: translation [m], rotation vector [rad].
-    Axis and motion of the coordinate, and all that it carries, are displaced by it."""
+    """Deviation of its origin from the stated one, in the axes of the origin: translation, then rotation vector. Axis
+    and motion of the coordinate, and all that it carries, are displaced by it [m, rad]."""
     zero: Angle = 0.0
-    """Actual value, rad or m, where the reading is 0."""
+    """Actual value where the reading is 0 [rad, m]."""
     reading_scale: Number = 1.0
-    """Change of the actual value over that of the reading: an error of the gear ratio."""
+    """Change of the actual value over that of the reading: an error of the gear ratio [1]."""
 
     @property
     def shaft(self) -> "Coordinate | None":
@@ -156,11 +161,17 @@ class InertiaProducts(Part):
     """Central inertia by moments and products: the tensor's off-diagonal elements are MINUS the products."""
 
     xx: Number
+    """Moment of inertia about the x axis through the centre of mass [kg m^2]."""
     yy: Number
+    """Moment of inertia about the y axis through the centre of mass [kg m^2]."""
     zz: Number
+    """Moment of inertia about the z axis through the centre of mass [kg m^2]."""
     xy: Number = 0.0
+    """Product of inertia; the tensor has its negative [kg m^2]."""
     xz: Number = 0.0
+    """Product of inertia; the tensor has its negative [kg m^2]."""
     yz: Number = 0.0
+    """Product of inertia; the tensor has its negative [kg m^2]."""
 
 
 class RigidMass(Part):
@@ -171,10 +182,15 @@ class RigidMass(Part):
     """
 
     name: Name
+    """Name of the body or payload."""
     mass: NonNegative = 0.0
+    """Mass [kg]."""
     center_of_mass: Vector = (0.0, 0.0, 0.0)
+    """Centre of mass in the frame of the body or payload [m]."""
     inertia_products: InertiaProducts | None = None
+    """Central inertia by moments and products, off-diagonal elements of the tensor being minus the products."""
     inertia_tensor: Tensor | None = None
+    """Central inertia as a symmetric 3 x 3 matrix, in place of `inertia_products` [kg m^2]."""
 
     @property
     def central_inertia(self) -> np.ndarray:
@@ -212,26 +228,34 @@ class Body(RigidMass):
     """A rigid body and the joint that carries it; an empty joint is a rigid connection."""
 
     parent: Name = GROUND
+    """Body that carries this one; parents form a tree."""
     origin: Origin = Origin()
+    """Pose of the joint in the parent's frame."""
     joint: Annotated[tuple[Coordinate, ...], FEW] = ()
+    """Coordinates in series, each moving with those before it; none is a rigid connection."""
     frame_deviation: Row6 = EXACT
-    """Deviation of the frame of the body's name, as of a named frame; parts on the body are not displaced by it."""
+    """Deviation of the frame of the body's name, as of a named frame; parts on the body are not displaced by it [m,
+    rad]."""
 
 
 class Frame(Part):
     """A named frame on a body: sensor, tool, load point."""
 
     name: Name
+    """Name of the frame."""
     body: Name
+    """Body that carries it, or `ground`."""
     origin: Origin = Origin()
+    """Pose in the body's frame."""
     deviation: Row6 = EXACT
-    """Deviation from the origin, in its axes: translation [m], rotation vector [rad]."""
+    """Deviation from the origin, in its axes: translation, then rotation vector [m, rad]."""
 
 
 class Payload(RigidMass):
     """A mass (tool, load, accelerometer) attached to a frame; its data are in that frame's axes."""
 
     frame: Name
+    """Frame to which the mass is fixed, and in whose axes its data are given."""
 
 
 class Spring(Part):
@@ -245,15 +269,24 @@ class Spring(Part):
     """
 
     name: Name
+    """Name of the spring."""
     frame_a: Name
+    """First frame, in which `direction` is fixed."""
     frame_b: Name
+    """Second frame."""
     type: Literal["translation", "rotation", "length"]
+    """Whether it acts on the displacement along `direction`, on the rotation about it, or on the distance of the two
+    origins."""
     direction: Vector | None = None
+    """Unit vector in the axes of `frame_a`, of springs of type `translation` and `rotation` [1]."""
     free_length: NonNegative | None = None
-    """m, of a spring of type "length"."""
+    """Length at which a spring of type `length` is unloaded [m]."""
     stiffness: NonNegative = 0.0
+    """Stiffness [N m/rad, N/m]."""
     damping: NonNegative = 0.0
+    """Viscous damping [N m s/rad, N s/m]."""
     loss_factor: NonNegative = 0.0
+    """eta of structural damping [1]."""
 
     @model_validator(mode="after")
     def _check_type(self) -> Self:
@@ -270,23 +303,37 @@ class Machine(Part):
     """A multibody system: bodies and beams in a tree, frames, payloads, springs, gravity and a reference posture."""
 
     name: Name
+    """Name of the machine."""
     description: str = ""
+    """Free text."""
     source: str = ""
+    """Free text: origin of the numbers."""
     gravity: Vector = (0.0, 0.0, -9.81)
+    """Acceleration of gravity in the ground's axes [m/s^2]."""
     body: Annotated[tuple[Body, ...], FEW] = ()
+    """Rigid bodies with their joints, `[[body]]`; their order is that of the coordinates."""
     beam: Annotated[tuple[FlexibleBeam, ...], FEW] = ()
+    """Flexible links, `[[beam]]`."""
     frame: Annotated[tuple[Frame, ...], FEW] = ()
+    """Named frames, `[[frame]]`."""
     payload: Annotated[tuple[Payload, ...], FEW] = ()
+    """Masses fixed to frames, `[[payload]]`."""
     spring: Annotated[tuple[Spring, ...], FEW] = ()
+    """Springs and dampers between frames, `[[spring]]`."""
     loop: Annotated[tuple[Loop, ...], FEW] = ()
+    """Joints that close loops, `[[loop]]`."""
     independent: Annotated[tuple[Name, ...], FEW] = ()
     """Coordinates given by a posture, from which loop closure determines the others; chosen where none is named."""
     virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
+    """Massless elasticity of links and joints, `[[virtual_spring]]`."""
     transmission: Annotated[tuple[Transmission, ...], FEW] = ()
+    """Drives that turn with several coordinates, `[[transmission]]`."""
     rayleigh: Rayleigh = Rayleigh()
+    """Rayleigh damping of the linearized equations."""
     fractional: Fractional | None = None
+    """Fractional damping of the linearized equations."""
     posture: Annotated[dict[Name, Angle], FEW] = {}
-    """Reference posture: value of each coordinate, rad or m; 0 where not given."""
+    """Reference posture: value of each coordinate; 0 where not given [rad, m]."""
 
     @model_validator(mode="before")
     @classmethod

@@ -18,30 +18,46 @@ class DhRow(RigidMass):
     """One row of the table: a coordinate and the link it moves, whose mass data are in the row's own DH frame."""
 
     type: Literal["revolute", "prismatic"] = "revolute"
+    """Kind of the coordinate."""
     a: Number = 0.0
+    """Distance along x [m]."""
     alpha: Angle = 0.0
+    """Angle about x [rad]."""
     d: Number = 0.0
-    """m; a prismatic coordinate adds to it."""
+    """Distance along z; a prismatic coordinate adds to it [m]."""
     theta: Angle = 0.0
-    """rad; a revolute coordinate adds to it."""
+    """Angle about z; a revolute coordinate adds to it [rad]."""
     stiffness: NonNegative = 0.0
+    """As of a coordinate [N m/rad, N/m]."""
     damping: NonNegative = 0.0
+    """As of a coordinate [N m s/rad, N s/m]."""
     rotor_inertia: NonNegative = 0.0
+    """As of a coordinate [kg m^2, kg]."""
     friction: NonNegative = 0.0
+    """As of a coordinate [N m, N]."""
     offset: Number = 0.0
+    """As of a coordinate [N m, N]."""
     further_friction: FurtherFriction | None = None
+    """As of a coordinate."""
     motor: Motor | None = None
+    """As of a coordinate."""
     range: tuple[Angle, Angle] | None = None
+    """As of a coordinate [rad, m]."""
     speed_limit: Positive | None = None
+    """As of a coordinate [rad/s, m/s]."""
     acceleration_limit: Positive | None = None
+    """As of a coordinate [rad/s^2, m/s^2]."""
     effort_limit: Positive | None = None
+    """As of a coordinate [N m, N]."""
 
 
 class DhTable(Part):
     """A serial chain by its DH parameters."""
 
     convention: Convention
+    """Whether the joint's axis is at the far end of the link or at its own end (Craig)."""
     row: Annotated[tuple[DhRow, ...], SOME]
+    """Rows of the table, `[[dh.row]]`."""
     parent: Name = GROUND
     """Body that carries the table's frame 0."""
     origin: Origin = Origin()

@@ -145,7 +145,9 @@ class Origin(Part):
     """Pose of a frame in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
 
     xyz: Vector = (0.0, 0.0, 0.0)
+    """Translation [m]."""
     rpy: Annotated[tuple[Angle, Angle, Angle], THREE_ROWS] = (0.0, 0.0, 0.0)
+    """Rotations about the fixed axes x, y, z in this order, as in URDF [rad]."""
 
 
 def check_unit(label: str, vector: tuple[float, float, float]) -> None:

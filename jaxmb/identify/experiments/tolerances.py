@@ -94,22 +94,22 @@ class Instruments(Part):
     """Standard deviations of the normally distributed errors of the instruments."""
 
     tracker_mm: Positive
-    """Each component of a measured position; a displacement is the difference of two."""
+    """Standard deviation of each component of a measured position; a displacement is the difference of two."""
     reflectors_m: Positive = 0.2
-    """Distance of the reflectors from the point: the error of a rotation is that of a translation over this."""
+    """Distance of the reflectors from the point: a rotation has the error of a translation over it."""
     balance_kg: NonNegative = 0.0
-    """Magnitude of the load."""
+    """Standard deviation of the size of the load."""
     direction_deg: NonNegative = 0.0
-    """Direction of the force, about each axis."""
+    """Standard deviation of the direction of the force, about each axis; the moment turns with it."""
     lever_mm: NonNegative = 0.0
-    """Each component of the point of application of the force."""
+    """Standard deviation of each component of the point of application of the force."""
     encoder_deg: NonNegative = 0.0
-    """Each revolute coordinate; prismatic ones have no error."""
+    """Standard deviation of each revolute coordinate, the same without and with the load."""
     repeat_deg: NonNegative = 0.0
-    """Repeatability of each revolute coordinate: drives position it anew without and with the load, and the points move
-    with it."""
+    """Standard deviation of each revolute coordinate at each reading, independent without and with the load: drives
+    position it anew, and the points move with it."""
     draws: Annotated[int, Field(ge=0, le=MOST_DRAWS, strict=True)] = 0
-    """Monte-Carlo draws for the effect of these errors on the identified values."""
+    """Number of Monte-Carlo draws of all these errors (`metrics.table2`, with `[complete]` `metrics.monte_carlo`)."""
 
     def with_scatter(self, kind: int, factor: float) -> "Instruments":
         """The instruments with the errors of measured translations (0) or rotations (1) scaled."""

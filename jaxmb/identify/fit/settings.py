@@ -16,10 +16,13 @@ class SearchPart(Part):
     """Population search that proposes starts. A string is short for a table with only the algorithm."""
 
     algorithm: Name = "auto"
-    """"auto": random starts within the bounds, and a population search from the best minimum in late rounds; "random":
-    random starts only; or an evosax algorithm, used at the start of every round."""
+    """"auto": random starts within the bounds, and CMA-ES from the best minimum in late rounds where starts disagree or
+    noise does not explain the minimum; "random": random starts only; or an evosax algorithm, used at the start of every
+    round, in any case and without `_`."""
     population: Count = 32
+    """Number of candidates of a generation."""
     generations: Count = 30
+    """Number of generations of a round."""
 
     @model_validator(mode="before")
     @classmethod
@@ -31,17 +34,20 @@ class RefinePart(Part):
     """Refinement from the best candidates."""
 
     method: Literal["least-squares", "nelder-mead", "adam", "l-bfgs"] = "least-squares"
+    """Method of refinement."""
     starts: Annotated[Count, Field(le=10_000)] = 2
     """Number of candidates of each round."""
     coarse_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 32
     """Number of lines of each FRF test, evenly weighted, for the first fit of all starts; fewer for many tests, 0 to
     skip it."""
     coarse_steps: Count = 150
+    """Largest number of steps of that fit."""
     keep: Annotated[Count, Field(le=1000)] = 2
     """Number of starts that are refined on all lines with the study's weights."""
     most_steps: Count = 200
     """Largest number of least squares steps, or of evaluations of another method."""
     gradient_tolerance: NonNegative = 1e-9
+    """Cosine between residual and Jacobian at which a start has converged [1]."""
 
 
 @dataclasses.dataclass(frozen=True)

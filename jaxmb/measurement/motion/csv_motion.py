@@ -145,10 +145,12 @@ class Drive(Part):
     """A motor with its gear; its angle is sum_i ratio_i q_i."""
 
     name: Name
+    """Name of the motor."""
     ratio: dict[Name, Number] = Field(min_length=1)
-    """Rotation of the recorded angle per unit of each coordinate; several for coupled axes."""
+    """Rotation of the recorded angle per unit of each coordinate; several for coupled axes [1, rad/m]."""
     gain: Number = 1.0
-    """Motor torque per unit of the recorded signal, Nm, such as the torque constant for a current."""
+    """Motor torque per unit of the recorded signal, such as the torque constant for a current [N m over the unit of the
+    signal]."""
 
     @model_validator(mode="after")
     def _turns(self) -> Self:
@@ -161,15 +163,21 @@ class MotionFile(Part):
     """A motion recorded at the motors, with the transmission from the drives to the coordinates."""
 
     description: str = ""
+    """Free text."""
     source: str = ""
+    """Free text."""
     rate_hz: Positive
     """Samples per second."""
     public: PublicData | None = None
+    """Source of published data."""
     position: Signals
+    """Signals of the angles."""
     effort: Signals
+    """Signals of the efforts."""
     drive: tuple[Drive, ...] = Field(min_length=1, max_length=MOST_DRIVES)
+    """Motors with their gears, in the order of the columns."""
     zero: dict[Name, Angle] = {}
-    """Coordinates at zero reading of the drives, rad or m."""
+    """Coordinates at zero reading of the drives [rad, m]."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -21,7 +21,9 @@ class Columns(Part):
     """Columns first to last of a file, ends included."""
 
     first: Count
+    """First column, counted from 1."""
     last: Count
+    """Last column."""
 
     @model_validator(mode="after")
     def _forwards(self) -> Self:
@@ -38,13 +40,13 @@ class Channels(Part):
     variable: Text | None = None
     """Variable of a .mat or .npz file, where forces and responses are in different ones."""
     dofs: tuple[Text, ...] = ()
-    """Degree of freedom of each, "12 x"; numbered where not known."""
+    """Degree of freedom of each channel, "12 x"; numbered where not given."""
     factors: Annotated[tuple[Number, ...], BeforeValidator(_listed)] = (1.0,)
-    """Factors from the numbers in the file to `unit`: one for all, or one of each."""
+    """Factors from the numbers in the file to `unit`: one for all, or one for each channel [of unit]."""
     unit: Text | None = None
-    """"N", "m/s^2", "g"; SI where not given, or "unknown"."""
+    """Unit of the channels, "N", "m/s^2", "g"; SI where not given, or "unknown"."""
     full_scale: Positive | None = None
-    """Value, in `unit`, at which the channels clip."""
+    """Value at which the channels clip; a hit that reaches it is rejected [of unit]."""
 
     @model_validator(mode="after")
     def _as_many(self) -> Self:
@@ -98,7 +100,9 @@ class PublicData(Part):
     """Source of published data."""
 
     repository: Text
+    """Address of the repository."""
     commit: Text
+    """Commit of the files."""
     file: Text
     """Its path in the repository."""
 
@@ -107,28 +111,38 @@ class Noise(Part):
     """Continuous or burst noise of shakers, averaged over segments."""
 
     kind: Literal["noise"]
+    """Noise of shakers."""
     segment: Annotated[int, Field(ge=4, le=1_000_000_000, strict=True)]
+    """Samples of a segment."""
     overlap: Annotated[NonNegative, Field(lt=1.0)] = 0.5
+    """Overlap of segments as a share of their length [1]."""
     window: Text = "hann"
+    """Window of a segment."""
     estimator: Literal["H1", "H2", "Hv"] = "H1"
+    """Estimator of the FRFs."""
 
 
 class Hits(Part):
     """Hammer hits: one per record, or several to be extracted from each record."""
 
     kind: Literal["hits"]
+    """Hammer hits."""
     block: Annotated[int, Field(ge=16, le=1_000_000_000, strict=True)] | None = None
-    """Samples of each hit to be extracted from longer records."""
+    """Samples of each hit to be extracted from longer records; without it a record is one hit."""
     pre_trigger_s: NonNegative = 0.05
+    """Time before a hit that belongs to it."""
     trigger: Positive | None = None
-    """Trigger level in the unit of the force; a tenth of the largest where not given."""
+    """Trigger level; by default a tenth of the largest force [of unit]."""
     decay_1_s: NonNegative | None = None
     """Decay rate of the exponential window."""
     end_level: Annotated[Positive, Field(le=1.0)] | None = None
-    """Alternatively, the level of the exponential window one record length after the hit."""
+    """In place of `decay_1_s`, the level of the exponential window one record length after the hit [1]."""
     force_window_s: Positive | None = None
+    """Length of the force window; without it there is none."""
     double_hit_level: Annotated[Positive, Field(lt=1.0)] = 0.1
+    """Share of the peak force above which a second rise counts as a double hit [1]."""
     estimator: Literal["H1", "H2", "Hv"] = "H1"
+    """Estimator of the FRFs."""
 
     @model_validator(mode="after")
     def _one_window(self) -> Self:
@@ -141,10 +155,13 @@ class Periodic(Part):
     """A periodic force, transformed over whole periods."""
 
     kind: Literal["periodic"]
+    """A periodic force."""
     period: Annotated[int, Field(ge=4, le=1_000_000_000, strict=True)]
     """Samples of a period."""
     first_harmonic: Count = 1
+    """First excited harmonic."""
     last_harmonic: Count
+    """Last excited harmonic."""
     step: Count = 1
     """Step of the excited harmonics: 2 where only odd ones were excited."""
 
@@ -165,16 +182,27 @@ class RecordsFile(Part):
     """Time records, their channels, and the method of estimating frequency responses."""
 
     description: str = ""
+    """Free text."""
     source: str = ""
+    """Free text."""
     sample_rate_hz: Positive
+    """Sample rate of all channels."""
     kind: Literal["receptance", "mobility", "accelerance"] = "accelerance"
+    """Kind of the FRFs: accelerations, velocities (mobility) or displacements (receptance)."""
     posture: dict[Name, Angle] = {}
+    """Coordinates of the machine during the test [rad, m]."""
     nodes: dict[Text, Vector] = {}
+    """Position of each node [m]."""
     public: PublicData | None = None
+    """Source of published data."""
     record: tuple[Record, ...] = Field(min_length=1, max_length=MOST_CHANNELS)
+    """Files of time records, `[[record]]`."""
     forces: Channels
+    """Channels of forces."""
     responses: Channels
+    """Channels of responses."""
     method: Annotated[Noise | Hits | Periodic, Field(discriminator="kind")]
+    """Method of estimating the FRFs."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

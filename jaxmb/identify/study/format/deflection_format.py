@@ -16,11 +16,12 @@ class DesignPart(Part):
     """Which of the drawn tests are made: those after which the stiffness model is known best."""
 
     candidates: Annotated[int, Field(ge=1, le=MOST_SIMULATED, strict=True)]
-    """How many tests are drawn to choose from."""
+    """Number of drawn tests from which `tests` are selected."""
     criterion: Literal["D", "A", "test-pose"] = "D"
+    """Smallest confidence region (D), least sum of variances (A), or least error of the compensated tool at
+    `test_postures`."""
     test_postures: tuple[dict[Name, Angle], ...] | None = Field(None, min_length=1)
-    """Where the loaded tool is to be accurate after compensation, for "test-pose" alone; coordinates that are not named
-    are as in the test's posture."""
+    """Postures in which the loaded tool is to be accurate after compensation, for `test-pose` alone [rad, m]."""
 
     @model_validator(mode="after")
     def _purpose(self) -> Self:
@@ -33,9 +34,9 @@ class CompletePart(Part):
     """A complete stiffness model of joints and links, reduced to its identifiable parameters, with its variants."""
 
     compensated: str | None = None
-    """Joint with a gravity compensator: its compliance is another one at each of the angles at which it was tested."""
+    """Joint with a gravity compensator: its compliance is fitted separately at each tested angle."""
     published_reduction: dict[str, Annotated[int, Field(ge=0, strict=True)]] | None = None
-    """Published number of parameters after each step of the reduction, for comparison."""
+    """Published numbers of parameters after each step of the reduction, shown beside those of the study."""
 
     @model_validator(mode="after")
     def _all_steps(self) -> Self:
@@ -51,23 +52,26 @@ class SimulateDeflections(Simulation):
     turn."""
 
     tests: Annotated[int, Field(ge=1, le=MOST_SIMULATED, strict=True)]
+    """Number of tests."""
     zones: dict[str, dict[Name, tuple[Angle, Angle]]] = Field(min_length=1)
-    """By name, the range of each coordinate; the others are as in the test's posture."""
+    """By name, ranges of coordinates in which tests are drawn evenly, the zones in turn; other coordinates are as in
+    the test's posture [rad, m]."""
     force_n: tuple[NonNegative, Positive]
-    """Sizes of the forces, drawn evenly in between."""
+    """Smallest and largest force, drawn evenly."""
     directions: tuple[Vector, ...] = Field(((0.0, 0.0, -1.0),), min_length=1)
-    """Of the force on the machine, ground axes."""
+    """Directions of the force on the machine in ground axes, in turn [1]."""
     offset_m: Vector = (0.0, 0.0, 0.0)
     """Where the force acts, in the axes of the loaded frame: beside its origin it makes a moment."""
     measured: Literal["pose", "position"] = "pose"
+    """Translations and rotations, or translations only."""
     floor_m: Number | None = None
-    """Height that the origin of every frame stays above in the postures drawn; any where not given."""
+    """Height that the origin of every frame stays above; any by default."""
     design: DesignPart | None = None
-    """How tests are chosen out of more; the drawn ones are made where not given."""
+    """Optimal selection among more drawn tests; by default all drawn tests are made."""
     nonlinear: Annotated[bool, Field(strict=True)] = False
-    """Whether the machine is in equilibrium under the load after it has moved, and not to first order."""
+    """Whether the load acts on the displaced machine, or to first order."""
     plan_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-    """Of postures and forces."""
+    """Seed of postures and forces."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -93,20 +97,24 @@ class DeflectionTestPart(RecordedTestPart):
     static: ClassVar[bool] = True
 
     kind: Literal["deflection"]
+    """Kind of the test."""
     simulate: SimulateDeflections | None = None
+    """Pseudo-measured tests instead of a file."""
     frame: str = "tool"
-    """Loaded and measured frame, unless the table says otherwise."""
+    """Where loads act and what is measured, unless the table says otherwise."""
     points: tuple[str, ...] | None = Field(None, min_length=1)
-    """Frames whose motion is measured in simulated tests; the loaded one where not given."""
+    """Frames whose motion is measured in simulated tests; by default `frame`."""
     std_mm: Positive = 0.03
-    """Of translations that come without a standard deviation."""
+    """Standard deviation of translations that come without one."""
     std_deg: Positive = 0.01
-    """Of rotations that come without one."""
+    """Standard deviation of rotations that come without one."""
     rotation_weight: Positive = 1.0
-    """How much the squared error of a rotation counts beside that of a translation, each over its variance."""
+    """Weight of the squared error of a rotation relative to that of a translation, each over its variance [1]."""
     robust: Annotated[bool, Field(strict=True)] = False
-    """Whether outliers are given less weight; one set that says so is enough."""
+    """Whether outliers get less weight; one set that says so is enough, in a study without other tests and without a
+    prior."""
     instruments: Instruments | None = None
+    """Errors of the instruments, which give weights, standard deviations and correlations."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

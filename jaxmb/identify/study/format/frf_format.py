@@ -22,7 +22,9 @@ class ModalPart(Part):
     """Modal analysis of the measured FRFs."""
 
     band_hz: Band
+    """First and last frequency of the analysed lines."""
     max_order: Annotated[int, Field(ge=2, le=200, strict=True)] = 60
+    """Highest order of the estimator."""
     chosen_hz: tuple[Positive, ...] | None = None
     """Poles chosen by hand, the one nearest to each of these frequencies, instead of automatically."""
 
@@ -31,20 +33,28 @@ class BandWeight(Part):
     """Weight of the lines in a band, for all FRFs or for those between the named points."""
 
     band_hz: Band
+    """First and last frequency of the band."""
     weight: NonNegative
+    """Weight of its lines [1]."""
     outputs: Points | None = None
+    """Outputs to which it applies; by default all."""
     inputs: Points | None = None
+    """Inputs to which it applies; by default all."""
 
 
 class Weights(Part):
     """Weights of an FRF test: peaks picked, or bands by hand, and the rest."""
 
     peaks: NonNegative | None = None
+    """Weight of the peaks of each FRF [1]."""
     half_width_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 2
+    """Number of lines beside a peak with the same weight."""
     prominence: Positive = 0.1
-    """How far a peak stands out of the lines around it to count, in decades of magnitude."""
+    """Prominence above which a peak counts as a mode, in decades of magnitude [1]."""
     bands: tuple[BandWeight, ...] = ()
+    """Weights by band, instead of `peaks`."""
     elsewhere: NonNegative = 1.0
+    """Weight of all other lines; 0 excludes them [1]."""
 
     @model_validator(mode="after")
     def _peaks_or_bands(self) -> Self:
@@ -57,47 +67,65 @@ class SensorPart(Part):
     """What the sensors measure beside the motion of their points."""
 
     kind: Literal["accelerometer"] = "accelerometer"
+    """Kind of the sensors."""
     gravity: Annotated[bool, Field(strict=True)] = False
     """Whether they feel gravity as they tilt."""
     high_pass_hz: NonNegative = 0.0
+    """Corner frequency of a first-order high-pass behind the sensors; 0 without one."""
 
 
 class FrfTestPart(PostureTestPart, RecordedTestPart):
     """Frequency responses, from a file or simulated."""
 
     kind: Literal["frf"]
+    """Kind of the test."""
     simulate: Simulate | None = None
+    """Pseudo-measured FRFs instead of a file."""
     frame: str = "tool"
+    """Frame whose x, y, z are outputs and inputs where neither is given."""
     outputs: Points | None = None
+    """Sensors, as points; by default the inputs."""
     inputs: Points | None = None
+    """Forces, as points; by default the outputs."""
     shape_frames: tuple[str, ...] = ()
-    """Frames at which mode shapes were measured beside the outputs, in x, y and z; the fit does not see them."""
+    """Further frames at which mode shapes were measured, in x, y and z; not fitted."""
     nodes: dict[str, str] = {}
-    """Frame of the machine at each node of the file, where the file calls it otherwise."""
+    """Frame of the machine for each node of the file with another name: `{ "1" = "tool" }`."""
     unit: Annotated[str, Field(min_length=1, max_length=40)] | None = None
-    """Unit of the responses in the file, where it does not say."""
+    """Unit of the responses if the file states none, `"m/s^2/N"`, `"g/lbf"`; a file that states another one is
+    refused."""
     symmetrize: Literal["upper", "lower", "mean"] | tuple[str, ...] | None = None
-    """What becomes of a pair of cross FRFs: both the one above the diagonal, both the one below, both their mean."""
+    """Treatment of a pair of cross FRFs, which then counts as one: `"upper"` mirrors the one above the diagonal,
+    `"lower"` the one below, `"mean"` takes the mean of both; a list names the response that is kept of some pairs,
+    `["tool x / tool y"]` (output / input), the others are averaged. A remark reports pairs of opposite sign."""
     modal: ModalPart | None = None
+    """Modal analysis of all measured FRFs, whose modes are compared with the fitted ones."""
     fit: Literal["measured", "synthesized"] = "measured"
-    """Whether the fit sees the FRFs as they were measured, or as the modal model gives them."""
+    """Whether measured FRFs are fitted, or those of the modal model in the band of `modal`."""
     band_hz: Band | None = None
+    """First and last frequency of the fitted lines; by default all."""
     noise_log_std: NoiseLevel = 0.01
-    """Standard deviation of log H beside that of the coherence; "estimate": from the residual of the fit."""
+    """Standard deviation of log H, real and imaginary part each, in addition to `coherence` and `cross_axis`;
+    `"estimate"`: from the residual beyond these, allowing for correlation along frequency."""
     coherence: Annotated[bool, Field(strict=True)] = True
-    """Whether lines of low coherence count for less, where there is a coherence."""
+    """Whether noise is derived from the coherence of the file, if it has one; values that do not exceed it are
+    excluded."""
     cross_axis: Annotated[NonNegative, Field(lt=1.0)] | None = None
-    """Ratio of the largest response at a line that leaks into the others: transverse sensitivity, misaligned hits. By
-    default responses leak into those across them at the same point, by the tolerance of directions."""
+    """Ratio of the largest FRF at a line that leaks into all others (transverse sensitivity of sensors, oblique hits),
+    a noise of weak FRFs: 0.03 to 0.05 for common sensors. Without it, in a study with tolerances, FRFs leak into those
+    across them at the same point by `sensor_direction_deg` [1]."""
     weights: Weights | None = None
+    """Weights of the lines; by default 1."""
     phase: Literal["safe", "principal"] = "safe"
+    """Logarithm of the ratio, or difference of principal branches as printed in eq. 22 of Huynh et al. 2020."""
     sensor: SensorPart = SensorPart()
+    """Deviation of the sensors from ideal ones."""
     robust: Annotated[bool, Field(strict=True)] = False
-    """Whether outlier lines are left out of the fit, and listed."""
+    """Whether outlier lines, at most 5 % of all, are excluded from the fit and listed."""
     check_every: Annotated[int, Field(ge=2, le=10_000, strict=True)] | None = None
-    """Every so many lines one is held out: it is predicted and compared, and the fit does not see it."""
+    """Every n-th line is held out, predicted and compared like a test of the role `"check"`."""
     frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"
-    """What figures call the unit of frequency, which the fit takes for hertz."""
+    """Unit of frequency in figures: `"cycles per sample"` where the sample rate was not published."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -28,21 +28,29 @@ class ModesTestPart(PostureTestPart):
     """Natural frequencies and damping ratios, which coordinates dominate each mode, and shapes at sensors."""
 
     kind: Literal["modes"]
+    """Kind of the test."""
     simulate: SimulateModes | None = None
-    """Instead of the measured values."""
+    """Pseudo-measured modes instead of measured values."""
     frequency_hz: tuple[Positive, ...] | None = Field(None, min_length=1)
+    """Damped natural frequency of each mode; not beside `simulate`."""
     damping_percent: tuple[Annotated[Positive, Field(lt=100.0)], ...] | None = None
+    """Damping ratio of each mode; not beside `simulate`."""
     content: tuple[tuple[str, ...], ...] | None = None
+    """For each mode the coordinates, or springs between frames, that dominate its strain energy."""
     outputs: Points = ()
-    """Sensors of the shapes."""
+    """Sensors of the shapes, as points."""
     shapes: tuple[tuple[Component, ...], ...] | None = None
-    """One list for each mode: what each sensor moves, of any common scale; a number, or [real, imaginary]."""
+    """For each mode the component at each sensor, in any scale: a number, or a pair of real and imaginary part [1]."""
     frequency_std_hz: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
+    """Standard deviation of the frequency, one for all or one for each mode."""
     damping_std_percent: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
+    """Standard deviation of the damping ratio, one for all or one for each mode."""
     shape_std: Positive = 0.05
-    """Standard deviation of each component of a shape, real and imaginary part, whose largest is 1."""
+    """Standard deviation of each component of a shape, real and imaginary part, relative to the largest [1]."""
     content_share: Annotated[Number, Field(gt=0.0, le=1.0)] = 0.5
+    """Smallest share of the strain energy of `content` [1]."""
     content_std: Positive = 0.1
+    """Standard deviation of that share [1]."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

@@ -23,7 +23,9 @@ class PointsPart(Part):
     """Where a test is excited and where it responds; the inputs are the outputs where they are not given."""
 
     outputs: Annotated[Points, Field(min_length=1, max_length=100)]
+    """Sensors, as points."""
     inputs: Annotated[Points, Field(min_length=1, max_length=100)] | None = None
+    """Forces, as points; by default the outputs."""
 
     @property
     def ends(self) -> tuple[Points, Points]:
@@ -52,21 +54,24 @@ class NextPart(Part):
 
     kind: ClassVar[str] = "frf"
     count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
+    """Number of tests to choose."""
     criterion: Literal["A", "D"] = "A"
-    """Least sum of the variances of the parameters, or smallest volume of their confidence region."""
+    """Least sum of the variances of the parameters (A), or smallest volume of their confidence region (D)."""
     candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, strict=True)] = 200
-    """Postures that are drawn from ranges."""
+    """Number of postures drawn from ranges."""
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    """Seed of the draw."""
     postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_kind)]
-    """Ranges of coordinates, in which postures are drawn evenly, or the postures themselves."""
+    """Ranges of coordinates from which postures are drawn evenly and within which the chosen ones are improved, or a
+    list of postures [rad, m]."""
     points: tuple[Annotated[PointsPart, BeforeValidator(_as_table)], ...] = ()
-    """Alternatives; those of the test that they are like where there are none."""
+    """Alternatives of outputs and inputs; by default those of the test `like`."""
     bands_hz: tuple[Band, ...] = ()
-    """Alternatives, from and to; the lines of the test that they are like where there are none."""
+    """Alternative bands, from and to; by default the lines of the test `like`."""
     step_hz: Annotated[tuple[Positive, ...], BeforeValidator(_listed)] | None = None
-    """Between the lines of the bands: one for all, or one for each."""
+    """Step between the lines of the bands: one for all, or one for each."""
     like: str | None = None
-    """Test whose noise, kind, and all that is not said here the candidates have; the first FRF test."""
+    """FRF test whose kind of response, noise, window and further settings the candidates have; by default the first."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -122,11 +127,11 @@ class LimitsPart(Part):
     """Limits of a drive that differ from those of the machine."""
 
     range: tuple[Angle, Angle] | None = None
-    """rad or m."""
+    """Lowest and highest value [rad, m]."""
     speed: Positive | None = None
-    """rad/s or m/s."""
+    """Largest speed [rad/s, m/s]."""
     acceleration: Positive | None = None
-    """rad/s^2 or m/s^2."""
+    """Largest acceleration [rad/s^2, m/s^2]."""
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
@@ -139,26 +144,30 @@ class NextMotionPart(Part):
     """`[next]` of kind "torque": what motion to make next."""
 
     kind: Literal["torque"]
+    """An exciting motion instead of FRF tests."""
     base_hz: Positive = 0.1
     """One over the period of the motion."""
     harmonics: Annotated[int, Field(ge=2, le=50, strict=True)] = 5
+    """Number of harmonics of its series."""
     periods: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
+    """Number of measured periods."""
     limits: dict[Name, LimitsPart] = {}
-    """Of coordinates, instead of those of the machine."""
+    """Limits by coordinate that replace those of the machine; a speed limit is needed."""
     criterion: Literal["D", "condition"] = "D"
-    """Smallest volume of the confidence region of the parameters, or condition number of the motion's regressor."""
+    """Smallest volume of the confidence region (D), or condition number of the regressor."""
     wanted: dict[str, Positive] = {}
-    """Standard deviation that would do, SI units, by name or pattern of free parameters: the sum of squares of those to
-    be expected, over these, is made least instead of the criterion."""
+    """Sufficient standard deviation by name or pattern: the sum of (std / wanted)^2 is minimized instead of the
+    criterion [SI]."""
     without: tuple[tuple[Name, ...], ...] = ((),)
-    """Runs of the motion, each with the payloads that the machine does not carry in it."""
+    """Runs of the motion, each with the payloads that are not mounted in it."""
     starts: Annotated[int, Field(ge=1, le=1000, strict=True)] = 4
-    """Random motions that are improved, of which the best is taken."""
+    """Number of random initial motions, of which the best is taken."""
     steps: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 200
-    """Most steps of each."""
+    """Largest number of steps of each."""
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    """Seed of the draw."""
     like: str | None = None
-    """Test whose sampling, noise and measured coordinates it has; the first torque test."""
+    """Torque test whose sampling, noise and measured coordinates it has; by default the first."""
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
@@ -184,18 +193,21 @@ class NextPosePart(Part):
     """`[next]` of kind "pose": which postures to measure next."""
 
     kind: Literal["pose"]
+    """Postures of a pose test instead of FRF tests."""
     count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 10
+    """Number of postures to choose."""
     criterion: Literal["A", "D"] = "D"
-    """Least sum of the variances of the parameters, or smallest volume of their confidence region."""
+    """Least sum of the variances of the parameters (A), or smallest volume of their confidence region (D)."""
     candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, strict=True)] = 200
-    """Postures that are drawn from ranges."""
+    """Number of postures drawn from ranges."""
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    """Seed of the draw."""
     postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_kind)]
-    """Ranges of coordinates, in which postures are drawn evenly, or the postures themselves."""
+    """Ranges of coordinates, in which postures are drawn evenly, or the postures themselves [rad, m]."""
     station: str | None = None
-    """Label of the station that sees them; the first."""
+    """Label of the station that sees them; by default the first."""
     like: str | None = None
-    """Test whose points, noise and device they have; the first pose test."""
+    """Pose test whose points, noise and device they have; by default the first."""
 
     def check(self, model: "Model", tests: Sequence[str]) -> None:
         """Raise ValueError where a posture is not of the machine, or no test is a template; see `NextPart.check`."""

@@ -15,19 +15,21 @@ class SimulatePoses(Simulation):
     """Pseudo-measured poses: postures drawn evenly in ranges, seen from stations in turn."""
 
     rows: Annotated[int, Field(ge=1, le=MOST_ROWS, strict=True)]
+    """Number of fitted rows."""
     check_rows: Annotated[int, Field(ge=0, le=MOST_ROWS, strict=True)] = 0
-    """Further rows, of the same stations, that are held out."""
+    """Number of further rows of the same stations, which are held out."""
     stations: Annotated[int, Field(ge=0, le=MOST_STATIONS, strict=True)] = 1
     """Number of unknown poses of the measuring device; 0: its frame is the ground frame."""
     ranges: Annotated[dict[Name, tuple[Angle, Angle]], SOME]
-    """Range of each coordinate, rad or m; the others are as in the test's posture."""
+    """Range of each coordinate in which postures are drawn evenly; the others are as in the test's posture [rad, m]."""
     points: Annotated[tuple[Name, ...], SOME] = ("tool",)
     """Measured frames."""
     measured: Literal["position", "pose"] = "position"
+    """Positions alone, or positions and rotations."""
     floor_m: Number | None = None
-    """Height that the origin of every frame stays above; any where not given."""
+    """Height that the origin of every frame stays above; any by default."""
     plan_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-    """Of postures and stations."""
+    """Seed of postures and stations."""
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
@@ -43,7 +45,9 @@ class PoseTestPart(RecordedTestPart):
     static: ClassVar[bool] = True
 
     kind: Literal["pose"]
+    """Kind of the test."""
     simulate: SimulatePoses | None = None
+    """Pseudo-measured poses instead of a file."""
     std_mm: Positive = 0.05
     """Standard deviation of each component of a position."""
     std_mrad: Positive = 0.1

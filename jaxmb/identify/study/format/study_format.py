@@ -23,11 +23,12 @@ class LawsPart(Part):
     """`[laws]`: parameters that may follow a smooth law of posture, load or amplitude, if what is held out says so."""
 
     parameters: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
-    """Names or patterns of free parameters."""
+    """Names or patterns of free parameters that may follow a law."""
     by: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100)]
-    """Coordinates, "amplitude" (of each test) and "load" (gravity on the parameter's own joint)."""
+    """Covariates of the laws: coordinates, `"amplitude"`, and `"load"`, the static effort of gravity on the parameter's
+    own joint."""
     most: Annotated[int, Field(ge=1, le=10, strict=True)] = 3
-    """Most coefficients of all laws together."""
+    """Largest number of coefficients of all laws together."""
 
     @field_validator("parameters", "by")
     @classmethod
@@ -46,14 +47,20 @@ class FreePart(Part):
     """Bounds of the parameters that a name or pattern selects."""
 
     lower: Number
+    """Lower bound, above 0 on a logarithmic scale [SI]."""
     upper: Number
+    """Upper bound [SI]."""
     initial: Number | None = None
+    """Initial value inside the bounds; see `start` of the study [SI]."""
     scale: Literal["logarithmic", "linear"] | None = None
-    """Logarithmic for stiffness and damping, linear for all else, where not given."""
+    """Logarithmic by default for stiffness, damping, loss factors, `rayleigh.*`, `fractional.*` and gains, else
+    linear."""
     tied: Annotated[bool, Field(strict=True)] = False
-    """One value for all that the pattern selects."""
+    """Whether everything that the pattern selects has one common value."""
     needed: Positive | None = None
-    """Standard deviation that is sufficient, in the measure of `identifiable`; 0.1 where not given."""
+    """Standard deviation that is sufficient for the purpose of the study: of the natural logarithm, or over the width
+    of the bounds on a linear scale. `identifiable` is "yes" below it and "weak" below ten times it; by default 0.1, or
+    the limits of the prior [1]."""
 
 
 def _or_exact(value: Any, table: Callable[[Any], Any]) -> Any:
@@ -69,48 +76,61 @@ class StudyFile(Part):
     """A study: a machine, its tests, the free parameters and the settings of the fit."""
 
     machine: str
+    """Built-in name, or path of a `.toml` or `.urdf`."""
     description: str = ""
+    """Free text."""
     source: str = ""
+    """Free text."""
     note: str = ""
-    """What a reader of the results has to know; their first remark."""
+    """First remark of the result, for its readers."""
     preset: Literal["default", "huynh2020", "rognant2010"] = Field(
         "default", validation_alias=AliasChoices("preset", "method")
     )
-    """A published method; `method` is another name of the key."""
+    """A published method as settings; `method` is another name of this key."""
     lock: tuple[str, ...] = ()
-    """Coordinates of the machine that are locked."""
+    """Coordinates that are rigid in all tests, in addition to those locked in the machine; postures still state their
+    values."""
     gravity: Vector | None = None
+    """Acceleration of gravity in the ground's axes; by default the machine's [m/s^2]."""
     linearize_at: Literal["posture", "equilibrium"] = "posture"
+    """Point of the linearization: the posture, or the equilibrium under gravity of springs that are unloaded at the
+    posture."""
     start: Literal["estimate", "random"] = "estimate"
-    """Where parameters without an initial value start: in the middle of their bounds, stiffnesses scaled together to
-    the first measured frequency; or at random."""
+    """Initial values of parameters without `initial`: the middle of their bounds, stiffnesses scaled together to the
+    first measured frequency; or random."""
     tolerance: NonNegative | None = None
-    """Cost below which the fit is good enough to stop; by default a mean error of log H of 1e-8, or, without any FRF,
-    of a millionth of the standard deviations."""
+    """Cost at which the fit stops; by default a mean error of log H of 1e-8, or, without any FRF, a millionth of the
+    standard deviations [1]."""
     rounds: Annotated[Count, Field(le=10_000)] = 40
+    """Largest number of rounds of search and refinement."""
     least_rounds: Count = 8
-    """Rounds before the fit may stop for another reason than its tolerance."""
+    """Smallest number of rounds, unless the tolerance is reached."""
     agreement: Count = 3
-    """Stop where this many starts came to the same best minimum, and the noise explains its cost."""
+    """Number of starts that must reach the same best minimum, at a cost that the noise explains."""
     test: tuple[Annotated[AnyTestPart, Field(discriminator="kind")], ...] = Field(  # pyright: ignore[reportInvalidTypeForm]
         min_length=1, max_length=MOST_TESTS
     )
+    """Tests, `[[test]]`, of any kinds."""
     free: dict[str, FreePart] = {}
+    """Free parameters by name or pattern, `[free]`; a full name overrules a pattern."""
     complete: CompletePart | None = None
     """Instead of `free`, for deflection tests: a complete stiffness model of joints and links."""
     hold: dict[str, Number] = {}
-    """Parameters, by name or pattern, that keep a given value and are not free."""
+    """Parameters, by name or pattern, that keep a given value [SI]."""
     prior: dict[str, Positive] = {}
-    """Standard deviation of the natural logarithm of a parameter about its initial value, by name or pattern."""
+    """Standard deviation of free parameters, by name or pattern, about their initial value: of the natural logarithm,
+    or of the value on a linear scale [1, SI]."""
     tolerances: StatedTolerances = None
-    """Standard deviations of the stated numbers of machine and tests, or "exact" for none; by default those usual in
-    the field where a test is measured, none in studies of simulated tests."""
+    """Standard deviations of the stated numbers of machine and tests, or `"exact"`; by default those usual in the field
+    where a test is measured, none in studies of simulated tests."""
     next: Next | None = None
-    """Out of which candidates the next tests are to be chosen."""
+    """Candidates from which `jaxmb inspect` selects the next tests; a fit ignores it."""
     laws: LawsPart | None = None
-    """Which parameters may follow a law of posture, load or amplitude."""
+    """Parameters that may follow a law of posture, load or amplitude."""
     search: SearchPart = SearchPart()
+    """Population search that proposes starts."""
     refine: RefinePart = RefinePart()
+    """Refinement of the starts."""
 
     @property
     def frees_geometry(self) -> bool:

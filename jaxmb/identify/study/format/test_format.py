@@ -39,10 +39,13 @@ class TestPart(Part):
     """Whether brakes of motors are released in such tests."""
 
     kind: str
+    """Kind of the test."""
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """Name in messages, tables and file names; by default that of the file without ending, or `test 1` and so on."""
     posture: dict[Name, Angle] = {}
+    """Value of each coordinate; those not named are as in the reference posture [rad, m]."""
     role: Literal["fit", "check"] = "fit"
-    """"check": it is predicted and compared, and the fit does not see it."""
+    """"check": the test is predicted and compared, not fitted."""
 
     @property
     def source_file(self) -> str | None:
@@ -58,7 +61,7 @@ class PostureTestPart(TestPart):
     """What tests at one posture have."""
 
     amplitude: Positive | None = None
-    """Level of the force or motion, in a unit that all tests share; for laws of it."""
+    """Level of the force or motion, in a unit that all tests share, for laws of it [any]."""
 
 
 MOST_LINES = 20_000
@@ -68,8 +71,11 @@ class Lines(Part):
     """Frequency lines of a simulated test: first, first + step, ... up to last, Hz."""
 
     first_hz: NonNegative
+    """First line."""
     last_hz: NonNegative
+    """Last line."""
     step_hz: Positive
+    """Step between lines."""
 
     @model_validator(mode="after")
     def _some(self) -> Self:
@@ -84,43 +90,50 @@ class Hits(Part):
     """A hammer test: hits along each input, accelerations recorded with noise, FRFs estimated from the records."""
 
     hits: Annotated[Count, Field(le=100)] = 5
-    """At each input."""
+    """Number of hits at each input."""
     impulse_ns: Positive = 5.0
+    """Mean impulse of a hit."""
     impulse_log_std: Annotated[NonNegative, Field(le=2.0)] = 0.3
-    """How much the hits differ in strength: standard deviation of the logarithm of the impulse."""
+    """Standard deviation of the logarithm of the impulse."""
     contact_ms: Positive = 15.0
+    """Contact time of the hammer."""
     sample_rate_hz: Positive = 1024.0
+    """Sample rate of the records."""
     record_s: Positive = 4.0
+    """Length of a record."""
     decay_1_s: NonNegative = 1.5
     """Decay rate of the exponential window."""
     softening: Annotated[NonNegative, Field(lt=1.0)] = 0.0
-    """Share of its stiffness that a spring loses at large deflection."""
+    """Share of its stiffness that a spring loses at large deflection: effort k q (1 - softening |q| / (|q| + half))
+    [1]."""
     softening_half: Positive = 2e-4
-    """Deflection at which it has lost half of that, rad or m."""
+    """Deflection at which half of that is lost, half in that formula [rad, m]."""
     tilt_deg: Annotated[NonNegative, Field(le=45.0)] = 0.0
     """Standard deviation of the hammer's direction, about each of two axes, one draw for each input."""
     offset_m: NonNegative = 0.0
-    """Standard deviation of the hit's place beside the sensor, in each direction, one draw for each input."""
+    """Standard deviation of the hit's position beside the sensor, in each direction, one draw for each input."""
     noise: NonNegative = 0.0
-    """Standard deviation of the noise of every accelerometer, m/s^2."""
+    """Standard deviation of the noise of every accelerometer [m/s^2]."""
 
 
 class Simulation(Part):
     """The machine of a simulated test, and the seed of its noise."""
 
     machine: str | None = None
-    """Name or path of the machine that is measured; the study's own (nothing locked) where not given."""
+    """Name or path of the machine that is measured; by default the study's own, nothing locked."""
     parameters: dict[str, Number] = {}
-    """Its parameters where they are not the machine's own: the truth."""
+    """True parameters that differ from those of the machine [SI]."""
     noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-    """Of the errors of the instruments."""
+    """Seed of the errors of the instruments; `--noise-seed` overrides it."""
 
 
 class RecordedTestPart(TestPart):
     """What tests have whose measurements are in a file or simulated."""
 
     file: str | None = None
+    """File of the measurements."""
     simulate: Simulation | None = None
+    """Pseudo-measured data instead of a file."""
 
     @property
     def source_file(self) -> str | None:
@@ -138,9 +151,11 @@ class Simulate(Simulation):
     """Pseudo-measured FRFs of a machine at known parameters: computed, with noise where asked for, or from hits."""
 
     lines: Lines | None = None
-    """Of computed FRFs."""
+    """Frequency lines of computed FRFs."""
     hits: Hits | None = None
+    """A simulated hammer test instead of computed FRFs."""
     response: Literal["receptance", "mobility", "accelerance"] = "accelerance"
+    """Kind of the responses."""
     noise_log_std: Annotated[NonNegative, Field(le=10.0)] = 0.0
     """Standard deviation of the noise in log H of computed FRFs, real and imaginary part each."""
 
@@ -157,6 +172,6 @@ class SimulateModes(Simulation):
     """Pseudo-measured modes of a machine at known parameters, with errors of the standard deviations of the test."""
 
     below_hz: Positive
-    """All modes up to here were measured."""
+    """All modes up to here are measured."""
     noise: Annotated[bool, Field(strict=True)] = True
-    """Whether the errors are drawn, or only stated."""
+    """Whether errors of the stated standard deviations are drawn."""

@@ -14,42 +14,47 @@ class Motion(Part):
     """One coordinate over time: its value in the posture + speed t + sum of a_k sin(k w t) + b_k (cos(k w t) - 1)."""
 
     speed: Number = 0.0
-    """rad/s or m/s."""
+    """Constant part of the velocity [rad/s, m/s]."""
     sine: tuple[Number, ...] = ()
-    """a_k, rad or m."""
+    """Coefficients a_k of sin(k w t) [rad, m]."""
     cosine: tuple[Number, ...] = ()
-    """b_k."""
+    """Coefficients b_k of cos(k w t) - 1 [rad, m]."""
 
 
 class Kalman(Part):
     """A Kalman smoother of the motion, from all sensors that there are; see `kalman_motion`."""
 
     position_std: Positive | dict[Name, Positive]
-    """Standard deviation of each sample, rad or m, of all or each recorded coordinate."""
+    """Standard deviation of each sample of a position, of all or each recorded coordinate [rad, m]."""
     velocity_std: Positive | dict[Name, Positive] | None = None
-    """rad/s or m/s, where velocities were measured."""
+    """Standard deviation of each sample of a velocity, where it was measured [rad/s, m/s]."""
     acceleration_std: Positive | dict[Name, Positive] | None = None
+    """Standard deviation of each sample of an acceleration, where it was measured [rad/s^2, m/s^2]."""
     jerk_density: Positive | dict[Name, Positive] | None = None
-    """(rad/s^3)^2 s or (m/s^3)^2 s; of the largest likelihood where not given."""
+    """Spectral density of the jerk; by default that of the largest likelihood [(rad/s^3)^2 s, (m/s^3)^2 s]."""
 
 
 class SimulateTorques(Simulation):
     """A pseudo-measured motion with the efforts of its drives."""
 
     duration_s: Positive
+    """Length of the record."""
     rate_hz: Positive
     """Samples per second."""
     base_hz: Positive = 0.1
-    """w / (2 pi)."""
+    """f of the series of the motion."""
     motion: dict[Name, Motion] = Field(min_length=1)
-    """Of coordinates that a posture gives; the others rest."""
+    """By coordinate, of joints with a motor the link, its motion from the value in the posture; the others are at
+    rest."""
     angle_std: NonNegative = 0.0
-    """Standard deviation of each sample of the coordinates, rad or m."""
+    """Standard deviation of each sample of the coordinates [rad, m]."""
     velocity_std: NonNegative | None = None
-    """Of each sample of rates, rad/s or m/s; they are not measured where not given."""
+    """Standard deviation of each sample of a velocity; without it velocities are not measured [rad/s, m/s]."""
     acceleration_std: NonNegative | None = None
+    """Standard deviation of each sample of an acceleration; without it accelerations are not measured [rad/s^2,
+    m/s^2]."""
     torque_std: NonNegative | dict[Name, NonNegative] = 0.0
-    """Of each sample of the efforts, Nm or N, of all or each coordinate."""
+    """Standard deviation of each sample of the efforts, of all or each coordinate [N m, N]."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -64,32 +69,42 @@ class TorqueTestPart(RecordedTestPart):
     releases_brakes: ClassVar[bool] = True
 
     kind: Literal["torque"]
+    """Kind of the test."""
     simulate: SimulateTorques | None = None
+    """A pseudo-measured motion instead of a file."""
     resample_hz: Positive | None = None
-    """Even samples per second that are made of those of the record; its own where not given."""
+    """Sampling rate to which the record is resampled, whose time may then be uneven: angles by a cubic spline, other
+    columns by monotone cubics; at a lower rate a zero-phase low-pass filter at 0.4 of it precedes. By default the
+    record's own."""
     cutoff_hz: Positive | tuple[Positive, Positive] | Literal["search"] = "search"
-    """Of the low-pass filter of the angles, before differentiation: a frequency, or ends of its pass and stop band."""
+    """Cut-off of the filter of the angles before differentiation, or its pass and stop band; `"search"` selects it for
+    a record of more than 100 samples. Held-out tests use the cut-off of the fit."""
     kalman: Kalman | None = None
-    """In place of that filter."""
+    """Kalman smoother of all sensors, in place of that filter."""
     effort_cutoff_hz: Positive | tuple[Positive, Positive] | None = None
-    """Of a filter of both sides of the equations, behind which fewer samples are kept; none where not given."""
+    """Cut-off of a filter of both sides of the equations, in the same form; the filtered samples are decimated."""
     torque_std: Positive | dict[Name, Positive] | Literal["estimate"] = "estimate"
-    """Of the efforts behind the filter, Nm or N, of all or each coordinate; from what a plain fit leaves of each."""
+    """Standard deviation of the efforts behind the filter, of all or each coordinate; or from the residual of a fit of
+    all parameters [N m, N]."""
     least_speed: NonNegative | dict[Name, NonNegative] = 0.0
-    """rad/s or m/s, of all or each coordinate: efforts at slower samples are left out, where friction sticks."""
+    """Speed below which samples of a coordinate are excluded, of all or each coordinate: near rest, friction sticks
+    [rad/s, m/s]."""
     friction_terms: tuple[FrictionKind, ...] = ()
-    """Further terms of friction that are tried on motion held out; the machine gets those that predict it better."""
+    """Further friction terms, selected by cross-validation on parts of the motion; those that improve the prediction
+    become free parameters of the machine in all tests."""
     angles_at: Side | dict[Name, Side] = "motor"
-    """Side of the gear on which angles in columns of joints were recorded, of joints with a motor."""
+    """Of joints with a motor, the side of the gear on which columns of joints were recorded, of all or each joint."""
     gears: Literal["dynamic", "quasi-static"] = "dynamic"
-    """Whether links vibrate on the gears of their motors, or follow their load at each moment."""
+    """Whether links vibrate on the gears of their motors, or gears deflect by the load at each moment."""
     from_s: NonNegative = 0.0
-    """Part of the record that is used, from its first sample."""
+    """Begin of the part of the record that is used, from its first sample."""
     to_s: Positive | None = None
+    """End of the part of the record that is used."""
     without: tuple[Name, ...] = ()
-    """Payloads that the machine did not carry in this test."""
+    """Payloads of the machine that were not mounted in this test."""
     robust: Annotated[bool, Field(strict=True)] = False
-    """Whether outliers are given less weight."""
+    """Whether outliers get less weight; one test that says so is enough, in a study without other tests and without a
+    prior."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
