@@ -8,6 +8,8 @@ ENTRIES = {
     "docs/experiments": "../experiments/*/README",
     "docs/decisions/README": "*",
     "docs/theory/README": "*",
+    "docs/study-format": "study/*",
+    "docs/machine-format": "machine/*",
 }
 """Pages that list others, and the pages they list, for the navigation."""
 NOTEBOOK = re.compile(r"\]\((\.\./)*notebooks/(\w+)\.py\)")
@@ -16,7 +18,8 @@ NOTEBOOK = re.compile(r"\]\((\.\./)*notebooks/(\w+)\.py\)")
 def _read(app: Any, name: str, source: list[str]) -> None:
     source[0] = NOTEBOOK.sub(_up_to(name) + r"gallery/\2.rst)", source[0])
     if name in ENTRIES:
-        source[0] += f"\n```{{toctree}}\n:glob:\n:titlesonly:\n\n{ENTRIES[name]}\n```\n"
+        shown = "" if name == "docs/experiments" else ":hidden:\n"
+        source[0] += f"\n```{{toctree}}\n:glob:\n:titlesonly:\n{shown}\n{ENTRIES[name]}\n```\n"
 
 
 def _up_to(name: str) -> str:

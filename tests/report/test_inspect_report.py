@@ -116,13 +116,6 @@ def test_nothing_overlaps_in_the_figures(which, overlapping, figures_of, request
         assert not overlapping(figure), name
 
 
-def test_every_key_of_next_is_described():
-    text = (
-        (Path(__file__).parents[2] / "docs" / "study-format.md").read_text().split("## `[next]`")[1].split("\n## ")[0]
-    )
-    assert [key for key in (*NextPart.model_fields, *PointsPart.model_fields) if f"`{key}`" not in text] == []
-
-
 def test_the_example_of_the_documentation_is_a_study():
     page = (Path(__file__).parents[2] / "docs" / "inspect.md").read_text()
     (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
