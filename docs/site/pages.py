@@ -10,6 +10,7 @@ ENTRIES = {
     "docs/theory/README": "*",
     "docs/study-format": "study/*",
     "docs/machine-format": "machine/*",
+    "docs/result": "result/*",
 }
 """Pages that list others, and the pages they list, for the navigation."""
 NOTEBOOK = re.compile(r"\]\((\.\./)*notebooks/(\w+)\.py\)")
