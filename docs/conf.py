@@ -62,6 +62,7 @@ autosummary_generate = False
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
+python_use_unqualified_type_names = True
 default_role = "code"
 napoleon_custom_sections = [("Source", "notes")]
 

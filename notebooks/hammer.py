@@ -26,7 +26,7 @@ names = tuple(" ".join(point) for point in sensors)
 # -------
 #
 # Five hits along each axis of the tool, each of another strength, three degrees askew, four seconds of acceleration
-# after each. Below: one hit, and what follows it.
+# after each. The figure shows one hit and the response to it.
 
 sample_rate_hz, samples, hits = 1024.0, 4096, 5
 askew = np.eye(3) + np.radians(3.0) * rng.normal(size=(3, 3)) * (1.0 - np.eye(3))

@@ -80,8 +80,8 @@ for row in torque.torques:  # the noise of torques, and that of angles through t
     assert row.rms_error < 1.2 * TORQUE_STD
 
 # %%
-# Masses, moments and inertias by themselves stay unknown, and what stands for them in the found machine is one choice
-# of many that have these sums: one whose bodies can exist, their pseudo-inertias positive definite.
+# Separate masses, moments and inertias are not identifiable. Those of the identified machine are one of many choices
+# with the same sums, for which the bodies are physically consistent: their pseudo-inertias are positive definite.
 
 found = result.model
 least = []

@@ -1,6 +1,6 @@
 """
-Which joint parameters of a milling robot are identifiable from a hammer test at its tool?
-==========================================================================================
+Joint parameters of a milling robot from a hammer test at its tool
+==================================================================
 
 Huynh et al. (Robotics and Computer-Integrated Manufacturing, 2020) put an accelerometer at the tool of a KUKA KR90,
 hit it with a hammer, and asked for the stiffness and damping of nine virtual joint coordinates. This notebook repeats
@@ -49,8 +49,8 @@ ax.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, 1.28), frameon=False
 plt.show()
 
 # %%
-# From perfect frequency responses, everything comes back
-# -------------------------------------------------------
+# Noise-free frequency responses: all parameters are recovered
+# ------------------------------------------------------------
 #
 # The study ``kr90-modelled`` holds the nine FRFs of the reference set without noise, the paper's bounds (the true
 # ``stiffness.z1`` lies exactly on one of them) and its weights. The published fit ended at a cost of 64, with other
@@ -65,8 +65,8 @@ z1 = result.parameters["stiffness.z1"]
 assert result.study.truth["stiffness.z1"] in (z1.lower, z1.upper)
 
 # %%
-# But with one per cent of noise, four dampings cannot be known
-# -------------------------------------------------------------
+# One per cent of noise: four dampings are not identifiable
+# ---------------------------------------------------------
 #
 # The same Jacobian that drives the fit says how far each parameter would move under noise. ``identifiable`` is "yes"
 # where the standard deviation of its logarithm is below 0.1, "no" above 1.

@@ -47,11 +47,11 @@ assert len(unknown) == 4
 assert all(name.startswith("damping.") for name in unknown)
 
 # %%
-# Where to go
-# -----------
+# The next posture
+# ----------------
 #
 # Of 20 postures one is chosen, the one after which the sum of all variances is least; then its angles are improved by
-# the gradient of that sum. The bars show what is known before and after.
+# the gradient of that sum. The bars show the predicted standard deviations before and after this test.
 
 (chosen,) = plan.next.tests
 places = {name: i for i, name in enumerate(plan.study.model.coordinates) if name in RANGES}
@@ -85,8 +85,8 @@ axes.legend()
 plt.show()
 
 # %%
-# Is it true?
-# -----------
+# Comparison with a fit
+# ---------------------
 #
 # Measure there (with noise), fit both postures together, and compare the errors with what was promised. A third posture
 # is predicted only.

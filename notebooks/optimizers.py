@@ -1,6 +1,6 @@
 """
-Which optimizer?
-================
+Optimizers compared
+===================
 
 Stiffness and damping of joints from frequency responses are a least-squares problem with many false minima: a
 resonance of the model may lock onto the wrong peak. This notebook compares optimizers on a small and on a large study
@@ -47,8 +47,8 @@ for problem, seconds in SECONDS.items():
     print(f"{problem}: {objectives[problem].size} parameters, exact is a cost of {objectives[problem].goal.exact:.2g}")
 
 # %%
-# Another optimizer is one function and one line
-# ----------------------------------------------
+# Adding an optimizer
+# -------------------
 #
 # The function calls the objective until the objective ends the run. It may also call ``objective.with_gradient(x)``,
 # ``objective.residual(x)``, ``objective.jacobian(x)`` and, for a population, ``objective.many(points)``.
@@ -89,8 +89,8 @@ kinds = {
 optimizers = {name: run for some in kinds.values() for name, run in some.items() if ONLY is None or name in ONLY}
 
 # %%
-# All of them
-# -----------
+# Comparison
+# ----------
 #
 # Each optimizer compiles its programs in a short run that does not count.
 
@@ -122,8 +122,8 @@ figures = {problem: profile(problem, found) for problem, found in runs.items()}
 plt.show()
 
 # %%
-# What it shows
-# -------------
+# Findings
+# --------
 #
 # - jaxmb's fit is exact in all runs of both problems.
 # - No population search alone is exact on the 18 parameters within these evaluations.

@@ -1,6 +1,6 @@
 """
-A parallel robot whose links bend
-=================================
+A parallel robot with flexible links
+====================================
 
 The Surgiscope, a Delta-like robot of three chains, was described by Rognant, Courteille and Maurine (2010) with two
 tables: the geometry of its joints and the beams of its links. jaxmb ships it as ``surgiscope``, with sections and joint

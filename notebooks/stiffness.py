@@ -1,6 +1,6 @@
 """
-From loads and deflections to a tool that stands where it should
-================================================================
+From loads and deflections to compensated tool positions
+========================================================
 
 A mass loads a robot, and a laser tracker measures the deflection of its tool. The results are the stiffness of its
 joints, which of them are not identifiable from the loads, a model of joints and links, and joint targets with which
@@ -79,7 +79,7 @@ def identified(tests: list[LoadCase]) -> np.ndarray:
     matrix = observation_matrix(robot, tests, joint_terms(robot, robot.coordinates))
     fit = linear_fit(matrix, *measured_displacements(tests), lower=np.zeros(6), names=robot.coordinates)
     for name, value, std, true in zip(robot.coordinates, fit.values, fit.std, robot.stiffness, strict=True):
-        known = f"{1 / value:.3g} +- {100 * std / value:.1f} %" if np.isfinite(std) else "cannot be told"
+        known = f"{1 / value:.3g} +- {100 * std / value:.1f} %" if np.isfinite(std) else "not identifiable"
         print(f"{name}: {known} (true {float(true):.3g} Nm/rad)")
     return fit.std
 
@@ -122,8 +122,8 @@ axes.legend(frameon=False)
 plt.show()
 
 # %%
-# A tool that does not sag
-# ------------------------
+# Compensated targets
+# -------------------
 #
 # The identified machine corrects the joint targets of a path; the real one (the stand-in again, with its compensator)
 # follows them under a load. What a vertical load does is corrected. The compliance to a side load is poorly identified:

@@ -1,4 +1,4 @@
-"""What docs/tutorial.md tells to do works as it stands, and what it shows of the output is printed."""
+"""The tutorials run as printed, and their outputs are those shown."""
 
 import re
 import shlex
@@ -41,3 +41,30 @@ def test_the_tutorial_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path, m
     figures = {path.name for path in Path("results/arm/figures").iterdir()}
     assert {"frf-stretched.png", "parameters.png"} <= figures
     assert {path.name for path in Path("results/arm").iterdir()} >= {"result.json", "machine.toml", "study.toml"}
+
+
+SHORT = ("planning", "deflections", "torques", "flexible-closed")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_short_tutorials_run(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are written under the last name mentioned before them, commands and code run, outputs are those shown."""
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[1] / "docs" / f"tutorial-{name}.md").read_text()
+    printed = ""
+    for found in BLOCK.finditer(text):
+        kind, block = found.groups()
+        if kind == "toml":
+            Path(re.findall(r"`(\w+\.toml)`", text[: found.start()])[-1]).write_text(block)
+        elif kind == "python":
+            exec(compile(block, f"{name}.md", "exec"), {})  # noqa: S102  (the text is the repository's own)
+            printed = capsys.readouterr().out
+        elif block.startswith("$ jaxmb "):
+            command, shown = block.split("\n", 1)
+            assert main(shlex.split(command)[2:]) == 0
+            shown_in(shown, capsys.readouterr().out)
+        else:
+            shown_in(block, printed)

@@ -101,7 +101,7 @@ class DeflectionTestPart(RecordedTestPart):
     simulate: SimulateDeflections | None = None
     """Pseudo-measured tests instead of a file."""
     frame: str = "tool"
-    """Where loads act and what is measured, unless the table says otherwise."""
+    """Loaded and measured frame, unless the table says otherwise."""
     points: tuple[str, ...] | None = Field(None, min_length=1)
     """Frames whose motion is measured in simulated tests; by default `frame`."""
     std_mm: Positive = 0.03
