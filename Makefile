@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 SELECTED := -m "not long"
 
-.PHONY: help demo test test-long lint types pytest docs bench bench-quick studies lock clean
+.PHONY: help demo test test-long lint types pytest docs bench bench-quick studies release lock clean
 
 help:
 	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs"
@@ -13,6 +13,7 @@ help:
 	@echo "make docs    the documentation site in docs/_build/html, notebooks run"
 	@echo "make bench   speed beside NumPy, SciPy, CMA-ES, Pinocchio and MJX, ten minutes; bench-quick: a few minutes"
 	@echo "make studies the experiments whose numbers the pages quote, hours"
+	@echo "make release wheel and source distribution in dist/, checked, and tried in empty environments"
 	@echo "make clean   remove what make has made"
 
 $(VENV)/python:
@@ -85,6 +86,10 @@ studies: $(VENV)/installed-test
 	$(BIN)/python experiments/surgiscope/run.py
 	$(BIN)/python experiments/torque/run.py --seeds 40
 	$(BIN)/python experiments/torque/payload.py --draws 100
+
+# Distributions, checked, and tried in empty environments of three versions of Python; needs these and a network.
+release: $(VENV)/installed-test
+	$(BIN)/python experiments/release/run.py
 
 # The versions that make installs, from the newest ones that the declared bounds allow.
 lock: pyproject.toml

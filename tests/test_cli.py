@@ -17,7 +17,7 @@ import jaxmb.cli.run_identify
 from jaxmb.cli import console, main
 from jaxmb.identify.fit import loop as fit
 
-FILES = {"result.json", "machine.toml", "machine.xml", "study.toml", "figures"}
+FILES = {"result.json", "parameters.csv", "machine.toml", "machine.xml", "study.toml", "figures"}
 FREQUENCY = np.arange(1.0, 11.0)
 STUDY = """
 machine = "manipulator-3r"

@@ -81,10 +81,12 @@ def identify(options: IdentifyOptions) -> None:
     from jaxmb import native
     from jaxmb.identify.study.file import read_study_file
     from jaxmb.identify.study.format.study_format import PRESETS
+    from jaxmb.io.validation import suggestion
 
     with wrong_input():
         if options.preset is not None and options.preset not in PRESETS:
-            raise ValueError(f"--preset is '{options.preset}', expected one of {', '.join(PRESETS)}")
+            hint = suggestion(options.preset, PRESETS) or ","
+            raise ValueError(f"--preset is '{options.preset}'{hint} expected one of {', '.join(PRESETS)}")
         # errors in the file are reported before JAX is imported
         file, path = read_study_file(options.study, options.preset, options.search)
     folder = Path("results") / path.stem if options.out is None else options.out
@@ -94,7 +96,7 @@ def identify(options: IdentifyOptions) -> None:
     native.begin()
 
     from jaxmb.identify.assess.identify import identify as run
-    from jaxmb.identify.assess.saved import MACHINE, MJCF, RESULT, STUDY, URDF, write_result
+    from jaxmb.identify.assess.saved import MACHINE, MJCF, PARAMETERS, RESULT, STUDY, URDF, write_result
     from jaxmb.identify.assess.uncertainty.profile import profiled, with_profiles
     from jaxmb.identify.fit.devices import is_first
     from jaxmb.identify.study.study import make_study
@@ -132,7 +134,7 @@ def identify(options: IdentifyOptions) -> None:
         try:
             with wrong_input(), with_others(), _progress(problem.name) as report:
                 result = fitted(report)
-            aside = move_aside(folder, (RESULT, MACHINE, URDF, MJCF, STUDY, "draws.npz", "bootstrap.npz"))
+            aside = move_aside(folder, (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY, "draws.npz", "bootstrap.npz"))
             written = write_result(result, folder)
         except KeyboardInterrupt:
             raise typer.Exit(say_interrupted(state)) from None

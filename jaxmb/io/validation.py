@@ -246,10 +246,15 @@ def _shortened(name: str) -> str:
 def known_name(label: str, name: str, names: Iterable[str]) -> str:
     """Message for a name that does not exist, with the closest existing name."""
     names = list(names)
-    closest = difflib.get_close_matches(name, names, n=1)
-    hint = f", did you mean '{closest[0]}'?" if closest else ""
+    hint = suggestion(name, names)
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"{label} '{name}' does not exist{hint or ';'} expected one of: {shown}"
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Clause ", did you mean '...'?" with the name closest to a wrong one; empty where none is close."""
+    closest = difflib.get_close_matches(name, list(names), n=1)
+    return f", did you mean '{closest[0]}'?" if closest else ""
 
 
 def check_known(label: str, given: Iterable[str], names: Collection[str]) -> None:

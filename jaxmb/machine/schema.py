@@ -35,6 +35,8 @@ MOST_COORDINATES = 200
 """Limit for machines that are read: above it, compiling the equations takes minutes."""
 EXACT = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """No deviation of a pose."""
+MOST_SHOWN = 9
+"""Names in the representation of a machine."""
 LOCKED_BOTH = "expected the motor locked alone (brake on), or both"
 
 
@@ -339,6 +341,25 @@ class Machine(Part):
     @classmethod
     def _beams_between_frames(cls, data: Any) -> Any:
         return expand_beams(data) if isinstance(data, dict) else data
+
+    def __repr__(self) -> str:
+        """Numbers of its parts, and the names of its coordinates."""
+        parts = [
+            f"{len(found)} {name}{'' if len(found) == 1 else plural}"
+            for name, plural, found in (
+                ("body", "", self.body) if len(self.body) == 1 else ("bodies", "", self.body),
+                ("beam", "s", self.beam), ("payload", "s", self.payload), ("spring", "s", self.spring),
+                ("loop", "s", self.loop), ("virtual spring", "s", self.virtual_spring),
+            )
+            if found
+        ]  # fmt: skip
+        names = self.coordinates
+        shown = ", ".join(names[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
+        frames = ", ".join(f.name for f in self.frame[:MOST_SHOWN]) + (", ..." if len(self.frame) > MOST_SHOWN else "")
+        tail = f"; frames {frames}" if self.frame else ""
+        return f"<Machine {self.name}: {', '.join(parts)}; {len(names)} coordinates: {shown}{tail}>"
+
+    __str__ = __repr__
 
     @property
     def drives(self) -> tuple[tuple[Coordinate, Motor, Coordinate], ...]:

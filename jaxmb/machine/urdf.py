@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.io.files import write_atomically
-from jaxmb.io.validation import Table, sentence, shown
+from jaxmb.io.validation import Table, known_name, sentence, shown
 from jaxmb.machine.elements import rotation_matrix
 from jaxmb.machine.schema import Body, Coordinate, Machine, RigidMass
 from jaxmb.machine.values import GROUND, MOST_PARTS, Origin, first_cycle, valid_name
@@ -173,7 +173,7 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
         for end in ("parent", "child"):
             ends[end] = _attribute(_only(joint, end, label), "link", label)
             if ends[end] not in links:
-                raise ValueError(f"{label}: {end} link '{ends[end]}' does not exist, expected one of: {_listed(links)}")
+                raise ValueError(f"{label}: {known_name(f'{end} link', ends[end], links)}")
         child = ends["child"]
         if child in parent_joint:
             raise ValueError(

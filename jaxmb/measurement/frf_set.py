@@ -8,6 +8,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from jaxmb.io.validation import suggestion
 from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit, unit_scale
 from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_kind
 
@@ -376,7 +377,8 @@ def _indices(what: str, names: tuple[str, ...], selected: Sequence[str]) -> tupl
         candidates += [(i, -1.0) for i, known in enumerate(names) if known == _opposite(name)]
         if len(candidates) != 1:
             how_often = "more than once" if candidates else "not"
-            raise ValueError(f"{what} '{name}' is {how_often} in the set, expected one of {', '.join(names[:20])}")
+            hint = suggestion(name, names) or ","
+            raise ValueError(f"{what} '{name}' is {how_often} in the set{hint} expected one of {', '.join(names[:20])}")
         indices.append(candidates[0][0])
         signs.append(candidates[0][1])
     return indices, np.array(signs)

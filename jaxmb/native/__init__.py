@@ -135,11 +135,13 @@ def _loaded(path: Path) -> Any:
 
 
 def _keep_memory() -> None:
-    """Let glibc keep freed memory, up to a bound, unless the user has set otherwise.
+    """Let glibc on Linux keep freed memory, up to a bound, unless the user has set otherwise.
 
     By default it returns arrays of some MB to the system and faults them in again at the next call, which for three
     coordinates takes twice as long as the responses.
     """
+    if sys.platform != "linux":  # the numbers of the options are glibc's
+        return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or any(name in os.environ for name in MALLOC):
         return

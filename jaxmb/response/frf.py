@@ -45,7 +45,7 @@ IDEAL = Sensor()
 def frf(
     model: Model,
     q: Float[Array, "n"],
-    frequency_hz: Float[Array, "f"],
+    frequency_hz: Float[Array, "f"] | Float[np.ndarray, "f"],
     frame: str = "tool",
     kind: FrfKind = "accelerance",
     outputs: Sequence[Point] | None = None,
@@ -155,7 +155,7 @@ def tangent_receptance(
 def frf_finite_force(
     model: Model,
     q: Float[Array, "n"],
-    frequency_hz: Float[Array, "f"],
+    frequency_hz: Float[Array, "f"] | Float[np.ndarray, "f"],
     frame: str = "tool",
     kind: FrfKind = "accelerance",
     force_n: float = 1.0,
@@ -196,7 +196,7 @@ def frf_finite_force(
     return h * ((1j * omega) ** derivatives)[:, None, None]
 
 
-def _omega(frequency_hz: Float[Array, "f"]) -> Float[Array, "f"]:
+def _omega(frequency_hz: Float[Array, "f"] | Float[np.ndarray, "f"]) -> Float[Array, "f"]:
     omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
     if omega.ndim != 1:
         found = "a single number" if omega.ndim == 0 else f"an array of {omega.ndim} dimensions"
@@ -205,7 +205,10 @@ def _omega(frequency_hz: Float[Array, "f"]) -> Float[Array, "f"]:
 
 
 def convert_frf(
-    frf: Complex[Array, "f o i"], frequency_hz: Float[Array, "f"], from_kind: FrfKind, to_kind: FrfKind
+    frf: Complex[Array, "f o i"] | Complex[np.ndarray, "f o i"],
+    frequency_hz: Float[Array, "f"] | Float[np.ndarray, "f"],
+    from_kind: FrfKind,
+    to_kind: FrfKind,
 ) -> Complex[Array, "f o i"]:
     """Frequency responses converted to another kind, by a power of j omega.
 
@@ -222,7 +225,7 @@ def convert_frf(
     omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
     if power < 0 and not isinstance(omega, Tracer) and bool(jnp.any(omega == 0.0)):
         raise ValueError(f"a {from_kind} at 0 Hz has no {to_kind}: remove that line first")
-    return frf * ((1j * omega) ** power)[:, None, None]
+    return jnp.asarray(frf) * ((1j * omega) ** power)[:, None, None]
 
 
 def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:

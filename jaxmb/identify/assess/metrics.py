@@ -20,6 +20,7 @@ from jaxmb.identify.experiments.test import Score
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import plain, restored
+from jaxmb.io.validation import known_name
 from jaxmb.response.modal import Modes, modes, paired_modes
 
 
@@ -120,7 +121,7 @@ class Profile:
     none."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Metrics(Mapping[str, Any]):
     """Metrics of an identification; None for metrics that do not apply to the study.
 
@@ -170,6 +171,8 @@ class Metrics(Mapping[str, Any]):
         return next((found for found in self.tests.values() if isinstance(found, record)), None)
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._by_name:
+            raise KeyError(known_name("metric", str(name), self._by_name))
         return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -177,6 +180,12 @@ class Metrics(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def __repr__(self) -> str:
+        """The metrics that apply, numbers with their values."""
+        shown = [f"{key}={value:.4g}" for key, value in self.items() if isinstance(value, float)]
+        others = [key for key, value in self.items() if value is not None and not isinstance(value, float)]
+        return f"<Metrics: {', '.join([*shown, *others]) or 'none'}>"
 
     @functools.cached_property
     def _by_name(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import enum
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -158,6 +158,20 @@ class Result:
         status = self.status if len(self.status) <= LONGEST_STATUS else f"{self.status[:LONGEST_STATUS]}..."
         return f"<Result of {self.study.name}: {status}; {len(verdicts)} parameters: {counts}{worst}>"
 
+    def table(self, name: str) -> dict[str, list[Any]]:
+        """A table of the result as columns, which `pandas.DataFrame` and `polars.DataFrame` accept.
+
+        Args:
+            name: "parameters", "modes" (with the posture of each), "correlation" (of the entries of u) or "history"
+                (best objective by number of evaluations). Unknown numbers are NaN.
+
+        Raises:
+            ValueError: there is no such table.
+        """
+        if name not in TABLES:
+            raise ValueError(known_name("table", name, TABLES))
+        return TABLES[name](self)
+
     @property
     def covariance(self) -> np.ndarray | None:
         """Covariance of the entries of u [d, d], NaN for unknown ones; None where u was not fitted.
@@ -263,6 +277,36 @@ class Result:
     def json_text(self) -> str:
         """`as_json` as text."""
         return json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n"
+
+
+def _parameter_columns(result: Result) -> dict[str, list[Any]]:
+    fields = [field for field in Parameter._fields if field != "interval_95"]
+    columns = {field: [getattr(p, field) for p in result.parameters.values()] for field in fields}
+    intervals = [p.interval_95 or (math.nan, math.nan) for p in result.parameters.values()]
+    ends = {f"interval_95_{end}": [pair[i] for pair in intervals] for i, end in enumerate(("lower", "upper"))}
+    return {"name": list(result.parameters)} | columns | ends
+
+
+def _mode_columns(result: Result) -> dict[str, list[Any]]:
+    return {field: [getattr(mode, field) for mode in result.modes] for field in Mode._fields}
+
+
+def _correlation_columns(result: Result) -> dict[str, list[Any]]:
+    names = result.study.free.names
+    if len(names) != len(result.correlation):  # of a stiffness model
+        names = tuple(result.parameters)
+    return {"name": list(names)} | dict(zip(names, np.asarray(result.correlation).T.tolist(), strict=True))
+
+
+def _history_columns(result: Result) -> dict[str, list[Any]]:
+    return {"evaluations": [n for n, _ in result.history], "objective": [cost for _, cost in result.history]}
+
+
+TABLES: dict[str, Callable[[Result], dict[str, list[Any]]]] = {
+    "parameters": _parameter_columns, "modes": _mode_columns, "correlation": _correlation_columns,
+    "history": _history_columns,
+}  # fmt: skip
+"""Tables of `Result.table`."""
 
 
 def _covariance(result: Result) -> Table:

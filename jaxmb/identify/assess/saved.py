@@ -1,5 +1,7 @@
 """Results in folders: written, and read back without another fit."""
 
+import csv
+import io
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -161,12 +163,13 @@ def read_saved(path: Path, others: bool = False) -> Any:
 
 
 STUDY, URDF, MJCF = "study.toml", "machine.urdf", "machine.xml"
+PARAMETERS = "parameters.csv"
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Write a result: result.json, machine.toml (the identified machine), study.toml (the study with absolute paths),
-    machine.urdf for open chains of joints without stiffness (`write_urdf`), and machine.xml where MuJoCo is installed
-    and can describe the machine (`write_mjcf`).
+    """Write a result: result.json, parameters.csv, machine.toml (the identified machine), study.toml (the study with
+    absolute paths), machine.urdf for open chains of joints without stiffness (`write_urdf`), and machine.xml where
+    MuJoCo is installed and can describe the machine (`write_mjcf`).
 
     Args:
         result: the identification.
@@ -181,7 +184,8 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
     folder = Path(folder)
     write_atomically(folder / RESULT, result.json_text().encode())
     write_machine(result.machine, folder / MACHINE)
-    written = [RESULT, MACHINE]
+    written = [RESULT, PARAMETERS, MACHINE]
+    write_atomically(folder / PARAMETERS, csv_text(result.table("parameters")).encode())
     elastic = any(joint.stiffness for body in result.machine.body for joint in body.joint)
     if elastic or beyond_urdf(result.machine):
         (folder / URDF).unlink(missing_ok=True)  # of an earlier result
@@ -198,6 +202,16 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
         write_atomically(folder / STUDY, study_toml(result.study.origin).encode())
         written.append(STUDY)
     return tuple(written)
+
+
+def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
+    """Columns as CSV text with a line of their names; unknown numbers are empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow("" if isinstance(x, float) and math.isnan(x) else x for x in row)
+    return buffer.getvalue()
 
 
 def study_toml(origin: Origin) -> str:

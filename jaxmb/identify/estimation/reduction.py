@@ -13,6 +13,7 @@ from jaxtyping import Float
 from scipy.special import fdtri
 
 from jaxmb.identify.estimation.identifiability import COUPLED, RANK_TOLERANCE, components, scaled_svd
+from jaxmb.io.validation import known_name
 
 INDEPENDENT = 1e-3
 """Smallest distance of a scaled column from the span of those chosen before it, for a choice by preference."""
@@ -296,7 +297,7 @@ def _check(
     for argument, numbers in (("preference", preference or {}), ("constants", constants or {})):
         for name, value in numbers.items():
             if name not in names:
-                raise ValueError(f"{argument}: parameter '{name}' does not exist among the {len(names)} of the matrix")
+                raise ValueError(f"{argument}: {known_name('parameter', name, names)}")
             if not np.isfinite(value):
                 raise ValueError(f"{argument}: parameter '{name}' has {value}, expected a finite number")
 

@@ -10,50 +10,62 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.fit.problem import Problem
+from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Study, check_has_list, check_named, values_of
 
 FARTHEST = 1e-6
 """Least distance to a bound of a finite coordinate, relative to the width of the bounds."""
 
 
+@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class LogDensity:
-    """Logarithm of the posterior density of a study's free parameters, up to a constant; see `log_density`."""
+    """Logarithm of the posterior density of a study's free parameters, up to a constant; see `log_density`.
 
-    study: Study
+    As a pytree it can be an argument of compiled functions, which then serve all studies that differ in numbers only.
+    """
+
+    problem: Problem
+    initial: Float[Array, "d"]
+    """Values of names that are left out."""
+
+    @property
+    def free(self) -> FreeParameters:
+        """The free parameters, their bounds and scales."""
+        return self.problem.free
 
     def __call__(self, parameters: Mapping[str, ArrayLike]) -> Float[Array, ""]:
         """Log density at parameters by name, SI units; -inf outside the bounds."""
-        return _of_values(self.study.problem, values_of(self.study, parameters))
+        return _of_values(self.problem, values_of(self.free, self.initial, parameters))
 
     def to_unbounded(self, parameters: Mapping[str, ArrayLike]) -> dict[str, Array]:
         """Unbounded coordinates of parameters, by the first of tied names; on a bound, near it."""
-        free = self.study.free
-        u = free.encode(values_of(self.study, parameters))
+        free = self.free
+        u = free.encode(values_of(self.free, self.initial, parameters))
         part = (u - free.lower) / (free.upper - free.lower)
         z = jax.scipy.special.logit(jnp.clip(part, FARTHEST, 1.0 - FARTHEST))
         return dict(zip(free.names, z, strict=True))
 
     def from_unbounded(self, position: Mapping[str, ArrayLike]) -> dict[str, Array]:
         """Parameters by name of unbounded coordinates: the inverse of `to_unbounded`."""
-        free = self.study.free
+        free = self.free
         return dict(zip(free.names, free.values(self._u(position)), strict=True))
 
     def of_unbounded(self, position: Mapping[str, ArrayLike]) -> Float[Array, ""]:
         """Log density of the unbounded coordinates, for samplers and optimizers without bounds."""
         z = self._stacked(position)
         steepness = jnp.sum(jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z))
-        return _of_u(self.study.problem, self._u(position)) + steepness
+        return _of_u(self.problem, self._u(position)) + steepness
 
     def _stacked(self, position: Mapping[str, ArrayLike]) -> Float[Array, "d"]:
-        check_named(position, self.study.free.names)
-        missing = [name for name in self.study.free.names if name not in position]
+        check_named(position, self.free.names)
+        missing = [name for name in self.free.names if name not in position]
         if missing:
             raise ValueError(f"unbounded coordinates: '{missing[0]}' is missing, expected all of `to_unbounded`")
-        return jnp.stack([jnp.asarray(position[name], float) for name in self.study.free.names])
+        return jnp.stack([jnp.asarray(position[name], float) for name in self.free.names])
 
     def _u(self, position: Mapping[str, ArrayLike]) -> Float[Array, "d"]:
-        free = self.study.free
+        free = self.free
         return free.lower + (free.upper - free.lower) * jax.nn.sigmoid(self._stacked(position))
 
 
@@ -78,7 +90,7 @@ def log_density(study: Study) -> LogDensity:
         ValueError: (f) a name is not a free parameter, or a value is no real scalar.
     """
     check_has_list(study)
-    return LogDensity(study)
+    return LogDensity(study.problem, jnp.asarray(study.start.values, float))
 
 
 def _posterior(problem: Problem, u: Float[Array, "d"]) -> Float[Array, ""]:

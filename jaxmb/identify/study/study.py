@@ -96,7 +96,12 @@ class Solver(enum.Enum):
         return self in (Solver.LINEAR_STEP, Solver.STIFFNESS_MODEL)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+MOST_SHOWN = 9
+"""Names in the representation of a study."""
+ROLES = {"fit": "fitted", "check": "held out"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Study:
     """A study, read and checked: machine, tests, free parameters and settings of the fit."""
 
@@ -130,6 +135,14 @@ class Study:
     """Warnings raised while it was read, of its machine for instance."""
     read_seconds: float = 0.0
     """Duration of its reading, s."""
+
+    def __repr__(self) -> str:
+        """Machine, tests with their kind and role, and number of free parameters."""
+        tests = [f"{entry.name} ({entry.kind}, {ROLES[entry.role]})" for entry in self.entries]
+        shown = ", ".join(tests[:MOST_SHOWN]) + (", ..." if len(tests) > MOST_SHOWN else "")
+        free = self.free.names
+        names = ", ".join(free[:MOST_SHOWN]) + (", ..." if len(free) > MOST_SHOWN else "")
+        return f"<Study {self.name} of {self.machine.name}: tests {shown}; {len(free)} free parameters: {names}>"
 
     @property
     def model(self) -> Model:
@@ -307,7 +320,7 @@ def residual(study: Study) -> Callable[[Mapping[str, ArrayLike]], Float[Array, "
     check_has_list(study)
 
     def residual_at(parameters: Mapping[str, ArrayLike]) -> Float[Array, "m"]:
-        return _data_residual(study.problem, values_of(study, parameters))
+        return _data_residual(study.problem, values_of(study.free, study.start.values, parameters))
 
     return residual_at
 
@@ -329,16 +342,17 @@ def check_named(parameters: Mapping[str, ArrayLike], names: Sequence[str]) -> No
             raise ValueError(f"{name}: found {kind_of(value)}, expected a real scalar (`jax.vmap` for several)")
 
 
-def values_of(study: Study, parameters: Mapping[str, ArrayLike]) -> Float[Array, "d"]:
-    """Values of all free parameters from values by name; the initial ones where a name is left out.
+def values_of(
+    free: FreeParameters, initial: Float[Array, "d"] | np.ndarray, parameters: Mapping[str, ArrayLike]
+) -> Float[Array, "d"]:
+    """Values of all free parameters [d] from values by name; the initial ones where a name is left out.
 
     Raises:
         ValueError: a name is not a free parameter, or a value is no real scalar.
     """
-    free, start = study.free, np.asarray(study.start.values)
     check_named(parameters, [name for tied in free.tied for name in tied])
     given = [next((parameters[name] for name in tied if name in parameters), None) for tied in free.tied]
-    values = [own if value is None else value for value, own in zip(given, start.tolist(), strict=True)]
+    values = [initial[i] if value is None else value for i, value in enumerate(given)]
     return jnp.stack([jnp.asarray(value, float) for value in values])
 
 

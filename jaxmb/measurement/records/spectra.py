@@ -6,6 +6,8 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from jaxmb.io.validation import suggestion
+
 
 def signal_columns(what: str, values: object) -> np.ndarray:
     """Recorded values as floats [n, channel]; a 1-D record is one channel, integers are converted.
@@ -244,7 +246,8 @@ def segment_window(name: str, samples: int) -> np.ndarray:
     from scipy.signal import get_window
 
     if name not in WINDOWS:
-        raise ValueError(f"window is {name!r}, expected one of {', '.join(WINDOWS)}")
+        hint = suggestion(str(name), WINDOWS) or ","
+        raise ValueError(f"window is {name!r}{hint} expected one of {', '.join(WINDOWS)}")
     return np.asarray(get_window(name, samples))
 
 

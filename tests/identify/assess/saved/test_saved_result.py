@@ -46,7 +46,13 @@ def written(folder, **changes):
     (folder / "mine.toml").write_text(tomli_w.dumps(study))
     result = jaxmb.identify(jaxmb.load_study(folder / "mine.toml"), seed=2)
     (folder / "out").mkdir()
-    assert jaxmb.write_result(result, folder / "out") == ("result.json", "machine.toml", "machine.xml", "study.toml")
+    assert jaxmb.write_result(result, folder / "out") == (
+        "result.json",
+        "parameters.csv",
+        "machine.toml",
+        "machine.xml",
+        "study.toml",
+    )
     return folder / "out", result
 
 
