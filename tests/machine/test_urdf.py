@@ -176,12 +176,12 @@ TOE = '<link name="toe"/><joint name="ankle" type="fixed"><parent link="leg"/><c
         (
             '<child link="leg"/>',
             '<child link="log"/>',
-            "joint 'hip': child link 'log' does not exist, expected one of:",
+            "joint 'hip': child link 'log' does not exist, did you mean 'leg'? expected one of:",
         ),
         (
             '<parent link="base"/>',
             '<parent link="bas"/>',
-            "joint 'hip': parent link 'bas' does not exist, expected one",
+            "joint 'hip': parent link 'bas' does not exist, did you mean 'base'? expected one",
         ),
         ('<parent link="base"/>', "", "joint 'hip': line 6: <parent> is missing, expected one"),
         ("<parent ", '<parent link="base"/><parent ', "joint 'hip': line 6: found a second <parent>, expected one"),

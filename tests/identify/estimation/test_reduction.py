@@ -126,7 +126,7 @@ def test_follows_a_parameter() -> None:
         ({"names": ("a",)}, r"matrix has shape \(3, 2\), expected one column for each of 1 names"),
         ({"names": ("a", "a")}, "two parameters have the same name"),
         ({"matrix": np.array([[1.0, 2.0], [1.0, np.inf], [0.0, 1.0]])}, "matrix has inf in row 1 of parameter 'b'"),
-        ({"preference": {"c": 1.0}}, "preference: parameter 'c' does not exist among the 2"),
+        ({"preference": {"c": 1.0}}, "preference: parameter 'c' does not exist; expected one of: "),
         ({"constants": {"b": np.nan}}, "constants: parameter 'b' has nan, expected a finite number"),
     ],
 )

@@ -239,7 +239,7 @@ WITH_NAN = np.where(np.arange(100) == 16, np.nan, X)
         (X, X, 1.0, {"overlap": -0.1}, r"overlap is -0\.1, expected a number of at least 0 and below 1"),
         (X, X, 1.0, {"overlap": "half"}, "overlap is 'half', expected a number"),
         (X, X, 1.0, {"segment": 8, "overlap": 0.99}, r"overlap is 0\.99 of 8 samples, expected segments that differ"),
-        (X, X, 1.0, {"window": "hanning"}, "window is 'hanning', expected one of hann, boxcar"),
+        (X, X, 1.0, {"window": "hanning"}, r"window is 'hanning', did you mean 'hann'\? expected one of hann, boxcar"),
         (X, X, 1.0, {"estimator": "H3"}, "estimator is 'H3', expected one of H1, H2, Hv"),
         (X, X, 1.0, {"kind": "velocity"}, "kind is 'velocity', expected one of"),
         (X, X, 1.0, {"outputs": ("a x", "b x")}, "1 outputs and 1 inputs, but 2 and 1 names"),
