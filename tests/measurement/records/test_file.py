@@ -236,7 +236,7 @@ CHANGES = [
     ({"method": {"kind": "sweep"}}, "method, kind: found \"sweep\", expected one of"),
     ({"method": {"kind": "noise", "segment": 5000}}, "segment is 5000 samples, expected at most the 4000"),
     ({"method": {"kind": "noise", "segment": 256, "overlap": 1.0}}, "overlap: found 1.0, expected less than 1"),
-    ({"method": {"kind": "noise", "segment": 256, "window": "han"}}, r"window is 'han', did you mean 'hann'\? expected one of hann"),
+    ({"method": {"kind": "noise", "segment": 256, "window": "han"}}, r"window is 'han', did you mean 'hann'\?"),
     ({"method": {"kind": "hits"}}, "has 2 forces, expected one for a method of kind 'hits'"),
     ({"method": {"kind": "hits", "end_level": 0.1, "decay_1_s": 1.0}}, "gives both decay_1_s and end_level"),
     ({"method": {"kind": "periodic", "period": 64, "first_harmonic": 5, "last_harmonic": 3}},
