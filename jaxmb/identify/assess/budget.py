@@ -26,15 +26,13 @@ from jaxmb.identify.estimation.variance_components import (
 )
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.machine_errors import MachineErrors, machine_errors, with_machine_errors
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.fit.noise import FALSE_ALARM, misfits
 from jaxmb.identify.fit.problem import Problem, final_state
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.identify.parameters.model_parameters import assigned, parameter_table, parameters
 from jaxmb.machine.build import Model
-from jaxmb.machine.changed import central_inertia
-from jaxmb.machine.families import FAMILIES
 
 NAMED = 5
 """Sources of a parameter's uncertainty that a result names."""
@@ -119,6 +117,7 @@ class DescribedTests:
     entries: Sequence[Entry]
     model: Model
     """At the values of the estimate."""
+    free: FreeParameters
     exact: Collection[str] = ()
     """Names of tests that are as described, such as simulated ones."""
 
@@ -130,16 +129,22 @@ class DescribedTests:
             for entry in self.entries
         ]
 
-    def errors(self, free: FreeParameters) -> tuple[StatedError, ...]:
-        """Errors of the stated numbers of machine and tests, except the free parameters; equal keys are one error."""
-        found = {error.key: error for error in machine_errors(self.model, free, list(_frames(self.entries)))}
+    @property
+    def errors(self) -> tuple[StatedError, ...]:
+        """Possible errors of machine and tests, except the free parameters; equal keys are one error."""
+        found = {error.key: error for error, _ in self._machine}
         for own in self._own:
             found |= own
         return tuple(found.values())
 
+    @functools.cached_property
+    def _machine(self) -> list[tuple[StatedError, MachineErrors]]:
+        """Errors of the machine with their directions."""
+        return list(machine_errors(self.model, self.free, list(used_frames(self.entries))))
+
     def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
         """Residual of all tests with some errors corrected, SI."""
-        model = with_machine_errors(self.model, errors)
+        model = with_machine_errors(self.model, self._machine, errors)
         parts = []
         for entry, keys in zip(self.entries, self._own, strict=True):
             own = {key: x for key, x in errors.items() if key in keys}
@@ -147,7 +152,7 @@ class DescribedTests:
         return np.concatenate(parts)
 
 
-def _frames(entries: Sequence[Entry]) -> Iterator[str]:
+def used_frames(entries: Sequence[Entry]) -> Iterator[str]:
     """Frames that the tests use."""
     for entry in entries:
         if isinstance(entry.test, PostureTest):
@@ -183,7 +188,7 @@ def budget(
         seed: of the draws; None for the first order alone.
         factor: of each row of the tests in the Jacobian, such as the root of a robust weight.
     """
-    known = [(error, size) for error in tests.errors(problem.free) if (size := error.std(tolerances)) > 0.0]
+    known = [(error, size) for error in tests.errors if (size := error.std(tolerances)) > 0.0]
     plain = tests.residual({})
     columns = np.zeros((plain.size, len(known)))
     for k, (error, size) in enumerate(known):
@@ -400,84 +405,3 @@ def parameter_budgets(
         own = ParameterBudget(noise, None, ()) if noise is None else ParameterBudget(noise, whole[i] * scale, sources)
         by_name |= dict.fromkeys(names, own)
     return by_name
-
-
-def machine_errors(model: Model, free: FreeParameters, frames: Collection[str]) -> Iterator[StatedError]:
-    """Errors of all numbers of a machine that have a tolerance and are not free.
-
-    Args:
-        model: the machine.
-        free: the free parameters.
-        frames: names of the frames that tests use.
-    """
-    own, named = parameters(model), {name for names in free.tied for name in names}
-    for name, place in parameter_table(model).items():
-        kind = next(
-            (row.tolerance for row in FAMILIES if row.name == name.split(".")[0] and row.leaf == place.leaf), ""
-        )
-        if kind and own[name] != 0.0 and name not in named:
-            yield StatedError(name, kind, 0.01 * own[name])
-    free_of = {tuple(name.split(".")[:2]) for name in named}
-    for i in np.flatnonzero(np.asarray(model.mass) > 0.0).tolist():
-        body, (_, about_centre) = model.masses[i], central_inertia(*_inertial(model, i))
-        if ("mass", body) not in free_of:
-            yield StatedError(f"mass of {body}", "mass_percent", 0.01)
-        if ("first_moment", body) not in free_of:
-            yield from (StatedError(key, "center_of_mass_mm", 1e-3) for key in _keys("centre of mass", body))
-        if ("inertia", body) not in free_of:
-            sizes = zip(_keys("moment of inertia", body), 0.01 * np.diag(about_centre), strict=True)
-            yield from (StatedError(key, "inertia_percent", float(size)) for key, size in sizes if size > 0.0)
-    for frame in dict.fromkeys(frames):
-        if model.frame_node[model.frames.index(frame)] >= 0:
-            yield from (StatedError(f"position of {frame} along {axis}", "frame_mm", 1e-3) for axis in "xyz")
-    if np.any(np.asarray(model.gravity)):
-        yield from (StatedError(f"tilt about {axis}", "tilt_deg", np.pi / 180.0) for axis in "XY")
-
-
-def _keys(what: str, body: str) -> list[str]:
-    return [f"{what} of {body} {axis}" for axis in "xyz"]
-
-
-def _inertial(model: Model, i: int) -> tuple[float, np.ndarray, np.ndarray]:
-    """Mass, first moment and inertia of a body about its origin."""
-    return float(model.mass[i]), np.asarray(model.first_moment)[i], np.asarray(model.inertia)[i]
-
-
-def with_machine_errors(model: Model, errors: Mapping[str, float]) -> Model:
-    """The model with errors of `machine_errors` by key, SI; other keys have no effect.
-
-    An error of the centre of mass leaves the inertia about it, one of the mass changes it in proportion.
-    """
-    if not errors:
-        return model
-    table = parameter_table(model)
-    names = [name for name in errors if name in table]
-    own = parameters(model) if names else {}
-    model = assigned(model, [table[name] for name in names], [own[name] + errors[name] for name in names])
-    mass, moment, inertia, offset = map(np.array, (model.mass, model.first_moment, model.inertia, model.frame_offset))
-    for i, body in enumerate(model.masses):
-        factor = 1.0 + errors.get(f"mass of {body}", 0.0)
-        shift, more = (
-            np.array([errors.get(key, 0.0) for key in _keys(what, body)])
-            for what in ("centre of mass", "moment of inertia")
-        )
-        if factor != 1.0 or shift.any() or more.any():
-            centre, about_centre = central_inertia(*_inertial(model, i))
-            there, mass[i] = centre + shift, factor * mass[i]
-            moment[i] = mass[i] * there
-            steiner = there @ there * np.eye(3) - np.outer(there, there)
-            inertia[i] = factor * (about_centre + np.diag(more)) + mass[i] * steiner
-    for i, frame in enumerate(model.frames):
-        by = np.array([errors.get(f"position of {frame} along {axis}", 0.0) for axis in "xyz"])
-        offset[i, :3, 3] += offset[i, :3, :3] @ by
-    turn = np.array([errors.get(f"tilt about {axis}", 0.0) for axis in "XYZ"])
-    gravity = np.asarray(model.gravity)
-    leaves = {
-        "mass": mass,
-        "first_moment": moment,
-        "inertia": inertia,
-        "frame_offset": offset,
-        "gravity": gravity + np.cross(turn, gravity),
-    }
-    changed = {name: new for name, new in leaves.items() if not np.array_equal(new, np.asarray(getattr(model, name)))}
-    return dataclasses.replace(model, **jax.device_put(changed))

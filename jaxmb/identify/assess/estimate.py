@@ -183,7 +183,7 @@ def _tolerances(
     not_linearized = study.solver is Solver.TWO_STEPS or problem.one_by_one or is_large(problem)
     if study.tolerances is None or (step is None and not_linearized):
         return None, (False,) * len(each)
-    tests = DescribedTests(study.fitted, solution.model, study.exact)
+    tests = DescribedTests(study.fitted, solution.model, study.free, study.exact)
     point = solution.residual, solution.jacobian
     if step is not None:
         factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)

@@ -16,6 +16,8 @@ from jaxmb.identify.assess.estimate import (
     jackknife_std,
 )
 from jaxmb.identify.assess.kinds import with_systematic_errors
+from jaxmb.identify.assess.linear_errors import linear_model_errors
+from jaxmb.identify.assess.model_errors import model_errors_text
 from jaxmb.identify.assess.remarks import (
     bound_doubts,
     tests_text,
@@ -84,6 +86,8 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.with_std(np.full(estimate.u.size, np.inf))
+    hypotheses = linear_model_errors(estimate)
+    wrong = wrong or bool(hypotheses)
     stated = estimate.goodness.budget
     consistent = not estimate.goodness.gross_errors  # which invalidate everything else
     return Diagnosis(
@@ -100,7 +104,11 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
             *value_remarks(estimate if stated is None else estimate.with_added(stated.covariance)),
         ),
         causes=restricted,
-        metrics={"adjusted_parameters": adjusted_parameters(estimate.study, estimate.values, step) or None},
+        hypothesis=model_errors_text(hypotheses),
+        metrics={
+            "adjusted_parameters": adjusted_parameters(estimate.study, estimate.values, step) or None,
+            "model_errors": hypotheses or None,
+        },
     )
 
 

@@ -1,163 +1,53 @@
-"""Search for the single model error, in the description of a machine or its tests, that explains the misfit of a
-fit."""
+"""Search for the single error, in the description of a machine or its tests, that explains the misfit of a fit."""
 
 import dataclasses
 import functools
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from scipy.special import chdtri
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.assess.budget import used_frames
 from jaxmb.identify.assess.estimate import Estimate
-from jaxmb.identify.estimation.identifiability import first_order_drops, identifiability
+from jaxmb.identify.estimation.identifiability import identifiability, jacobian_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
-from jaxmb.identify.experiments.components import Hypothesis, own_names
+from jaxmb.identify.estimation.variance_components import ERROR_RATE
+from jaxmb.identify.experiments.components import own_names
+from jaxmb.identify.experiments.machine_errors import (
+    MachineErrors,
+    all_elastic,
+    corrected_machine,
+    machine_errors,
+    with_further_springs,
+)
 from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers, without_name
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
+from jaxmb.linalg import FEW
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import degrees_of_freedom
 
-RIGID = 1e5
-"""Stiffness of locked coordinates over the largest of all others."""
-
-
-class Stated(NamedTuple):
-    """Indices of coordinates whose stiffness or damping is stated and not free."""
-
-    stiffness: tuple[int, ...]
-    """Locked coordinates included."""
-    damping: tuple[int, ...]
-
-
-def stated_joints(model: Model, free: FreeParameters) -> Stated:
-    """Coordinates whose stiffness or damping a study states and does not free."""
-    locked, found = np.array(model.locked), []
-    for leaf, known in (("stiffness", locked), ("damping", np.zeros_like(locked))):
-        of_free = [row for target in free.targets if target.leaf == leaf for (row,) in target.entries]
-        stated = known | (~locked & (np.asarray(getattr(model, leaf)) > 0.0))
-        stated[of_free] = False
-        found.append(tuple(np.flatnonzero(stated).tolist()))
-    return Stated(*found)
-
-
-def machine_changes(model: Model, stated: Stated) -> Iterator[Hypothesis]:
-    """Model-error hypotheses on a machine: a factor on all masses, a payload at each end frame, stated compliances and
-    dampings of joints."""
-    yield Hypothesis("masses", 0.1, lambda x: f"all masses {np.exp(x):.3g} times as large")
-    total = float(np.sum(np.asarray(model.mass)))
-    for frame in model.end_frames:
-        yield Hypothesis(f"payload {frame}", 0.01 * total, functools.partial(_payload_text, frame))
-    stiffness = np.asarray(model.stiffness)
-    joints = stiffness[: len(model.joints)]
-    typical = float(np.median(joints[joints > 0.0])) if np.any(joints > 0.0) else 1.0
-    seen = _seen_at_joints(model)
-    for i in stated.stiffness:
-        name, own = model.coordinates[i], 0.0 if model.locked[i] else 1.0 / float(stiffness[i])
-        unit = "N m/rad" if model.revolute[i] else "N/m"
-        text = functools.partial(_joint_text, name, unit, own)
-        typical_here = typical / float(seen[i])
-        starts = (0.3 / typical_here, 1.0 / typical_here, 3.0 / typical_here)
-        yield Hypothesis(f"compliance {name}", 0.1 / typical_here, text, -own, starts)
-    for i in stated.damping:
-        unit = "N m s/rad" if model.revolute[i] else "N s/m"
-        text = functools.partial(_damping_text, model.coordinates[i], unit, float(model.damping[i]))
-        yield Hypothesis(f"damping {model.coordinates[i]}", 0.1, text)
-
-
-def changeable(model: Model) -> Model:
-    """The model prepared for `changed_machine`: with payloads at end frames, and springs instead of locks."""
-    return _all_elastic(_with_payloads(model, model.end_frames))
-
-
-def changed_machine(model: Model, stated: Stated, numbers: Float[Array, "c"]) -> Model:
-    """A changeable model corrected by numbers in the order of `machine_changes`: a logarithmic factor on all masses,
-    payloads as its last masses, compliances in series with springs at the same loss factor, logarithmic factors on
-    dampings."""
-    frames, joints = len(model.end_frames), len(stated.stiffness)
-    masses, payloads, compliances, dampings = jnp.split(numbers, np.cumsum([1, frames, joints]))
-    heavier = jnp.exp(masses[0])
-    more = jnp.zeros_like(model.stiffness).at[jnp.array(stated.stiffness, dtype=int)].set(compliances)
-    softer = 1.0 / (1.0 + model.stiffness * more)
-    damped = jnp.ones_like(model.damping).at[jnp.array(stated.damping, dtype=int)].set(jnp.exp(dampings))
-    return dataclasses.replace(
-        model,
-        mass=jnp.concatenate([model.mass[: model.mass.size - frames] * heavier, payloads]),
-        first_moment=model.first_moment * heavier,
-        inertia=model.inertia * heavier,
-        stiffness=model.stiffness * softer,
-        damping=model.damping * softer * damped,
-    )
-
-
-def _all_elastic(model: Model) -> Model:
-    """The model with springs in place of locks, nearly rigid and with the median damping."""
-    locked, stiffness, damping = np.array(model.locked), np.asarray(model.stiffness), np.asarray(model.damping)
-    if not locked.any():
-        return model
-    elastic = ~locked & (stiffness > 0.0)
-    seen = _seen_at_joints(model)
-    rigid = RIGID * float(np.max(stiffness * seen, where=elastic, initial=1.0)) / seen
-    loss = float(np.median(damping[elastic] / stiffness[elastic])) if elastic.any() else 0.0
-    return dataclasses.replace(
-        model,
-        locked=(False,) * locked.size,
-        stiffness=jnp.asarray(np.where(locked, rigid, stiffness)),
-        damping=jnp.asarray(np.where(locked, rigid * loss, damping)),
-    )
-
-
-def _seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
-    """Factor that converts a stiffness of each coordinate to its joint: 1, and the squared gear ratio for motor
-    shafts."""
-    seen = np.ones(len(model.coordinates))
-    seen[len(model.joints) :] = np.asarray(model.gear_ratio) ** 2
-    return seen
-
-
-def _with_payloads(model: Model, frames: Sequence[str]) -> Model:
-    """The model with a payload of zero mass at each of some frames."""
-    places = [model.frames.index(frame) for frame in frames]
-    count = len(places)
-    return dataclasses.replace(
-        model,
-        masses=(*model.masses, *(f"at {frame}" for frame in frames)),
-        mass_node=(*model.mass_node, *(model.frame_node[k] for k in places)),
-        mass_offset=jnp.concatenate([model.mass_offset, model.frame_offset[jnp.array(places, dtype=int)]]),
-        mass=jnp.concatenate([model.mass, jnp.zeros(count)]),
-        first_moment=jnp.concatenate([model.first_moment, jnp.zeros((count, 3))]),
-        inertia=jnp.concatenate([model.inertia, jnp.zeros((count, 3, 3))]),
-    )
-
-
-def _damping_text(name: str, unit: str, own: float, value: float) -> str:
-    return f"a damping of {own * np.exp(value):.3g} {unit} of {name} instead of {own:.3g}"
-
-
-def _joint_text(name: str, unit: str, own: float, value: float) -> str:
-    instead = f" instead of {1.0 / own:.3g}" if own else ", which is locked,"
-    return f"a stiffness of {1.0 / (own + value):.3g} {unit} of {name}{instead}"
-
-
-def _payload_text(frame: str, value: float) -> str:
-    return f"a payload of {value:.3g} kg at {frame}" if value > 0.0 else f"{-value:.3g} kg less at {frame}"
-
-
-TRIED = 5
-"""Number of hypotheses that are fitted: those that explain most to first order."""
+TRIED, TRIED_ALTERNATIVES = 6, 3
+"""Numbers of errors, and of alternatives, that are refitted: those that explain most to first order."""
+FAR_STARTS = 2
+"""Number of starts away from 0 of errors that need them."""
+MOST_TESTS = 4
+"""Largest number of tests for fits without each of them."""
+LINEAR = 0.1
+"""Part of the misfit by which a decrease to first order may be too small."""
 EXPLAINS = 0.9
-"""Part of the misfit beyond noise above which a hypothesis is reported."""
-EQUIVALENT = 0.02
-"""Difference of explained parts up to which hypotheses are equivalent."""
-MOST_NAMED = 3
-
-State = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Returns the residual at given numbers, in units of the noise, and some columns of its Jacobian."""
+"""Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
+MOST_NAMED = 4
+PARALLEL = 1e-8
+"""1 - cosine of columns up to which two errors have one effect."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,16 +64,249 @@ class ModelError:
     """Their standard deviations there, SI; of the noise alone."""
 
 
+class Metric(NamedTuple):
+    """Inverse root of the covariance of the residual: of the noise, and of errors within their tolerances."""
+
+    scale: Float[np.ndarray, "m"]
+    """1 over the standard deviation of the noise; 0 for unused rows."""
+    basis: Float[np.ndarray, "m k"]
+    """Orthonormal directions of these errors, in units of the noise."""
+    less: Float[np.ndarray, "k"]
+    """1 - 1 / (standard deviation along each)."""
+
+    def __call__(self, columns: Float[np.ndarray, "m *c"]) -> Float[np.ndarray, "m *c"]:
+        """Columns in units of the covariance."""
+        scaled = (columns.T * self.scale).T
+        return scaled - self.basis @ ((self.basis.T @ scaled).T * self.less).T
+
+
+def metric(variances: Float[np.ndarray, "m"], effects: Float[np.ndarray, "m e"]) -> Metric:
+    """The metric of noise with some variances and errors with some effects of one standard deviation each."""
+    scale = np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0)
+    left, values, _ = np.linalg.svd(effects * scale[:, None], full_matrices=False)
+    return Metric(scale, left, 1.0 - 1.0 / np.hypot(1.0, values))
+
+
+def first_order_drops(
+    residual: Float[np.ndarray, "m"],
+    jacobian: Float[np.ndarray, "m d"],
+    columns: Float[np.ndarray, "m c"],
+    std: Float[np.ndarray, "c"],
+) -> tuple[float, Float[np.ndarray, "c"]]:
+    """Sum of squares of the residual beside the free parameters, and its decrease by each column to first order.
+
+    Args:
+        residual: in units of its covariance.
+        jacobian: by the free parameters, in the same units.
+        columns: by the errors, in the same units.
+        std: standard deviation of each error that the covariance contains, 0 for none: it is released.
+    """
+    size = np.linalg.norm(jacobian, axis=0)
+    left, values, _ = np.linalg.svd(jacobian / np.where(size > 0.0, size, 1.0), full_matrices=False)
+    left = left[:, values > 1e-10 * max(float(values.max(initial=0.0)), 1e-300)]
+    beside = columns - left @ (left.T @ columns)
+    rest = residual - left @ (left.T @ residual)
+    own = np.sum(beside**2, axis=0)
+    has_effect = own > 1e-12 * np.sum(columns**2, axis=0)
+    released = own * np.maximum(1.0 - own * std**2, 1e-9)
+    drops = np.where(has_effect, (beside.T @ rest) ** 2 / np.where(has_effect, released, 1.0), 0.0)
+    return float(rest @ rest), drops
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Corrected:
+    """Residual of all tests as a function of u and the sizes of possible errors."""
+
+    problem: Problem
+    model: Model
+    """With further springs, and springs instead of locks."""
+    errors: tuple[StatedError, ...]
+    machine: MachineErrors
+    """Directions of the errors of the machine, which come first; stacked."""
+    own: tuple[tuple[np.ndarray, Any], ...]
+    """Indices of the errors of each test, and their directions, stacked; no errors if it has no description."""
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> "Corrected":
+        """All possible errors of machine and tests."""
+        problem, model = estimate.study.problem, with_further_springs(estimate.model)
+        if len(degrees_of_freedom(model)) > FEW:
+            model = estimate.model
+        initial = problem.free.apply(model, estimate.study.start.values)
+        of_machine = list(machine_errors(initial, problem.free, list(used_frames(estimate.study.fitted))))
+        errors = [error for error, _ in of_machine]
+        number, own = {error.key: k for k, error in enumerate(errors)}, list[tuple[np.ndarray, Any]]()
+        for test in problem.tests:
+            found = [] if test.description is None else list(test.description.errors(estimate.model))
+            for error, _ in found:
+                if error.key not in number:
+                    number[error.key] = len(errors)
+                    errors.append(error)
+            own.append((np.array([number[error.key] for error, _ in found], dtype=int), _stacked(found)))
+        return cls(problem, all_elastic(model), tuple(errors), _stacked(of_machine), tuple(own))
+
+    @property
+    def of_machine(self) -> int:
+        """Number of errors of the machine."""
+        return len(self.machine.gravity)
+
+    def state(
+        self, u: np.ndarray, x: np.ndarray, columns: np.ndarray, tests: Mapping[int, Test] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Residual in units of the noise, and some columns of its Jacobian by u and the errors' sizes.
+
+        Each test is evaluated for its own columns only, in batches of one size, so that one program is compiled.
+
+        Args:
+            u: unknowns.
+            x: sizes of the errors, SI.
+            columns: indices, of u first.
+            tests: alternatives to some tests, by index.
+        """
+        problem, size = self.problem, u.size
+        prior = np.asarray(problem.prior_residual(jax.device_put(u)))
+        residual = np.append(np.zeros(problem.data_rows), prior)
+        jacobian = np.zeros((residual.size, columns.size))
+        if problem.prior is not None:
+            by_u = columns == np.arange(size)[:, None]
+            jacobian[problem.data_rows :] = np.diag(1.0 / np.asarray(problem.prior.std)) @ by_u
+        for k, (rows, plain, (place, directions)) in enumerate(
+            zip(problem.row_slices, problem.tests, self.own, strict=True)
+        ):
+            test = plain if tests is None else tests.get(k, plain)
+            index = np.concatenate([np.arange(size + self.of_machine), size + place])
+            point = jax.device_put(np.concatenate([u, x])[index])
+            asked, together = np.flatnonzero(np.isin(columns, index)), size + 1
+            entries = problem.free.entries_of(own_names(plain))
+            for first in range(0, max(asked.size, 1), together):
+                part = asked[first : first + together]
+                tangents = np.zeros((together, index.size))
+                tangents[: part.size] = columns[part, None] == index
+                value, slopes = _along(
+                    without_name(test), entries, self.model, problem.free, self.machine, directions, point,
+                    jax.device_put(tangents),
+                )  # fmt: skip
+                residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
+        return residual, jacobian
+
+
+def _stacked(found: Sequence[tuple[StatedError, Any]]) -> Any:
+    return jax.device_put(jax.tree.map(lambda *parts: np.stack(parts), *(at for _, at in found))) if found else None
+
+
+@compiled
+def _along(
+    test: Test,
+    entries: Int[np.ndarray, "k"] | None,
+    model: Model,
+    free: FreeParameters,
+    machine: MachineErrors,
+    own: Any,
+    x: Float[Array, "n"],
+    tangents: Float[Array, "t n"],
+) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
+    """Residual of a test at u and the sizes of its errors, the machine's first, and derivatives along some
+    directions."""
+    count = len(machine.gravity)
+
+    def summed(numbers: Array, directions: Any) -> Any:
+        return jax.tree.map(lambda part: jnp.tensordot(numbers, part, 1), directions)
+
+    def residual(x: Array) -> Array:
+        u, of_machine, of_test = jnp.split(x, [free.size, free.size + count])
+        values = free.values(u)
+        changed = corrected_machine(free.apply(model, values), summed(of_machine, machine))
+        described = with_free_numbers(test, entries, values)
+        if described.description is None:
+            return described.residual(described.view(changed))
+        return described.description.residual(changed, summed(of_test, own))
+
+    value, slope = jax.linearize(residual, x)
+    return value, jax.vmap(slope)(tangents)
+
+
+class Hypothesis(NamedTuple):
+    """An error of one number, or an alternative to some tests."""
+
+    number: int | None
+    """Index of the error."""
+    tests: dict[int, Test] | None
+    text: str
+    """Of an alternative."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Search:
+    """Refits of hypotheses."""
+
+    corrected: Corrected
+    metric: Metric
+    noise: float
+    """Expected sum of squares of the residual: degrees of freedom."""
+    masked: slice | None = None
+    """Rows that are left out."""
+
+    @property
+    def size(self) -> int:
+        """Number of free parameters."""
+        return self.corrected.problem.free.size
+
+    def state(self, hypothesis: Hypothesis, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Residual in units of its covariance, and its Jacobian by u and, for an error, its size over the typical
+        one."""
+        errors, k = self.corrected.errors, hypothesis.number
+        x, columns = np.zeros(len(errors)), np.arange(self.size)
+        if k is not None:
+            x[k], columns = y[-1] * errors[k].typical, np.append(columns, self.size + k)
+        residual, jacobian = self.corrected.state(y[: self.size], x, columns, hypothesis.tests)
+        if k is not None:
+            jacobian[:, -1] *= errors[k].typical
+        if self.masked is not None:
+            residual[self.masked], jacobian[self.masked] = 0.0, 0.0
+        return self.metric(residual), self.metric(jacobian)
+
+    def fitted(self, hypothesis: Hypothesis, first: np.ndarray) -> tuple[np.ndarray, float]:
+        """Fitted u, and size of an error over the typical one, and the sum of squares."""
+        free, k = self.corrected.problem.free, hypothesis.number
+        lower, upper = np.asarray(free.lower), np.asarray(free.upper)
+        if k is not None:
+            error = self.corrected.errors[k]
+            low, high = error.bounds
+            lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
+        x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, SETTLED)
+        return x, float(residual @ residual)
+
+    def text(self, hypothesis: Hypothesis, x: np.ndarray) -> str:
+        """Text of a fitted hypothesis."""
+        if hypothesis.number is None:
+            return hypothesis.text
+        error = self.corrected.errors[hypothesis.number]
+        return error.described(float(x[-1]) * error.typical)
+
+
+NONE = Hypothesis(None, None, "")
+SETTLED = 1e-5
+"""Relative decrease of the cost in the last step of a refit."""
+
+
+class Fitted(NamedTuple):
+    """A refitted hypothesis."""
+
+    hypothesis: Hypothesis
+    x: np.ndarray
+    chi_square: float
+
+
 def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     """Model-error hypotheses that each explain most of the misfit beyond noise, the best first.
 
-    Each adds one number: a factor on all masses, a payload, the compliance of a joint modelled as rigid or with a
-    stated stiffness, or an error in the description of a test (`Hypotheses`). They are ranked to first order, by the
-    Jacobian; the best are fitted jointly with the free parameters. If none explains the misfit, outlier lines are
-    excluded instead. Noise that is not stated is estimated from the line-to-line scatter. There is no search where
-    noise explains the residual, where the residual cannot be distinguished from estimated noise
-    (`GoodnessOfFit.systematic`), for machines with many degrees of freedom (`Problem.one_by_one`), and for large
-    problems (`is_large`).
+    Each adds one number, an error in the description of the machine or of a test, or replaces some tests, as by
+    exchanged channels. They are ranked to first order, by the Jacobian; the best are fitted jointly with the free
+    parameters. If none explains the misfit, outlier lines are excluded instead. Errors within their tolerances and
+    noise are the covariance of the residual; noise that is not stated is estimated from the line-to-line scatter. There
+    is no search where noise and tolerances explain the residual, where the residual cannot be distinguished from
+    estimated noise (`GoodnessOfFit.systematic`), for machines with many degrees of freedom (`Problem.one_by_one`), and
+    for large problems (`is_large`).
     """
     problem = estimate.study.problem
     if problem.one_by_one or is_large(problem):
@@ -191,48 +314,161 @@ def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     scatter = _scatter(estimate)
     if scatter is None:
         return ()
-    study, size = estimate.study, estimate.u.size
-    stated = stated_joints(estimate.model, study.free)
-    changes, places = _changes(study.problem, estimate.model, stated)
-    scale, own_scale = np.array([change.size for change in changes]), 1.0 / np.sqrt(scatter)
-    model = changeable(estimate.model)
-
-    def state(x: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = _state(study.problem, model, stated, places, x[:size], x[size:] * scale, columns)
-        jacobian *= np.concatenate([np.ones(size), scale])[columns]
-        return residual * own_scale, jacobian * own_scale[:, None]
-
-    first = np.concatenate([estimate.u, np.zeros(scale.size)])
-    if np.any(scatter != 1.0):
-        first[:size] = _fitted(state, first, np.arange(size), study.problem)[0]
-    residual, jacobian = state(first, np.arange(first.size))
-    noise = float(np.sum(estimate.row_weights))
-    excess = float(residual @ residual) - noise
-    if excess <= 0.0:
+    corrected, study = Corrected.of(estimate), estimate.study
+    zero, every = np.zeros(len(corrected.errors)), np.arange(estimate.u.size + len(corrected.errors))
+    jacobian = corrected.state(estimate.u, zero, every)[1]
+    std = np.array([error.std(study.tolerances) for error in corrected.errors])
+    if study.exact:
+        std[:] = 0.0
+    effects = jacobian[:, estimate.u.size :] * std
+    variances = scatter * estimate.row_weights
+    degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
+    search = Search(corrected, metric(variances, effects[:, std > 0.0]), degrees)
+    plain, chi_square = search.fitted(NONE, estimate.u)
+    before, slopes = search.state(NONE, estimate.u)
+    excess = float(before @ before) - degrees
+    if (explains := 1.0 - (chi_square - degrees) / max(excess, 1e-300)) >= EXPLAINS and excess > degrees:
+        text = _minimum_text(study.free, estimate.u, plain)
+        return (_with_values(study.free, text, min(explains, 1.0), plain, slopes),)
+    if chi_square <= float(chdtri(degrees, ERROR_RATE)) and not _exceeded(estimate):
         return ()
-    drops = first_order_drops(residual, jacobian[:, :size], jacobian[:, size:])
-    drops[_repeated(jacobian[:, size:])] = 0.0
-    found = []
-    likely = np.argsort(drops)[::-1][:TRIED].tolist()
-    far = [np.asarray(study.free.encode(study.start.values)), first[:size]]
-    for k in dict.fromkeys([*likely, *(k for k, change in enumerate(changes) if change.starts)]):
-        starts = [first] + [first.copy() for _ in far for _ in changes[k].starts]
-        for start, (u, value) in zip(starts[1:], itertools.product(far, changes[k].starts), strict=True):
-            start[:size], start[size + k] = u, value / scale[k]
-        active = np.append(np.arange(size), size + k)
-        fitted, chi_square = min((_fitted(state, x, active, study.problem) for x in starts), key=lambda end: end[1])
-        value, explains = float(fitted[-1] * scale[k]), min(1.0 - (chi_square - noise) / excess, 1.0)
-        if explains >= EXPLAINS and value > changes[k].least:
-            lower = np.append(fitted[:size], np.zeros(scale.size))
-            other, chi_square = _fitted(state, lower, np.arange(size), study.problem)
-            if 1.0 - (chi_square - noise) / excess >= explains - EQUIVALENT:
-                text = _minimum_text(study.free, first[:size], other)
-                return (_with_values(study.free, text, explains, other, state(lower, np.arange(size))[1]),)
-            end = first.copy()
-            end[active] = fitted
-            text = changes[k].text(value)
-            found.append(_with_values(study.free, text, explains, fitted[:size], state(end, active)[1]))
-    return _best(found) or _single_lines(estimate, state, first, excess)
+    start = np.asarray(study.free.encode(study.start.values))
+    points = [plain, *_without_each(search, plain), start]
+    found = _refitted(search, points, chi_square, std)
+    return _reported(search, plain, chi_square, found) or _single_lines(estimate, search, plain, chi_square)
+
+
+def _exceeded(estimate: Estimate) -> bool:
+    """Whether an error exceeds its tolerance beyond chance."""
+    budget = estimate.goodness.budget
+    return budget is not None and budget.excess is not None and bool(budget.excess.exceeded)
+
+
+def _without_each(search: Search, u: np.ndarray) -> list[np.ndarray]:
+    """Fits without each test, where there are a few."""
+    rows = search.corrected.problem.row_slices
+    if not 1 < len(rows) <= MOST_TESTS:
+        return []
+    return [dataclasses.replace(search, masked=own).fitted(NONE, u)[0] for own in rows]
+
+
+def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray) -> list[Fitted]:
+    """Refits of the hypotheses that explain most to first order at any of some points."""
+    corrected, size = search.corrected, search.size
+    errors, every = corrected.errors, np.arange(size + len(corrected.errors))
+    typical = np.array([error.typical for error in errors])
+    expected, distinct = np.zeros((len(points), len(errors))), np.ones(len(errors), bool)
+    for p, u in enumerate(points):
+        residual, jacobian = corrected.state(u, np.zeros(len(errors)), every)
+        columns = search.metric(jacobian[:, size:] * typical)
+        repeated = _repeated(columns)
+        rest, drops = first_order_drops(
+            search.metric(residual), search.metric(jacobian[:, :size]), columns, std / typical
+        )
+        drops[repeated] = 0.0
+        expected[p], distinct[repeated] = rest - drops, False
+    found, best = list[Fitted](), np.inf
+    order, enough = np.argsort(expected.min(axis=0), kind="stable").tolist(), float(chdtri(search.noise, FALSE_ALARM))
+    likely = [k for k in order if distinct[k]][:TRIED]
+    for k in dict.fromkeys([*likely, *(k for k in order if errors[k].starts)]):
+        if not distinct[k]:
+            continue
+        if best <= enough and expected[:, k].min() > best + LINEAR * (chi_square - best):
+            continue  # another error leaves noise alone, and this one more to first order
+        hypothesis, u = Hypothesis(k, None, ""), points[int(np.argmin(expected[:, k]))]
+        firsts = [np.append(u, 0.0), *_far_starts(search, hypothesis, points)]
+        ends = (Fitted(hypothesis, *search.fitted(hypothesis, first)) for first in firsts)
+        found.append(min(ends, key=lambda end: end.chi_square))
+        best = min(best, found[-1].chi_square)
+    return found if best <= enough else [*found, *_alternatives(search, points)]
+
+
+def _far_starts(search: Search, hypothesis: Hypothesis, points: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The best starts of an error with further starting values, at any of some points; none for others."""
+    error = search.corrected.errors[hypothesis.number or 0]
+    tried = [np.append(u, start / error.typical) for u in points for start in error.starts]
+    squares = [float(np.sum(np.nan_to_num(search.state(hypothesis, y)[0], nan=1e6) ** 2)) for y in tried]
+    return [tried[i] for i in np.argsort(squares)[:FAR_STARTS]]
+
+
+def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
+    """Refits of the most likely alternatives to tests."""
+    problem, some = search.corrected.problem, dict[str, dict[int, Test]]()
+    texts = dict[str, str]()
+    for k, test in enumerate(problem.tests):
+        if test.description is None:
+            continue
+        for key, text, other in test.description.alternatives(problem.model):
+            some.setdefault(key, {})[k] = other
+            own = f"{key} of {test.name}"
+            some[own], texts[own], texts[key] = {k: other}, f"{text} of {display_name(test.name)}", text
+    if len(problem.tests) == 1:
+        some = {key: tests for key, tests in some.items() if texts[key].endswith(display_name(problem.tests[0].name))}
+    tried = list[tuple[float, str, int]]()
+    for p, u in enumerate(points):
+        values = problem.free.values(u)
+        model = problem.free.apply(problem.model, values)
+        views, each = [test.view(model) for test in problem.tests], list[np.ndarray]()
+        for test, view in zip(problem.tests, views, strict=True):
+            each.append(np.asarray(test.residual(view)))
+        for key, tests in some.items():
+            parts = list(each)
+            for k, test in tests.items():
+                seen = views[k] if _same_view(test, problem.tests[k]) else test.view(model)
+                parts[k] = np.asarray(test.residual(seen))
+            whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
+            tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), key, p))
+    found, chosen = list[Fitted](), set[str]()
+    for _, key, p in sorted(tried):
+        if key not in chosen and len(chosen) < TRIED_ALTERNATIVES:
+            chosen.add(key)
+            hypothesis = Hypothesis(None, some[key], texts[key])
+            found.append(Fitted(hypothesis, *search.fitted(hypothesis, points[p])))
+    return found
+
+
+def _same_view(test: Any, other: Any) -> bool:
+    return not hasattr(test, "q") or test.q is other.q
+
+
+def selected(chi_squares: Sequence[float], plain: float, noise: float, tried: int) -> tuple[list[int], float]:
+    """Indices of the hypotheses that explain a misfit, the best first, and the explained part of the misfit.
+
+    The decrease of the best must be significant, at `ERROR_RATE` over the number of hypotheses, and leave noise alone
+    or less than a tenth of the misfit. Others are equivalent where the difference of their sums of squares is
+    insignificant.
+
+    Args:
+        chi_squares: sum of squares of each refit.
+        plain: without a hypothesis.
+        noise: degrees of freedom.
+        tried: number of hypotheses.
+    """
+    best, least = min(chi_squares), float(chdtri(1, ERROR_RATE / tried))
+    explains = 1.0 - max(best - noise, 0.0) / max(plain - noise, least)
+    enough = best <= float(chdtri(noise, FALSE_ALARM)) or explains >= EXPLAINS
+    if plain - best < least or not enough:
+        return [], explains
+    near = best + float(chdtri(1, ERROR_RATE)) * max(best / noise, 1.0)
+    order = np.argsort(chi_squares, kind="stable").tolist()
+    return [k for k in order if chi_squares[k] <= near][:MOST_NAMED], explains
+
+
+def _reported(search: Search, u: np.ndarray, chi_square: float, found: Sequence[Fitted]) -> tuple[ModelError, ...]:
+    """The hypotheses that explain the misfit, the best first."""
+    chi_squares, free = [end.chi_square for end in found], search.corrected.problem.free
+    named, explains = selected(chi_squares, chi_square, search.noise, len(search.corrected.errors))
+    if not named:
+        return ()
+    ends = [found[k] for k in named]
+    other, lower = search.fitted(NONE, ends[0].x[: search.size])
+    if selected([lower], chi_square, search.noise, 1)[0] and lower <= max(chi_squares[k] for k in named):
+        text = _minimum_text(free, u, other)
+        return (_with_values(free, text, explains, other, search.state(NONE, other)[1]),)
+    return tuple(
+        _with_values(free, search.text(*end[:2]), explains, end.x[: search.size], search.state(*end[:2])[1])
+        for end in ends
+    )
 
 
 def _with_values(
@@ -251,31 +487,22 @@ def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str
     return f"a lower minimum of the cost that the search did not find, with {free.names[most]} near {value:.4g},"
 
 
-def _best(found: list[ModelError]) -> tuple[ModelError, ...]:
-    """The hypothesis that explains most, and those equivalent to it."""
-    found.sort(key=lambda error: -error.explains)
-    return tuple(error for error in found if error.explains >= found[0].explains - EQUIVALENT)[:MOST_NAMED]
-
-
-def _single_lines(estimate: Estimate, state: State, first: np.ndarray, excess: float) -> tuple[ModelError, ...]:
+def _single_lines(estimate: Estimate, search: Search, u: np.ndarray, chi_square: float) -> tuple[ModelError, ...]:
     """Outlier lines, where the residual without them is noise."""
-    problem, counts, texts = estimate.study.problem, np.ones(estimate.residual.size), []
+    problem, kept, texts = estimate.study.problem, np.ones(estimate.residual.size), []
     for rows, test in zip(problem.row_slices, problem.tests, strict=True):
         if test.lines is None:
             continue
         outliers = test.lines.outliers(estimate.residual[rows], estimate.row_weights[rows])
         if outliers.size:
-            counts[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0
+            kept[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0
             texts.append(f"{test.lines.lines_text(outliers)} of {display_name(test.name)}")
     if not texts:
         return ()
-
-    def without(x: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = state(x, columns)
-        return residual * counts, jacobian * counts[:, None]
-
-    _, chi_square = _fitted(without, first, np.arange(estimate.u.size), problem)
-    explains = min(1.0 - (chi_square - float(np.sum(counts * estimate.row_weights))) / excess, 1.0)
+    without = search.metric._replace(scale=search.metric.scale * kept, basis=search.metric.basis * kept[:, None])
+    _, rest = dataclasses.replace(search, metric=without).fitted(NONE, u)
+    noise = search.noise - float(np.sum((search.metric.scale > 0.0) & (kept == 0.0)))
+    explains = min(1.0 - (rest - noise) / max(chi_square - search.noise, 1e-300), 1.0)
     text = f"excluding {' and '.join(texts)} (robust = true)"
     return (ModelError(text, explains),) if explains >= EXPLAINS else ()
 
@@ -289,8 +516,8 @@ def model_errors_text(found: Sequence[ModelError]) -> str:
 
 
 def _scatter(estimate: Estimate) -> np.ndarray | None:
-    """Variance of each row over that of its noise in the fit; None where noise explains the residual."""
-    problem, doubtful = estimate.study.problem, bool(estimate.goodness.systematic)
+    """Variance of each row over that of its noise in the fit; None where noise and tolerances explain the residual."""
+    problem, doubtful = estimate.study.problem, bool(estimate.goodness.systematic) or _exceeded(estimate)
     found = np.ones(estimate.residual.size)
     for rows, test, misfit in zip(problem.row_slices, problem.tests, estimate.goodness.excesses, strict=True):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]
@@ -299,105 +526,11 @@ def _scatter(estimate: Estimate) -> np.ndarray | None:
         elif test.lines is not None:
             found[rows] = max(test.lines.scatter(residual, weights), np.finfo(float).tiny)
             doubtful |= test.noise.correlation.between_responses or test.lines.outliers(residual, weights).size > 0
-    return found if doubtful and any(test.hypotheses is not None for test in problem.tests) else None
+    return found if doubtful and any(test.description is not None for test in problem.tests) else None
 
 
 def _repeated(columns: Float[np.ndarray, "m c"]) -> np.ndarray:
     """Indices of columns parallel to an earlier one, such as those of all tests and of a single test."""
     unit = columns / np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
-    parallel = np.triu(np.abs(unit.T @ unit), 1) > 1.0 - 1e-12
+    parallel = np.triu(np.abs(unit.T @ unit), 1) > 1.0 - PARALLEL
     return np.flatnonzero(parallel.any(axis=0))
-
-
-def _fitted(state: State, first: np.ndarray, active: np.ndarray, problem: Problem) -> tuple[np.ndarray, float]:
-    """Fitted values of the active numbers, and the sum of squares."""
-    lower, upper = np.full(first.size, -np.inf), np.full(first.size, np.inf)
-    lower[: problem.free.size], upper[: problem.free.size] = problem.free.lower, problem.free.upper
-
-    def of_active(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        x = first.copy()
-        x[active] = y
-        return state(x, active)
-
-    x, residual = host_minimum(of_active, first[active], lower[active], upper[active])
-    return x, float(residual @ residual)
-
-
-def _state(
-    problem: Problem,
-    model: Model,
-    stated: Stated,
-    places: Sequence[Sequence[int]],
-    u: np.ndarray,
-    c: np.ndarray,
-    columns: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Residual in units of the noise, and the given columns of its Jacobian by u and c.
-
-    Each test is evaluated for its own columns only, in batches of one size, so that one program is compiled.
-    """
-    prior = np.asarray(problem.prior_residual(jax.device_put(u)))
-    residual = np.append(np.zeros(problem.data_rows), prior)
-    jacobian = np.zeros((residual.size, columns.size))
-    if problem.prior is not None:
-        jacobian[problem.data_rows :] = np.diag(1.0 / np.asarray(problem.prior.std)) @ (
-            columns == np.arange(u.size)[:, None]
-        )
-    for rows, test, place in zip(problem.row_slices, problem.tests, places, strict=True):
-        entries = problem.free.entries_of(own_names(test))
-        own, point = (
-            np.append(np.arange(u.size), u.size + np.array(place)),
-            jax.device_put(np.append(u, c[list(place)])),
-        )
-        asked, together = np.flatnonzero(np.isin(columns, own)), u.size + 1
-        for k in range(0, asked.size, together):
-            part = asked[k : k + together]
-            tangents = np.zeros((together, own.size))
-            tangents[: part.size] = columns[part, None] == own
-            value, slopes = _along(
-                without_name(test), entries, model, problem.free, stated, point, jax.device_put(tangents)
-            )
-            residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
-    return residual, jacobian
-
-
-@compiled
-def _along(
-    test: Test,
-    entries: Int[np.ndarray, "k"] | None,
-    model: Model,
-    free: FreeParameters,
-    stated: Stated,
-    x: Float[Array, "n"],
-    tangents: Float[Array, "t n"],
-) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
-    """Residual of a test at u and the numbers of its hypotheses, the machine's first, and derivatives along some
-    directions."""
-    numbers = 1 + len(model.end_frames) + len(stated.stiffness) + len(stated.damping)
-
-    def residual(x: Array) -> Array:
-        u, machine, own = jnp.split(x, [free.size, free.size + numbers])
-        values = free.values(u)
-        changed = changed_machine(free.apply(model, values), stated, machine)
-        described = with_free_numbers(test, entries, values)
-        if described.hypotheses is None:
-            return described.residual(described.view(changed))
-        return described.hypotheses.residual(changed, own)
-
-    value, slope = jax.linearize(residual, x)
-    return value, jax.vmap(slope)(tangents)
-
-
-def _changes(problem: Problem, model: Model, stated: Stated) -> tuple[list[Hypothesis], tuple[tuple[int, ...], ...]]:
-    """All hypotheses, and the indices of those of each test, the machine's first."""
-    changes = list(machine_changes(model, stated))
-    number = {change.key: k for k, change in enumerate(changes)}
-    machine, places = tuple(range(len(changes))), []
-    for test in problem.tests:
-        own = () if test.hypotheses is None else test.hypotheses.of(model)
-        for change in own:
-            if change.key not in number:
-                number[change.key] = len(changes)
-                changes.append(change)
-        places.append((*machine, *(number[change.key] for change in own)))
-    return changes, tuple(places)

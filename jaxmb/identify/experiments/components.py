@@ -1,11 +1,11 @@
-"""Optional components of a test: noise, frequency lines, linear equations, hypotheses, own parameters, vibration.
+"""Optional components of a test: noise, frequency lines, linear equations, description, own parameters, vibration.
 
 Each component refers to its test and computes derived quantities on demand. A test without a component returns None.
 """
 
 import abc
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import equinox as eqx
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
@@ -248,32 +249,26 @@ class LinearForm(Component[T]):
         return None
 
 
-class Hypothesis(NamedTuple):
-    """A model-error hypothesis: one error in the description of a test, corrected by one number that is 0 as
-    described."""
-
-    key: str
-    """Tests with the same key share the number."""
-    size: float
-    """Typical size of the error."""
-    text: Callable[[float], str]
-    """Text of the error, for a value of the number."""
-    least: float = -np.inf
-    """Lower bound of the number."""
-    starts: tuple[float, ...] = ()
-    """Further starting values of the search beside 0, for errors outside the convergence region around 0."""
-
-
-class Hypotheses(Component[T]):
-    """Model-error hypotheses on the description of a test. Abstract."""
+class Description(Component[T]):
+    """Possible errors in the description of a test, differentiable. Abstract."""
 
     @abc.abstractmethod
-    def of(self, model: Model) -> tuple[Hypothesis, ...]:
-        """All hypotheses, for a machine."""
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, Any]]:
+        """Single errors for a machine, each with its direction among the errors of `residual`: a pytree of arrays, of a
+        size of 1 in SI units."""
 
     @abc.abstractmethod
-    def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
-        """The residual with the description corrected by numbers in the order of `of`."""
+    def none(self, model: Model) -> Any:
+        """No errors."""
+
+    @abc.abstractmethod
+    def residual(self, model: Model, errors: Any) -> Float[Array, "m"]:
+        """The residual with the description corrected."""
+
+    def alternatives(self, model: Model) -> Iterator[tuple[str, str, T]]:
+        """Errors that are no number, such as exchanged channels: key common to all tests, text that names the test, and
+        the test without that error."""
+        return iter(())
 
 
 class OwnParameters(Component[T]):

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
+from jaxmb.identify.experiments.machine_errors import combined
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -67,13 +68,13 @@ class Source:
         return ""
 
     def errors(self, test: Any, model: Model) -> "Iterable[StatedError]":
-        """Errors of the description of the test for which a tolerance may be stated.
+        """Possible errors of the description of the test; this default: of its component.
 
         Args:
             test: the test.
             model: the machine, for its coordinates.
         """
-        return ()
+        return () if test.description is None else (error for error, _ in test.description.errors(model))
 
     def residual_with(self, test: Any, model: Model, errors: Mapping[str, float]) -> np.ndarray:
         """Residual of the test with its description corrected.
@@ -83,7 +84,21 @@ class Source:
             model: the machine, also with other geometry or gravity than the test was read with.
             errors: sizes of `errors` by key, SI; others are 0.
         """
-        return np.asarray(test.residual(test.view(model)))
+        if test.description is None or not errors:
+            there = self.corrected(test, model, errors)
+            return np.asarray(there.residual(there.view(model)))
+        found = [(errors[error.key], at) for error, at in test.description.errors(model) if errors.get(error.key)]
+        numbers = np.array([x for x, _ in found])
+        total = combined([at for _, at in found], numbers, test.description.none(model))
+        return np.asarray(test.description.residual(model, total))
+
+    def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
+        """The test with its description corrected, for kinds with linear equations; see `residual_with`."""
+        return test
+
+    def alternatives(self, test: Any, model: Model) -> "Iterable[tuple[str, str, Any]]":
+        """Errors that are no number; see `Description.alternatives`."""
+        return () if test.description is None else test.description.alternatives(model)
 
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming the location, where the data do not permit a linear step."""

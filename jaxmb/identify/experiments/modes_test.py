@@ -1,7 +1,9 @@
 """A modal test: natural frequencies, damping ratios, dominant coordinates of each mode, and shapes at sensors."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,21 +13,26 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import Noise
+from jaxmb.identify.experiments.components import Description, Noise
 from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.motion import (
     MotionVibration,
+    Placement,
     PostureTest,
     as_placed,
     displaced_view,
     placement_errors,
+    point_errors,
+    posture_alternatives,
+    test_joints,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
-from jaxmb.identify.experiments.tolerances import TIME_BASE, StatedError
+from jaxmb.identify.experiments.tolerances import TIME_BASE, StatedError, usual
+from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf_kind import Point
+from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.modal import energy_shares, oscillating_modes, selected_modes
 
 UNPAIRABLE = 1e12
@@ -198,6 +205,11 @@ class ModesTest(PostureTest):
         return ModesNoise(self)
 
     @property
+    def description(self) -> "ModesDescription":
+        """Possible errors of its description."""
+        return ModesDescription(self)
+
+    @property
     def vibration(self) -> "ModesVibration":
         """Linearized motion at its posture."""
         return ModesVibration(self)
@@ -244,25 +256,95 @@ def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:
 _predict_modes = compiled(ModesTest.predict)
 
 
+class ModesErrors(NamedTuple):
+    """Errors in the description of a modal test, 0 for a correct description."""
+
+    log_frequency: Float[np.ndarray, ""] | Array
+    """Logarithm of true over stated frequencies."""
+    log_damping: Float[np.ndarray, ""] | Array
+    """Logarithm of stated over true damping ratios."""
+    log_gain: Float[np.ndarray, "o"] | Array
+    """Logarithm of true over stated gain of each sensor."""
+    place: Placement
+    """Of posture and sensors."""
+
+
+class ModesDescription(Description[ModesTest]):
+    """Errors of frequencies, damping ratios, sensors and posture of a modal test."""
+
+    def none(self, model: Model) -> ModesErrors:
+        """Zero errors."""
+        place = as_placed(self.test, test_joints(self.test, model))
+        return ModesErrors(np.zeros(()), np.zeros(()), np.zeros(len(self.test.outputs)), place)
+
+    def residual(self, model: Model, errors: ModesErrors) -> Float[Array, "r"]:
+        """Residual with the description corrected."""
+        test = self.test
+        further = len(model.coordinates) - test.content.shape[1]
+        factor = jnp.exp(errors.log_frequency)
+        damping = jnp.exp(-errors.log_damping)
+        true = dataclasses.replace(
+            test,
+            frequency_hz=test.frequency_hz * factor,
+            frequency_std=test.frequency_std * factor,
+            damping_ratio=test.damping_ratio * damping,
+            damping_std=test.damping_std * damping,
+            shape=test.shape * jnp.exp(-errors.log_gain),
+            content=jnp.pad(test.content, ((0, 0), (0, further))),
+        )
+        return true.residual(displaced_view(true, model, errors.place))
+
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, ModesErrors]]:
+        """Single errors, those common to all tests first."""
+        test, right, one = self.test, self.none(model), np.ones(())
+        name, where = test.name, display_name(test.name)
+        yield TIME_BASE, right._replace(log_frequency=one)
+        text = functools.partial(_times_text, f"frequencies of {where}")
+        yield StatedError(f"frequencies of {name}", size=0.01, text=text), right._replace(log_frequency=one)
+        text = functools.partial(_factor_text, f"the damping ratios of {where}")
+        yield StatedError(f"damping of {name}", size=0.1, text=text), right._replace(log_damping=one)
+        text = functools.partial(_factor_text, "the damping ratios of all modal tests")
+        yield StatedError("damping of modes", size=0.1, text=text), right._replace(log_damping=one)
+        for k, point in enumerate(dof_names(test.outputs)):
+            at = right._replace(log_gain=np.eye(len(test.outputs))[k])
+            for key, end in (("", ""), (f" of {name}", f" of {where}")):
+                text = functools.partial(_factor_text, f"output {point}{end}")
+                kind = "" if end else "gain_percent"
+                yield StatedError(f"gain of output {point}{key}", kind, 0.01, 0.1, text), at
+        for error, place in placement_errors(test, model):
+            yield error, right._replace(place=place)
+        for error, place in point_errors(test, len(right.place.posture), "output", test.outputs):
+            yield error, right._replace(place=place)
+
+    def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:
+        """Reversed and exchanged sensors, degrees for radians."""
+        test, names, shape = self.test, dof_names(self.test.outputs), np.asarray(self.test.shape)
+        for k, point in enumerate(names):
+            sign = np.where(np.arange(len(names)) == k, -1.0, 1.0)
+            yield (
+                f"sign of output {point}",
+                f"the sign of output {point}",
+                dataclasses.replace(test, shape=jax.device_put(shape * sign)),
+            )
+        for i, k in itertools.combinations(range(len(names)), 2):
+            order = np.arange(len(names))
+            order[[i, k]] = k, i
+            text = f"exchanged outputs {names[i]} and {names[k]}"
+            yield text, text, dataclasses.replace(test, shape=jax.device_put(shape[:, order]))
+        yield from posture_alternatives(test, model)
+
+
+def _times_text(what: str, value: float) -> str:
+    return f"{what} {np.exp(value):.4g} times as high{usual(float(np.exp(value)))}"
+
+
+def _factor_text(what: str, value: float) -> str:
+    return f"a factor of {np.exp(-value):.3g} on {what}{usual(float(np.exp(-value)))}"
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class ModesSource(Source):
     """Description of a modal test."""
-
-    def errors(self, test: ModesTest, model: Model) -> Iterator[StatedError]:
-        """Errors of frequencies and of the posture."""
-        yield TIME_BASE
-        yield from (error for error, _ in placement_errors(test, model))
-
-    def residual_with(self, test: ModesTest, model: Model, errors: Mapping[str, float]) -> np.ndarray:
-        """Residual of the test with its description corrected; see `Source`."""
-        place = as_placed(test, len(model.joints))
-        posture = place.posture + sum(
-            (errors.get(error.key, 0.0) * by.posture for error, by in placement_errors(test, model)),
-            start=np.zeros(len(model.joints)),
-        )
-        test = dataclasses.replace(test, frequency_hz=test.frequency_hz * (1.0 - errors.get(TIME_BASE.key, 0.0)))
-        view = displaced_view(test, model, place._replace(posture=posture)) if posture.any() else test.view(model)
-        return np.asarray(predict_modes(test, view).errors).T.ravel()
 
 
 ModesEntry = Entry[ModesTest, ModesSource]

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -16,14 +17,16 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Evaluation, Vibration
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view, reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.experiments.tolerances import StatedError, joint_kind
+from jaxmb.identify.experiments.tolerances import StatedError, joint_kind, posture_text
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.io.validation import display_name
 from jaxmb.linalg import Support
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import FAMILIES, leaves_of
+from jaxmb.mechanics.kinematics import FULL_TURN
 from jaxmb.mechanics.loops import independent_coordinates, motion_map
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
-from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point
+from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 
 SeenAt = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
 """Posture, point of linearization, outputs, inputs, whether sensors feel gravity, whether energy shares are needed."""
@@ -266,22 +269,83 @@ def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[Stated
 
     In a machine with loops, of the independent coordinates, loops closed to first order.
     """
-    right, columns = as_placed(test, len(model.joints)), np.eye(len(model.coordinates))
+    right, columns = as_placed(test, test_joints(test, model)), np.eye(len(model.coordinates))
     names = independent_coordinates(model)
     if model.loops:
         columns = np.asarray(motion_map(model, jnp.asarray(test.q)))
     for name, column in zip(names, columns.T, strict=True):
-        if name in model.joints:
-            moved = right._replace(posture=column[: len(model.joints)])
+        if name in model.joints[: right.posture.size]:
+            moved = right._replace(posture=column[: right.posture.size])
             revolute = model.revolute[model.coordinates.index(name)]
-            for key, what in ((f"posture of {test.name} {name}", "posture"), (f"zero of {name}", "joint_zero")):
-                yield StatedError(key, *joint_kind(what, revolute)), moved
+            text = functools.partial(posture_text, name, display_name(test.name), revolute)
+            key = f"posture of {test.name} {name}"
+            yield StatedError(key, *joint_kind("posture", revolute), text=text), moved
+            yield StatedError(f"zero of {name}", *joint_kind("joint_zero", revolute)), moved
+
+
+def point_errors(
+    test: "PostureTest", joints: int, which: str, points: tuple[Point, ...]
+) -> Iterator[tuple[StatedError, Placement]]:
+    """Errors of direction and position of each output or input, of this test and of all tests.
+
+    Args:
+        test: the test.
+        joints: number of joint coordinates.
+        which: "output" or "input".
+        points: its outputs or inputs.
+    """
+    right = as_placed(test, joints)
+    for k, (point, name) in enumerate(zip(points, dof_names(points), strict=True)):
+        for i in np.flatnonzero(across(point).any(axis=1)):
+            by, axis, turns = np.outer(np.eye(len(points))[k], np.eye(3)[i]), axes_of(point)[i], across(point)[i, :3]
+            for end, kind in ((f" of {test.name}", True), ("", False)):
+                key = f"direction of {which} {name}{end} about {axis}"
+                stated = StatedError(key, "sensor_direction_deg", np.pi / 180.0)
+                yield _of_all(stated, kind), right._replace(**{f"{which}_turn": by})
+                if turns.any():
+                    key = f"position of {which} {name}{end} along {axis}"
+                    stated = StatedError(key, "sensor_position_mm", 1e-3)
+                    yield _of_all(stated, kind), right._replace(**{f"{which}_shift": by})
+
+
+def _of_all(error: StatedError, has_tolerance: bool) -> StatedError:
+    """An error with its tolerance, or without one where it is that of all tests, whose sensors are mounted anew."""
+    return error if has_tolerance else error._replace(kind="", size=error.typical, text=error.described)
+
+
+Q = TypeVar("Q", bound="PostureTest")
+
+
+def posture_alternatives(test: Q, model: Model) -> Iterator[tuple[str, str, Q]]:
+    """The test with radians for degrees in its posture, with degrees for radians, and with a joint angle reversed."""
+    q = np.asarray(test.q)
+    turns = np.array(model.revolute[: q.size])
+    if not model.loops:
+        if np.abs(q[turns]).max(initial=0.0) > FULL_TURN:
+            yield (
+                "degrees",
+                "a posture in degrees that is stated in radians",
+                _at(test, np.where(turns, np.radians(q), q)),
+            )
+        for i in np.flatnonzero(turns & (np.abs(q) > 0.0)).tolist():
+            name, sign = model.coordinates[i], np.where(np.arange(q.size) == i, -1.0, 1.0)
+            yield f"sign of {name}", f"the sign of {name} in the posture", _at(test, sign * q)
+
+
+def _at(test: Q, q: np.ndarray) -> Q:
+    return dataclasses.replace(test, q=jax.device_put(q))
+
+
+def test_joints(test: "PostureTest", model: Model) -> int:
+    """Number of joint coordinates of the machine as it is described."""
+    return min(len(model.joints), int(jnp.size(test.q)))
 
 
 def displaced_view(test: "PostureTest", model: Model, errors: Placement) -> MotionView:
     """The view of a machine with errors of posture, directions and positions corrected, to first order in the last
     two."""
-    q = jnp.asarray(test.q).at[: errors.posture.size].add(errors.posture)
+    further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds
+    q = jnp.concatenate([jnp.asarray(test.q), further]).at[: errors.posture.size].add(errors.posture)
     wide = (_with_axes(test.outputs), _with_axes(test.inputs))
     view = motion_view(model, q, test.at, wide[0], wide[1], test.feels_gravity, test.shares_energy)
     rows = [view.output_rows, view.output_rows if view.input_rows is None else view.input_rows]

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.identify.experiments.components import (
+    Description,
     Evaluation,
-    Hypotheses,
     LinearForm,
     Lines,
     Noise,
@@ -109,8 +109,8 @@ class Test(eqx.Module, Generic[View]):
         return None
 
     @property
-    def hypotheses(self) -> Hypotheses[Any] | None:
-        """Model-error hypotheses on the test description; None where there are none."""
+    def description(self) -> Description[Any] | None:
+        """Possible errors of the test description; None where they are not differentiable."""
         return None
 
     @property

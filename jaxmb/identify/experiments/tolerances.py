@@ -1,6 +1,7 @@
 """Tolerances of the stated numbers of machines and tests, and standard deviations of instruments, without JAX."""
 
 import math
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -64,21 +65,87 @@ class Tolerances(Part):
 
 
 class StatedError(NamedTuple):
-    """An error of a stated number, in proportion to its tolerance."""
+    """A possible error of a description: a number, 0 if it is correct.
+
+    Those with a tolerance are propagated to the standard deviations; all of them are hypotheses where the model does
+    not reproduce the data.
+    """
 
     key: str
     """Errors of equal keys are one error, which several tests share."""
-    kind: str
-    """Field of `Tolerances`."""
-    unit: float
+    kind: str = ""
+    """Field of `Tolerances`; empty for an error without tolerance."""
+    unit: float = 1.0
     """Size of the error for a tolerance of 1, SI."""
+    size: float = 0.0
+    """Typical size of an error without tolerance, SI."""
+    text: Callable[[float], str] | None = None
+    """Text of an error of a size, SI; None for `key` with its size in the unit of the tolerance."""
+    least: float = -math.inf
+    """Lower bound, SI."""
+    most: float | None = None
+    """Upper bound, SI; None for half a turn, 1 m, or four times the stated number."""
+    starts: tuple[float, ...] = ()
+    """Further starting values of a fit, for errors outside the convergence region around 0."""
 
-    def std(self, tolerances: Tolerances) -> float:
-        """Standard deviation, SI."""
-        return self.unit * float(getattr(tolerances, self.kind))
+    def std(self, tolerances: Tolerances | None) -> float:
+        """Standard deviation, SI; 0 without tolerance."""
+        return self.unit * float(getattr(tolerances, self.kind)) if self.kind and tolerances is not None else 0.0
+
+    @property
+    def typical(self) -> float:
+        """Typical size, SI."""
+        return self.size or self.unit * float(getattr(Tolerances(), self.kind))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Sizes between which an error is plausible, SI."""
+        unit = self.kind.split("_")[-1]
+        most = {"deg": math.pi, "mm": 1.0, "percent": 300.0 * self.unit}.get(unit, math.inf)
+        return max(self.least, -most), most if self.most is None else self.most
+
+    def described(self, value: float) -> str:
+        """Text of an error of a size, SI, true minus stated."""
+        if self.text is not None:
+            return self.text(value)
+        unit = self.kind.split("_")[-1]
+        return f"{self.key} {value / self.unit:+.3g} {'%' if unit == 'percent' else unit} from the stated one"
 
 
-TIME_BASE = StatedError("time base", "time_base_ppm", 1e-6)
+def _times_text(value: float) -> str:
+    return f"frequencies {math.exp(value):.4g} times as high{usual(math.exp(value))}"
+
+
+def posture_text(coordinate: str, test: str, revolute: bool, value: float) -> str:
+    """Text of an error of a coordinate in the posture of a test."""
+    amount = f"{math.degrees(value):+.3g} deg" if revolute else f"{1e3 * value:+.3g} mm"
+    return f"{amount} of {coordinate} in the posture of {test}"
+
+
+USUAL_FACTORS = {
+    9.80665: "9.81: kilograms and newtons, or g and m/s^2",
+    1000.0: "1000: millimetres and metres, or another prefix",
+    2.0 * math.pi: "2 pi: Hz and rad/s",
+    180.0 / math.pi: "180 / pi: degrees and radians",
+    4.4482216: "4.448: pounds and newtons",
+    100.0: "100: percent",
+    2.0: "2: half and whole range",
+    math.sqrt(2.0): "sqrt 2: amplitude and root mean square",
+}
+"""Usual wrong factors; also their reciprocals."""
+NEAR = 0.01
+"""Relative difference from a usual factor up to which it is named."""
+
+
+def usual(factor: float) -> str:
+    """Meaning of a factor in brackets, with a leading space; empty where it has none."""
+    size = max(abs(factor), 1.0 / max(abs(factor), 1e-300))
+    found = ["sign reversed"] if factor < 0.0 else []
+    found += [text for value, text in USUAL_FACTORS.items() if abs(size / value - 1.0) < NEAR][:1]
+    return f" ({', '.join(found)})" if found else ""
+
+
+TIME_BASE = StatedError("time base", "time_base_ppm", 1e-6, text=_times_text)
 """Of all tests with frequencies."""
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.budget import with_machine_errors
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.experiments.machine_errors import machine_errors, with_machine_errors
 from jaxmb.identify.experiments.motion import as_placed, displaced_view
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from tests.identify.arm import BRIEF, MACHINE, TRUTH, frf, loads, study_of
@@ -19,6 +20,7 @@ EXACT = dict.fromkeys(
     ),
     0.0,
 )  # fmt: skip
+TOOL = np.array([0.7, 0.1, 0.05])
 
 
 def parts(result):
@@ -88,8 +90,9 @@ def test_errors_within_their_tolerances_are_covered_and_no_doubt(tmp_path):
 def test_numbers_of_a_machine_with_errors():
     """A mass changes its inertia in proportion, a centre of mass leaves the inertia about itself."""
     model = jaxmb.build_model(MACHINE)
-    errors = {"mass of fore": 0.1, "centre of mass of fore x": 0.02, "moment of inertia of fore y": 0.03}
-    changed = with_machine_errors(model, errors)
+    known = list(machine_errors(model, free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)]), ["tool"]))
+    errors = {"mass of fore": np.log(1.1), "centre of mass of fore x": 0.02, "moment of inertia of fore y": 0.03}
+    changed = with_machine_errors(model, known, errors)
     i = model.masses.index("fore")
     centre = np.array([0.32, 0.1, 0.0])
     about = 1.1 * (np.diag([0.05, 0.3, 0.3]) + np.diag([0.0, 0.03, 0.0]))
@@ -97,8 +100,11 @@ def test_numbers_of_a_machine_with_errors():
     np.testing.assert_allclose(changed.first_moment[i], 8.8 * centre, rtol=1e-12)
     inertia = about + 8.8 * (centre @ centre * np.eye(3) - np.outer(centre, centre))
     np.testing.assert_allclose(changed.inertia[i], inertia, rtol=1e-12)
-    assert with_machine_errors(model, {}) is model
-    moved = with_machine_errors(model, {"position of tool along z": 0.01, "tilt about X": 0.02})
+    assert with_machine_errors(model, known, {}) is model
+    loaded = with_machine_errors(model, known, {"payload tool": 2.0})
+    np.testing.assert_allclose(loaded.mass[i], 10.0, rtol=1e-12)
+    np.testing.assert_allclose(loaded.first_moment[i], 8.0 * np.array([0.3, 0.1, 0.0]) + 2.0 * TOOL, rtol=1e-12)
+    moved = with_machine_errors(model, known, {"position of tool along z": 0.01, "tilt about X": 0.02})
     tool = model.frames.index("tool")
     np.testing.assert_allclose(moved.frame_offset[tool, :3, 3] - model.frame_offset[tool, :3, 3], [0.0, 0.0, 0.01])
     np.testing.assert_allclose(moved.gravity, [0.0, 0.02 * 9.81, -9.81], rtol=1e-12)

@@ -1,7 +1,7 @@
 """A deflection test: static displacements of points of a machine under loads, in any number of postures."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import equinox as eqx
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.compiled import compiled, on_host
-from jaxmb.identify.experiments.components import Equations, Evaluation, Hypotheses, Hypothesis, LinearForm
+from jaxmb.identify.experiments.components import Description, Equations, Evaluation, LinearForm
 from jaxmb.identify.experiments.deflections.load_cases import (
     ElasticRows,
     LoadCase,
@@ -23,19 +23,17 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     observation,
     spring_term,
 )
-from jaxmb.identify.experiments.deflections.source import DeflectionSource, common_errors
+from jaxmb.identify.experiments.deflections.source import DeflectionSource, common_errors, loads_text
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.motion import LINEAR_LEAVES, LOSS_FACTORS
 from jaxmb.identify.experiments.motion_view import directions_of_change
 from jaxmb.identify.experiments.test import Score, Test
-from jaxmb.identify.experiments.tolerances import Instruments
+from jaxmb.identify.experiments.tolerances import Instruments, StatedError
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
-from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import (
     closed_stiffness,
-    compliance_matrix,
     elastic_springs,
     elastic_stiffness,
     stable_inverse,
@@ -213,16 +211,6 @@ def decorrelation(common: Sequence[Float[np.ndarray, "m k"]], std: Float[np.ndar
     return Decorrelation(factor, row)
 
 
-USUAL_FACTORS = {
-    -1.0: "reversed",
-    9.80665: "kilograms for newtons",
-    1.0 / 9.80665: "newtons for kilograms",
-    1e3: "displacements in mm for m, or loads in kN for N",
-    1e-3: "displacements in m for mm, or loads in N for kN",
-    np.pi / 180.0: "rad for degrees",
-    180.0 / np.pi: "degrees for rad",
-}
-"""Factors on the loads and the likely error behind each."""
 LINEAR_IN = {"stiffness": 1.0, "compliance": 0.0, "young_modulus": 1.0, "shear_modulus": 1.0}
 """Families of parameters in which displacements are linear: 1 in the reciprocal, 0 in the value itself."""
 
@@ -262,7 +250,7 @@ class DeflectionTest(Test[ElasticView]):
         """Compliance of all elastic degrees of freedom; one per posture where it depends on posture, by springs between
         frames, loops or gravity."""
         each = model.springs or model.loops or self.gravity
-        compliance = compliances(model, self.q, self.gravity) if each else compliance_matrix(model, self.q[0])
+        compliance = compliances(model, self.q, self.gravity) if each else compliances(model, self.q[:1])[0]
         return ElasticView(compliance, self.at_point, self.effort)
 
     def predict(self, view: ElasticView) -> Float[Array, "m"]:
@@ -314,9 +302,9 @@ class DeflectionTest(Test[ElasticView]):
         return DeflectionEquations(self)
 
     @property
-    def hypotheses(self) -> "LoadHypotheses":
-        """Model-error hypotheses on its description."""
-        return LoadHypotheses(self)
+    def description(self) -> "LoadSize":
+        """Possible errors of its description."""
+        return LoadSize(self)
 
 
 class DeflectionEvaluation(Evaluation[DeflectionTest]):
@@ -372,17 +360,22 @@ class DeflectionEquations(LinearForm[DeflectionTest]):
         )
 
 
-class LoadHypotheses(Hypotheses[DeflectionTest]):
-    """A factor on the loads, equivalent to its reciprocal on the measured displacements."""
+class LoadSize(Description[DeflectionTest]):
+    """The size of the loads, the only error of a deflection test that is differentiable; see `DeflectionSource`."""
 
-    def of(self, model: Model) -> tuple[Hypothesis, ...]:
-        """A factor on the loads, equivalent to its reciprocal on the measured displacements."""
-        return (Hypothesis(f"loads {self.test.name}", 0.1, functools.partial(_loads_text, self.test.name)),)
+    def none(self, model: Model) -> Float[np.ndarray, ""]:
+        """Loads as stated."""
+        return np.zeros(())
 
-    def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, Float[np.ndarray, ""]]]:
+        """A change of the loads over their size."""
+        name = self.test.name
+        text = functools.partial(loads_text, name)
+        yield StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text), np.ones(())
+
+    def residual(self, model: Model, errors: Float[Array, ""]) -> Float[Array, "m"]:
         """The residual with (1 + number) times the loads."""
-        predicted = self.test.predict(self.test.view(model)) * (1.0 + numbers[0])
-        return self.test.scaled(predicted)
+        return self.test.scaled(self.test.predict(self.test.view(model)) * (1.0 + errors))
 
 
 def deflection_test(
@@ -428,13 +421,6 @@ def _is_compliant_at_motor(model: Model, free: set[str]) -> bool:
         not model.locked[shaft] and (stiffness[shaft] > 0.0 or f"stiffness.{model.coordinates[shaft]}" in free)
         for _, shaft in model.motors
     )
-
-
-def _loads_text(name: str, change: float) -> str:
-    factor = 1.0 + change
-    known = [f" ({what})" for value, what in USUAL_FACTORS.items() if abs(factor / value - 1.0) < 0.02]
-    text = f"a factor of {factor:.3g} on the loads of {display_name(name)}, or {1.0 / factor:.3g} on its displacements"
-    return text + (known[0] if known else "")
 
 
 def compliance_terms(model: Model, free: FreeParameters) -> list[Term]:

@@ -1,6 +1,8 @@
 """Source of a deflection test: its load cases and instruments; effect of instrument errors."""
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,14 +18,24 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
     check_cases,
     elastic_rows,
+    measured_displacements,
     point_jacobians,
     predicted,
     turning,
 )
 from jaxmb.identify.experiments.entry import Source
-from jaxmb.identify.experiments.tolerances import Instruments, StatedError, joint_kind
+from jaxmb.identify.experiments.tolerances import (
+    USUAL_FACTORS,
+    Instruments,
+    StatedError,
+    joint_kind,
+    posture_text,
+    usual,
+)
+from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
+from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import close_loops
 
@@ -46,12 +58,13 @@ class DeflectionSource(Source):
         return np.stack([case.wrench for case in self.cases])
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
-        """Errors of the loads, common to all cases, and of the zeros of coordinates."""
+        """Errors of the loads, common to all cases, and of the zeros of coordinates and the postures."""
         return (error for error, _ in self._errors(test.name, model))
 
     def _errors(self, name: str, model: Model) -> Iterator[tuple[StatedError, int]]:
         """Errors with their index in the errors of `true_case`; 0 for the size of the loads."""
-        yield StatedError(f"size of loads of {name}", "load_percent", 0.01), 0
+        text = functools.partial(loads_text, name)
+        yield StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text, starts=FACTORS), 0
         for i, axis in enumerate("XYZ"):
             error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", np.pi / 180.0)
             yield error, 1 + i
@@ -59,19 +72,71 @@ class DeflectionSource(Source):
         for coordinate in independent_coordinates(model):
             k = model.coordinates.index(coordinate)
             if model.revolute[k] and coordinate in model.joints:
-                yield StatedError(f"zero of {coordinate}", *joint_kind("joint_zero", True)), 7 + k
+                error = StatedError(f"zero of {coordinate}", *joint_kind("joint_zero", True))
+                yield error, 7 + k
+                of_test = error._replace(key=f"posture of {name} {coordinate}", kind="", size=np.pi / 180.0)
+                yield (
+                    of_test._replace(text=functools.partial(posture_text, coordinate, display_name(name), True)),
+                    7 + k,
+                )
 
-    def residual_with(self, test: Any, model: Model, errors: Mapping[str, float]) -> np.ndarray:
-        """Residual of the test with its description corrected; see `Source`."""
+    def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
+        """The test with its description corrected; see `Source`."""
         z, larger = np.zeros(7 + len(model.coordinates)), 1.0
         for error, i in self._errors(test.name, model):
             if i:
-                z[i] = errors.get(error.key, 0.0)
+                z[i] += errors.get(error.key, 0.0)
             else:
                 larger += errors.get(error.key, 0.0)
-        cases = [true_case(model, dataclasses.replace(c, wrench=larger * c.wrench), ONE, z) for c in self.cases]
-        there = self.with_cases(test, model, cases)
-        return np.asarray(there.residual(there.view(model)))
+        cases = [true_case(model, _wide(model, c, larger), ONE, z) for c in self.cases]
+        return self.with_cases(test, model, cases)
+
+    def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
+        """Reversed and exchanged axes of displacements and forces, displacements in the axes of the frame, columns
+        without values, reversed joint angles."""
+        one, plain = np.eye(6), self.cases
+        for what, field in (("displacement", "displacement"), ("force", "wrench")):
+            for k, axis in enumerate("xyz"):
+                text = f"the sign of {what} {axis}"
+                yield text, text, self._turned(test, model, field, one - 2.0 * np.outer(one[k], one[k]))
+            for i, k in itertools.combinations(range(3), 2):
+                order = np.arange(6)
+                order[[i, k]] = k, i
+                text = f"exchanged {what}s {'xyz'[i]} and {'xyz'[k]}"
+                yield text, text, self._turned(test, model, field, one[order])
+            text = f"{what}s in the axes of {plain[0].frame}"
+            yield text, text, self._turned(test, model, field, None)
+        for k, axis in enumerate("xyz"):
+            if not any(np.nan_to_num(case.displacement)[:, k].any() for case in plain):
+                text = f"missing displacement {axis}, 0 throughout,"
+                yield text, text, self._without(test, k)
+        for k, name in enumerate(model.coordinates):
+            if model.revolute[k] and any(k < case.q.size and case.q[k] for case in plain) and not model.loops:
+                sign = np.where(np.arange(len(model.coordinates)) == k, -1.0, 1.0)
+                cases = [dataclasses.replace(c, q=sign * c.q) for c in (_wide(model, c, 1.0) for c in plain)]
+                yield f"the sign of angle {name}", f"the sign of angle {name}", self.with_cases(test, model, cases)
+
+    def _turned(self, test: Any, model: Model, field: str, matrix: np.ndarray | None) -> Any:
+        """The test with displacements or wrenches times a matrix; None for the axes of the frame of each case."""
+        cases = list[LoadCase]()
+        for case in self.cases:
+            wide = _wide(model, case, 1.0)
+            turn = matrix
+            if turn is None:
+                rotation = np.asarray(frame_pose(model, jnp.asarray(wide.q), case.frame))[:3, :3]
+                turn = scipy.linalg.block_diag(rotation, rotation)
+            if field == "wrench":
+                cases.append(dataclasses.replace(wide, wrench=turn @ case.wrench))
+            else:
+                turned = np.nan_to_num(case.displacement) @ turn.T
+                cases.append(dataclasses.replace(wide, displacement=np.where(case.measured, turned, np.nan)))
+        displacement = jnp.asarray(measured_displacements(cases)[0])
+        return dataclasses.replace(self.with_cases(test, model, cases), displacement=displacement)
+
+    def _without(self, test: Any, k: int) -> Any:
+        """The test without the information of a translation."""
+        axis = np.concatenate([np.broadcast_to(np.arange(6), c.measured.shape)[c.measured] for c in self.cases])
+        return dataclasses.replace(test, std=jnp.where(jnp.asarray(axis == k), 1e3, test.std))
 
     def with_cases(self, test: Any, model: Model, cases: Sequence[LoadCase]) -> Any:
         """The test with its postures, points and loads as those of other cases on a machine."""
@@ -87,6 +152,23 @@ class DeflectionSource(Source):
         """Raise ValueError, naming the load case, where it does not match the machine or its posture is singular."""
         check_cases(model, self.cases)
         check_postures(model, self.cases)
+
+
+FACTORS = tuple(sign * size**power - 1.0 for size in USUAL_FACTORS for power in (1, -1) for sign in (1.0, -1.0))
+"""Starting values of the size of the loads: usual wrong factors."""
+
+
+def loads_text(name: str, change: float) -> str:
+    """Text of a factor on the loads of a test."""
+    factor = 1.0 + change
+    text = f"a factor of {factor:.3g} on the loads of {display_name(name)}, or {1.0 / factor:.3g} on its displacements"
+    return text + usual(factor)
+
+
+def _wide(model: Model, case: LoadCase, larger: float) -> LoadCase:
+    """A load case for a machine with further coordinates behind those stated, under a larger load."""
+    further = np.zeros(len(model.coordinates) - case.q.size)
+    return dataclasses.replace(case, q=np.append(case.q, further), wrench=larger * case.wrench)
 
 
 ONE = Instruments(tracker_mm=1.0, direction_deg=180.0 / np.pi, lever_mm=1e3, encoder_deg=180.0 / np.pi)

@@ -1,7 +1,8 @@
-"""Components of FRF tests: noise, lines, channels, hypotheses, vibration, evaluation."""
+"""Components of FRF tests: noise, lines, channels, description, vibration, evaluation."""
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,8 +16,7 @@ from jaxmb.identify.estimation.least_squares import NormalEquations
 from jaxmb.identify.experiments.components import (
     BLOCKS,
     Correlation,
-    Hypotheses,
-    Hypothesis,
+    Description,
     Lines,
     Noise,
     OwnParameters,
@@ -43,14 +43,15 @@ from jaxmb.identify.experiments.motion import (
     MotionEvaluation,
     MotionVibration,
     Placement,
-    across,
     as_placed,
-    axes_of,
     displaced_view,
     placement_errors,
+    point_errors,
+    posture_alternatives,
+    test_joints,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.identify.experiments.tolerances import TIME_BASE, StatedError
+from jaxmb.identify.experiments.tolerances import TIME_BASE, StatedError, usual
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.measurement.noise import correlation_length, lines_of_window, outlier_lines, systematic
@@ -396,7 +397,7 @@ def total_level(test: "FrfTest", frf: Array | np.ndarray) -> np.ndarray:
     return np.log10(np.sqrt(np.sum(size**2, axis=(1, 2))) + 1e-300)
 
 
-class DescriptionErrors(NamedTuple):
+class FrfErrors(NamedTuple):
     """Errors in the description of an FRF test, 0 for a correct description."""
 
     log_frequency: Float[np.ndarray, ""] | Array
@@ -405,104 +406,129 @@ class DescriptionErrors(NamedTuple):
     """Logarithm of true over stated gain of each output."""
     log_force_gain: Float[np.ndarray, "i"] | Array
     """Logarithm of true over stated gain of each input."""
-    delay: Float[np.ndarray, ""] | Array
-    """Delay of the responses beyond the stated one, s."""
+    delay: Float[np.ndarray, "o"] | Array
+    """Delay of each output beyond the stated one, s."""
+    decay: Float[np.ndarray, ""] | Array
+    """True minus stated decay rate of the exponential window, 1/s."""
+    corner: Float[np.ndarray, "o"] | Array
+    """Corner of a first-order high-pass in each output, rad/s."""
     place: Placement
     """Of posture and points."""
 
 
-def no_errors(test: "FrfTest", joints: int) -> DescriptionErrors:
-    """Zero errors, for a number of joint coordinates."""
-    outputs, inputs = np.zeros(len(test.outputs)), np.zeros(len(test.inputs))
-    return DescriptionErrors(np.zeros(()), outputs, inputs, np.zeros(()), as_placed(test, joints))
+class FrfDescription(Description["FrfTest"]):
+    """Errors of frequencies, channels, points and posture of an FRF test."""
+
+    def none(self, model: Model) -> FrfErrors:
+        """Zero errors."""
+        outputs, zero, test = np.zeros(len(self.test.outputs)), np.zeros(()), self.test
+        place = as_placed(test, test_joints(test, model))
+        return FrfErrors(zero, outputs, np.zeros(len(test.inputs)), outputs, zero, outputs, place)
+
+    def residual(self, model: Model, errors: FrfErrors) -> Float[Array, "m"]:
+        """Residual with the description corrected."""
+        test, view = self.test, displaced_view(self.test, model, errors.place)
+        omega, decay = test.omega * jnp.exp(errors.log_frequency), test.decay + errors.decay
+        predicted = predict_frf(view, omega, test.derivatives, decay, test.sensor)
+        channels = known_channels(test).changed(errors.log_gain, errors.log_force_gain, np.zeros(()))
+        s = (test.decay + 1j * test.omega)[:, None]
+        passed = jnp.exp(-s * errors.delay) * s / (s + errors.corner)
+        return test.compared(channels.applied_to(predicted * passed[:, :, None], test.omega, test.decay))
+
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, FrfErrors]]:
+        """Single errors, those common to all tests first."""
+        test, right = self.test, self.none(model)
+        name, where, outputs = test.name, display_name(test.name), len(test.outputs)
+        latest, every = 0.1 / float(np.asarray(test.omega).max()), np.ones(outputs)
+        yield TIME_BASE, right._replace(log_frequency=np.ones(()))
+        own = functools.partial(_of_test_text, where)
+        yield (
+            TIME_BASE._replace(key=f"frequencies of {name}", kind="", size=0.01, text=own),
+            right._replace(log_frequency=np.ones(())),
+        )
+        text = functools.partial(_late_text, f"responses of {where} that are")
+        yield StatedError(f"delay of {name}", size=latest, text=text), right._replace(delay=every)
+        text = functools.partial(_late_text, "responses of all FRF tests that are")
+        yield StatedError("delay", "delay_us", 1e-6, text=text), right._replace(delay=every)
+        text = functools.partial(factor_text, f"the FRFs of {where}")
+        yield StatedError(f"gain of {name}", size=0.1, text=text), right._replace(log_gain=every)
+        decay, first = float(test.decay), float(np.asarray(test.omega).min())
+        text = functools.partial(_window_text, where, decay)
+        window = StatedError(f"window of {name}", size=0.01 * first, text=text, least=-decay)
+        yield window, right._replace(decay=np.ones(()))
+        for what, points, gain, sign in (
+            ("output", test.outputs, "log_gain", 1.0), ("input", test.inputs, "log_force_gain", -1.0),
+        ):  # fmt: skip
+            for k, point in enumerate(dof_names(points)):
+                of_point = np.eye(len(points))[k]
+                for key, at, kind in (("", "", "gain_percent"), (f" of {name}", f" of {where}", "")):
+                    # positive where the true value is larger than measured
+                    text = functools.partial(factor_text, f"{what} {point}{at}")
+                    error = StatedError(f"gain of {what} {point}{key}", kind, 0.01, 0.1, text)
+                    yield error, right._replace(**{gain: sign * of_point})
+                    if what == "output":
+                        text = functools.partial(_late_text, f"{what} {point}{at}, which is")
+                        error = StatedError(f"delay of {what} {point}{key}", size=latest, text=text)
+                        yield error, right._replace(delay=of_point)
+                        text = functools.partial(_corner_text, f"{what} {point}{at}")
+                        error = StatedError(
+                            f"high-pass of {what} {point}{key}", size=0.01 * first, text=text, least=0.0
+                        )
+                        yield error, right._replace(corner=of_point)
+        for error, place in placement_errors(test, model):
+            yield error, right._replace(place=place)
+        for which, points in (("output", test.outputs), ("input", test.inputs)):
+            for error, place in point_errors(test, len(right.place.posture), which, points):
+                yield error, right._replace(place=place)
+
+    def alternatives(self, model: Model) -> Iterator[tuple[str, str, "FrfTest"]]:
+        """Reversed and exchanged channels, other kinds of FRFs, a reversed sign of the phase, degrees for radians."""
+        test = self.test
+        measured, omega = np.asarray(test.measured), np.asarray(test.omega)[:, None, None]
+        for what, axis, points in (("output", 1, test.outputs), ("input", 2, test.inputs)):
+            names = dof_names(points)
+            for k, point in enumerate(names):
+                sign = np.where(np.arange(len(points)) == k, -1.0, 1.0)
+                yield (
+                    f"sign of {what} {point}",
+                    f"the sign of {what} {point}",
+                    _measuring(test, measured * (sign[:, None] if axis == 1 else sign)),
+                )
+            for i, k in itertools.combinations(range(len(names)), 2):
+                order = np.arange(len(names))
+                order[[i, k]] = k, i
+                text = f"exchanged {what}s {names[i]} and {names[k]}"
+                yield text, text, _measuring(test, np.take(measured, order, axis=axis))
+        kinds = ("receptance", "mobility", "accelerance")
+        for own, kind in enumerate(kinds):
+            if own != test.derivatives:
+                change = (1j * omega) ** (test.derivatives - own)
+                text = f"{kind} stated as {kinds[test.derivatives]}"
+                yield text, text, _measuring(test, measured * change)
+        yield "sign of the phase", "the sign of the phase (exp(-j omega t))", _measuring(test, measured.conj())
+        yield from posture_alternatives(test, model)
 
 
-def directions(test: "FrfTest", model: Model, latest: float) -> Iterator[tuple[DescriptionErrors, Hypothesis]]:
-    """All single errors, each a direction with its hypothesis.
-
-    Factors on frequencies, on FRFs of the test, on an output or input of all tests or of this one; delays of all tests
-    and of this one; offsets of joint coordinates.
-
-    Args:
-        test: the test.
-        model: the machine.
-        latest: typical size of a delay, s.
-    """
-    name, where = test.name, display_name(test.name)
-    right = no_errors(test, len(model.joints))
-    one = np.ones(())
-    faster = right._replace(log_frequency=one)
-    yield faster, Hypothesis("frequency", 0.01, lambda x: f"frequencies {np.exp(x):.4g} times as high")
-    every = right._replace(log_gain=np.ones(len(test.outputs)))
-    yield every, Hypothesis(f"gain {name}", 0.1, lambda x: f"a factor of {np.exp(-x):.3g} on the FRFs of {where}")
-    delayed = right._replace(delay=one)
-    yield delayed, Hypothesis(f"delay {name}", latest, lambda x: f"responses of {where} that are {1e3 * x:.3g} ms late")
-    yield delayed, Hypothesis("delay", latest, lambda x: f"responses of all FRF tests that are {1e3 * x:.3g} ms late")
-    for suffix, which in (("", ""), (f" {name}", f" of {where}")):
-        for k, point in enumerate(dof_names(test.outputs)):
-            errors = right._replace(log_gain=np.eye(len(test.outputs))[k])
-            text = functools.partial(_factor_text, "output", f"{point}{which}")
-            yield errors, Hypothesis(f"output {point}{suffix}", 0.1, text)
-        for k, point in enumerate(dof_names(test.inputs)):
-            # sign as for an output: positive where the true value is larger than measured
-            errors = right._replace(log_force_gain=-np.eye(len(test.inputs))[k])
-            text = functools.partial(_factor_text, "input", f"{point}{which}")
-            yield errors, Hypothesis(f"input {point}{suffix}", 0.1, text)
-    for k, (coordinate, revolute) in enumerate(zip(model.joints, model.revolute, strict=False)):
-        errors = right._replace(place=right.place._replace(posture=np.eye(len(model.joints))[k]))
-        text = functools.partial(_posture_text, coordinate, where, revolute)
-        yield errors, Hypothesis(f"posture {name} {coordinate}", 0.05 if revolute else 0.01, text)
+def _measuring(test: "FrfTest", measured: np.ndarray) -> "FrfTest":
+    return dataclasses.replace(test, measured=jax.device_put(measured))
 
 
-class FrfHypotheses(Hypotheses["FrfTest"]):
-    """Single errors in the description of an FRF test."""
-
-    def of(self, model: Model) -> tuple[Hypothesis, ...]:
-        """A hypothesis for each of `directions`."""
-        latest = 0.1 / float(np.asarray(self.test.omega).max())
-        return tuple(hypothesis for _, hypothesis in directions(self.test, model, latest))
-
-    def residual(self, model: Model, numbers: Float[Array, "c"]) -> Float[Array, "m"]:
-        """The residual with the description corrected by multiples of `directions`."""
-        each = [errors for errors, _ in directions(self.test, model, 1.0)]
-        return residual_with(self.test, model, jax.tree.map(lambda *e: jnp.tensordot(numbers, np.stack(e), 1), *each))
+def factor_text(what: str, value: float) -> str:
+    """Text of a factor with which a quantity is to be multiplied, from the logarithm of measured over true value."""
+    return f"a factor of {np.exp(-value):.3g} on {what}{usual(float(np.exp(-value)))}"
 
 
-def stated_errors(test: "FrfTest", model: Model) -> Iterator[tuple[StatedError, DescriptionErrors]]:
-    """Errors of what the description of the test states, each for a size of 1 in SI units."""
-    right, degree, one = no_errors(test, len(model.joints)), np.pi / 180.0, np.ones(())
-    yield TIME_BASE, right._replace(log_frequency=one)
-    yield StatedError("delay", "delay_us", 1e-6), right._replace(delay=one)
-    for error, place in placement_errors(test, model):
-        yield error, right._replace(place=place)
-    for what, points, gain in (("output", test.outputs, "log_gain"), ("input", test.inputs, "log_force_gain")):
-        for k, (point, name) in enumerate(zip(points, dof_names(points), strict=True)):
-            of_point = np.eye(len(points))[k]
-            yield StatedError(f"gain of {what} {name}", "gain_percent", 0.01), right._replace(**{gain: of_point})
-            for i in np.flatnonzero(across(point).any(axis=1)):
-                by, axis = np.outer(of_point, np.eye(3)[i]), axes_of(point)[i]
-                turned = right.place._replace(**{f"{what}_turn": by})
-                key = f"{what} {name} of {test.name} about {axis}"
-                yield StatedError(f"direction of {key}", "sensor_direction_deg", degree), right._replace(place=turned)
-                if across(point)[i, :3].any():
-                    shifted = right.place._replace(**{f"{what}_shift": by})
-                    key = f"{what} {name} of {test.name} along {axis}"
-                    yield StatedError(f"position of {key}", "sensor_position_mm", 1e-3), right._replace(place=shifted)
+def _of_test_text(where: str, value: float) -> str:
+    return f"frequencies of {where} {np.exp(value):.4g} times as high{usual(float(np.exp(value)))}"
 
 
-def residual_with(test: "FrfTest", model: Model, errors: DescriptionErrors) -> Float[Array, "m"]:
-    """Residual of an FRF test with its description corrected by description errors."""
-    view = displaced_view(test, model, errors.place)
-    omega = test.omega * jnp.exp(errors.log_frequency)
-    predicted = predict_frf(view, omega, test.derivatives, test.decay, test.sensor)
-    channels = known_channels(test).changed(errors.log_gain, errors.log_force_gain, errors.delay)
-    return test.compared(channels.applied_to(predicted, test.omega, test.decay))
+def _late_text(what: str, value: float) -> str:
+    return f"{what} {1e3 * abs(value):.3g} ms {'late' if value > 0.0 else 'early'}"
 
 
-def _factor_text(what: str, point: str, value: float) -> str:
-    return f"a factor of {np.exp(-value):.3g} on {what} {point}"
+def _corner_text(what: str, value: float) -> str:
+    return f"a high-pass of {value / (2.0 * np.pi):.3g} Hz in {what}"
 
 
-def _posture_text(coordinate: str, test: str, revolute: bool, value: float) -> str:
-    amount = f"{np.degrees(value):+.3g} deg" if revolute else f"{1e3 * value:+.3g} mm"
-    return f"{amount} of {coordinate} in the posture of {test}"
+def _window_text(where: str, own: float, value: float) -> str:
+    return f"an exponential window of {own + value:.3g} 1/s on the responses of {where} instead of {own:.3g}"

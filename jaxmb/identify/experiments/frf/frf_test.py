@@ -1,7 +1,6 @@
 """An FRF test: frequency responses measured at one posture."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import equinox as eqx
@@ -15,24 +14,19 @@ from jaxmb.identify.experiments.entry import Entry, Source, Truth
 from jaxmb.identify.experiments.frf.channels import Channels, predict_frf
 from jaxmb.identify.experiments.frf.components import (
     FrfChannels,
+    FrfDescription,
     FrfEvaluation,
-    FrfHypotheses,
     FrfLines,
     FrfNoise,
     FrfVibration,
     arrays_at,
-    no_errors,
-    residual_with,
-    stated_errors,
     total_level,
 )
 from jaxmb.identify.experiments.frf.noise import peaks_hz
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
-from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.linalg import log_ratio
-from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import frac
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -182,9 +176,9 @@ class FrfTest(PostureTest):
         return FrfChannels(self)
 
     @property
-    def hypotheses(self) -> FrfHypotheses:
-        """Model-error hypotheses on its description."""
-        return FrfHypotheses(self)
+    def description(self) -> FrfDescription:
+        """Possible errors of its description."""
+        return FrfDescription(self)
 
     @property
     def vibration(self) -> FrfVibration:
@@ -212,18 +206,6 @@ class FrfSource(Source):
     """The simulated machine behind a simulated measurement."""
     remarks: tuple[str, ...]
     """Sentences on the origin of the FRFs."""
-
-    def errors(self, test: FrfTest, model: Model) -> Iterator[StatedError]:
-        """Errors of time base, delay, gains, directions, positions and posture."""
-        return (error for error, _ in stated_errors(test, model))
-
-    def residual_with(self, test: FrfTest, model: Model, errors: Mapping[str, float]) -> np.ndarray:
-        """Residual of the test with its description corrected; see `Source`."""
-        found = no_errors(test, len(model.joints))
-        for error, direction in stated_errors(test, model) if errors else ():
-            if x := errors.get(error.key, 0.0):
-                found = jax.tree.map(lambda whole, part, x=x: whole + x * part, found, direction)
-        return np.asarray(residual_with(test, model, found) if errors else test.residual(test.view(model)))
 
 
 FrfEntry = Entry[FrfTest, FrfSource]

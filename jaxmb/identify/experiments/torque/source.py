@@ -1,18 +1,22 @@
 """Source of a torque test: samples of its record, and diagnosis of gross errors."""
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 import scipy
+from jaxtyping import Float
 
 from jaxmb.identify.experiments.entry import Entry, Source
-from jaxmb.identify.experiments.tolerances import StatedError, joint_kind
+from jaxmb.identify.experiments.tolerances import StatedError, joint_kind, usual
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
-from jaxmb.identify.experiments.torque.prepared import Prepared
+from jaxmb.identify.experiments.torque.prepared import Prepared, stribeck
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
-from jaxmb.identify.experiments.torque.unexplained import effort_rate, unexplained
+from jaxmb.identify.experiments.torque.unexplained import unexplained
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
@@ -67,27 +71,102 @@ class TorqueSource(Source):
     """Gravity that its equations were made with [3]."""
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
-        """Errors of torque constants where no gain of a drive is free, of the torques' delay, and of the zeros of
-        coordinates."""
+        """Errors of torque constants where no gain of a drive is free, of the delays of the torques, of the zeros of
+        coordinates, and missing friction."""
         if not any(name.startswith("drive_gain.") for name in test.own_names):
             yield from (_torque_constant(name) for name in self.coordinates)
         if self.time_s.size:
             yield DELAY
+            yield from (_delay(name) for name in self.coordinates)
         if self.rebuild is not None:
             yield from _zeros(model).values()
+        if self.velocity.size:
+            yield from (error for error, _ in self._friction(test))
 
-    def residual_with(self, test: Any, model: Model, errors: Mapping[str, float]) -> np.ndarray:
-        """Residual of the test with its description corrected; see `Source`."""
-        zeros = {name: errors[error.key] for name, error in _zeros(model).items() if error.key in errors}
+    def _friction(self, test: TorqueTest) -> Iterator[tuple[StatedError, Float[np.ndarray, "r"]]]:
+        """Friction that the machine may lack, and the effort of each for a size of 1."""
+        number, effort = np.asarray(test.coordinate), np.asarray(test.effort)
+        for i, name in enumerate(self.coordinates):
+            own = number == i
+            speed, level = np.where(own, self.velocity, 0.0), float(np.sqrt(np.mean(effort[own] ** 2)))
+            most = float(np.abs(speed).max(initial=0.0))
+            if not most > 0.0 or not level > 0.0:
+                continue
+            terms = [("cubic", (speed / most) ** 3)]
+            terms += [("Stribeck", stribeck(speed, share * most)) for share in STRIBECK_SPEEDS]
+            for k, (kind, shape) in enumerate(terms):
+                text = functools.partial(_friction_text, kind, name, "N m" if self.revolute[i] else "N")
+                yield StatedError(f"friction {k} of {name}", size=0.1 * level, text=text), shape
+
+    def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
+        """The test with its description corrected; see `Source`."""
+        zeros = {name: errors[error.key] for name, error in _zeros(model).items() if errors.get(error.key)}
         moved = bool(zeros) or not np.array_equal(self.gravity, np.asarray(model.gravity))
         there = test if self.rebuild is None or not moved else self.rebuild(model, zeros)
-        view, number = there.view(model), np.asarray(test.coordinate)
-        torque = np.asarray(there.predict(view))
-        change = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])[number] * torque
-        if late := errors.get(DELAY.key, 0.0):
-            for own in (number == i for i in range(len(self.coordinates))):
-                change[own] -= late * effort_rate(self.time_s[own], torque[own], self.velocity[own])
-        return np.asarray(there.residual(view)) + change / np.asarray(test.std)
+        gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])
+        late = np.array([errors.get(_delay(name).key, 0.0) for name in self.coordinates]) + errors.get(DELAY.key, 0.0)
+        effort, std, number = np.asarray(there.effort), np.asarray(there.std), np.asarray(test.coordinate)
+        if self.velocity.size and any(key.startswith("friction ") for key in errors):
+            effort = effort - sum(errors.get(error.key, 0.0) * shape for error, shape in self._friction(test))
+        if gains.any():  # of the measured effort with its noise
+            factor = np.exp(-gains)[number]
+            effort, std = effort * factor, std * factor
+        if late.any():
+            there = self._delayed(there, late)
+        if effort is np.asarray(there.effort):
+            return there
+        return dataclasses.replace(there, effort=jax.device_put(effort), std=jax.device_put(std))
+
+    def _delayed(self, test: TorqueTest, late: Float[np.ndarray, "c"]) -> TorqueTest:
+        """The test with the predicted efforts of each coordinate so many seconds later, between neighbouring rows."""
+        regressor, number = np.array(test.regressor), np.asarray(test.coordinate)
+        constant = np.array(np.broadcast_to(np.asarray(test.constant), number.shape))
+        for i in np.flatnonzero(late).tolist():
+            own = np.flatnonzero(number == i)
+            time_s = self.time_s[own]
+            at = np.clip(time_s - late[i], time_s[0], time_s[-1])
+            k = np.clip(np.searchsorted(time_s, at, side="right") - 1, 0, own.size - 2)
+            share = (at - time_s[k]) / np.maximum(time_s[k + 1] - time_s[k], 1e-12)
+            for values in (regressor, constant):
+                old = values[own]
+                weight = share.reshape(-1, *(1,) * (old.ndim - 1))
+                values[own] = (1.0 - weight) * old[k] + weight * old[k + 1]
+        return dataclasses.replace(test, regressor=jax.device_put(regressor), constant=jax.device_put(constant))
+
+    def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
+        """Reversed and exchanged torques, reversed angles, saturated torques."""
+        number, effort, std = (np.asarray(x) for x in (test.coordinate, test.effort, test.std))
+        rows = [np.flatnonzero(number == i) for i in range(len(self.coordinates))]
+
+        def measuring(order: np.ndarray | None, sign: np.ndarray, there: TorqueTest = test) -> TorqueTest:
+            each = effort if order is None else effort[order]
+            own = std if order is None else std[order]
+            return dataclasses.replace(there, effort=jax.device_put(sign * each), std=jax.device_put(own))
+
+        for i, name in enumerate(self.coordinates):
+            sign = np.where(number == i, -1.0, 1.0)
+            text = f"the sign of the torque of {name}"
+            yield text, text, measuring(None, sign)
+            if self.rebuild is not None and name in model.coordinates and not model.loops:
+                # about the opposite axis by the opposite angle
+                k = model.coordinates.index(name)
+                axis = np.array(model.axis)
+                axis[k] *= -1.0
+                there = self.rebuild(dataclasses.replace(model, axis=jax.device_put(axis)), {})
+                yield f"the sign of angle {name}", f"the sign of angle {name}", measuring(None, sign, there)
+                text = f"the sign of angle {name} and of its torque"
+                yield text, text, measuring(None, np.ones(effort.size), there)
+            most = np.abs(effort[rows[i]]).max(initial=0.0)
+            flat = (number == i) & (np.abs(effort) > FLAT * most)
+            if np.sum(flat) > MOST_FLAT * rows[i].size:
+                text = f"the torque of {name}, which saturates at {most:.3g} {'N m' if self.revolute[i] else 'N'},"
+                yield text, text, dataclasses.replace(test, std=jax.device_put(np.where(flat, 1e6 * most, std)))
+        for i, k in itertools.combinations(range(len(rows)), 2):
+            if rows[i].size == rows[k].size:
+                order = np.arange(effort.size)
+                order[rows[i]], order[rows[k]] = rows[k], rows[i]
+                text = f"exchanged torques of {self.coordinates[i]} and {self.coordinates[k]}"
+                yield text, text, measuring(order, np.ones(effort.size))
 
     def gross_errors(
         self, test: Any, model: Model, jacobian: np.ndarray | None = None, free: FreeParameters | None = None
@@ -137,11 +216,39 @@ class TorqueSource(Source):
         return text and f"{text} would explain {100.0 * best:.0f} % of the residual"
 
 
-DELAY = StatedError("delay of the torques", "torque_delay_ms", 1e-3)
+STRIBECK_SPEEDS = (0.05, 0.15, 0.4)
+"""Candidate Stribeck speeds over the largest speed."""
+FLAT, MOST_FLAT = 0.97, 0.08
+"""Share of the largest torque above which a sample may be saturated, and share of such samples in a motion without
+saturation: 8 % for a sine."""
+
+
+def _late_text(what: str, value: float) -> str:
+    return f"{what} {1e3 * abs(value):.2g} ms {'late' if value > 0.0 else 'early'} against the angles"
+
+
+def _friction_text(kind: str, name: str, unit: str, value: float) -> str:
+    return f"missing {kind} friction of {name} ({value:.2g} {unit})"
+
+
+def _factor_text(name: str, value: float) -> str:
+    return f"a factor of {np.exp(-value):.3g} on the torque of {name}{usual(float(np.exp(-value)))}"
+
+
+DELAY = StatedError(
+    "delay of the torques", "torque_delay_ms", 1e-3, text=functools.partial(_late_text, "torques that are")
+)
+
+
+def _delay(name: str) -> StatedError:
+    text = functools.partial(_late_text, f"torque of {name} that is")
+    return StatedError(f"delay of the torque of {name}", size=1e-3, text=text)
 
 
 def _torque_constant(name: str) -> StatedError:
-    return StatedError(f"torque constant of {name}", "torque_percent", 0.01)
+    """Logarithm of measured over true torque."""
+    text = functools.partial(_factor_text, name)
+    return StatedError(f"torque constant of {name}", "torque_percent", 0.01, text=text)
 
 
 def _zeros(model: Model) -> dict[str, StatedError]:

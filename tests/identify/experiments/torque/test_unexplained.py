@@ -72,7 +72,7 @@ def late(q, torque):
         (degrees, "torque of "),
         (twice, "a factor of "),
         (less, "a factor of 0.8"),
-        (late, ' ms late ("delay.m" in [free]) would explain'),
+        (late, " ms late against the angles would explain"),
     ],
 )
 def test_gross_errors_do_not_pass(tmp_path, error, told):
@@ -95,7 +95,7 @@ def test_a_residual_of_wrong_angles_is_not_known_as_friction(tmp_path):
     result = identified(tmp_path, q, torque, settings)
     for name, p in result.parameters.items():  # the scatter of the misfit is in their standard deviations
         assert abs(p.value - TRUE[name]) < 3.0 * p.std
-    assert any("zero of an angle" in text for text in result.doubts)
+    assert any("zero of " in text for text in result.doubts)
     assert not any("contains friction" in text for text in result.doubts)
 
 

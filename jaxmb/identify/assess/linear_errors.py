@@ -1,0 +1,215 @@
+"""Search for the single error that explains the misfit of a linear step: of deflections or torques."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+from scipy.special import chdtri
+
+from jaxmb.identify.assess.budget import used_frames
+from jaxmb.identify.assess.estimate import Estimate, Linear
+from jaxmb.identify.assess.model_errors import (
+    Metric,
+    ModelError,
+    first_order_drops,
+    metric,
+    selected,
+)
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
+from jaxmb.identify.experiments.deflections.source import DeflectionSource
+from jaxmb.identify.experiments.machine_errors import (
+    MachineErrors,
+    all_elastic,
+    machine_errors,
+    with_further_springs,
+    with_machine_errors,
+)
+from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.fit.linear import linear_equations, with_prior
+from jaxmb.identify.fit.noise import FALSE_ALARM
+from jaxmb.io.validation import display_name
+from jaxmb.machine.build import Model
+
+TRIED = 8
+"""Errors that are refitted: those that explain most to first order."""
+LINEAR = 0.1
+"""Least decrease to first order, over the largest one, of an error that may explain most of a misfit."""
+STEP = 1e-3
+"""Step of derivatives, in typical sizes."""
+MOST_STEPS = 30
+
+
+class LinearHypothesis(NamedTuple):
+    """An error of one number, or an alternative to some tests."""
+
+    error: StatedError | None
+    tests: dict[int, Test]
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearSearch:
+    """Fits of hypotheses on a linear study."""
+
+    estimate: Estimate
+    linear: Linear
+    model: Model
+    """With further springs for deflections, and springs instead of locks."""
+    machine: tuple[tuple[StatedError, MachineErrors], ...]
+    metric: Metric
+
+    def equations(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Matrix and measured values in units of the covariance.
+
+        Args:
+            tests: alternatives, by index.
+            errors: sizes by key, SI.
+        """
+        study = self.estimate.study
+        model = with_machine_errors(self.model, self.machine, errors)
+        own = [
+            tests[k] if k in tests else entry.source.corrected(entry.test, model, errors)
+            for k, entry in enumerate(study.fitted)
+        ]
+        rows = with_prior(self.linear.unknowns, linear_equations(model, study.free, own), study.problem.prior)
+        scale = np.sqrt(self.linear.step.row_weights) / rows.std
+        return self.metric(rows.matrix * scale[:, None]), self.metric(rows.measured * scale)
+
+    def solved(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Fitted unknowns and the residual in units of the covariance."""
+        matrix, measured = self.equations(tests, errors)
+        size = np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
+        found, bounds = self.linear.unknowns, []
+        for bound in (found.lower, found.upper):
+            bounds.append(bound * size)
+        x = scipy.optimize.lsq_linear(matrix / size, measured, (bounds[0], np.maximum(bounds[1], bounds[0] + 1e-300))).x
+        return x / size, matrix @ (x / size) - measured
+
+    def fitted(self, hypothesis: LinearHypothesis) -> tuple[float, float, np.ndarray]:
+        """Sum of squares, size of the error (0 for an alternative), and unknowns."""
+        error = hypothesis.error
+        if error is None:
+            x, residual = self.solved(hypothesis.tests, {})
+            return float(residual @ residual), 0.0, x
+
+        def residual_at(size: np.ndarray) -> np.ndarray:
+            return np.nan_to_num(self.solved({}, {error.key: float(size[0]) * error.typical})[1], nan=1e6)
+
+        low, high = (bound / error.typical for bound in error.bounds)
+        starts = [0.0, *(start / error.typical for start in error.starts if low <= start / error.typical <= high)]
+        first = min(starts, key=lambda start: float(np.sum(residual_at(np.array([start])) ** 2)))
+        inside = float(np.clip(first, low + 1e-9 * max(abs(low), 1.0) if np.isfinite(low) else -np.inf, high))
+        found = scipy.optimize.least_squares(
+            residual_at, [inside], bounds=([low], [high]), diff_step=STEP, x_scale=max(abs(inside), 1.0),
+            ftol=1e-6, max_nfev=MOST_STEPS,
+        )  # fmt: skip
+        size = float(found.x[0]) * error.typical
+        return float(found.fun @ found.fun), size, self.solved({}, {error.key: size})[0]
+
+
+def linear_model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
+    """Model-error hypotheses that each explain most of the misfit of a linear step, the best first; see `model_errors`.
+
+    Where the noise is estimated from the residual, that of the best hypothesis takes its place.
+    """
+    linear, study, goodness = estimate.linear, estimate.study, estimate.goodness
+    exceeded = goodness.budget is not None and goodness.budget.excess is not None and goodness.budget.excess.exceeded
+    if linear is None or not (exceeded or goodness.missed or not _explained(linear, estimate)):
+        return ()
+    search, degrees = _search(estimate, linear)
+    residual = search.solved({}, {})[1]
+    plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
+    likely, others = _likely(search)
+    hypotheses, ends = list[LinearHypothesis](), list[tuple[float, float, np.ndarray]]()
+    for some in (likely, _alternatives(search), others):
+        if ends and min(end[0] for end in ends) <= float(chdtri(degrees, FALSE_ALARM)):
+            break  # another one leaves noise alone
+        hypotheses += some
+        ends += [search.fitted(hypothesis) for hypothesis in some]
+    chi_squares = [end[0] for end in ends]
+    if not chi_squares:
+        return ()
+    noise = max(min(chi_squares) / degrees, 1e-300) if estimated else 1.0
+    tried = sum(1 for _ in _errors(search)) + len(hypotheses)
+    named, explains = selected([c / noise for c in chi_squares], plain / noise, degrees, tried)
+    if estimated and min(chi_squares) > MOST_LEFT * plain:
+        return ()
+    found = list[ModelError]()
+    for k in named:
+        hypothesis, (_, size, x) = hypotheses[k], ends[k]
+        text = hypothesis.text if hypothesis.error is None else hypothesis.error.described(size)
+        values = study.free.named(linear.unknowns.decode(x))
+        found.append(ModelError(text, min(explains, 1.0), values))
+    return tuple(found)
+
+
+MOST_LEFT = 0.5
+"""Part of the sum of squares of the residual that an error leaves at most where the noise is not known."""
+
+
+def _explained(linear: Linear, estimate: Estimate) -> bool:
+    return linear.step.misfit.explained or bool(estimate.goodness.misfit_tolerated)
+
+
+def _search(estimate: Estimate, linear: Linear) -> tuple[LinearSearch, float]:
+    """The search, and the degrees of freedom."""
+    study, model = estimate.study, estimate.model
+    if all(isinstance(entry.source, DeflectionSource) for entry in study.fitted):
+        model = all_elastic(with_further_springs(model))
+    known = tuple(machine_errors(model, study.free, list(used_frames(study.fitted))))
+    lengths = np.ones(estimate.residual.size)
+    for rows, test in zip(study.problem.row_slices, study.tests, strict=True):
+        lengths[rows] = test.noise.correlation.lengths
+    budget = estimate.goodness.budget
+    effects = np.zeros((estimate.residual.size, 0))
+    if budget is not None and len(budget.columns):
+        effects = np.pad(budget.columns, ((0, estimate.residual.size - len(budget.columns)), (0, 0)))
+    variances = estimate.row_weights * lengths
+    used = variances > 0.0
+    degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank
+    return LinearSearch(estimate, linear, model, known, metric(variances, effects)), max(degrees, 1.0)
+
+
+def _errors(search: LinearSearch) -> Iterator[StatedError]:
+    """Possible errors of machine and tests, equal keys once."""
+    found = {error.key: error for error, _ in search.machine}
+    for entry in search.estimate.study.fitted:
+        found |= {error.key: error for error in entry.source.errors(entry.test, search.estimate.model)}
+    yield from found.values()
+
+
+def _likely(search: LinearSearch) -> tuple[list[LinearHypothesis], list[LinearHypothesis]]:
+    """The errors that explain most to first order, and others with further starting values."""
+    errors, study = list(_errors(search)), search.estimate.study
+    matrix, measured = search.equations({}, {})
+    x, residual = search.solved({}, {})
+    columns = np.zeros((residual.size, len(errors)))
+    for k, error in enumerate(errors):
+        step = STEP * error.typical
+        there, values = search.equations({}, {error.key: step})
+        change = (there @ x - values - (matrix @ x - measured)) / STEP
+        columns[:, k] = np.where(np.isfinite(change), change, 0.0)
+    std = np.array([error.std(study.tolerances) / error.typical for error in errors])
+    if study.exact:
+        std[:] = 0.0
+    _, drops = first_order_drops(residual, matrix, columns, std)
+    order = [k for k in np.argsort(-drops).tolist() if drops[k] > LINEAR * drops.max()][:TRIED]
+    others = [k for k, error in enumerate(errors) if error.starts and k not in order and columns[:, k].any()]
+    first, second = ([LinearHypothesis(errors[k], {}, "") for k in some] for some in (order, others))
+    return first, second
+
+
+def _alternatives(search: LinearSearch) -> list[LinearHypothesis]:
+    """Alternatives to single tests and to all of them."""
+    study, some, texts = search.estimate.study, dict[str, dict[int, Test]](), dict[str, str]()
+    for k, entry in enumerate(study.fitted):
+        for key, text, test in entry.source.alternatives(entry.test, search.model):
+            own = f"{key} of {entry.name}"
+            some[own], texts[own] = {k: test}, f"{text} of {display_name(entry.name)}"
+            if len(study.fitted) > 1:
+                some.setdefault(key, {})[k] = test
+                texts[key] = text
+    return [LinearHypothesis(None, tests, texts[key]) for key, tests in some.items()]

@@ -1,0 +1,402 @@
+"""Errors of the stated numbers of a machine, of what it lacks, and the machine with them corrected."""
+
+import dataclasses
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.parameters.model_parameters import assigned, parameter_table, parameters, unit
+from jaxmb.machine.build import Model
+from jaxmb.machine.changed import central_inertia
+from jaxmb.machine.families import FAMILIES
+
+RIGID = 1e6
+"""Stiffness of locked coordinates over the largest of all others."""
+T = TypeVar("T")
+
+
+class MachineErrors(NamedTuple):
+    """Errors of a machine, 0 where it is as described."""
+
+    log_mass: Float[np.ndarray, "b"] | Array
+    """Logarithm of true over stated mass of each body; its first moment and inertia are in proportion."""
+    centre: Float[np.ndarray, "b 3"] | Array
+    """True minus stated centre of mass, m; the inertia about it is unchanged."""
+    inertia: Float[np.ndarray, "b 3"] | Array
+    """True minus stated moments of inertia about the centre of mass, kg m^2."""
+    payload: Float[np.ndarray, "f"] | Array
+    """Point mass at each frame, kg."""
+    frame: Float[np.ndarray, "f 3"] | Array
+    """True minus stated position of each frame in its own axes, m."""
+    tilt: Float[np.ndarray, "3"] | Array
+    """Rotation of gravity about the axes of the ground, rad."""
+    gravity: Float[np.ndarray, ""] | Array
+    """Change of gravity over its stated value."""
+    compliance: Float[np.ndarray, "n"] | Array
+    """Compliance of each coordinate in series with its spring, at the same loss factor, rad/(N m) or m/N."""
+    log_damping: Float[np.ndarray, "n"] | Array
+    rotor_inertia: Float[np.ndarray, "n"] | Array
+    """kg m^2 or kg."""
+    log_stated: Float[np.ndarray, "p"] | Array
+    """Logarithm of true over stated value of `stated_names`."""
+
+
+def no_machine_errors(model: Model) -> MachineErrors:
+    """Zero errors."""
+    bodies, frames, n = len(model.masses), len(model.frames), len(model.coordinates)
+    return MachineErrors(
+        log_mass=np.zeros(bodies),
+        centre=np.zeros((bodies, 3)),
+        inertia=np.zeros((bodies, 3)),
+        payload=np.zeros(frames),
+        frame=np.zeros((frames, 3)),
+        tilt=np.zeros(3),
+        gravity=np.zeros(()),
+        compliance=np.zeros(n),
+        log_damping=np.zeros(n),
+        rotor_inertia=np.zeros(n),
+        log_stated=np.zeros(len(stated_names(model))),
+    )
+
+
+def stated_names(model: Model) -> tuple[str, ...]:
+    """Parameters with a tolerance, beside stiffness, damping and rotor inertia of coordinates."""
+    table = parameter_table(model)
+    rows = {(row.name, row.leaf) for row in FAMILIES if row.tolerance}
+    own = {"stiffness", "damping", "rotor_inertia"}
+    return tuple(n for n, p in table.items() if (n.split(".")[0], p.leaf) in rows and p.leaf not in own)
+
+
+def machine_errors(
+    model: Model, free: FreeParameters, frames: Collection[str]
+) -> Iterator[tuple[StatedError, MachineErrors]]:
+    """Single errors of a machine, each for a size of 1 in SI units, except of free parameters.
+
+    Args:
+        model: the machine.
+        free: the free parameters.
+        frames: names of the frames that tests use.
+    """
+    right, named = no_machine_errors(model), {name for names in free.tied for name in names}
+    yield from _of_bodies(model, right, {tuple(name.split(".")[:2]) for name in named})
+    yield from _of_coordinates(model, right, named)
+    own = parameters(model)
+    for k, name in enumerate(stated_names(model)):
+        kind = next(row.tolerance for row in FAMILIES if row.name == name.split(".")[0] and row.tolerance)
+        if own[name] != 0.0 and name not in named:
+            text = functools.partial(_stated_text, name, unit(model, name), own[name])
+            size = np.eye(right.log_stated.size)[k]
+            yield StatedError(name, kind, 0.01, text=text), right._replace(log_stated=size)
+    for frame in dict.fromkeys(frames):
+        i = model.frames.index(frame)
+        if model.frame_node[i] >= 0:
+            for k, axis in enumerate("xyz"):
+                error = StatedError(f"position of {frame} along {axis}", "frame_mm", 1e-3)
+                yield error, right._replace(frame=_at(right.frame, i, k))
+    if np.any(np.asarray(model.gravity)):
+        for k, axis in enumerate("XY"):
+            error = StatedError(f"tilt about {axis}", "tilt_deg", np.pi / 180.0)
+            yield error, right._replace(tilt=np.eye(3)[k])
+        text = "a gravity of {:.3g} times the stated one".format
+        yield StatedError("gravity", size=1.0, text=lambda x: text(1.0 + x)), right._replace(gravity=np.ones(()))
+
+
+def _of_bodies(
+    model: Model, right: MachineErrors, free_of: Collection[tuple[str, ...]]
+) -> Iterator[tuple[StatedError, MachineErrors]]:
+    """Errors of masses, and payloads."""
+    heavy = np.flatnonzero(np.asarray(model.mass) > 0.0).tolist()
+    if not heavy:
+        return
+    every = right._replace(log_mass=np.ones(right.log_mass.size))
+    yield StatedError("masses", size=0.1, text=lambda x: f"all masses {np.exp(x):.3g} times as large"), every
+    for i in heavy:
+        body, (_, about_centre) = model.masses[i], central_inertia(*_inertial(model, i))
+        if ("mass", body) not in free_of:
+            text = functools.partial(_mass_text, body)
+            error = StatedError(f"mass of {body}", "mass_percent", 0.01, text=text)
+            yield error, right._replace(log_mass=_at(right.log_mass, i))
+        for k, axis in enumerate("xyz"):
+            if ("first_moment", body) not in free_of:
+                error = StatedError(f"centre of mass of {body} {axis}", "center_of_mass_mm", 1e-3)
+                yield error, right._replace(centre=_at(right.centre, i, k))
+            size = float(about_centre[k, k])
+            if ("inertia", body) not in free_of and size > 0.0:
+                error = StatedError(f"moment of inertia of {body} {axis}", "inertia_percent", 0.01 * size)
+                yield error._replace(least=-0.95 * size), right._replace(inertia=_at(right.inertia, i, k))
+    total = float(np.sum(np.asarray(model.mass)))
+    for i in payload_carriers(model)[0].tolist():
+        text = functools.partial(_payload_text, model.frames[i])
+        error = StatedError(f"payload {model.frames[i]}", size=0.01 * total, text=text)
+        yield error, right._replace(payload=_at(right.payload, i))
+
+
+def _of_coordinates(
+    model: Model, right: MachineErrors, named: Collection[str]
+) -> Iterator[tuple[StatedError, MachineErrors]]:
+    """Errors of stated stiffnesses, dampings and rotor inertias; stiffnesses of locked and further coordinates."""
+    stiffness, damping, seen = np.asarray(model.stiffness), np.asarray(model.damping), seen_at_joints(model)
+    joints = stiffness[(stiffness > 0.0) & ~np.array(model.locked)]
+    typical, driven = float(np.median(joints)) if joints.size else 1.0, {joint for joint, _ in model.motors}
+    inertia = np.asarray(model.rotor_inertia)
+    for i, name in enumerate(model.coordinates):
+        of = ("N m/rad", "N m s/rad", "kg m^2") if model.revolute[i] else ("N/m", "N s/m", "kg")
+        is_locked, own = model.locked[i], float(stiffness[i])
+        if is_locked or (own > 0.0 and f"stiffness.{name}" not in named):
+            here, at = typical / float(seen[i]), right._replace(compliance=_at(right.compliance, i))
+            text = functools.partial(_stiffness_text, name, of[0], 0.0 if is_locked else 1.0 / own)
+            starts = (0.3 / here, 1.0 / here, 3.0 / here)
+            if is_locked:
+                own_size = 0.1 / here
+                yield StatedError(f"compliance {name}", size=own_size, text=text, least=0.0, starts=starts), at
+            else:
+                error = StatedError(f"stiffness.{name}", "stiffness_percent", 0.01 / own, text=text)
+                yield error._replace(least=-0.99 / own, most=np.inf, starts=(2.0 / own, 9.0 / own)), at
+        if damping[i] > 0.0 and not is_locked and f"damping.{name}" not in named:
+            text = functools.partial(_damping_text, name, of[1], float(damping[i]))
+            at = right._replace(log_damping=_at(right.log_damping, i))
+            yield StatedError(f"damping.{name}", "damping_percent", 0.01, text=text), at
+        if i not in driven and not is_locked and f"rotor_inertia.{name}" not in named:
+            key, at = f"rotor inertia of {name}", right._replace(rotor_inertia=_at(right.rotor_inertia, i))
+            text = functools.partial(_rotor_text, name, of[2], float(inertia[i]))
+            kind, size = ("rotor_inertia_percent", 0.01 * float(inertia[i])) if inertia[i] > 0.0 else ("", 1.0)
+            yield StatedError(key, kind, size, size=1.0, text=text, least=-float(inertia[i])), at
+
+
+def _at(zeros: Any, *index: int) -> np.ndarray:
+    """Zeros with a 1."""
+    found = np.zeros_like(zeros)
+    found[index] = 1.0
+    return found
+
+
+def seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
+    """Factor that converts a stiffness of each coordinate to its joint: 1, and the squared gear ratio for motor
+    shafts."""
+    seen = np.ones(len(model.coordinates))
+    for (_, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio), strict=True):
+        seen[shaft] = ratio**2
+    return seen
+
+
+def combined(directions: Sequence[T], numbers: Float[np.ndarray, "c"] | Array, none: T) -> T:
+    """Sum of errors, each a direction times its number."""
+    if not directions:
+        return none
+    xp: Any = numbers.__array_namespace__()
+    return jax.tree.map(lambda *parts: xp.tensordot(numbers, np.stack(parts), 1), *directions)
+
+
+def corrected_machine(model: Model, errors: MachineErrors) -> Model:
+    """The model with its errors corrected; NumPy in, NumPy out.
+
+    An error of the centre of mass leaves the inertia about it, one of the mass changes it in proportion. Payloads are
+    added to the mass at their node.
+    """
+    xp: Any = errors.log_mass.__array_namespace__()
+    mass, moment, inertia = (xp.asarray(x) for x in (model.mass, model.first_moment, model.inertia))
+    factor, heavy = xp.exp(errors.log_mass), mass > 0.0
+    centre = moment / xp.where(heavy, mass, 1.0)[:, None]
+    there, new_mass = centre + errors.centre, mass * factor
+    new_moment = xp.where(heavy[:, None], new_mass[:, None] * there, moment * factor[:, None])
+    about = factor[:, None, None] * xp.tensordot(errors.inertia, xp.asarray([np.diag(row) for row in np.eye(3)]), 1)
+    moved = new_mass[:, None, None] * (_steiner(xp, there) - _steiner(xp, centre))
+    offset, at, carrier = xp.asarray(model.frame_offset), *payload_carriers(model)
+    poses = xp.linalg.inv(xp.asarray(model.mass_offset)[carrier]) @ offset[at]
+    load, where = errors.payload[at], poses[:, :3, 3]
+    of_body = xp.asarray(np.eye(mass.shape[0])[carrier].T)
+    place = offset[:, :3, 3] + xp.einsum("fij,fj->fi", offset[:, :3, :3], errors.frame)
+    pose = xp.concatenate([xp.concatenate([offset[:, :3, :3], place[:, :, None]], axis=2), offset[:, 3:]], axis=1)
+    gravity, softer = xp.asarray(model.gravity), 1.0 / (1.0 + xp.asarray(model.stiffness) * errors.compliance)
+    changed = dataclasses.replace(
+        model,
+        mass=new_mass + of_body @ load,
+        first_moment=new_moment + of_body @ (load[:, None] * where),
+        inertia=inertia * factor[:, None, None]
+        + about
+        + moved
+        + xp.tensordot(of_body, load[:, None, None] * _steiner(xp, where), 1),
+        frame_offset=pose,
+        gravity=(gravity + xp.cross(errors.tilt, gravity)) * (1.0 + errors.gravity),
+        stiffness=xp.asarray(model.stiffness) * softer,
+        damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
+        rotor_inertia=xp.asarray(model.rotor_inertia) + errors.rotor_inertia,
+    )
+    names, table = stated_names(model), parameter_table(model)
+    specs = [table[name] for name in names]
+    values = [xp.asarray(getattr(model, spec.leaf))[spec.entries[0]] for spec in specs]
+    return assigned(changed, specs, [value * xp.exp(errors.log_stated[k]) for k, value in enumerate(values)])
+
+
+def payload_carriers(model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the frames that can carry a payload, and of the mass at the node of each."""
+    at = [i for i, node in enumerate(model.frame_node) if node in model.mass_node and node >= 0]
+    carriers = [model.mass_node.index(model.frame_node[i]) for i in at]
+    return np.array(at, dtype=int), np.array(carriers, dtype=int)
+
+
+def with_machine_errors(
+    model: Model, known: Sequence[tuple[StatedError, MachineErrors]], errors: Mapping[str, float]
+) -> Model:
+    """The model with errors of `machine_errors` corrected by key, SI; other keys have no effect."""
+    found = [(errors[error.key], at) for error, at in known if errors.get(error.key)]
+    if not found:
+        return model
+    total = combined([at for _, at in found], np.array([x for x, _ in found]), no_machine_errors(model))
+    return jax.device_put(corrected_machine(model, total))
+
+
+def _steiner(xp: Any, c: Any) -> Any:
+    """|c|^2 I - c c^T of each row."""
+    return xp.sum(c * c, axis=1)[:, None, None] * np.eye(3) - c[:, :, None] * c[:, None, :]
+
+
+def _inertial(model: Model, i: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, first moment and inertia of a body about its origin."""
+    return float(model.mass[i]), np.asarray(model.first_moment)[i], np.asarray(model.inertia)[i]
+
+
+def all_elastic(model: Model) -> Model:
+    """The model with springs in place of locks, nearly rigid and with the median loss factor."""
+    locked, stiffness, damping = np.array(model.locked), np.asarray(model.stiffness), np.asarray(model.damping)
+    if not locked.any():
+        return model
+    elastic = ~locked & (stiffness > 0.0)
+    seen = seen_at_joints(model)
+    rigid = RIGID * float(np.max(stiffness * seen, where=elastic, initial=1.0)) / seen
+    loss = float(np.median(damping[elastic] / stiffness[elastic])) if elastic.any() else 0.0
+    return dataclasses.replace(
+        model,
+        locked=(False,) * locked.size,
+        stiffness=jax.device_put(np.where(locked, rigid, stiffness)),
+        damping=jax.device_put(np.where(locked, rigid * loss, damping)),
+    )
+
+
+def _stiffness_text(name: str, of: str, own: float, value: float) -> str:
+    instead = f" instead of {1.0 / own:.3g}" if own else ", which is locked,"
+    if name.startswith(FURTHER):
+        return f"{name}, of a stiffness of {1.0 / value:.3g} {of}" if value > 0.0 else name
+    return f"a stiffness of {1.0 / (own + value):.3g} {of} of {name}{instead}"
+
+
+def _damping_text(name: str, of: str, own: float, value: float) -> str:
+    return f"a damping of {own * np.exp(value):.3g} {of} of {name} instead of {own:.3g}"
+
+
+def _rotor_text(name: str, of: str, own: float, value: float) -> str:
+    return f"a rotor inertia of {name} of {own + value:.3g} {of} instead of {own:.3g}"
+
+
+def _stated_text(name: str, of: str, own: float, value: float) -> str:
+    return f"{name} of {own * np.exp(value):.3g} {of} instead of {own:.3g}"
+
+
+def _mass_text(body: str, value: float) -> str:
+    return f"mass of {body} {100.0 * np.expm1(value):+.3g} % from the stated one"
+
+
+def _payload_text(frame: str, value: float) -> str:
+    return f"a payload of {value:.3g} kg at {frame}" if value > 0.0 else f"{-value:.3g} kg less at {frame}"
+
+
+FURTHER = ("an elastic foundation", "a further elastic coordinate")
+"""Beginnings of the names of coordinates that `with_further_springs` adds."""
+
+
+def with_further_springs(model: Model) -> Model:
+    """The model with further locked coordinates: of a foundation, translations along and rotations about the axes of
+    the ground, and at each joint behind the first, rotations across its axis, as of a link that bends.
+
+    They precede the joint of their name and follow all coordinates of the model in q. None in machines with loops.
+
+    Source: Huynh et al. 2020, steps 2 and 3: elastic coordinates that the measured shapes ask for.
+    """
+    n = len(model.coordinates)
+    if model.loops:
+        return model
+    parent, origin = list(model.parent), np.asarray(model.origin)
+    new: list[tuple[str, int, np.ndarray, np.ndarray, bool]] = []
+    rigid, before = np.eye(4), dict[int, int]()
+    for k, axis in enumerate("XYZ"):
+        new.append((f"{FURTHER[0]} along {axis}", -2, rigid, np.eye(3)[k], False))
+        new.append((f"{FURTHER[0]} about {axis}", -2, rigid, np.eye(3)[k], True))
+    base = len(new)
+    for joint in range(len(model.joints)):
+        if parent[joint] < 0 or not model.revolute[joint]:
+            continue
+        own, first = np.asarray(model.axis)[joint], True
+        for axis in _across(own):
+            text = f"{FURTHER[1]} at {model.coordinates[joint]} about {_axis_text(axis)}"
+            new.append((text, joint if first else -2, origin[joint] if first else rigid, axis, True))
+            first = False
+        before[joint] = len(new) - 1
+    count = len(new)
+    added = list[int]()
+    for i, (_, chained, *_) in enumerate(new):
+        above = i + n - 1 if chained == -2 and i else (-1 if chained == -2 else parent[chained])
+        added.append(n + base - 1 if above == -1 and i else above)
+
+    def shifted(node: int) -> int:
+        return node if node < n else node + count
+
+    moved = [n + base - 1 if node < 0 else shifted(node) for node in parent]
+    origins = np.array(origin)
+    for joint, last in before.items():
+        moved[joint], origins[joint] = n + last, rigid
+    parents = (*moved[:n], *added, *moved[n:])
+    order = list[int]()
+    while len(order) < len(parents):
+        order += [i for i, p in enumerate(parents) if i not in order and (p < 0 or p in order)]
+    names, origin_rows, axes, turns = (list(x) for x in zip(*((t, o, a, r) for t, _, o, a, r in new), strict=True))
+    padded = {"reading_scale": np.ones(count), "stribeck_speed": np.ones(count), "origin": np.array(origin_rows),
+              "axis": np.array(axes)}  # fmt: skip
+    leaves = {"origin": origins}
+    for name in _OF_COORDINATES:
+        own = leaves.get(name, np.asarray(getattr(model, name)))
+        leaves[name] = np.concatenate([own, padded.get(name, np.zeros((count, *own.shape[1:])))])
+    rate = np.asarray(model.transmission_rate)
+    leaves["transmission_rate"] = np.concatenate([rate, np.zeros((len(rate), count))], axis=1)
+    return dataclasses.replace(
+        model,
+        coordinates=(*model.coordinates, *names),
+        revolute=(*model.revolute, *turns),
+        locked=(*model.locked, *(True,) * count),
+        parent=parents,
+        order=tuple(order),
+        further_friction=(*model.further_friction, *((),) * count),
+        load_dependent=(*model.load_dependent, *(False,) * count),
+        mass_node=tuple(shifted(node) for node in model.mass_node),
+        frame_node=tuple(shifted(node) for node in model.frame_node),
+        **jax.device_put(leaves),
+    )
+
+
+_OF_COORDINATES = (
+    "origin", "axis", "origin_deviation", "zero", "reading_scale", "stiffness", "damping", "rotor_inertia", "friction",
+    "offset", "friction_terms", "stribeck_speed", "friction_temperature", "loss_factor", "stiffness_slope", "reference",
+)  # fmt: skip
+
+
+def _across(axis: np.ndarray) -> list[np.ndarray]:
+    """Two unit vectors across an axis, along axes of its frame where possible."""
+    candidates = [own for own in np.eye(3) if abs(own @ axis) < 1e-9]
+    if len(candidates) >= 2:
+        return candidates[:2]
+    first = candidates[0] if candidates else np.cross(axis, np.eye(3)[int(np.argmin(np.abs(axis)))])
+    first = first / np.linalg.norm(first)
+    return [first, np.cross(axis, first)]
+
+
+def _axis_text(axis: np.ndarray) -> str:
+    """Name of an axis, or its components."""
+    k = int(np.argmax(np.abs(axis)))
+    if abs(axis[k]) > 1.0 - 1e-9:
+        return "xyz"[k]
+    return "(" + ", ".join(f"{x:.2g}" for x in axis) + ")"

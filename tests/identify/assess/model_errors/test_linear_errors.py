@@ -1,0 +1,65 @@
+"""One error at a time in the description of deflections, and its name in the result."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.model_errors import first_order_drops, metric, selected
+from tests.identify.kr240 import JOINTS, displaced, loaded, study_of
+
+
+def made(change=lambda d: d, seed=2, **fields):
+    return [dataclasses.replace(case, **fields) for case in displaced(loaded(seed=seed, noise=1.0), change)]
+
+
+def exchanged(d):
+    return d[:, [1, 0, 2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (lambda: made(exchanged), "exchanged displacements x and y of test 'other'"),
+        (lambda: made(lambda d: d * np.array([1, 1, -1, 1, 1, 1])), "the sign of displacement z of test 'other'"),
+        (lambda: [dataclasses.replace(c, q=c.q + np.eye(6)[2] * 0.05) for c in made()], "-2.8"),
+    ],
+)  # fmt: skip
+def test_an_error_of_deflections_is_named(tmp_path, wrong, named):
+    free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
+    result = identify(study_of(tmp_path, loaded(seed=1, noise=1.0), wrong(), free=free))
+    texts = [error.text for error in result.metrics.model_errors]
+    assert named in texts[0]
+    assert len(texts) <= 4
+    assert texts[0] in result.doubts[0]
+
+
+def test_a_metric_is_the_inverse_root_of_a_covariance():
+    draw = np.random.default_rng(1)
+    variances, effects = draw.uniform(0.5, 2.0, size=7), draw.normal(size=(7, 3))
+    root = metric(variances, effects)(np.eye(7))
+    np.testing.assert_allclose(root.T @ root, np.linalg.inv(np.diag(variances) + effects @ effects.T), rtol=1e-10)
+
+
+def test_the_drop_of_an_error_with_a_tolerance_is_that_of_its_fit():
+    """Its own tolerance is released: the drop is that of a fit where it is no part of the covariance."""
+    draw = np.random.default_rng(2)
+    residual, jacobian, columns = draw.normal(size=9), draw.normal(size=(9, 2)), draw.normal(size=(9, 3))
+    std = np.array([0.5, 2.0, 0.0])
+    whiten = metric(np.ones(9), columns * std)
+    rest, drops = first_order_drops(whiten(residual), whiten(jacobian), whiten(columns), std)
+    for k in range(3):
+        other = np.where(np.arange(3) == k, 0.0, std)
+        own = metric(np.ones(9), columns * other)
+        both = np.column_stack([own(jacobian), own(columns[:, k])])
+        expected = np.linalg.lstsq(both, own(residual), rcond=None)[1][0]
+        plain = np.linalg.lstsq(own(jacobian), own(residual), rcond=None)[1][0]
+        assert drops[k] == pytest.approx(plain - expected, rel=1e-9)
+    assert rest == pytest.approx(np.linalg.lstsq(whiten(jacobian), whiten(residual), rcond=None)[1][0], rel=1e-9)
+
+
+def test_equivalent_hypotheses_are_one_group():
+    assert selected([130.0, 102.0, 100.0, 500.0], 1000.0, 100.0, 50) == ([2, 1], 1.0)
+    assert selected([995.0], 1000.0, 990.0, 50)[0] == []  # no significant decrease
+    assert selected([600.0], 1000.0, 100.0, 50)[0] == []  # explains half of the misfit
