@@ -18,12 +18,16 @@ def exchanged(d):
     return d[:, [1, 0, 2, 3, 4, 5]]
 
 
+def turned(case):
+    return dataclasses.replace(case, q=case.q + np.eye(6)[2] * 0.3)
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        (lambda: made(exchanged), "exchanged displacements x and y of test 'other'"),
-        (lambda: made(lambda d: d * np.array([1, 1, -1, 1, 1, 1])), "the sign of displacement z of test 'other'"),
-        (lambda: [dataclasses.replace(c, q=c.q + np.eye(6)[2] * 0.05) for c in made()], "-2.8"),
+        (lambda: made(exchanged), "exchanged displacements x and y of test 'far'"),
+        (lambda: made(lambda d: d * np.array([1, 1, -1, 1, 1, 1])), "the sign of displacement z of test 'far'"),
+        (lambda: [turned(case) for case in made()], "of q3 in the posture of test 'far'"),
     ],
 )  # fmt: skip
 def test_an_error_of_deflections_is_named(tmp_path, wrong, named):
