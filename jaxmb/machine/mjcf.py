@@ -3,6 +3,8 @@
 import importlib
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
@@ -16,6 +18,8 @@ from jaxmb.machine.elements import origin_table
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import GROUND
 
+UNNAMED = "MuJoCo Model"
+"""MuJoCo's name of a model without one."""
 SAME = 1e-9
 """Relative difference below which two numbers of a file are equal."""
 
@@ -32,6 +36,17 @@ def mujoco_module() -> Any:
         return importlib.import_module("mujoco")
     except ModuleNotFoundError:
         raise ModuleNotFoundError("MJCF needs MuJoCo, which is not installed: pip install 'jaxmb[mujoco]'") from None
+
+
+@contextmanager
+def without_log(mujoco: Any) -> Iterator[None]:
+    """Context in which MuJoCo's warnings write no MUJOCO_LOG.TXT into the current folder."""
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda _text: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def machine_from_mjcf(path: Path) -> Machine:
@@ -59,7 +74,8 @@ def machine_from_mjcf(path: Path) -> Machine:
         mujoco = mujoco_module()
     except ModuleNotFoundError as error:
         raise InputError(f"{path}: {error}") from None
-    model = _compiled(mujoco, path)
+    with without_log(mujoco):
+        model = _compiled(mujoco, path)
     try:
         data = _Reader(mujoco, model).machine(path.stem)
     except NotImplementedError as error:
@@ -185,7 +201,7 @@ class _Reader:
         loops, further = self._loops()
         title = bytes(m.names).split(b"\0", 1)[0].decode("utf8", "replace")
         return {
-            "name": _OUTSIDE_NAME.sub("_", title or name)[:150] or "_",
+            "name": _OUTSIDE_NAME.sub("_", name if title in ("", UNNAMED) else title)[:150] or "_",
             "gravity": m.opt.gravity.tolist(),
             "body": [part for b in range(1, m.nbody) if b not in rotors for part in self._body(b, inertia[b], drives)],
             "frame": frame + further,

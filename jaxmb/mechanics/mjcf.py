@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from jaxmb.io.files import one_line, write_atomically
 from jaxmb.machine.elements import origin_matrix, rotation_about
-from jaxmb.machine.mjcf import mujoco_module
+from jaxmb.machine.mjcf import mujoco_module, without_log
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Machine, RigidMass
 from jaxmb.machine.values import GROUND, Row6
 from jaxmb.mechanics.postures import build_model, posture as posture_of
@@ -125,7 +125,8 @@ def _rotates(coordinate: Coordinate) -> bool:
 
 def _compiled(mujoco: Any, name: str, text: str) -> Any:
     try:
-        return mujoco.MjSpec.from_string(text).compile()
+        with without_log(mujoco):
+            return mujoco.MjSpec.from_string(text).compile()
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"machine '{name}': MuJoCo rejects it: {one_line(error)}") from None
 

@@ -295,6 +295,14 @@ def test_wrong_files(tmp_path, text, message):
     assert "\n" not in str(caught.value)
 
 
+def test_warnings_of_mujoco_leave_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "robot.xml").write_text(one_joint('<joint name="q" stiffness="nan"/>'))
+    with pytest.raises(ValueError, match=r"robot\.xml: body 'a', joint 'q', stiffness: found NaN"):
+        jaxmb.load_machine("robot.xml")
+    assert [path.name for path in tmp_path.iterdir()] == ["robot.xml"]
+
+
 def test_equalities_are_loops(tmp_path):
     """A weld and a connect between bodies, without sites, hold what MuJoCo holds."""
     path = tmp_path / "loop.xml"
