@@ -10,6 +10,7 @@ import scipy.stats
 import jaxmb
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
+from tests.identify.arm import TRUTH, frf, study_of
 
 MODES = {
     "kind": "modes", "posture": {"z2": "70 deg", "z3": "-100 deg"}, "frequency_hz": [10.18, 11.3, 22.6],
@@ -54,6 +55,24 @@ def test_density_of_the_values(study):
     np.testing.assert_allclose(np.diff(ours), np.diff(theirs), rtol=1e-8)
     assert float(density(points[0] | {"stiffness.z1": 1e8})) == -np.inf
     assert np.isfinite(list(jax.grad(density)(points[0] | {"stiffness.z1": 1e8}).values())).all()
+
+
+def test_density_of_measured_frfs(tmp_path):
+    """log of measured over predicted FRFs is normal, real and imaginary part each, whatever the level of the noise."""
+    study = study_of(tmp_path, frf(noise=0.03, noise_log_std=0.03), tolerances="exact")
+    density, (test,) = jaxmb.log_density(study), study.tests
+    q = jaxmb.posture(study.model, {"a": 0.2, "b": 0.5})
+
+    def expected(parameters):
+        model = jaxmb.set_parameters(study.model, parameters)
+        h = jaxmb.frf(model, q, np.arange(1.0, 25.1, 0.25), "tool", outputs=[("tool", "x"), ("tool", "z")])
+        ratio = np.log(np.asarray(test.measured) / np.asarray(h))
+        log = scipy.stats.norm.logpdf([ratio.real, ratio.imag], 0.0, 0.03).sum()
+        return log - np.log(list(parameters.values())).sum()  # uniform in the logarithms
+
+    points = [{name: factor * value for name, value in TRUTH.items()} for factor in (1.0, 1.02, 0.97)]
+    ours = [float(density(point)) for point in points]
+    np.testing.assert_allclose(np.diff(ours), np.diff([expected(point) for point in points]), rtol=1e-8)
 
 
 def test_coordinates_without_bounds(study):
