@@ -195,7 +195,7 @@ def _likely(search: LinearSearch) -> tuple[list[LinearHypothesis], list[LinearHy
     std = np.array([error.std(study.tolerances) / error.typical for error in errors])
     if study.exact:
         std[:] = 0.0
-    _, drops = first_order_drops(residual, matrix, columns, std)
+    _, drops = first_order_drops(residual, matrix, columns, std, search.metric.squares(columns))
     order = [k for k in np.argsort(-drops).tolist() if drops[k] > LINEAR * drops.max()][:TRIED]
     others = [k for k, error in enumerate(errors) if error.starts and k not in order and columns[:, k].any()]
     first, second = ([LinearHypothesis(errors[k], {}, "") for k in some] for some in (order, others))

@@ -79,6 +79,11 @@ class Metric(NamedTuple):
         scaled = (columns.T * self.scale).T
         return scaled - self.basis @ ((self.basis.T @ scaled).T * self.less).T
 
+    def squares(self, columns: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "c"]:
+        """Sums of squares in units of the noise alone, of columns in units of the covariance."""
+        along = self.basis.T @ columns
+        return np.sum(columns**2, axis=0) + np.sum(along**2 * (1.0 / (1.0 - self.less[:, None]) ** 2 - 1.0), axis=0)
+
 
 def metric(variances: Float[np.ndarray, "m"], effects: Float[np.ndarray, "m e"]) -> Metric:
     """The metric of noise with some variances and errors with some effects of one standard deviation each."""
@@ -92,6 +97,7 @@ def first_order_drops(
     jacobian: Float[np.ndarray, "m d"],
     columns: Float[np.ndarray, "m c"],
     std: Float[np.ndarray, "c"],
+    largest: Float[np.ndarray, "c"],
 ) -> tuple[float, Float[np.ndarray, "c"]]:
     """Sum of squares of the residual beside the free parameters, and its decrease by each column to first order.
 
@@ -100,6 +106,7 @@ def first_order_drops(
         jacobian: by the free parameters, in the same units.
         columns: by the errors, in the same units.
         std: standard deviation of each error that the covariance contains, 0 for none: it is released.
+        largest: sum of squares of each column in units of the noise alone.
     """
     size = np.linalg.norm(jacobian, axis=0)
     left, values, _ = np.linalg.svd(jacobian / np.where(size > 0.0, size, 1.0), full_matrices=False)
@@ -108,9 +115,11 @@ def first_order_drops(
     rest = residual - left @ (left.T @ residual)
     own = np.sum(beside**2, axis=0)
     has_effect = own > 1e-12 * np.sum(columns**2, axis=0)
-    released = own * np.maximum(1.0 - own * std**2, 1e-9)
+    # rounding and curvature must not exceed the bound by noise alone
+    released = own * np.maximum(1.0 - own * std**2, 1.0 / (1.0 + largest * std**2))
     drops = np.where(has_effect, (beside.T @ rest) ** 2 / np.where(has_effect, released, 1.0), 0.0)
-    return float(rest @ rest), drops
+    whole = float(rest @ rest)
+    return whole, np.minimum(drops, whole)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -362,9 +371,8 @@ def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, s
         residual, jacobian = corrected.state(u, np.zeros(len(errors)), every)
         columns = search.metric(jacobian[:, size:] * typical)
         repeated = _repeated(columns)
-        rest, drops = first_order_drops(
-            search.metric(residual), search.metric(jacobian[:, :size]), columns, std / typical
-        )
+        at_u, largest = search.metric(jacobian[:, :size]), search.metric.squares(columns)
+        rest, drops = first_order_drops(search.metric(residual), at_u, columns, std / typical, largest)
         drops[repeated] = 0.0
         expected[p], distinct[repeated] = rest - drops, False
     found, best = list[Fitted](), np.inf

@@ -370,6 +370,8 @@ class JointRows(NamedTuple):
     """Derivative of the predicted effort by its delay, in units of the noise, 1/s."""
     test: Int[np.ndarray, "r"]
     """Index of the test among the fitted ones."""
+    tolerances: Float[np.ndarray, "r e"]
+    """Change by each error of machine and tests within its tolerance."""
     absent: frozenset[str]
     """Kinds of friction that are not in the machine and were not candidates."""
 
@@ -408,6 +410,8 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
     """Equations of each coordinate with measured effort, over all tests."""
     names = regressor_names(estimate.model)
     loads, parts = load_columns(names), dict[str, list[JointRows]]()
+    budget = estimate.goodness.budget
+    effects = np.zeros((estimate.study.problem.data_rows, 0)) if budget is None else budget.columns
     for number_of_test, (entry, view, rows) in enumerate(estimate.of(entries)):
         test, source = entry.test, entry.source
         predicted = np.asarray(test.predict(view))
@@ -430,6 +434,7 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
                 load=carried[own],
                 by_delay=-factor[own] * rate,
                 test=np.full(rate.size, number_of_test),
+                tolerances=effects[rows][own],
                 absent=frozenset(
                     k for k, family in FRICTION_KINDS.items() if family not in there and k not in source.kinds
                 ),
@@ -468,13 +473,18 @@ def _disagreement(
     # bounds, physical consistency and priors change the fit of all joints, which is not a disagreement between them
     whole = _least_squares(np.concatenate(small))
     steps, stds, weights = (np.zeros((len(small), size)) for _ in range(3))
+    # errors within their tolerances also let joints disagree
+    effects = [joint.jacobian.T @ joint.tolerances for joint in joints]
+    together = whole.root @ (whole.root.T @ sum(effects))
     for j, (joint, rows) in enumerate(zip(joints, small, strict=True)):
         own = _least_squares(rows)
         steps[j] = own.step - whole.step
         # from the residual of the joint's own fit: the residual of the joint fit contains the disagreement
         missed, rank = joint.residual + joint.jacobian @ own.step, own.root.shape[1]
         noise = missed @ missed / max(1.0, missed.size - rank) * correlation_length(missed, rank)
-        stds[j] = np.where(own.unknown, np.inf, np.sqrt(noise) * np.linalg.norm(own.root, axis=1))
+        apart = np.linalg.norm(own.root @ (own.root.T @ effects[j]) - together, axis=1)
+        of_noise = np.sqrt(noise) * np.linalg.norm(own.root, axis=1)
+        stds[j] = np.where(own.unknown, np.inf, np.hypot(of_noise, apart))
         weights[j] = np.einsum("ij,ji->i", spread, rows[:, :size].T @ rows[:, :size])
     values = estimate.values + free.slope(estimate.values) * whole.step
     limit = np.where(np.array(free.logarithmic), 1.0, np.abs(estimate.u + whole.step))
@@ -547,6 +557,7 @@ def _missing_terms(
         np.zeros(shared + len(joints)),
     )
     squares = np.zeros((group.size, group.size))
+    tolerated = np.zeros((group.size, joints[0].tolerances.shape[1]))
     for j, (joint, some) in enumerate(zip(joints, tried, strict=True)):
         of_tests = [joint.by_delay * (joint.test == k) for k in range(shared)]
         columns = np.stack([*of_tests, *(column for _, column in some)], axis=1)
@@ -554,6 +565,7 @@ def _missing_terms(
         acts[:, own] += joint.jacobian.T @ columns
         squares[np.ix_(own, own)] += columns.T @ columns
         right[own] -= columns.T @ joint.residual
+        tolerated[own] += columns.T @ joint.tolerances
         residual[:shared] += np.bincount(joint.test, joint.residual**2, shared)
         residual[shared + j] = joint.residual @ joint.residual
     # orthogonal to the free parameters
@@ -561,8 +573,12 @@ def _missing_terms(
     right += acts.T @ spread @ slope
     beside = squares - acts.T @ spread @ acts
     determined = np.diag(beside) > RANK_TOLERANCE * np.diag(squares)
+    # errors within their tolerances resemble friction and delays
+    tolerated -= acts.T @ spread @ sum(joint.jacobian.T @ joint.tolerances for joint in joints)
+    wider = np.sqrt(1.0 + np.sum(tolerated**2, axis=1) / np.where(determined, widening**2 * np.diag(beside), 1.0))
     is_free = [k for k, test in enumerate(tests) if f"{DELAY}.{test.name}" in own_names(test)]
-    chosen, sizes = _selected(beside, right / widening, group, determined & ~np.isin(group, is_free))
+    possible = determined & ~np.isin(group, is_free)
+    chosen, sizes = _selected(beside, right / widening, group, possible, wider)
     values = np.linalg.solve(beside[np.ix_(chosen, chosen)], right[chosen])
     changes = -spread @ acts[:, chosen] * values
     # limited to 1: residuals of other joints may decrease too
@@ -600,7 +616,11 @@ def _missing_terms(
 
 
 def _selected(
-    beside: Float[np.ndarray, "k k"], right: Float[np.ndarray, "k"], group: np.ndarray, possible: np.ndarray
+    beside: Float[np.ndarray, "k k"],
+    right: Float[np.ndarray, "k"],
+    group: np.ndarray,
+    possible: np.ndarray,
+    wider: Float[np.ndarray, "k"],
 ) -> tuple[list[int], Float[np.ndarray, "s"]]:
     """Forward selection of one column per group, the most significant first, with the significance of each in standard
     deviations; columns are orthogonal to the free parameters.
@@ -610,6 +630,7 @@ def _selected(
         right: products of the columns with the negative residual.
         group: of each column.
         possible: mask of the columns that may be selected.
+        wider: factor on the standard deviation of each product by errors within their tolerances.
     """
     least = -float(ndtri(0.5 * FALSE_ALARM / max(1, group.size)))
     chosen, sizes = list[int](), list[float]()
@@ -618,10 +639,11 @@ def _selected(
         own = np.diag(beside) - np.sum(by_chosen * beside[:, chosen], axis=1)
         open_still = possible & ~np.isin(group, group[chosen]) & (own > RANK_TOLERANCE * np.diag(beside))
         size = np.where(open_still, np.abs(right - by_chosen @ right[chosen]), 0.0) / np.sqrt(np.maximum(own, 1e-300))
-        if not size.max(initial=0.0) > least:
+        significant = size / wider
+        if not significant.max(initial=0.0) > least:
             return chosen, np.array(sizes)
-        chosen.append(int(np.argmax(size)))
-        sizes.append(float(size.max()))
+        chosen.append(int(np.argmax(significant)))
+        sizes.append(float(size[chosen[-1]]))
 
 
 def _effect(estimate: Estimate, change: Float[np.ndarray, "d"]) -> str:

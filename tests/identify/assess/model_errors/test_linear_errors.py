@@ -52,7 +52,9 @@ def test_the_drop_of_an_error_with_a_tolerance_is_that_of_its_fit():
     residual, jacobian, columns = draw.normal(size=9), draw.normal(size=(9, 2)), draw.normal(size=(9, 3))
     std = np.array([0.5, 2.0, 0.0])
     whiten = metric(np.ones(9), columns * std)
-    rest, drops = first_order_drops(whiten(residual), whiten(jacobian), whiten(columns), std)
+    largest = whiten.squares(whiten(columns))
+    np.testing.assert_allclose(largest, np.sum(columns**2, axis=0), rtol=1e-10)
+    rest, drops = first_order_drops(whiten(residual), whiten(jacobian), whiten(columns), std, largest)
     for k in range(3):
         other = np.where(np.arange(3) == k, 0.0, std)
         own = metric(np.ones(9), columns * other)
