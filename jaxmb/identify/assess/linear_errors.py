@@ -76,7 +76,8 @@ class LinearSearch:
         ]
         rows = with_prior(self.linear.unknowns, linear_equations(model, study.free, own), study.problem.prior)
         scale = np.sqrt(self.linear.step.row_weights) / rows.std
-        return self.metric(rows.matrix * scale[:, None]), self.metric(rows.measured * scale)
+        matrix, measured = np.nan_to_num(rows.matrix * scale[:, None]), np.nan_to_num(rows.measured * scale)
+        return self.metric(matrix), self.metric(measured)
 
     def solved(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
         """Fitted unknowns and the residual in units of the covariance."""
@@ -137,12 +138,12 @@ def linear_model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     named, explains = selected([c / noise for c in chi_squares], plain / noise, degrees, tried)
     if estimated and min(chi_squares) > MOST_LEFT * plain:
         return ()
-    found = list[ModelError]()
+    found, machine = list[ModelError](), [error for error, _ in search.machine]
     for k in named:
         hypothesis, (_, size, x) = hypotheses[k], ends[k]
         text = hypothesis.text if hypothesis.error is None else hypothesis.error.described(size)
         values = study.free.named(linear.unknowns.decode(x))
-        found.append(ModelError(text, min(explains, 1.0), values))
+        found.append(ModelError(text, min(explains, 1.0), values, of_machine=hypothesis.error in machine))
     return tuple(found)
 
 

@@ -46,6 +46,8 @@ LINEAR = 0.1
 EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
 MOST_NAMED = 4
+NOT_FINITE = 1e6
+"""Residual, in units of the noise, in place of one that is not finite."""
 PARALLEL = 1e-8
 """1 - cosine of columns up to which two errors have one effect."""
 
@@ -62,6 +64,8 @@ class ModelError:
     """Values of the free parameters in a fit with the error corrected, SI."""
     std: dict[str, float] = dataclasses.field(default_factory=dict)
     """Their standard deviations there, SI; of the noise alone."""
+    of_machine: bool = False
+    """Whether it is an error of the machine, not of a test."""
 
 
 class Metric(NamedTuple):
@@ -196,7 +200,13 @@ class Corrected:
                     jax.device_put(tangents),
                 )  # fmt: skip
                 residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
-        return residual, jacobian
+        return _finite(residual, NOT_FINITE), _finite(jacobian, 0.0)
+
+
+def _finite(values: np.ndarray, instead: float) -> np.ndarray:
+    """Values with a number in place of those that are not finite, as of a machine that is not physically
+    consistent."""
+    return np.nan_to_num(values, nan=instead, posinf=instead, neginf=-instead)
 
 
 def _stacked(found: Sequence[tuple[StatedError, Any]]) -> Any:
@@ -464,8 +474,9 @@ def selected(chi_squares: Sequence[float], plain: float, noise: float, tried: in
 
 def _reported(search: Search, u: np.ndarray, chi_square: float, found: Sequence[Fitted]) -> tuple[ModelError, ...]:
     """The hypotheses that explain the misfit, the best first."""
-    chi_squares, free = [end.chi_square for end in found], search.corrected.problem.free
-    named, explains = selected(chi_squares, chi_square, search.noise, len(search.corrected.errors))
+    chi_squares, corrected = [end.chi_square for end in found], search.corrected
+    free = corrected.problem.free
+    named, explains = selected(chi_squares, chi_square, search.noise, len(corrected.errors))
     if not named:
         return ()
     ends = [found[k] for k in named]
@@ -473,10 +484,12 @@ def _reported(search: Search, u: np.ndarray, chi_square: float, found: Sequence[
     if selected([lower], chi_square, search.noise, 1)[0] and lower <= max(chi_squares[k] for k in named):
         text = _minimum_text(free, u, other)
         return (_with_values(free, text, explains, other, search.state(NONE, other)[1]),)
-    return tuple(
+    errors = [
         _with_values(free, search.text(*end[:2]), explains, end.x[: search.size], search.state(*end[:2])[1])
         for end in ends
-    )
+    ]
+    of_machine = (end.hypothesis.number is not None and end.hypothesis.number < corrected.of_machine for end in ends)
+    return tuple(dataclasses.replace(error, of_machine=own) for error, own in zip(errors, of_machine, strict=True))
 
 
 def _with_values(
@@ -520,7 +533,19 @@ def model_errors_text(found: Sequence[ModelError]) -> str:
     if not found:
         return ""
     texts = ", or ".join(error.text for error in found)
-    return f"{texts} would explain {100.0 * found[0].explains:.0f} % of the misfit beyond noise"
+    return f"{texts} would explain {100.0 * found[0].explains:.0f} % of the misfit beyond noise{_separation(found)}"
+
+
+def _separation(found: Sequence[ModelError]) -> str:
+    """A clause on the measurement that would separate some errors: it changes their effects differently."""
+    if len(found) < 2:
+        return ""
+    if all(error.of_machine for error in found):
+        loads = any("payload" in error.text for error in found)
+        return f" ({'weighing the payload' if loads else 'a test at another posture'} would separate them)"
+    if not any(error.of_machine for error in found):
+        return " (a repetition with sensors, hammer or load in another direction would separate them)"
+    return " (a repetition with sensors or load mounted anew, or at another posture, would separate them)"
 
 
 def _scatter(estimate: Estimate) -> np.ndarray | None:

@@ -21,6 +21,8 @@ ERROR_RATE = 0.01
 MOST_ROUNDS = 100
 CONVERGED = 1e-3
 """Change of log S at convergence."""
+LARGEST = 1e6
+"""Upper bound of factors, which a gross misfit would let grow without limit."""
 LEAST_OBSERVABLE = 1e-6
 """Share of the variance of an error that appears in the residual below which it has no test."""
 
@@ -146,7 +148,7 @@ def likely_factors(
             if expected * float(np.max(factors[members] ** 2)) < LEAST_OBSERVABLE:
                 continue
             step = np.sqrt(float(np.sum(found.score[members] ** 2)) / expected)
-            new = np.maximum(factors[members] * np.sqrt(max(step, 1e-12)), 1.0)
+            new = np.clip(factors[members] * np.sqrt(max(step, 1e-12)), 1.0, LARGEST)
             change = max(change, float(np.max(np.abs(np.log(new / factors[members])))))
             factors[members] = new
         if change < CONVERGED:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import first_order_drops, metric, selected
+from jaxmb.identify.assess.model_errors import ModelError, first_order_drops, metric, model_errors_text, selected
 from tests.identify.kr240 import JOINTS, displaced, loaded, study_of
 
 
@@ -69,3 +69,11 @@ def test_equivalent_hypotheses_are_one_group():
     assert selected([130.0, 102.0, 100.0, 500.0], 1000.0, 100.0, 50) == ([2, 1], 1.0)
     assert selected([995.0], 1000.0, 990.0, 50)[0] == []  # no significant decrease
     assert selected([600.0], 1000.0, 100.0, 50)[0] == []  # explains half of the misfit
+
+
+def test_a_group_comes_with_the_measurement_that_separates_it():
+    mass, payload = ModelError("mass", 1.0, of_machine=True), ModelError("a payload", 1.0, of_machine=True)
+    assert "would separate" not in model_errors_text([mass])
+    assert model_errors_text([mass, payload]).endswith("(weighing the payload would separate them)")
+    assert "another posture" in model_errors_text([mass, mass])
+    assert "another direction" in model_errors_text([ModelError("gain", 1.0)] * 2)
