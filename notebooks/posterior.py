@@ -1,6 +1,6 @@
 """
-What the measurement leaves open: the posterior of weakly identified damping
-============================================================================
+The posterior of weakly identified damping
+==========================================
 
 A modal test gives natural frequencies to a fraction of a percent and damping ratios to a third of their value. The
 fit's intervals come from the curvature of its cost at the minimum. `jaxmb.log_density` gives the whole distribution to
