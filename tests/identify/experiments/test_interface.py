@@ -97,7 +97,7 @@ def with_toy(study, toy=BALANCE):
 def test_what_a_kind_need_not_say(arm):
     """Its noise is as stated and independent; what else it might tell is absent."""
     noise, residual = BALANCE.noise, np.ones(2)
-    assert (BALANCE.lines, BALANCE.linear, BALANCE.hypotheses, BALANCE.own, BALANCE.vibration) == (None,) * 5
+    assert (BALANCE.lines, BALANCE.linear, BALANCE.description, BALANCE.own, BALANCE.vibration) == (None,) * 5
     assert BALANCE.evaluation.affine_view(arm.model, arm.free) is None
     assert BALANCE.evaluation.stripped() is BALANCE
     assert (noise.is_known, noise.follows_fit, noise.nominal, noise.nuisance_rows) == (True, False, None, 0)
