@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from jaxmb.io.validation import Table, known_name
 from jaxmb.machine.elements import origin_matrix, origin_table, rotation_about
-from jaxmb.machine.values import GROUND, SIX_ROWS, Name, NonNegative, Origin, Part, Positive, Row6, angle
+from jaxmb.machine.values import GROUND, SIX_ROWS, Name, NonNegative, Number, Origin, Part, Positive, Row6, angle
 
 EXPECTED = "expected { tube = [outer, inner] } or { box = [width, height] or [width, height, wall] }, in m"
 
@@ -235,6 +235,28 @@ ROUNDING = 1e-6
 """Magnitude up to which a negative eigenvalue of a scaled compliance is attributed to rounding."""
 
 
+class Guide(Part):
+    """A guide of sliding stages, whose overlap changes with the extension.
+
+    A moment on two bearings at the distance o, the overlap, is a pair of forces moment / o; their displacements over o
+    are the tilt. So the compliance grows as o^-2 and the tilt from a clearance as o^-1.
+    """
+
+    coordinate: Name
+    """Prismatic coordinate that extends the stages."""
+    overlap_m: Positive
+    """Overlap where the coordinate is 0, at which compliance and play are stated [m]."""
+    rate: Number = -1.0
+    """Change of the overlap over that of the coordinate; negative where extension reduces it."""
+    exponent: NonNegative = 2.0
+    """p in C (`overlap_m` / overlap)^p; the play grows with p / 2."""
+
+    @property
+    def longest_travel(self) -> float:
+        """Value of the coordinate at which the stages part, m; infinite where the overlap is constant."""
+        return -self.overlap_m / self.rate if self.rate else math.inf
+
+
 class VirtualSpring(Part):
     """Elasticity of a link or joint, lumped into a massless spring of six degrees of freedom.
 
@@ -257,6 +279,13 @@ class VirtualSpring(Part):
     """In place of `compliance` its diagonal alone; it adds to a beam, as a bearing does to a link [m/N, rad/(N m)]."""
     beam: Beam | None = None
     """In place of `compliance` that of a straight beam clamped at its root."""
+    guide: Guide | None = None
+    """Sliding stages whose overlap scales compliance and play."""
+    play: Row6 | None = None
+    """Displacement to either side within a clearance, beside the elastic one: `play` tanh(load / `play_load`)
+    [m, rad]."""
+    play_load: Annotated[tuple[Positive, Positive, Positive, Positive, Positive, Positive] | None, SIX_ROWS] = None
+    """Load that takes up 76 % of each play [N, N m]."""
 
     @property
     def matrix(self) -> np.ndarray:
@@ -280,6 +309,10 @@ class VirtualSpring(Part):
             raise ValueError("compliance is not positive semi-definite: some load would deflect against its direction")
         if self.at == "joint" and self.body == GROUND:
             raise ValueError("at is 'joint', but the ground has none: expected 'end'")
+        if (self.play is None) is not (self.play_load is None):
+            raise ValueError("gives one of play and play_load, expected both or none")
+        if self.play is not None and min(self.play) < 0.0:
+            raise ValueError(f"play has {min(self.play):g}, expected none below 0")
         return self
 
 

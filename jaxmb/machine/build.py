@@ -113,6 +113,18 @@ class Model(eqx.Module):
     """Pose in the parent node."""
     compliance: Float[Array, "k 6 6"]
     """Symmetric compliance of each virtual spring in its own axes, translations first: m/N, rad/N, rad/Nm."""
+    guides: tuple[int, ...] = eqx.field(static=True)
+    """Coordinate that extends the sliding stages of each virtual spring; -1 for a spring without a guide."""
+    guide_overlap: Float[Array, "k 2"]
+    """Overlap where the coordinate is 0 [m], and its change over that of the coordinate; 1 and 0 without a guide."""
+    guide_exponent: Float[Array, "k"]
+    """p in C (overlap at 0 / overlap)^p."""
+    has_play: tuple[bool, ...] = eqx.field(static=True)
+    """Whether each virtual spring has play."""
+    play: Float[Array, "k 6"]
+    """Displacement to either side within the clearance, m and rad."""
+    play_load: Float[Array, "k 6"]
+    """Load that takes up the play, N and Nm; 1 without play."""
 
     beams: tuple[str, ...] = eqx.field(static=True)
     beam_elements: tuple[int, ...] = eqx.field(static=True)
@@ -230,6 +242,7 @@ def tree_model(machine: Machine) -> Model:
         virtual_springs=tuple(s.name for s in machine.virtual_spring),
         virtual_spring_origin=_array([offset for _, offset in parts[len(names) : rigid_nodes]], (4, 4)),
         compliance=_array([s.matrix for s in machine.virtual_spring], (6, 6)),
+        **_guides(machine),
         beam_start=_array([offset for _, offset in parts[rigid_nodes:]], (4, 4)),
         dependent=(),
         following=(),
@@ -325,6 +338,19 @@ def _springs_and_loops(machine: Machine) -> Fields:
         "loop_type": tuple(loop.type for loop in machine.loop),
         "loop_rigid": tuple(loop.rigid for loop in machine.loop),
         "loop_axis": _array([loop.axis for loop in machine.loop], (3,)),
+    }
+
+
+def _guides(machine: Machine) -> Fields:
+    springs, names = machine.virtual_spring, machine.coordinates
+    guides = [s.guide for s in springs]
+    return {
+        "guides": tuple(-1 if g is None else names.index(g.coordinate) for g in guides),
+        "guide_overlap": _array([(1.0, 0.0) if g is None else (g.overlap_m, g.rate) for g in guides], (2,)),
+        "guide_exponent": _array([0.0 if g is None else g.exponent for g in guides]),
+        "has_play": tuple(s.play is not None for s in springs),
+        "play": _array([s.play or EXACT for s in springs], (6,)),
+        "play_load": _array([s.play_load or (1.0,) * 6 for s in springs], (6,)),
     }
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmb.io.validation import known_name
+from jaxmb.machine.beam import VirtualSpring
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Rayleigh
 from jaxmb.machine.families import OF_BODIES, Owner, keys_of
@@ -43,8 +44,8 @@ def machine_of(machine: Machine, model: Model) -> Machine:
 
     Stiffness and its slope, damping, rotor inertia, all friction and offset of coordinates, stiffness and damping of
     springs, deviations of the geometry, inertia, damping and friction of transmissions, moduli, density and loss factor
-    of beams, Rayleigh and fractional damping, mass, centre of mass and inertia of bodies and payloads are taken from
-    the model;
+    of beams, compliance, exponent of the guide and play of virtual springs, Rayleigh and fractional damping, mass,
+    centre of mass and inertia of bodies and payloads are taken from the model;
     unchanged values keep the form in which they were written.
     """
     start, model = (jax.tree.map(np.asarray, m) for m in (tree_model(machine), model))
@@ -93,12 +94,7 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         for i, s in enumerate(machine.spring)
     )
     beam = tuple(b.model_copy(update=_numbers(model, i, "beam")) for i, b in enumerate(machine.beam))
-    virtual = tuple(
-        s
-        if np.array_equal(start.compliance[i], model.compliance[i])
-        else s.model_copy(update={"compliance": _symmetric_rows(model.compliance[i]), "diagonal": None, "beam": None})
-        for i, s in enumerate(machine.virtual_spring)
-    )
+    virtual = tuple(_virtual_spring(s, i, start, model) for i, s in enumerate(machine.virtual_spring))
     transmission = tuple(
         t.model_copy(update=_numbers(model, i, "transmission")) for i, t in enumerate(machine.transmission)
     )
@@ -126,6 +122,18 @@ def _row(values: np.ndarray | Array) -> float | tuple[float, ...]:
     """A number, or the numbers of a vector."""
     plain = np.asarray(values).tolist()
     return tuple(plain) if isinstance(plain, list) else plain
+
+
+def _virtual_spring(spring: VirtualSpring, i: int, start: Model, model: Model) -> VirtualSpring:
+    """A virtual spring with the numbers of the i-th one of a model, which differed from `start`."""
+    change: dict[str, object] = {}
+    if not np.array_equal(start.compliance[i], model.compliance[i]):
+        change = {"compliance": _symmetric_rows(model.compliance[i]), "diagonal": None, "beam": None}
+    if spring.guide is not None:
+        change["guide"] = spring.guide.model_copy(update={"exponent": float(model.guide_exponent[i])})
+    if spring.play is not None:
+        change |= {"play": _row(model.play[i]), "play_load": _row(model.play_load[i])}
+    return spring.model_copy(update=change)
 
 
 def _further_friction(model: Model, i: int) -> FurtherFriction | None:

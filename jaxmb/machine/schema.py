@@ -417,6 +417,11 @@ class Machine(Part):
         if self.loop and self.virtual_spring:
             raise ValueError("the machine has loops and virtual springs, expected one of them: write links as [[beam]]")
         _unique("virtual spring", [s.name for s in self.virtual_spring])
+        prismatic = [c.name for c in self.moving_parts if c.type == "prismatic"]
+        for spring in self.virtual_spring:
+            if spring.guide is not None:
+                _known(f"virtual spring '{spring.name}': guide: prismatic coordinate",
+                       [spring.guide.coordinate], prismatic)  # fmt: skip
         _unique("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
         _known("posture: coordinate", self.posture, self.coordinates)
         if not self.coordinates and not self.beam:

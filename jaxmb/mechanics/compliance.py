@@ -84,8 +84,19 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         gravity: whether the geometric stiffness of gravity is included, as in `linearize`.
 
     Raises:
-        NotImplementedError: a coordinate has a stiffness that depends on its load.
+        NotImplementedError: a coordinate has a stiffness that depends on its load, or a virtual spring has play.
     """
+    if any(model.has_play):
+        name = model.virtual_springs[model.has_play.index(True)]
+        raise NotImplementedError(
+            f"virtual spring '{name}' has play, which is not linear in the load: only deflections under the machine's"
+            " weight are supported, as in pose tests"
+        )
+    return _without_play(model, q, gravity)
+
+
+def _without_play(model: Model, q: Float[Array, "n"], gravity: bool = False) -> Float[Array, "e e"]:
+    """`compliance_matrix`, play omitted."""
     check_constant_stiffness(model, "compliance")
     if model.following:
         columns, stiffness = closed_stiffness(model, q, gravity)
@@ -93,8 +104,9 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
     with_stiffness, stiffness, elastic = elastic_stiffness(model, q, gravity)
     both = elastic[:, None] & elastic[None, :]
-    diagonal = jnp.sqrt(jnp.abs(jnp.diagonal(stiffness)))
-    scale = 1.0 / jnp.where(elastic & (diagonal > 0.0), diagonal, 1.0)
+    diagonal = jnp.abs(jnp.diagonal(stiffness))
+    # the root of a zero has no finite derivative in reverse mode
+    scale = 1.0 / jnp.sqrt(jnp.where(elastic & (diagonal > 0.0), diagonal, 1.0))
     scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(with_stiffness.size))
     inverse = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
     if model.springs or gravity:
@@ -102,10 +114,46 @@ def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False)
         inverse = jnp.where(stable, inverse, jnp.nan)
     size = first + 6 * len(model.elements)
     compliance = jnp.zeros((size, size), inverse.dtype).at[np.ix_(with_stiffness, with_stiffness)].set(inverse)
-    for s in range(len(model.virtual_springs)):
+    for s, scale in enumerate(overlap_scale(model, q)):
         block = slice(n + 6 * s, n + 6 * s + 6)
-        compliance = compliance.at[block, block].set(model.compliance[s])
+        compliance = compliance.at[block, block].set(model.compliance[s] * scale)
     return compliance
+
+
+def overlap_scale(model: Model, q: Float[Array, "n"]) -> tuple[Float[Array, ""] | float, ...]:
+    """Compliance of each virtual spring at a posture over that where its guide's coordinate is 0.
+
+    A power of the overlap of sliding stages; 1 without a guide, NaN where the stages do not overlap.
+    """
+    found: list[Array | float] = []
+    for s, coordinate in enumerate(model.guides):
+        if coordinate < 0:
+            found.append(1.0)
+            continue
+        overlap, rate = model.guide_overlap[s]
+        ratio = 1.0 + rate * q[coordinate] / overlap
+        found.append(jnp.where(ratio > 0.0, jnp.where(ratio > 0.0, ratio, 1.0) ** -model.guide_exponent[s], jnp.nan))
+    return tuple(found)
+
+
+def has_guides(model: Model) -> bool:
+    """Whether the compliance of a virtual spring depends on the extension of sliding stages."""
+    return max(model.guides, default=-1) >= 0
+
+
+def play_displacement(model: Model, q: Float[Array, "n"], load: Float[Array, "e"]) -> Float[Array, "e"]:
+    """Displacement of all elastic degrees of freedom by the play of virtual springs under generalized loads [e].
+
+    play * sqrt(scale of the compliance) * tanh(load / play_load): a clearance d over the overlap o tilts by d / o where
+    the compliance is proportional to o^-2. 0 without load, and odd in it.
+    """
+    n, found = len(model.coordinates), jnp.zeros_like(load)
+    for s, scale in enumerate(overlap_scale(model, q)):
+        if model.has_play[s]:
+            block = slice(n + 6 * s, n + 6 * s + 6)
+            own = model.play[s] * jnp.sqrt(scale) * jnp.tanh(load[block] / model.play_load[s])
+            found = found.at[block].set(own)
+    return found
 
 
 def elastic_springs(model: Model, free: Collection[str] = ()) -> tuple[str, ...]:
@@ -339,10 +387,15 @@ def weight_deflection(model: Model, q: Float[Array, "n"]) -> Float[Array, "e"]:
     x = whole(model, q)
     if model.springs or model.loops or model.beams:
         pull = jax.grad(lambda y: gravity_energy(model, y) + spring_energy(model, y, x))(x)
-        return -compliance_matrix(model, q, gravity=not model.virtual_springs) @ pull
-    compliance = compliance_matrix(model, q)
-    first = compliance @ weight_effort(model, q, jnp.zeros_like(x))
-    return -compliance @ weight_effort(model, q, -first)
+        by_stiffness = -_without_play(model, q, gravity=not model.virtual_springs) @ pull
+        return by_stiffness + play_displacement(model, q, -pull) if any(model.has_play) else by_stiffness
+    compliance = _without_play(model, q)
+
+    def displaced(load: Array) -> Array:
+        elastic = compliance @ load
+        return elastic + play_displacement(model, q, load) if any(model.has_play) else elastic
+
+    return displaced(-weight_effort(model, q, displaced(-weight_effort(model, q, jnp.zeros_like(x)))))
 
 
 def weight_effort(model: Model, q: Float[Array, "n"], e: Float[Array, "e"]) -> Float[Array, "e"]:

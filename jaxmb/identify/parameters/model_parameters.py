@@ -46,7 +46,8 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
     friction.* of transmissions; stiffness.*, damping.*, loss_factor.* of springs, and free_length.* of those between
     two points; young_modulus.*, shear_modulus.*, density.*, loss_factor.* of beams; mass.*, first_moment.*.x (y, z) and
     inertia.*.xx (yy, zz, xy, xz, yz) of bodies and payloads, about the origin of the body's frame; compliance.*.x.x
-    (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs; rayleigh.mass and
+    (x.y ... rz.rz, the first not after the second in x, y, z, rx, ry, rz) of virtual springs, guide_exponent.* of those
+    with a guide, play.*.x and play_load.*.x (y, z, rx, ry, rz) of those with play; rayleigh.mass and
     rayleigh.stiffness; fractional.order and fractional.time of a machine with fractional damping; stiffness_slope.* of
     coordinates with load-dependent stiffness; stribeck.*, cubic_damping.*, load_friction.*, damping_slope.* and
     stribeck_speed.* of coordinates with these friction terms; origin.*.x (y, z, rx, ry, rz), zero.* and reading_scale.*
@@ -65,6 +66,10 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
             return model.load_dependent[i]
         if family.name == "free_length":
             return model.spring_type[i] == "length"
+        if family.name == "guide_exponent":
+            return model.guides[i] >= 0
+        if family.leaf in ("play", "play_load"):
+            return model.has_play[i]
         return family.owner != "coordinate" or i not in without.get(family.name, ())
 
     of_owner: dict[str, list[tuple[int, str]]] = {
@@ -110,7 +115,7 @@ def _entries(family: Family, i: int) -> Iterator[tuple[tuple[str, ...], tuple[tu
         yield from (((axis,), ((i, k),)) for k, axis in enumerate("xyz"))
     elif family.leaf == "inertia":
         yield from (((axes,), _symmetric(i, a, b)) for axes, (a, b) in TENSOR.items())
-    elif family.leaf in ("origin_deviation", "frame_deviation"):
+    elif family.leaf in ("origin_deviation", "frame_deviation", "play", "play_load"):
         yield from (((axis,), ((i, k),)) for k, axis in enumerate(ELASTIC_AXES))
     elif family.leaf == "compliance":
         for a, b in itertools.combinations_with_replacement(range(6), 2):
@@ -172,7 +177,7 @@ def unit(model: Model, name: str) -> str:
     units = next(row.units for row in FAMILIES if row.name == family)
     if family == "compliance":
         return units[sum(axis.startswith("r") for axis in axes)]
-    if family in ("origin", "frame", "station"):
+    if family in ("origin", "frame", "station", "play", "play_load"):
         return units[axes[-1].startswith("r")]
     if family in ("rayleigh", "fractional"):
         return units[item in ("stiffness", "time")]

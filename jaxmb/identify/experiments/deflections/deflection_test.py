@@ -36,6 +36,7 @@ from jaxmb.mechanics.compliance import (
     closed_stiffness,
     elastic_springs,
     elastic_stiffness,
+    has_guides,
     stable_inverse,
 )
 
@@ -248,8 +249,8 @@ class DeflectionTest(Test[ElasticView]):
 
     def view(self, model: Model) -> ElasticView:
         """Compliance of all elastic degrees of freedom; one per posture where it depends on posture, by springs between
-        frames, loops or gravity."""
-        each = model.springs or model.loops or self.gravity
+        frames, loops, guides or gravity."""
+        each = model.springs or model.loops or has_guides(model) or self.gravity
         compliance = compliances(model, self.q, self.gravity) if each else compliances(model, self.q[:1])[0]
         return ElasticView(compliance, self.at_point, self.effort)
 
@@ -327,10 +328,10 @@ class DeflectionEquations(LinearForm[DeflectionTest]):
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
-        springs between frames, loops, compliance at motors (which gears transmit) or gravity stiffness."""
+        springs between frames, loops, guides, compliance at motors (which gears transmit) or gravity stiffness."""
         named = {name for names in free.tied for name in names}
         springs = elastic_springs(model, named)
-        if springs or model.loops or self.test.gravity or _is_compliant_at_motor(model, named):
+        if springs or model.loops or has_guides(model) or self.test.gravity or _is_compliant_at_motor(model, named):
             return None
         return np.array([LINEAR_IN.get(name.split(".")[0], np.nan) for name in free.names])
 

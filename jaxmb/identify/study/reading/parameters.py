@@ -225,7 +225,7 @@ def prior_of(
             std[[free.names.index(n) for n in names]] = value
     std = np.where(np.isnan(std), np.inf, std)  # nothing is known of the others beforehand
     known = zip(free.names, free.logarithmic, std, strict=True)
-    accepted = {*OF_GEOMETRY, "station"}
+    accepted = {*OF_GEOMETRY, "station", "compliance", "guide_exponent", "play"}
     linear = [n for n, log, s in known if not log and np.isfinite(s) and n.split(".")[0] not in accepted]
     if linear and not of_values:
         raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
