@@ -247,9 +247,9 @@ class Guide(Part):
     overlap_m: Positive
     """Overlap where the coordinate is 0, at which compliance and play are stated [m]."""
     rate: Number = -1.0
-    """Change of the overlap over that of the coordinate; negative where extension reduces it."""
+    """Change of the overlap over that of the coordinate; negative where extension reduces it [1]."""
     exponent: NonNegative = 2.0
-    """p in C (`overlap_m` / overlap)^p; the play grows with p / 2."""
+    """p in C (`overlap_m` / overlap)^p; the play grows with p / 2 [1]."""
 
     @property
     def longest_travel(self) -> float:

@@ -10,6 +10,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase
 from jaxmb.identify.experiments.deflections.table import deflections_csv
+from jaxmb.identify.stiffness_model.complete_model import complete_model
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.changed import machine_of
@@ -80,6 +81,7 @@ def test_deflections_at_several_extensions_identify_the_exponent(tmp_path):
             "guide_exponent.slide": {"lower": 0.0, "upper": 4.0}}  # fmt: skip
     test = {"kind": "deflection", "file": "loads.csv"}
     study = {"machine": "mast.toml", "tolerances": "exact", "test": [test], "free": free}
+    study["prior"] = {"guide_exponent.slide": 10.0}  # its pull on the value is 1e-8
     result = jaxmb.identify(make_study(StudyFile.model_validate(study), "mast", tmp_path))
     assert result.parameters["compliance.slide.ry.ry"].value == pytest.approx(COMPLIANCE, rel=1e-6)
     assert result.parameters["guide_exponent.slide"].value == pytest.approx(2.0, abs=1e-6)
@@ -96,6 +98,8 @@ def test_refusals():
     model = jaxmb.build_model(mast())
     with pytest.raises(NotImplementedError, match="virtual spring 'slide' has play"):
         deflection(model, jnp.array([0.0]), "tool", jnp.ones(6))
+    with pytest.raises(NotImplementedError, match="guide or play"):
+        complete_model(model)
     parted = frame_poses_under_weight(jaxmb.build_model(mast()), jnp.array([2.4]), ("tool",))
     assert not np.isfinite(parted).all()
     with pytest.raises(ValueError, match="guide: prismatic coordinate"):

@@ -21,6 +21,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     spring_term,
 )
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.compliance import has_guides
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
 
 
@@ -246,6 +247,11 @@ def _aggregation(model: Model, frames: Sequence[str]) -> tuple[dict[str, str], d
 def _check_serial(model: Model) -> None:
     if not model.virtual_springs:
         raise ValueError(f"machine '{model.name}' has no virtual spring, expected one at the end of each elastic link")
+    if has_guides(model) or any(model.has_play):
+        raise NotImplementedError(
+            f"machine '{model.name}' has virtual springs with a guide or play, expected none in a complete stiffness"
+            " model"
+        )
     if model.motors:
         raise NotImplementedError(
             f"machine '{model.name}' has motors behind gears, expected none in a complete stiffness model"
