@@ -17,7 +17,7 @@ import jaxmb.cli.run_identify
 from jaxmb.cli import console, main
 from jaxmb.identify.fit import loop as fit
 
-FILES = {"result.json", "parameters.csv", "machine.toml", "machine.xml", "study.toml", "figures"}
+FILES = {"result.json", "parameters.csv", "machine.toml", "machine.xml", "study.toml", "report.json", "figures"}
 FREQUENCY = np.arange(1.0, 11.0)
 STUDY = """
 machine = "manipulator-3r"
@@ -289,20 +289,24 @@ def test_predict(tmp_path, capsys):
     q = jaxmb.posture(model, {"z1": 0.0, "z2": np.radians(70.0), "z3": np.radians(-100.0)})
     expected = jaxmb.frf(model, q, written.frequency_hz, kind="receptance")
     np.testing.assert_allclose(written.frf, expected, rtol=1e-12)
-    assert {path.name for path in tmp_path.iterdir()} == {"frf.npz", "state-space.mat", "machine.xml", "figures"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "frf.npz", "state-space.mat", "machine.xml", "report.json", "figures",
+    }  # fmt: skip
     for figure in ("frf.png", "mode-shapes.png"):
         assert (tmp_path / "figures" / figure).stat().st_size > 10_000
     before = (tmp_path / "frf.npz").read_bytes()
     for k in (1, 2):  # nothing that is there is lost
         assert main([*command, "--out", str(tmp_path)]) == 0
         written = (
-            f"machine.xml, figures/frf.png, figures/mode-shapes.png; the earlier result was moved to previous-{k}\n"
+            "machine.xml, report.json, figures/frf.png, figures/mode-shapes.png;"
+            f" the earlier result was moved to previous-{k}\n"
         )
         assert written in capsys.readouterr().out
         assert {path.name for path in (tmp_path / f"previous-{k}").iterdir()} == {
             "frf.npz",
             "state-space.mat",
             "machine.xml",
+            "report.json",
             "figures",
         }
         assert (tmp_path / f"previous-{k}" / "figures" / "frf.png").exists()
@@ -326,6 +330,7 @@ def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
         "figures",
         "state-space.mat",
         "machine.xml",
+        "report.json",
     }
     assert jaxmb.load_machine(tmp_path / "predict" / "machine.xml").coordinates == ("z1", "z2", "z3")
     (tmp_path / "empty").mkdir()

@@ -94,7 +94,9 @@ def test_figures_of_an_earlier_map_do_not_stay(tmp_path, capsys):
     assert [path.name for path in figures.iterdir()] == ["dexterity-joints.png"]
     assert len(list((tmp_path / "previous-1" / "figures").iterdir())) == 6
     said = capsys.readouterr().out
-    assert said.endswith("map.json, figures/dexterity-joints.png; the earlier result was moved to previous-1\n")
+    assert said.endswith(
+        "map.json, report.json, figures/dexterity-joints.png; the earlier result was moved to previous-1\n"
+    )
     assert said.count("moved") == 1  # not of the first
     assert "no zone: the best posture has 0." in said
     assert sum(line.split()[:1] == ["zone"] for line in said.splitlines()) == 2  # tables of the first command's maps

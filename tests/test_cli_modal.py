@@ -112,23 +112,24 @@ def test_single_hits_of_records_are_analysed(tmp_path, capsys):
 
 def test_figures_say_what_they_show(measured):
     from jaxmb.measurement.modal.analysis import modal_analysis
-    from jaxmb.report.modal import coherence_figure, stabilization_figure, synthesized, synthesized_figure
+    from jaxmb.report.charts import Rule
+    from jaxmb.report.modal import coherence_chart, stabilization_chart, synthesized, synthesized_chart
 
     measured = dataclasses.replace(measured, coherence=np.linspace(0.5, 1.0, 620 * 4).reshape(620, 4))
     analysis = modal_analysis(measured, band_hz=(5.0, 30.0), max_order=30)
     compared = synthesized(analysis, measured)
-    (_, rule) = synthesized_figure("rig", compared).texts
-    assert rule.get_text() == "of 4 outputs, by median FRAC, those explained best, in the middle and worst"
-    (axes,) = coherence_figure("rig", analysis, compared).axes
-    assert axes.get_ylabel() == "multiple coherence"
-    line = axes.get_lines()[0]
-    np.testing.assert_allclose(line.get_ydata(), np.median(measured.coherence[20:521], axis=1))
-    np.testing.assert_allclose(line.get_xdata(), compared.measured.frequency_hz)
-    chart = stabilization_figure("rig", analysis, compared.measured).axes[0]
-    lines = [line for line in chart.get_lines() if line.get_alpha() is not None]
-    # lines of the poles stay behind their symbols
-    assert len(lines) == 3
-    assert all(line.get_alpha() < 0.5 for line in lines)
+    note = synthesized_chart("rig", compared).note
+    assert note.endswith("of 4 outputs, by median FRAC, those explained best, in the middle and worst")
+    (panel,) = coherence_chart("rig", analysis, compared).panels
+    assert panel.y.label == "multiple coherence"
+    line = panel.marks[-1]
+    np.testing.assert_allclose(line.y, np.median(measured.coherence[20:521], axis=1))
+    np.testing.assert_allclose(line.x, compared.measured.frequency_hz)
+    poles, indicator = stabilization_chart("rig", analysis, compared.measured).panels
+    # lines of the poles are below their symbols
+    assert [isinstance(mark, Rule) for mark in poles.marks] == [True] * 3 + [False] * 4
+    np.testing.assert_allclose([mark.at for mark in poles.marks[:3]], analysis.frequency_hz)
+    assert indicator.y.log
 
 
 def test_a_unit_that_the_file_contradicts(measured, tmp_path, capsys):

@@ -41,12 +41,14 @@ def test_version_without_history(distributions):
 
 
 def test_contents_of_the_wheel(distributions):
-    """All modules, stubs and descriptions of the package, its C++ source and its licence, and nothing else."""
+    """All modules, stubs and descriptions of the package, C++ source, parts of pages and licence, and nothing else."""
     names = set(zipfile.ZipFile(distributions[0]).namelist())
     files = {str(path.relative_to(ROOT)) for path in (ROOT / "jaxmb").rglob("*") if path.is_file()}
     files = {name for name in files if "__pycache__" not in name}
     assert {name for name in names if name.startswith("jaxmb/")} == files
-    assert {Path(name).suffix for name in files} <= {".py", ".pyi", ".typed", ".toml", ".cpp", ""}
+    assert {Path(name).suffix for name in files} <= {
+        ".py", ".pyi", ".typed", ".toml", ".cpp", ".css", ".js", "",
+    }  # fmt: skip
     others = {name.split("/", 1)[1] for name in names if not name.startswith("jaxmb/")}
     assert others == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
     assert "jaxmb/library/machines/kuka-kr90.toml" in names

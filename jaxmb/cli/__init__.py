@@ -11,6 +11,7 @@ from jaxmb.cli.run_inspect import inspect
 from jaxmb.cli.run_map import map_postures
 from jaxmb.cli.run_modal import modal
 from jaxmb.cli.run_predict import predict
+from jaxmb.cli.run_report import report
 
 # Typer brings its own copy of click or uses the installed one, by version; this is the base class in both.
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
@@ -30,7 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
     except UsageError as error:
         message = error.format_message()
         if message.startswith("Missing argument"):
-            message = f"{message.rstrip('.')}; `jaxmb studies` lists the built-in ones"
+            hint = (
+                "expected output folders of commands"
+                if "'results'" in message
+                else "`jaxmb studies` lists the built-in ones"
+            )
+            message = f"{message.rstrip('.')}; {hint}"
         return say(message, WRONG_INPUT)
     except WrongInput as error:
         return say(str(error), WRONG_INPUT)
@@ -103,6 +109,6 @@ def studies() -> None:
         console_of().print(table)
 
 
-for command in (with_options(identify), inspect, modal, predict, compensate):
+for command in (with_options(identify), inspect, modal, predict, compensate, report):
     app.command()(command)
 app.command("map")(with_options(map_postures))

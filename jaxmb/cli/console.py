@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -116,11 +117,14 @@ def deliver(
         files: for each file name the function that writes the file at a path.
         figure: writes a further figure in a folder and returns its path.
     """
-    from jaxmb.report.section import write_pictures
+    from jaxmb.report.rendering import write_pictures
+    from jaxmb.report.saved_sections import REPORT, with_charts, write_sections
     from jaxmb.report.terminal import on_terminal
 
+    files = {**files, REPORT: lambda path: write_sections(path, name, command_line(), sections)}
     writable(folder, tuple(files))
     console = console_of()
+    sections = with_charts(sections)
     console.print(on_terminal(sections, console.width))
     with writing(folder):
         aside = move_aside(folder, tuple(files))
@@ -130,6 +134,11 @@ def deliver(
             figures = write_pictures(sections, folder / "figures")
             figures += [] if figure is None else [figure(folder / "figures")]
     print_written(folder, [*files, *(f"figures/{path.name}" for path in figures)], aside)
+
+
+def command_line() -> str:
+    """The command as it was given."""
+    return shlex.join(["jaxmb", *sys.argv[1:]])
 
 
 def print_written(folder: Path, files: Sequence[str], aside: str) -> None:

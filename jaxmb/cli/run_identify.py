@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
@@ -16,6 +16,7 @@ from jaxmb.cli.console import (
     ALONE,
     NOT_CONVERGED,
     Out,
+    command_line,
     console_of,
     move_aside,
     print_written,
@@ -26,13 +27,16 @@ from jaxmb.cli.console import (
     writing,
     wrong_input,
 )
+from jaxmb.cli.run_report import check_page, write_page
 
 if TYPE_CHECKING:
     from jaxmb.identify.assess.result import Result
     from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
     from jaxmb.identify.fit.loop import Report
+    from jaxmb.report.section import Section
 
 LARGEST_SEED = 2**63 - 1
+PAGE, DRAWS = "report.html", ("draws.npz", "bootstrap.npz")
 
 
 class IdentifyOptions(NamedTuple):
@@ -71,6 +75,7 @@ class IdentifyOptions(NamedTuple):
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the saved state of an interrupted run.")] = (
         False
     )
+    report: Annotated[bool, typer.Option("--report", help="Write report.html as well, see `jaxmb report`.")] = False
     distributed: Annotated[
         bool, typer.Option("--distributed", help="Join a run of several processes, see docs/cluster.md.")
     ] = False
@@ -84,6 +89,8 @@ def identify(options: IdentifyOptions) -> None:
     from jaxmb.io.validation import suggestion
 
     with wrong_input():
+        if options.report:
+            check_page()
         if options.preset is not None and options.preset not in PRESETS:
             hint = suggestion(options.preset, PRESETS) or ","
             raise ValueError(f"--preset is '{options.preset}'{hint} expected one of {', '.join(PRESETS)}")
@@ -101,7 +108,7 @@ def identify(options: IdentifyOptions) -> None:
     from jaxmb.identify.fit.devices import is_first
     from jaxmb.identify.study.study import make_study
     from jaxmb.report.result_sections import sections
-    from jaxmb.report.section import write_pictures
+    from jaxmb.report.saved_sections import REPORT
     from jaxmb.report.terminal import on_terminal
 
     with wrong_input():
@@ -134,7 +141,8 @@ def identify(options: IdentifyOptions) -> None:
         try:
             with wrong_input(), with_others(), _progress(problem.name) as report:
                 result = fitted(report)
-            aside = move_aside(folder, (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY, "draws.npz", "bootstrap.npz"))
+            kinds = (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS)
+            aside = move_aside(folder, kinds)
             written = write_result(result, folder)
         except KeyboardInterrupt:
             raise typer.Exit(say_interrupted(state)) from None
@@ -143,12 +151,30 @@ def identify(options: IdentifyOptions) -> None:
         console.print(on_terminal(report, console.width))
         for name, count in resampling:  # before the figures, which would delay other processes
             written = [*written, _draw(result, count, name, folder)]
-        with progress(problem.name, "drawing figures"):
-            figures = write_pictures(report, folder / "figures")
-    print_written(folder, [*written, *(f"figures/{path.name}" for path in figures)], aside)
+        written = [*written, *_report_files(result, report, folder, options.report)]
+    print_written(folder, written, aside)
     if not result.converged:
         reason = [text for text in result.doubts[:1] if text not in result.status]
         raise typer.Exit(say("; ".join([result.status, *reason]), NOT_CONVERGED))
+
+
+def _report_files(result: "Result", report: "Sequence[Section]", folder: Path, page: bool) -> list[str]:
+    """Write the sections as data, their figures, and the report page if wanted; returns the names of the files."""
+    from jaxmb.report.rendering import write_pictures
+    from jaxmb.report.saved_sections import REPORT, with_charts, write_sections
+
+    with progress(result.study.name, "drawing figures"):
+        report = with_charts(report)
+        write_sections(folder / REPORT, result.study.name, command_line(), report)
+        figures = write_pictures(report, folder / "figures")
+    written = [REPORT, *(f"figures/{path.name}" for path in figures)]
+    if page:
+        from jaxmb.report.result_page import result_page
+
+        with progress(result.study.name, "writing the report"):
+            write_page(result_page(result, folder), folder / PAGE)
+        written.append(PAGE)
+    return written
 
 
 def _draw(result: "Result", count: int, name: str, folder: Path) -> str:

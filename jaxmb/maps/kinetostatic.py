@@ -370,9 +370,9 @@ class Quantity:
 
 
 QUANTITIES = {
-    "dexterity": Quantity("inverse condition number $1/\\kappa_F(J_N)$", "", True),
-    "nu_p": Quantity("influence of $K_C$ on the translation $\\nu_p$", "", False, ("wrench",)),
-    "nu_r": Quantity("influence of $K_C$ on the rotation $\\nu_r$", "rad", False, ("wrench",)),
+    "dexterity": Quantity("inverse condition number 1/κ_F", "", True),
+    "nu_p": Quantity("influence of K_C on the translation ν_p", "", False, ("wrench",)),
+    "nu_r": Quantity("influence of K_C on the rotation ν_r", "rad", False, ("wrench",)),
     "deflection": Quantity("deflection under the load", "m", False, ("wrench",)),
     "stiffness": Quantity("stiffness along the direction", "N/m", True, ("direction",)),
     "least_stiffness": Quantity("stiffness in the softest direction", "N/m", True),

@@ -1,4 +1,4 @@
-from .modal_maps import placement_figure as placement_figure
+from .modal_maps import placement_chart as placement_chart
 from .mode_shapes import (
     mode_shape_figures as mode_shape_figures,
     mode_shape_grid as mode_shape_grid,
@@ -15,13 +15,14 @@ from .parameters import (
     modes_table as modes_table,
     parameters_table as parameters_table,
 )
+from .rendering import (
+    figure_of as figure_of,
+    write_figure as write_figure,
+)
 from .result_sections import (
     sections as sections,
     write_report as write_report,
 )
 from .section import Section as Section
-from .style import (
-    drawing as drawing,
-    write_figure as write_figure,
-)
+from .style import drawing as drawing
 from .terminal import on_terminal as on_terminal

@@ -1,13 +1,10 @@
-"""Report of `jaxmb inspect`: expected uncertainty, next tests and motions, with their figures.
-
-matplotlib is imported when a figure is drawn: the command without `--out` prints tables only.
-"""
+"""Report of `jaxmb inspect`: expected uncertainty, next tests and motions, with their figures."""
 
 import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +16,24 @@ from jaxmb.identify.plan.next_poses import NextPoses
 from jaxmb.identify.plan.next_tests import NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
 from jaxmb.report.budget import budget_table
+from jaxmb.report.charts import (
+    ALERT,
+    FITTED,
+    INITIAL,
+    MEASURED,
+    TRUE,
+    Axis,
+    Bars,
+    Chart,
+    Colors,
+    Line,
+    Mark,
+    Note,
+    Panel,
+    Rule,
+    matrix_panel,
+    single,
+)  # fmt: skip
 from jaxmb.report.section import (
     Cell,
     Facts,
@@ -34,9 +49,6 @@ from jaxmb.report.section import (
     right,
     section,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 class NextReport(NamedTuple):
@@ -77,7 +89,7 @@ def next_table(found: Inspection, chosen: NextTests) -> Table:
 
 def motion_report(found: Inspection, chosen: NextMotion) -> NextReport:
     """Amplitudes of the motion, its figure, and the standard deviations of the base parameters after it."""
-    draw = partial(motion_figure, found.study.name, chosen)
+    draw = partial(motion_chart, found.study.name, chosen)
     return NextReport(
         (motion_table(chosen), Picture("next-motion", draw)),
         (f"{found.next_remark}; condition number {number(chosen.motion.condition_number)}",),
@@ -137,8 +149,8 @@ def inspection_sections(found: Inspection) -> list[Section]:
             [
                 expected_table(found), base_table(found, after.base_std) if found.base else None,
                 None if found.observability is None else observability_table(found.observability, "Observability"),
-                Picture("singular-values", partial(singular_value_figure, found)),
-                Picture("standard-deviations", partial(deviation_figure, found)),
+                Picture("singular-values", partial(singular_value_chart, found)),
+                Picture("standard-deviations", partial(deviation_chart, found)),
             ],
         ),
         *section("Uncertainty budget", [_budget(found)]),
@@ -148,7 +160,7 @@ def inspection_sections(found: Inspection) -> list[Section]:
             [
                 group_table(found) if found.groups else None,
                 # without groups the figure of standard deviations is complete
-                Picture("weak-directions", partial(direction_figure, found))
+                Picture("weak-directions", partial(direction_chart, found))
                 if any(len(group.members) > 1 for group in found.groups)
                 else None,
             ],
@@ -259,121 +271,83 @@ HIGHEST = 1e3
 """Standard deviation at which bars are cut: a parameter is not identifiable far below."""
 
 
-def singular_value_figure(found: Inspection) -> "Figure":
+def singular_value_chart(found: Inspection) -> Chart:
     """Singular values of the Jacobian, with the limits of weakly identifiable and not identifiable directions."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    from jaxmb.report.style import ALERT, FITTED, INITIAL
-
     values = found.singular_values
     shown = values[values > values.max(initial=0.0) * 1e-16]
-    figure = Figure(figsize=(4.8, 3.0), layout="constrained")
-    axes = figure.add_subplot()
-    axes.semilogy(np.arange(1, shown.size + 1), shown, "o", ms=4.0, color=FITTED)
+    line = Line(np.arange(1, shown.size + 1), shown, "singular value", width=0.0, dashes="", marker="o", size=4.0)
+    marks: list[Mark] = [line]
     if found.study.problem.prior is None and shown.size:
-        yes, weak = (float(x) for x in limits())
-        for limit, color, text in ((yes, INITIAL, "std 10 %"), (weak, ALERT, "std 100 %")):
-            axes.axhline(1.0 / limit, color=color, lw=0.9, ls="--")
-            axes.annotate(
-                text, (1.0, 1.0 / limit), xycoords=("axes fraction", "data"), xytext=(-3, 2),
-                textcoords="offset points", ha="right", va="bottom", color=color, fontsize=7,
-            )  # fmt: skip
+        for limit, color, text in zip(limits(), (INITIAL, ALERT), ("std 10 %", "std 100 %"), strict=True):
+            marks.append(Rule(1.0 / float(limit), "y", text, color, 0.9, "--"))
     zeros = values.size - shown.size
     note = f", {zeros} of {values.size} are zero" if zeros else ""
-    axes.set_xlim(0.3, max(values.size, 2) + 0.7)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("direction of the parameters")
-    axes.set_ylabel("singular value = 1 / std along it")
-    axes.set_title(f"{found.study.name}: singular values{note}", loc="left")
-    return figure
+    yes = float(limits()[0])
+    title = f"{found.study.name}: {np.sum(shown > 1.0 / yes)} of {values.size} directions of the parameters are"
+    title += f" identifiable{note}"
+    x = Axis("direction of the parameters", limits=(0.3, max(values.size, 2) + 0.7), whole=True)
+    panel = Panel(marks, x, Axis("singular value = 1 / std along it", log=bool(shown.size)), height=2.3)
+    caption = "Singular values of the Jacobian in units of the noise: directions below a dashed line are weakly known."
+    return single(panel, title, caption, 4.2)
 
 
-def deviation_figure(found: Inspection) -> "Figure":
+def deviation_chart(found: Inspection) -> Chart:
     """Predicted standard deviation of every parameter as a bar, with that after the proposed next tests if any."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
-    from jaxmb.report.style import ALERT, INITIAL, MEASURED, TRUE
-
-    free, colour = found.study.free, {"yes": TRUE, "weak": INITIAL, "no": ALERT}
+    free, color = found.study.free, {"yes": TRUE, "weak": INITIAL, "no": ALERT}
     # a value of 0 has no relative deviation
     of_zero = [found.parameters[name].value == 0.0 and np.isfinite(found.parameters[name].std) for name in free.names]
     entries = np.flatnonzero(~np.array(of_zero))
     if entries.size > MOST_BARS:
         entries = np.sort(entries[np.argsort(-found.known.std[entries], kind="stable")[:MOST_BARS]])
     expected = [found.parameters[free.names[i]] for i in entries]
-    now = np.array([p.relative_std for p in expected])
+    now = np.array([p.relative_std for p in expected], dtype=float)
     after = None if found.next is None else np.array([np.inf if p.next_std is None else p.next_std for p in expected])
     finite = [x for part in (now, after) if part is not None for x in part[np.isfinite(part) & (part > 0.0)]]
     low = 10.0 ** np.floor(np.log10(min([0.03, *finite]))) / 2.0
     high = min(max([3.0, *(2.0 * x for x in finite)]), HIGHEST)
-    if not np.isfinite(now).all():
-        high = HIGHEST
-    figure = Figure(figsize=(5.6, 1.3 + 0.24 * entries.size), layout="constrained")
-    axes = figure.add_subplot()
-    height = 0.62 if after is None else 0.36
-    for row, (p, std) in enumerate(zip(expected, now, strict=True)):
-        top = row if after is None else row - 0.2
-        axes.barh(top, min(std, high) - low, left=low, height=height, color=colour[p.identifiable])
-        if not std <= high:
-            end = "unknown" if not np.isfinite(std) else f"{std:.1g}"
-            axes.annotate(end, (high, top), xytext=(-2, 0), textcoords="offset points", ha="right", va="center",
-                          fontsize=6, color="white")  # fmt: skip
-        if after is not None:
-            axes.barh(row + 0.2, max(min(after[row], high) - low, 0.0), left=low, height=height, color=MEASURED)
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    if found.study.problem.prior is None:
-        for limit in limits():
-            axes.axvline(float(limit), color="0.25", lw=0.9, ls="--")
-    axes.set_yticks(range(entries.size), [free.names[i] for i in entries])
-    axes.set_ylim(entries.size - 0.4, -0.6)
-    axes.grid(False, axis="y")
-    axes.set_xlabel("predicted standard deviation of the logarithm")
-    handles = [Patch(color=colour[v], label=v) for v in colour if v in {p.identifiable for p in expected}]
+    high = HIGHEST if not np.isfinite(now).all() else high
+    rows = np.arange(entries.size)
+    top, height = (rows, 0.62) if after is None else (rows - 0.2, 0.36)
+    marks: list[Mark] = []
+    for verdict in color:
+        own = np.array([p.identifiable == verdict for p in expected], dtype=bool)
+        if own.any():
+            ends = np.minimum(now[own], high)
+            marks.append(Bars(top[own], np.full(own.sum(), low), ends, "x", height, verdict, color[verdict]))
     if after is not None:
-        handles.append(Patch(color=MEASURED, label="after the next tests"))
+        ends = np.clip(after, low, high)
+        marks.append(Bars(rows + 0.2, np.full(rows.size, low), ends, "x", height, "after the next tests", MEASURED))
+    for row, std in zip(top, now, strict=True):
+        if not std <= high:
+            text = "unknown" if not np.isfinite(std) else f"{std:.1g}"
+            marks.append(Note(f"{text} ", high, float(row), "#ffffff", align="right"))
+    if found.study.problem.prior is None:
+        marks += [Rule(float(limit), "x", "", "#404040", 0.9, "--") for limit in limits()]
     note = f", the {MOST_BARS} largest of {free.size}" if entries.size == MOST_BARS < free.size else ""
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=4, title=f"{found.study.name}: identifiable?{note}",
-        title_fontsize=8,
-    )  # fmt: skip
-    return figure
+    verdicts = [found.parameters[name].identifiable for name in free.names]
+    title = f"{found.study.name}: {verdicts.count('yes')} of {free.size} parameters will be identified{note}"
+    names = [free.names[i] for i in entries]
+    x = Axis("predicted standard deviation of the logarithm", True, (low, high))
+    y = Axis("", limits=(entries.size - 0.4, -0.6), ticks=rows, names=names)
+    caption = "Predicted standard deviation of each parameter; dashed lines are the limits of yes and weak."
+    return single(Panel(marks, x, y, height=0.24 * entries.size + 0.1), title, caption, 4.2)
 
 
-def direction_figure(found: Inspection) -> "Figure":
+def direction_chart(found: Inspection) -> Chart:
     """Components of the parameters in each weak direction, the largest deviation first; members only."""
-    from matplotlib.colors import TwoSlopeNorm
-    from matplotlib.figure import Figure
-
     groups = found.groups[:MOST_DIRECTIONS]
-    rows = sorted({i for group in groups for i in group.members})
-    rows = rows[:MOST_BARS]
+    rows = sorted({i for group in groups for i in group.members})[:MOST_BARS]
     parts = np.array([group.parts[rows] for group in groups]).T
-    size = 1.5 + 0.42 * len(groups), 1.35 + 0.22 * len(rows)
-    figure = Figure(figsize=(max(size[0] + 1.2, 4.2), max(size[1], 2.2)), layout="constrained")
-    axes = figure.add_subplot()
-    image = axes.imshow(parts, cmap="RdBu_r", norm=TwoSlopeNorm(0.0, -1.0, 1.0), aspect="auto")
-    for row, column in np.argwhere(np.abs(parts) >= 0.095):
-        value = parts[row, column]
-        axes.text(
-            column, row, f"{value:.1f}".replace("-0.", "-.").replace("0.", "."), ha="center", va="center",
-            fontsize=6, color="white" if abs(value) > 0.6 else "black",
-        )  # fmt: skip
-    axes.set_xticks(range(len(groups)), [_std(group.std) for group in groups])
-    axes.set_yticks(range(len(rows)), [found.study.free.names[i] for i in rows])
-    axes.set_xticks(np.arange(len(groups) + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
-    axes.grid(False)
-    axes.grid(which="minor", color="white", lw=1.0)
-    axes.tick_params(which="minor", length=0)
+    colors = Colors("RdBu_r", (-1.0, 1.0), "component")
     prior = ", of the prior's" if found.study.problem.prior is not None else ""
-    axes.set_xlabel(f"weak direction: standard deviation along it{prior}")
-    figure.colorbar(image, ax=axes, label="component of the parameter", shrink=0.9)
+    names, stds = [found.study.free.names[i] for i in rows], [_std(group.std) for group in groups]
+    label = f"weak direction: standard deviation along it{prior}"
+    shown = np.where(np.abs(parts) >= 0.095, parts, 0.0)
+    panel = matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1)
     note = f", {len(groups)} of {len(found.groups)}" if len(groups) < len(found.groups) else ""
-    axes.set_title(f"{found.study.name}: weak directions{note}", loc="left", fontsize=8)
-    return figure
+    title = f"{found.study.name}: parameters identifiable only in combination{note}"
+    caption = "Components of the parameters in each weak direction, the least known first."
+    return single(panel, title, caption, max(0.42 * len(groups), 2.6))
 
 
 def _std(std: float) -> str:
@@ -386,44 +360,27 @@ SAMPLES = 500
 """Samples per period."""
 
 
-def motion_figure(study: str, chosen: NextMotion) -> "Figure":
+def motion_chart(study: str, chosen: NextMotion) -> Chart:
     """Position, speed and acceleration of each coordinate over one period, with their limits.
 
     Args:
         study: name of the study.
         chosen: the motion.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
-    from jaxmb.report.style import ALERT, FITTED
-
-    motion, limits = chosen.motion, chosen.limits
-    names = tuple(motion.motion)
+    motion, ends = chosen.motion, chosen.limits
     time = np.linspace(0.0, 1.0 / motion.base_hz, SAMPLES)
-    states = motion.states(time)
-    ends = ((limits.lower, limits.upper), *((-most, most) for most in (limits.speed, limits.acceleration)))
-    figure = Figure(figsize=(8.0, 1.1 + 1.25 * len(names)), layout="constrained")
-    panels: Any = figure.subplots(len(names), 3, squeeze=False, sharex=True)
-    kinds = ("", ""), ("'", "/s"), ("''", "/s²")
-    for column, ((prime, per), parts, (low, high)) in enumerate(zip(kinds, states, ends, strict=True)):
-        for i, name in enumerate(names):
-            axes = panels[i, column]
-            axes.plot(time, parts[:, i], color=FITTED, lw=1.2)
-            for limit in (low[i], high[i]):
-                if np.isfinite(limit):
-                    axes.axhline(limit, color=ALERT, lw=0.9, ls="--")
-            axes.margins(x=0.0, y=0.12)
-            axes.set_ylabel(f"{name}{prime} ({'rad' if chosen.revolute[i] else 'm'}{per})")
-    for axes, text in zip(panels[0], ("position", "speed", "acceleration"), strict=True):
-        axes.set_title(text)
-    for axes in panels[-1]:
-        axes.set_xlabel("time (s)")
-    figure.align_ylabels()
-    handles = [Line2D([], [], color=FITTED, lw=1.2, label="motion"),
-               Line2D([], [], color=ALERT, lw=0.9, ls="--", label="limits")]  # fmt: skip
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=2, title=f"{study}: the next motion, one period",
-        title_fontsize=9,
-    )  # fmt: skip
-    return figure
+    most = ((ends.lower, ends.upper), *((-each, each) for each in (ends.speed, ends.acceleration)))
+    kinds = ("position", "", ""), ("speed", "'", "/s"), ("acceleration", "''", "/s²")
+    rows = []
+    for i, name in enumerate(motion.motion):
+        cells, unit = [], "rad" if chosen.revolute[i] else "m"
+        for (kind, prime, per), parts, (low, high) in zip(kinds, motion.states(time), most, strict=True):
+            marks: list[Mark] = [Line(time, parts[:, i], "motion", FITTED, 1.2)]
+            marks += [Rule(float(x), "y", "limits", ALERT, 0.9, "--") for x in (low[i], high[i]) if np.isfinite(x)]
+            x = Axis("time (s)", limits=(0.0, float(time[-1])))
+            y = Axis(f"{name}{prime} ({unit}{per})")
+            cells.append((Panel(marks, x, y, kind if i == 0 else "", 1.0),))
+        rows.append(cells)
+    title = f"{study}: the next motion, one period, condition number {number(motion.condition_number)}"
+    caption = "Position, speed and acceleration of each coordinate within their limits."
+    return Chart(title, caption, rows, 1.9, shared_x=True)

@@ -1,27 +1,34 @@
 """Report of `jaxmb map`: tables, and figures of quantities over joint space and workspace."""
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import BoundaryNorm
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from jaxmb.maps.kinetostatic import LENGTHS
 from jaxmb.maps.kinetostatic_maps import PostureMap
 from jaxmb.maps.workspace_grid import Postures
 from jaxmb.maps.zones import Ranges
-from jaxmb.report.section import Lines, Picture, Section, Table, left, number, right
-from jaxmb.report.style import ALERT, FITTED
+from jaxmb.report.charts import (
+    ALERT,
+    FITTED,
+    Axis,
+    Cells,
+    Chart,
+    Colors,
+    Contours,
+    Line,
+    Mark,
+    Note,
+    Panel,
+    Patches,
+    Rule,
+    Span,
+)  # fmt: skip
+from jaxmb.report.section import Lines, Picture, Section, Table, capital, left, number, right
 
-LETTERS_PER_INCH = 15
-"""Characters of a title per inch of the figure's width."""
 MOST_ZEROS = 4
 """Largest number of coordinates at 0 that are named one by one."""
 
@@ -60,11 +67,6 @@ def numbers(values: Sequence[float]) -> str:
     return ", ".join(f"{x:.4g}" for x in values)
 
 
-def wrapped(sentences: Sequence[str], width_inches: float) -> str:
-    """Sentences wrapped to the width of a figure."""
-    return "\n".join(textwrap.fill(s, max(int(width_inches * LETTERS_PER_INCH), 20)) for s in sentences if s)
-
-
 def posture_map_sections(
     maps: Mapping[str, PostureMap], plane: str | None = None, length_given: bool = False
 ) -> list[Section]:
@@ -77,9 +79,9 @@ def posture_map_sections(
     """
     sections = []
     for name, found in maps.items():
-        drawn = [Picture(f"{name}-joints", partial(joint_space_figure, found))]
+        drawn = [Picture(f"{name}-joints", partial(joint_space_chart, found))]
         if len(found.postures.over) > 1:
-            drawn.append(Picture(f"{name}-workspace", partial(workspace_figure, found, plane)))
+            drawn.append(Picture(f"{name}-workspace", partial(workspace_chart, found, plane)))
         at_end = name == "dexterity" and found.settings.length_m in LENGTHS and not length_given
         remark = (
             f"length: {found.settings.length_m:g} m is an end of the search: there is no optimal length and the"
@@ -143,6 +145,8 @@ SHOWN_AS = {"rad": ("deg", np.degrees(1.0)), "m": ("mm", 1e3), "N/m": ("N/µm", 
 """SI unit -> unit in a figure and conversion factor to it."""
 LEAST_ZONE = 30.0
 """Smallest height and width of a zone with its name inside, points (1/72 inch)."""
+SAME = 1e-9
+"""Relative range up to which all values are equal and drawn as one band."""
 LABELLED = 6
 """Number of zones that are outlined and named, largest first."""
 
@@ -152,24 +156,28 @@ def bounded(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def bands(values: np.ndarray, by_ratio: bool = False) -> BoundaryNorm:
-    """Bands at round numbers, or at 1, 2, 5, 10 ... if `by_ratio` and the range exceeds `LARGE_RATIO`."""
+def bands(values: np.ndarray, by_ratio: bool = False, count: int = BANDS) -> np.ndarray:
+    """Limits of about `count` bands at round numbers, or at 1, 2, 5, 10 ... if `by_ratio` and the range exceeds
+    `LARGE_RATIO`."""
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
-    if not low < high:
+    if not high - low > SAME * abs(high):
         low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
     if by_ratio and low > 0.0 and high / low > LARGE_RATIO:
         decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)))
         levels = np.append(np.outer(decades, [1.0, 2.0, 5.0]).ravel(), 10.0 * decades[-1])
-        levels = levels[np.searchsorted(levels, low, "right") - 1 : np.searchsorted(levels, high) + 1]
-    else:
-        levels = MaxNLocator(BANDS).tick_values(low, high)
-    return BoundaryNorm(levels, 256)
+        return levels[np.searchsorted(levels, low, "right") - 1 : np.searchsorted(levels, high) + 1]
+    raw = (high - low) / count
+    power = 10.0 ** np.floor(np.log10(raw))
+    step = power * next(nice for nice in (1.0, 2.0, 2.5, 5.0, 10.0) if nice * power >= raw * (1.0 - 1e-9))
+    return step * np.arange(np.floor(low / step + 1e-9), np.ceil(high / step - 1e-9) + 0.5)
 
 
-def colours(found: PostureMap) -> str:
-    """Name of the colour map; light is good."""
-    return "viridis" if found.about.higher_is_better else "viridis_r"
+def _colors(found: PostureMap, values: np.ndarray) -> Colors:
+    """Colour scale of a map; light is good."""
+    levels = bands(values, found.about.unit == "N/m")
+    name = "viridis" if found.about.higher_is_better else "viridis_r"
+    return Colors(name, (float(levels[0]), float(levels[-1])), label(found), levels=levels)
 
 
 def label(found: PostureMap) -> str:
@@ -178,26 +186,37 @@ def label(found: PostureMap) -> str:
     return f"{found.about.label} ({unit})" if unit else found.about.label
 
 
-def title(found: PostureMap, figure: Figure, outlined: bool = True, more: str = "") -> str:
-    """Title with machine, frame, zones and conditions."""
+def title(found: PostureMap) -> str:
+    """Title with machine, frame, and the share of the postures in zones."""
     unit, scale = SHOWN_AS[found.about.unit]
     sense = "at least" if found.about.higher_is_better else "at most"
+    limit = f"{found.about.label} {sense} {found.threshold * scale:.3g} {unit}".rstrip()
+    share = 100.0 * sum(zone.share for zone in found.zones)
+    zones = f"{len(found.zones)} zone{'s' if len(found.zones) > 1 else ''} of {limit}, {share:.3g} % of the postures"
+    return f"{found.machine}, {found.frame}: {zones if found.zones else f'no zone of {limit}'}"
+
+
+def conditions(found: PostureMap, outlined: bool = True, more: str = "") -> str:
+    """Clauses below the title on what is drawn."""
     over = found.postures.over
-    parts = [f"{found.machine}, {found.frame}"]
-    if outlined and found.zones:
-        parts.append(f"zones Z: {sense} {found.threshold * scale:.3g} {unit}".rstrip())
-    if len(over) > 2:
-        parts.append(f"best over {', '.join(over[2:] if outlined else over)}")
-    if outlined and _changes_sign(found):
-        parts.append("black line: singular")
-    parts += [more] if more else []
-    return wrapped(["; ".join(parts), map_conditions(found)], figure.get_figwidth())
+    parts = [f"best over {', '.join(over[2:] if outlined else over)}"] if len(over) > 2 else []
+    parts += ["black line: singular"] if outlined and _changes_sign(found) else []
+    return "; ".join(filter(None, [*parts, more, map_conditions(found)]))
 
 
-def singular_line(axes: Axes, x: np.ndarray, y: np.ndarray, found: PostureMap) -> None:
-    """Draw the zero contour of det J on a map of two coordinates."""
-    if _changes_sign(found):
-        axes.contour(x, y, found.determinant, levels=[0.0], colors="black", linewidths=1.0)
+def singular_lines(x: np.ndarray, y: np.ndarray, found: PostureMap) -> list[Mark]:
+    """Zero contour of det J on a map of two coordinates."""
+    if not _changes_sign(found) or found.determinant is None:
+        return []
+    return [Line(line[:, 0], line[:, 1], "", "#000000", 1.0) for line in contour_lines(x, y, found.determinant)]
+
+
+def contour_lines(x: np.ndarray, y: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+    """Lines [n, 2] along which values over a grid of points are 0."""
+    from contourpy import contour_generator
+
+    lines = contour_generator(x, y, np.ma.masked_invalid(values)).lines(0.0)
+    return [np.asarray(line) for line in lines]
 
 
 def _changes_sign(found: PostureMap) -> bool:
@@ -205,10 +224,18 @@ def _changes_sign(found: PostureMap) -> bool:
     return sign.ndim == 2 and bool(np.nanmax(sign) > np.nanmin(sign))
 
 
-def outline_zones(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, found: PostureMap) -> None:
-    """Draw the edge of each zone, a contour of the threshold or an end of the grid, and its name."""
+def outlined_zones(x: np.ndarray, y: np.ndarray, found: PostureMap, size: tuple[float, float]) -> list[Mark]:
+    """Edge of each zone, a contour of the threshold or an end of the grid, and its name.
+
+    Args:
+        x: of the points of the grid.
+        y: likewise.
+        found: the map.
+        size: width and height of the panel, inches.
+    """
     values = bounded(found.values)
     sign = 1.0 if found.about.higher_is_better else -1.0
+    lines, names = list[Mark](), list[Mark]()
     for count, zone in enumerate(found.zones[:LABELLED], 1):
         mask = np.asarray(np.any(zone.mask.reshape(*x.shape, -1), axis=-1))
         if values.ndim > 2:
@@ -221,24 +248,21 @@ def outline_zones(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, foun
             above = np.where(mask, np.clip(above, 1e-9 * least, least), np.clip(above, -least, -1e-9 * least))
         # One more point on every side, below the threshold, closes the outline at the edge of the grid.
         framed = np.pad(above, 1, constant_values=-np.abs(above).max())
-        axes.contour(*(np.pad(c, 1, mode="edge") for c in (x, y)), framed, levels=[0.0], colors=ALERT, linewidths=1.2)
-        _name_zone(figure, axes, x, y, mask, f"Z{count}")
+        around = contour_lines(np.pad(x, 1, mode="edge"), np.pad(y, 1, mode="edge"), framed)
+        lines += [Line(line[:, 0], line[:, 1], "", ALERT, 1.2) for line in around]
+        names.append(_zone_name(x, y, mask, f"Z{count}", size))
+    return lines + names
 
 
-def _name_zone(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, mask: np.ndarray, name: str) -> None:
-    """Write the zone's name inside it, or next to a small zone with a leader line."""
+def _zone_name(x: np.ndarray, y: np.ndarray, mask: np.ndarray, name: str, size: tuple[float, float]) -> Note:
+    """The zone's name inside it, or next to a small zone with a leader line."""
     at = _deepest(mask)
-    corners = axes.transData.transform(np.column_stack([x[mask], y[mask]]))
-    points = np.ptp(corners, axis=0) * 72.0 / figure.dpi
-    small = bool(np.min(points) < LEAST_ZONE)
-    across = axes.transAxes.inverted().transform(axes.transData.transform((x[at], y[at])))
-    offset = (-22.0 if across[0] > 0.5 else 22.0, -22.0 if across[1] > 0.5 else 22.0)
-    axes.annotate(
-        name, (float(x[at]), float(y[at])), xytext=offset if small else (0.0, 0.0), textcoords="offset points",
-        color="white", ha="center", va="center", weight="bold", fontsize=8.0,
-        bbox={"boxstyle": "round,pad=0.2", "fc": ALERT, "ec": "none"},
-        arrowprops={"arrowstyle": "-", "color": ALERT, "lw": 0.8} if small else None,
-    )  # fmt: skip
+    reach = [float(np.ptp(c)) or 1.0 for c in (x, y)]
+    points = [72.0 * s * float(np.ptp(c[mask])) / r for s, c, r in zip(size, (x, y), reach, strict=True)]
+    across = [(float(c[at]) - float(c.min())) / r for c, r in zip((x, y), reach, strict=True)]
+    beside = (-22.0 if across[0] > 0.5 else 22.0, -22.0 if across[1] > 0.5 else 22.0)
+    offset = beside if min(points) < LEAST_ZONE else (0.0, 0.0)
+    return Note(name, float(x[at]), float(y[at]), ALERT, boxed=True, offset=offset)
 
 
 def _deepest(mask: np.ndarray) -> tuple[int, ...]:
@@ -249,43 +273,41 @@ def _deepest(mask: np.ndarray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(depth)), mask.shape))
 
 
-def joint_space_figure(found: PostureMap) -> Figure:
+JOINT_SIZE = 3.9, 3.5
+"""Width and height of a map over joint space, inches."""
+
+
+def joint_space_chart(found: PostureMap) -> Chart:
     """Values over the map's coordinates with zones outlined and named, and singular postures as a line.
 
     Of more than two coordinates the first two are shown, with the best value over the others.
     """
-    figure = Figure(figsize=(5.2, 4.4), layout="constrained")
-    axes = figure.add_subplot()
     scale = SHOWN_AS[found.about.unit][1]
     axis = found.postures
     grid = [np.degrees(g) if turning else g for g, turning in zip(axis.grid, axis.revolute, strict=True)]
     names = [f"{n} ({'deg' if turning else 'm'})" for n, turning in zip(axis.over, axis.revolute, strict=True)]
+    ends = [(float(g[0]), float(g[-1])) for g in grid]
+    grey = len(grid) > 1 and not np.all(axis.reached)
+    marks: list[Mark] = []
     if len(grid) == 1:
-        axes.plot(grid[0], bounded(found.values) * scale, color=FITTED)
-        axes.axhline(found.threshold * scale, color=ALERT, lw=0.8)
+        values = bounded(found.values) * scale
+        marks += [Line(grid[0], values, label(found)), Rule(found.threshold * scale, "y", "threshold", ALERT, 0.8)]
         for count, zone in enumerate(found.zones[:LABELLED], 1):
             shown = grid[0][zone.mask]
-            axes.axvspan(shown[0], shown[-1], color=FITTED, alpha=0.1, lw=0)
-            axes.text(shown.mean(), 0.98, f"Z{count}", transform=axes.get_xaxis_transform(), va="top", ha="center")
-        axes.set_xlabel(names[0])
-        axes.set_ylabel(label(found))
+            marks.insert(0, Span(float(shown[0]), float(shown[-1]), "x", "zones", "#dcebf5"))
+            marks.append(Note(f"Z{count}", float(shown.mean()), float(np.nanmax(values)), FITTED))
+        y = Axis(label(found))
     else:
         values = _flat(found) * scale
-        norm = bands(values, found.about.unit == "N/m")
-        drawn = axes.contourf(grid[0], grid[1], values.T, levels=norm.boundaries, norm=norm, cmap=colours(found))
-        axes.contour(grid[0], grid[1], values.T, levels=norm.boundaries, colors="0.25", linewidths=0.25)
-        x, y = np.meshgrid(grid[0], grid[1], indexing="ij")
-        singular_line(axes, x, y, found)
-        outline_zones(figure, axes, x, y, found)
-        figure.colorbar(drawn, ax=axes, label=label(found), ticks=norm.boundaries, format="%g")
-        axes.set_xlabel(names[0])
-        axes.set_ylabel(names[1])
-    grey = "" if len(grid) == 1 or np.all(axis.reached) else "grey: loops do not close"
-    if grey:
-        axes.set_facecolor("0.85")
-        axes.grid(False)
-    figure.suptitle(title(found, figure, more=grey), fontsize=8.0)
-    return figure
+        x, z = np.meshgrid(grid[0], grid[1], indexing="ij")
+        marks.append(Contours(grid[0], grid[1], values.T, _colors(found, values)))
+        marks += singular_lines(x, z, found) + outlined_zones(x, z, found, JOINT_SIZE)
+        y = Axis(names[1], limits=ends[1])
+    background = "#d9d9d9" if grey else "#ffffff"
+    panel = Panel(marks, Axis(names[0], limits=ends[0]), y, height=JOINT_SIZE[1], background=background)
+    caption = f"{capital(label(found))} over joint space; zones Z are outlined."
+    note = conditions(found, more="grey: loops do not close" if grey else "")
+    return Chart(title(found), caption, [[(panel,)]], JOINT_SIZE[0], note=note)
 
 
 def _flat(found: PostureMap) -> np.ndarray:
@@ -307,7 +329,7 @@ POSTURES_PER_CELL = 4.0
 """Mean number of postures per cell for a map of more than two coordinates."""
 
 
-def workspace_figure(found: PostureMap, plane: str | None = None) -> Figure:
+def workspace_chart(found: PostureMap, plane: str | None = None) -> Chart:
     """Values at the positions of the shown frame in two ground axes, with zones outlined and named.
 
     If several postures reach the same position, the best one is on top. For a map of more than two coordinates each
@@ -318,40 +340,27 @@ def workspace_figure(found: PostureMap, plane: str | None = None) -> Figure:
         plane: two of x, y, z; default: those along which the frame moves most.
     """
     plane = _plane(found) if plane is None else plane
-    scale = SHOWN_AS[found.about.unit][1]
-    values = bounded(found.values) * scale
+    values = bounded(found.values) * SHOWN_AS[found.about.unit][1]
     positions = _filled_positions(found)
     x, y = (positions[..., "xyz".index(axis)] for axis in plane)
-    figure = Figure(figsize=_size_around(x, y), layout="compressed")
-    axes = figure.add_subplot()
-    _limit(axes, x, y)
-    axes.set_aspect("equal")
-    norm = bands(values, found.about.unit == "N/m")
-    better = found.about.higher_is_better
+    ends, colors, better = _limits(x, y), _colors(found, values), found.about.higher_is_better
+    size = _size_around(*(abs(high - low) for low, high in ends))
+    marks: list[Mark]
     if values.ndim > 2:
         *edges, best = best_in_cells(x, y, values, better)
-        drawn = axes.pcolormesh(*edges, best.T, norm=norm, cmap=colours(found))
+        marks = [Cells(edges[0], edges[1], best.T, colors)]
     else:
         patches, middle = fine_patches(x, y, values)
         # The best is drawn last, on top.
         order = np.argsort(middle if better else -middle, kind="stable")
-        drawn = PolyCollection(
-            patches[order],  # pyright: ignore[reportArgumentType]  (much faster than a list)
-            array=middle[order],
-            norm=norm,
-            cmap=colours(found),
-            edgecolors="face",
-            lw=0.3,
-        )
-        drawn.set_in_layout(False)  # saves the bounding box of tens of thousands of patches; axes limits are set
-        axes.add_collection(drawn, autolim=False)
-        outline_zones(figure, axes, x, y, found)
-        singular_line(axes, x, y, found)
-    figure.colorbar(drawn, ax=axes, label=label(found), ticks=norm.boundaries, format="%g")
-    axes.set_xlabel(f"{plane[0]} of {found.postures.frame} (m)")
-    axes.set_ylabel(f"{plane[1]} of {found.postures.frame} (m)")
-    figure.suptitle(title(found, figure, outlined=values.ndim == 2), fontsize=8.0)
-    return figure
+        marks = [Patches(patches[order], middle[order], colors)]
+        marks += outlined_zones(x, y, found, size) + singular_lines(x, y, found)
+    names = [f"{axis} of {found.postures.frame} (m)" for axis in plane]
+    axes = [Axis(n, limits=e) for n, e in zip(names, ends, strict=True)]
+    panel = Panel(marks, axes[0], axes[1], height=size[1], equal=True)
+    caption = f"{capital(label(found))} where the frame {found.postures.frame} is; of several postures the best."
+    note = conditions(found, outlined=values.ndim == 2)
+    return Chart(title(found), caption, [[(panel,)]], size[0], note=note)
 
 
 def fine_patches(x: np.ndarray, y: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -406,16 +415,17 @@ def _filled_positions(found: PostureMap) -> np.ndarray:
     return found.postures.position[tuple(nearest)]
 
 
-def _limit(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
-    """Set axis limits around all points, with a minimum range for a frame that moves along one axis only."""
+def _limits(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
+    """Limits of the axes around all points, with a minimum range for a frame that moves along one axis only."""
     least = 0.05 * max(float(np.ptp(x)), float(np.ptp(y)), 1e-3)
-    for points, limit in ((x, axes.set_xlim), (y, axes.set_ylim)):
+    ends = []
+    for points in (x, y):
         margin = max(0.02 * float(np.ptp(points)), least if np.ptp(points) < least else 0.0)
-        limit(float(points.min()) - margin, float(points.max()) + margin)
+        ends.append((float(points.min()) - margin, float(points.max()) + margin))
+    return ends
 
 
-def _size_around(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Width and height [inches] of a figure with the aspect ratio of the workspace."""
-    ratio = max(float(np.ptp(x)), 1e-3) / max(float(np.ptp(y)), 1e-3)
-    height = float(np.clip(4.2 / ratio, 1.4, 4.2))
-    return float(np.clip(height * ratio, 1.8, 4.2)) + 1.4, height + 0.8
+def _size_around(width: float, height: float) -> tuple[float, float]:
+    """Width and height [inches] of a panel with the aspect ratio of the workspace, at most 4.2."""
+    scale = 4.2 / max(width, height)
+    return max(scale * width, 0.4), max(scale * height, 0.4)

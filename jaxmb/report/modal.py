@@ -7,10 +7,6 @@ from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.io.records import strict, versions
@@ -19,10 +15,23 @@ from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.data import cmif, distinguishable, frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.units import UNKNOWN
-from jaxmb.report.frf_figures import Curve, Responses, frf_figure
-from jaxmb.report.modes import data_label, mac_figure
+from jaxmb.report.charts import (
+    FITTED,
+    INITIAL,
+    MEASURED,
+    TRUE,
+    Axis,
+    Band,
+    Chart,
+    Line,
+    Mark,
+    Panel,
+    Rule,
+    single,
+)
+from jaxmb.report.frf_charts import Curve, Responses, frf_chart
+from jaxmb.report.modes import data_label, mac_chart
 from jaxmb.report.section import Lines, Picture, Section, Table, number, right
-from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, TRUE
 from jaxmb.response.frf_kind import DERIVATIVES
 from jaxmb.response.modal import mac
 
@@ -76,14 +85,14 @@ def modal_sections(
         records: sentences on the time records behind the FRFs.
     """
     pictures = [
-        Picture("stabilization", partial(stabilization_figure, name, analysis, compared.measured)),
-        Picture("cmif", partial(cmif_figure, name, analysis, compared.measured)),
-        Picture("synthesized", partial(synthesized_figure, name, compared)),
+        Picture("stabilization", partial(stabilization_chart, name, analysis, compared.measured)),
+        Picture("cmif", partial(cmif_chart, name, analysis, compared.measured)),
+        Picture("synthesized", partial(synthesized_chart, name, compared)),
     ]
     if compared.coherence is not None and np.isfinite(compared.coherence).any():
-        pictures.append(Picture("coherence", partial(coherence_figure, name, analysis, compared)))
+        pictures.append(Picture("coherence", partial(coherence_chart, name, analysis, compared)))
     if distinguishable(len(analysis.points), analysis.frequency_hz.size):
-        pictures.append(Picture("automac", partial(automac_figure, name, analysis)))
+        pictures.append(Picture("automac", partial(automac_chart, name, analysis)))
     return [
         Section(f"Modes of {name}", (modal_table(analysis), *pictures)),
         Section("Data and model", (Lines(tuple(_summary(analysis, compared, remarks, records))),)),
@@ -178,94 +187,81 @@ def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks
 
 
 MARKS = {
-    "new": ("new", "x", "0.45"),
+    "new": ("new", "x", "#737373"),
     "frequency": ("frequency stable", "v", INITIAL),
     "damping": ("frequency and damping stable", "D", TRUE),
     "shape": ("shape stable as well", "o", FITTED),
 }
 """Label, marker and colour of a pole by its stability."""
-BELOW_LEGEND = 0.34
-"""Distance from the title of the figure of FRFs to below its legend, inches."""
 SHOWN = 3
 """Number of outputs and of inputs whose FRFs are drawn: outputs with the best, median and worst FRAC."""
+LIGHT_ALERT = "#eeb98f"
+SERIES = (FITTED, INITIAL, TRUE, MEASURED, "#8c8c8c", "#666666")
 
 
-def stabilization_of_test(entry: Entry) -> Figure:
+def stabilization_of_test(entry: Entry) -> Chart:
     """Stabilization chart of the modal analysis of an FRF test."""
-    return stabilization_figure(entry.name, entry.source.modal, entry.source.everything)
+    return stabilization_chart(entry.name, entry.source.modal, entry.source.everything)
 
 
-def synthesized_of_test(entry: Entry) -> Figure:
+def synthesized_of_test(entry: Entry) -> Chart:
     """Measured (or simulated) and synthesized FRFs of the modal analysis of an FRF test."""
-    return synthesized_figure(entry.name, synthesized(entry.source.modal, entry.source.everything), data_label(entry))
+    return synthesized_chart(entry.name, synthesized(entry.source.modal, entry.source.everything), data_label(entry))
 
 
-def stabilization_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
+def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
     """Poles by frequency and model order, marked by stability, over the mode indicator."""
-    chart = analysis.chart
-    figure = Figure(figsize=(8.2, 4.6), layout="constrained")
-    axes = figure.add_subplot()
-    level = axes.twinx()
-    level.semilogy(measured.frequency_hz, cmif(measured.frf)[:, 0], color="0.80", lw=1.0)
-    level.set_ylabel(f"largest singular value ({_unit(measured)})", color="0.45")
-    level.tick_params(axis="y", colors="0.45", which="both")
-    level.grid(False)
-    axes.set_zorder(level.get_zorder() + 1)
-    axes.patch.set_visible(False)
+    chart, (low, high) = analysis.chart, analysis.model.band_hz
     labels = np.array(chart.label)
-    for label, (_, marker, color) in MARKS.items():
+    marks: list[Mark] = _pole_rules(analysis)
+    for label, (text, marker, color) in MARKS.items():
         these = labels == label
-        size, line = (8.0, 0.6) if label == "new" else (9.0, 0.0)
-        axes.scatter(chart.frequency_hz[these], chart.order[these], s=size, marker=marker, color=color, linewidths=line)
-    for frequency_hz in analysis.frequency_hz:
-        axes.axvline(frequency_hz, color=ALERT, lw=0.6, alpha=0.4, zorder=0)
-    _mark_poles(axes, analysis)
-    axes.set_xlim(*analysis.model.band_hz)
-    axes.set_xlabel("frequency (Hz)")
-    axes.set_ylabel("order")
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    if np.unique(chart.order).size == 1:  # poles chosen by hand
-        axes.set_ylim(chart.order[0] - 2, chart.order[0] + 2)
-    handles = [Line2D([], [], ls="", marker=m, ms=4, color=c, label=text) for text, m, c in MARKS.values()]
-    handles += [
-        Line2D([], [], color=ALERT, lw=0.6, alpha=0.6, marker="v", ms=4, label="chosen pole"),
-        Line2D([], [], color="0.80", lw=1.2, label="mode indicator"),
-    ]
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=6, columnspacing=1.0, handletextpad=0.4,
-        title=f"{name}: stabilization chart", title_fontsize=9,
-    )  # fmt: skip
-    return figure
+        x, y = chart.frequency_hz[these], np.asarray(chart.order)[these]
+        marks.append(Line(x, y, text, color, 0.0, "", marker, 2.2 if label == "new" else 2.6))
+    orders = np.unique(chart.order)
+    limits = (float(orders[0]) - 2, float(orders[0]) + 2) if orders.size == 1 else None  # poles chosen by hand
+    indicator = Line(measured.frequency_hz, cmif(measured.frf)[:, 0], "mode indicator", "#737373")
+    x = Axis("frequency (Hz)", limits=(low, high))
+    unit = _unit(measured)
+    panels = (
+        Panel(marks, x, Axis("order", limits=limits, whole=True), height=3.0),
+        Panel((*_pole_rules(analysis), indicator), x, Axis(f"largest singular\nvalue ({unit})", log=True), height=1.1),
+    )
+    count = analysis.frequency_hz.size
+    title = f"{name}: {count} stable poles from {low:.4g} to {high:.4g} Hz" if count else f"{name}: no stable pole"
+    caption = (
+        "Stabilization chart: poles estimated at each model order; poles of the structure repeat from order to order,"
+        " at peaks of the mode indicator below."
+    )
+    return Chart(title, caption, [[panels]], 7.0)
 
 
-def cmif_figure(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Figure:
+def cmif_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
     """Singular values of the FRF matrix against frequency, and the largest one of the residual of the modal model.
 
     Two singular values that peak together indicate two close modes, a peak of the residual a missed mode.
     """
-    figure = Figure(figsize=(8.2, 3.4), layout="constrained")
-    axes = figure.add_subplot()
     values = cmif(measured.frf)
-    for k in range(min(values.shape[1], 6)):
-        axes.semilogy(
-            measured.frequency_hz, values[:, k], lw=1.1 if k == 0 else 0.9,
-            color=(FITTED, INITIAL, TRUE, MEASURED, "0.55", "0.40")[k], label=f"singular value {k + 1}",
-        )  # fmt: skip
-    axes.semilogy(analysis.line_hz, cmif(analysis.left)[:, 0], color="black", lw=0.7, label="residual")
-    _mark_poles(axes, analysis)
-    axes.set_xlim(float(measured.frequency_hz[0]), float(measured.frequency_hz[-1]))
-    axes.set_xlabel("frequency (Hz)")
-    axes.set_ylabel(f"CMIF ({_unit(measured)})")
-    handles, _ = axes.get_legend_handles_labels()
-    handles.append(Line2D([], [], ls="", marker="v", ms=4, color=ALERT, label="chosen pole"))
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=len(handles), title=f"{name}: complex mode indicator",
-        title_fontsize=9,
-    )  # fmt: skip
-    return figure
+    marks = _pole_rules(analysis)
+    for k in range(min(values.shape[1], len(SERIES))):
+        width = 1.1 if k == 0 else 0.9
+        marks.append(Line(measured.frequency_hz, values[:, k], f"singular value {k + 1}", SERIES[k], width))
+    left = cmif(analysis.left)[:, 0]
+    marks.append(Line(analysis.line_hz, left, "residual", "#000000", 0.7))
+    ends = float(measured.frequency_hz[0]), float(measured.frequency_hz[-1])
+    panel = Panel(marks, Axis("frequency (Hz)", limits=ends), Axis(f"CMIF ({_unit(measured)})", log=True), height=2.4)
+    within = np.isin(measured.frequency_hz, analysis.line_hz)
+    peak = values[within, 0].max(initial=0.0)
+    share = f"{100.0 * left.max(initial=0.0) / peak:.2g} % of the highest peak" if peak > 0.0 else "unknown"
+    title = f"{name}: the largest residual of the modal model is {share}"
+    caption = (
+        "Complex mode indicator: singular values that peak together are close modes, a peak of the residual is a mode"
+        " that was missed."
+    )
+    return single(panel, title, caption, 7.0)
 
 
-def coherence_figure(name: str, analysis: ModalAnalysis, compared: Comparison) -> Figure:
+def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) -> Chart:
     """Coherence against frequency: median and central 80 % of the responses."""
     coherence = np.asarray(compared.coherence)
     kind = "multiple coherence" if coherence.ndim == 2 and len(compared.measured.inputs) > 1 else "coherence"
@@ -273,28 +269,17 @@ def coherence_figure(name: str, analysis: ModalAnalysis, compared: Comparison) -
     finite = np.isfinite(values).any(axis=1)
     low, middle, high = np.nanquantile(values[finite], (0.1, 0.5, 0.9), axis=1)
     frequency_hz = compared.measured.frequency_hz[finite]
-    figure = Figure(figsize=(8.2, 3.0), layout="constrained")
-    axes = figure.add_subplot()
+    marks: list[Mark] = _pole_rules(analysis)
     if values.shape[1] > 1:
-        axes.fill_between(
-            frequency_hz, low, high, color=INITIAL, alpha=0.35, lw=0.0, label="central 80 % of the responses"
-        )
-    axes.plot(frequency_hz, middle, color=FITTED, lw=0.9, label="median" if values.shape[1] > 1 else kind)
-    _mark_poles(axes, analysis)
-    axes.set_xlim(*analysis.model.band_hz)
-    axes.set_ylim(0.0, 1.03)
-    axes.set_xlabel("frequency (Hz)")
-    axes.set_ylabel(kind)
-    handles, _ = axes.get_legend_handles_labels()
-    handles.append(Line2D([], [], ls="", marker="v", ms=4, color=ALERT, label="chosen pole"))
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=len(handles), title=f"{name}: {kind} of the measured FRFs",
-        title_fontsize=9,
-    )  # fmt: skip
-    return figure
+        marks.append(Band(frequency_hz, low, high, "central 80 % of the responses", INITIAL, 0.35))
+    marks.append(Line(frequency_hz, middle, "median" if values.shape[1] > 1 else kind, FITTED, 0.9))
+    y = Axis(kind, limits=(0.0, 1.03))
+    panel = Panel(marks, Axis("frequency (Hz)", limits=analysis.model.band_hz), y, height=1.9)
+    title = f"{name}: median {kind} {np.median(middle):.3f}, at least {np.min(middle):.2g}"
+    return single(panel, title, f"{kind.capitalize()} of the measured FRFs: 1 without noise.", 7.0)
 
 
-def synthesized_figure(name: str, compared: Comparison, given: str = "measured") -> Figure:
+def synthesized_chart(name: str, compared: Comparison, given: str = "measured") -> Chart:
     """Measured and synthesized FRFs of the outputs with the best, median and worst FRAC."""
     ranked = np.argsort(-np.nanmedian(compared.frac, axis=1))
     picks = ranked[np.unique(np.linspace(0, ranked.size - 1, min(SHOWN, ranked.size)).round().astype(int))]
@@ -311,33 +296,25 @@ def synthesized_figure(name: str, compared: Comparison, given: str = "measured")
         DERIVATIVES[compared.measured.kind], unit=_unit(compared.measured),
         notes=[[f"FRAC {compared.frac[o, i]:.3f}" for i in columns] for o in picks],
     )  # fmt: skip
-    figure = frf_figure(name, responses)
+    chart = frf_chart(f"{name}: median FRAC {np.nanmedian(compared.frac):.4f} of {given} and modal model", responses)
     rules = []
     if len(outputs) < ranked.size:
         rules.append(f"of {ranked.size} outputs, by median FRAC, those explained best, in the middle and worst")
     if len(inputs) < len(compared.measured.inputs):
         rules.append(f"the first {len(inputs)} of {len(compared.measured.inputs)} inputs")
-    if rules:
-        title = figure.texts[0]
-        x, y = title.get_position()
-        figure.text(x, y - BELOW_LEGEND / figure.get_figheight(), "; ".join(rules), va="top", fontsize=7, color="0.35")
-    return figure
+    return dataclasses.replace(chart, note="; ".join([chart.note, *rules]))
 
 
-def automac_figure(name: str, analysis: ModalAnalysis) -> Figure:
+def automac_chart(name: str, analysis: ModalAnalysis) -> Chart:
     """MAC among the shapes: large off-diagonal values are modes that the sensors do not distinguish."""
     modes = ("modes (Hz)", analysis.frequency_hz)
-    return mac_figure(
-        f"{name}: AutoMAC", np.asarray(mac(jnp.asarray(analysis.shape), jnp.asarray(analysis.shape))), modes, modes
-    )
+    values = np.asarray(mac(jnp.asarray(analysis.shape), jnp.asarray(analysis.shape)))
+    apart = values - np.diag(np.diag(values))
+    return mac_chart(f"{name}: AutoMAC, at most {apart.max(initial=0.0):.2f} between two modes", values, modes, modes)
 
 
-def _mark_poles(axes: Axes, analysis: ModalAnalysis) -> None:
-    top = axes.get_xaxis_transform()
-    axes.plot(
-        analysis.frequency_hz, np.full(analysis.frequency_hz.size, 0.985), "v", ms=4, color=ALERT, transform=top,
-        clip_on=False,
-    )  # fmt: skip
+def _pole_rules(analysis: ModalAnalysis) -> list[Mark]:
+    return [Rule(float(f), "x", "chosen pole", LIGHT_ALERT, 0.7) for f in analysis.frequency_hz]
 
 
 def _unit(measured: FrfSet) -> str:

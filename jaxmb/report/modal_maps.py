@@ -3,15 +3,28 @@
 from functools import partial
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from jaxmb.maps.modal import INTERVAL_95, ModalMap, ModalMaps
 from jaxmb.maps.placement import VARIABLES, PlacementResult
-from jaxmb.report.maps import fixed_coordinates_text, not_reached, numbers, wrapped
-from jaxmb.report.section import Lines, Picture, Row, Section, Table, left, number, right
-from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE
+from jaxmb.report.charts import (
+    ALERT,
+    FITTED,
+    INITIAL,
+    TRUE,
+    Axis,
+    Band,
+    Cells,
+    Chart,
+    Colors,
+    Contours,
+    Line,
+    Mark,
+    Note,
+    Panel,
+    in_grid,
+)  # fmt: skip
+from jaxmb.report.maps import bands, fixed_coordinates_text, not_reached, numbers
+from jaxmb.report.section import Lines, Picture, Row, Section, Table, capital, left, number, right
 
 LEVELS = 10
 """Approximate number of colour bands."""
@@ -19,8 +32,6 @@ COLOURS = (FITTED, ALERT, TRUE, INITIAL, "#CC79A7", "#56B4E9")
 """Colours of the modes along a path, after Okabe and Ito."""
 MOST_COLUMNS = 4
 """Largest number of panels per row."""
-SAME = 1e-9
-"""Relative range up to which all values are equal and drawn as one band."""
 MODAL_SHOWN_AS = {
     "frequency": ("frequency", "Hz", 1.0),
     "damping": ("damping ratio", "%", 100.0),
@@ -51,7 +62,7 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
             rows.append(tuple(row))
     columns = (*left("quantity"), *right("least", "std of least", "greatest", "std of greatest", "median std"))
     remarks = _modal_remarks(found)
-    drawn = (Picture(name.replace("_", "-"), partial(modal_map_figure, found, name)) for name in found.maps)
+    drawn = (Picture(name.replace("_", "-"), partial(modal_map_chart, found, name)) for name in found.maps)
     title = f"{found.machine}: {np.sum(found.postures.reached)} postures"
     return [Section(title, (Table("", columns, tuple(rows)), *([Lines(remarks)] if remarks else []), *drawn))]
 
@@ -77,103 +88,81 @@ def _modal_remarks(found: ModalMaps) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-def modal_map_figure(found: ModalMaps, quantity: str) -> Figure:
-    """Figure of a quantity: curves with 95 % intervals along a path or one axis, else maps of values and relative std.
+def modal_map_chart(found: ModalMaps, quantity: str) -> Chart:
+    """Chart of a quantity: curves with 95 % intervals along a path or one axis, else maps of values and relative std.
 
     Of more than two axes the first two are shown, at the middle of the others.
     """
     return _curves(found, quantity) if len(found.postures.grid) == 1 else _planes(found, quantity)
 
 
-def _curves(found: ModalMaps, quantity: str) -> Figure:
+def _curves(found: ModalMaps, quantity: str) -> Chart:
     shown = found.maps[quantity]
-    scale = MODAL_SHOWN_AS[quantity][2]
-    figure = Figure(figsize=(5.4, 3.6), layout="constrained")
-    axes = figure.add_subplot()
+    name, unit, scale = MODAL_SHOWN_AS[quantity]
     x, label = _axis(found, 0)
     values, std = _by_mode(shown)
+    curves, shades = list[Mark](), list[Mark]()
     for m in range(values.shape[-1]):
-        name = f"mode {m + 1}" if shown.by_mode else None
-        colour = COLOURS[m % len(COLOURS)]
-        axes.plot(x, values[:, m] * scale, color=colour, lw=1.2, label=name)
-        if std is not None:
+        color = COLOURS[m % len(COLOURS)]
+        curves.append(Line(x, values[:, m] * scale, f"mode {m + 1}" if shown.by_mode else name, color, 1.2))
+        if std is not None and np.isfinite(std[:, m]).any():
             low, high = (values[:, m] + side * INTERVAL_95 * std[:, m] for side in (-1.0, 1.0))
-            axes.fill_between(x, low * scale, high * scale, color=colour, alpha=0.25, lw=0)
-    axes.set_xlabel(label)
-    axes.set_ylabel(f"{MODAL_SHOWN_AS[quantity][0]} ({MODAL_SHOWN_AS[quantity][1]})")
-    axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
-    axes.set_xlim(float(x[0]), float(x[-1]))
-    if shown.by_mode:
-        axes.legend(ncols=min(values.shape[-1], MOST_COLUMNS), loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    band = "shaded: 95 % interval" if std is not None and np.isfinite(std).any() else ""
-    _entitle(figure, found, f"{_title(found, quantity)}{_unknown(shown)}", band)
-    return figure
+            shades.append(Band(x, low * scale, high * scale, "95 % interval", color))
+    least, most = (float(f(values * scale)) if np.isfinite(values).any() else np.nan for f in (np.nanmin, np.nanmax))
+    limits = (0.0, 1.1 * most) if np.isfinite(most) and least < 0.3 * most else None
+    along = Axis(label, limits=(float(x[0]), float(x[-1])))
+    panel = Panel([*shades, *curves], along, Axis(f"{name} ({unit})", limits=limits), height=2.7)
+    title = f"{_title(found, quantity)}: {least:.3g} to {most:.3g} {unit}{_unknown(shown)}"
+    caption = f"{capital(name)} along the path or coordinate, with 95 % intervals where they are known."
+    return Chart(title, caption, [[(panel,)]], 4.8, note=fixed_coordinates_text(found.postures))
 
 
-def _planes(found: ModalMaps, quantity: str) -> Figure:
+def _planes(found: ModalMaps, quantity: str) -> Chart:
     shown = found.maps[quantity]
     name, unit, scale = MODAL_SHOWN_AS[quantity]
     values, std = _by_mode(shown)
     values = _first_two(values)
     std = None if std is None else _first_two(std)
     uncertain = std is not None and bool(np.isfinite(std).any())
-    count = values.shape[-1]
-    columns = min(count, MOST_COLUMNS)
-    blocks = -(-count // columns)
-    # Standard deviations are drawn below the values, or to the right of a single map.
-    wide = count == 1 and uncertain
-    rows, columns_shown = (1, 2) if wide else (blocks * (1 + uncertain), columns)
-    in_space = not any(found.postures.revolute[:2])
-    wide_panel = 3.4 if count == 1 else 2.6
-    if in_space:
-        ratio = np.ptp(found.postures.grid[0]) / np.ptp(found.postures.grid[1])
-        wide_panel = float(np.clip(1.8 * ratio + 0.7, 1.5, wide_panel))
-    size = (0.6 + wide_panel * columns_shown, 0.7 + 2.3 * rows)
-    figure = Figure(figsize=size, layout="compressed" if in_space else "constrained")
-    panels = [list(line) for line in figure.subplots(rows, columns_shown, squeeze=False, sharex=True, sharey=True)]
     (x, x_label), (y, y_label) = _axis(found, 0), _axis(found, 1)
-    used = []
+    count = values.shape[-1]
+    in_space, width = not any(found.postures.revolute[:2]), 2.4 if count == 1 else 1.8
+    height = width * float(np.ptp(y) / np.ptp(x)) if in_space else 0.85 * width
+    axes = Axis(x_label, limits=(float(x[0]), float(x[-1]))), Axis(y_label, limits=(float(y[0]), float(y[-1])))
+    above, below = [], []
     for m in range(count):
-        row, column = (1 + uncertain) * (m // columns), m % columns
         title = f"mode {m + 1}" if shown.by_mode else name
         colours = "viridis" if shown.by_mode else "viridis_r"  # light is stiff and well damped
-        used.append(panels[row][column])
-        _panel(figure, used[-1], x, y, values[..., m] * scale, f"{title} ({unit})", colours)
+        value = values[..., m] * scale
+        above.append((_plane(x, y, value, axes, f"{title} ({unit})", colours, height, in_space),))
         if uncertain and std is not None:
-            used.append(panels[0][1] if wide else panels[row + 1][column])
             relative = 100.0 * std[..., m] / np.abs(values[..., m])
-            _panel(figure, used[-1], x, y, relative, "relative std (%)", "magma_r")
-    for axes in panels[-1]:
-        axes.set_xlabel(x_label)
-    for line in panels:
-        line[0].set_ylabel(y_label)
-        for axes in line:
-            axes.set_visible(axes in used)
-            axes.set_aspect("equal" if in_space else "auto")
+            below.append((_plane(x, y, relative, axes, "relative std (%)", "magma_r", height, in_space),))
+    if count == 1:  # standard deviations are beside a single map and below several
+        rows = [above + below]
+    else:
+        blocks = zip(in_grid(above, MOST_COLUMNS), in_grid(below, MOST_COLUMNS) or [None] * count, strict=False)
+        rows = [row for pair in blocks for row in pair if row is not None]
     middle = ", at the middle of the other axes" if len(found.postures.grid) > 2 else ""
-    grey = "; grey: not reached" if not np.all(found.postures.reached) else ""
-    _entitle(figure, found, f"{_title(found, quantity)}{middle}{grey}{_unknown(shown)}")
-    return figure
+    grey = "grey: not reached" if not np.all(found.postures.reached) else ""
+    known = values[np.isfinite(values)] * scale
+    size = f": {known.min():.3g} to {known.max():.3g} {unit}" if known.size else ": unknown"
+    note = "; ".join(filter(None, [grey, fixed_coordinates_text(found.postures)]))
+    caption = f"{capital(name)} over the postures" + (", and its relative standard deviation." if uncertain else ".")
+    return Chart(f"{_title(found, quantity)}{middle}{size}{_unknown(shown)}", caption, rows, width, note=note)
 
 
-def _panel(
-    figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray, title: str, colours: str
-) -> None:
+def _plane(
+    x: np.ndarray, y: np.ndarray, values: np.ndarray, axes: tuple[Axis, Axis], title: str, colours: str, height: float,
+    equal: bool,
+) -> Panel:  # fmt: skip
     """Isocontours of the finite values, grey elsewhere."""
-    axes.set_facecolor("0.85")
-    axes.grid(False)
-    axes.set_title(title)
-    known = values[np.isfinite(values)]
-    if not known.size:
-        axes.text(0.5, 0.5, "unknown", transform=axes.transAxes, ha="center", va="center")
-        return
-    low, high = float(known.min()), float(known.max())
-    if not high - low > SAME * abs(high):
-        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
-    levels = MaxNLocator(LEVELS).tick_values(low, high)
-    drawn = axes.contourf(x, y, np.ma.masked_invalid(values).T, levels=levels, cmap=colours)
-    axes.contour(x, y, np.ma.masked_invalid(values).T, levels=levels, colors="0.25", linewidths=0.25)
-    figure.colorbar(drawn, ax=axes, ticks=levels[:: 2 if len(levels) > 7 else 1])
+    mark: Mark = Note("unknown", 0.5, 0.5, inside=True)
+    if np.isfinite(values).any():
+        levels = bands(values, count=LEVELS)
+        colors = Colors(colours, (float(levels[0]), float(levels[-1])), levels=levels)
+        mark = Contours(x, y, values.T, colors)
+    return Panel((mark,), *axes, title, height, "#d9d9d9", equal)
 
 
 def _by_mode(shown: ModalMap) -> tuple[np.ndarray, np.ndarray | None]:
@@ -208,11 +197,6 @@ def _title(found: ModalMaps, quantity: str) -> str:
     return f"{about} of {found.frame} in {along}"
 
 
-def _entitle(figure: Figure, found: ModalMaps, about: str, band: str = "") -> None:
-    conditions = "; ".join(filter(None, [band, fixed_coordinates_text(found.postures)]))
-    figure.suptitle(wrapped([about, conditions], figure.get_figwidth()), fontsize=8.0)
-
-
 def _unknown(shown: ModalMap) -> str:
     """Clause on the parameters of unknown variance."""
     if not shown.unknown:
@@ -226,46 +210,36 @@ AXIS = dict.fromkeys("xyz", ("m", 1.0)) | dict.fromkeys(("yaw", "spin"), ("deg",
 """Unit of a placement variable in a figure and conversion factor from m or rad."""
 
 
-def placement_figure(result: PlacementResult) -> Figure:
+def placement_chart(result: PlacementResult) -> Chart:
     """Cost over the two variables with most values, and deflections along the path at the best and naive placement."""
-    figure = Figure(figsize=(8.2, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
     counts = [len(result.grid[name]) for name in VARIABLES]
     first, second = sorted(np.argsort(counts, kind="stable")[-2:].tolist())
     others = tuple(i for i in range(len(VARIABLES)) if i not in (first, second))
     cost = np.min(result.cost, axis=others) * 1e3
     names = (VARIABLES[first], VARIABLES[second])
-    grid = [result.grid[name] * AXIS[name][1] for name in names]
+    edges = [_edges(result.grid[name] * AXIS[name][1]) for name in names]
     image = np.where(np.isfinite(cost), cost, np.nan)
-    drawn = left.pcolormesh(_edges(grid[0]), _edges(grid[1]), image.T, cmap="viridis_r")
-    left.set_facecolor("0.85")
-    for placement, marker, colour, label in ((result.naive, "s", INITIAL, "naive"), (result.best, "*", ALERT, "best")):
+    ends = (float(np.nanmin(image)), float(np.nanmax(image))) if np.isfinite(image).any() else (0.0, 1.0)
+    colors = Colors("viridis_r", ends, f"{_criterion(result)} deflection along the path (mm)")
+    left, right = list[Mark]([Cells(edges[0], edges[1], image.T, colors)]), list[Mark]()
+    for placement, marker, color, label in ((result.naive, "s", INITIAL, "naive"), (result.best, "*", ALERT, "best")):
         at = [placement.place[name] * AXIS[name][1] for name in names]
-        left.plot(*at, marker, color=colour, mec="white", ms=11 if marker == "*" else 7, label=label, clip_on=False)
+        left.append(Line(at[:1], at[1:], label, color, 0.0, "", marker, 11.0 if marker == "*" else 7.0, beyond=True))
         if placement.possible:
-            right.plot(
-                range(1, len(placement.deflection) + 1),
-                placement.deflection * 1e3,
-                marker + "-",
-                color=colour,
-                ms=4,
-                label=f"{label}: {placement.cost * 1e3:.3g} mm",
-            )
-    left.set_xlabel(f"{names[0]} ({AXIS[names[0]][0]})")
-    left.set_ylabel(f"{names[1]} ({AXIS[names[1]][0]})")
-    left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+            deflection = placement.deflection * 1e3
+            text = f"{label}: {placement.cost * 1e3:.3g} mm"
+            right.append(Line(range(1, deflection.size + 1), deflection, text, color, marker=marker, size=4.0))
     tried = [name for i, name in enumerate(VARIABLES) if i in others and counts[i] > 1]
-    left.set_title("placements tried (grey: not possible)" + (f", best over {', '.join(tried)}" if tried else ""))
-    left.grid(False)
-    figure.colorbar(drawn, ax=left, label=f"{_criterion(result)} deflection along the path (mm)")
-    right.set_xlabel("pose along the path")
-    right.set_ylabel("deflection (mm)")
-    right.set_ylim(bottom=0.0)
-    right.xaxis.set_major_locator(MaxNLocator(integer=True))
-    right.legend()
+    heading = "placements tried (grey: not possible)" + (f", best over {', '.join(tried)}" if tried else "")
+    axes = [Axis(f"{n} ({AXIS[n][0]})", limits=(float(e[0]), float(e[-1]))) for n, e in zip(names, edges, strict=True)]
+    top = max((float(np.max(p.deflection)) for p in (result.naive, result.best) if p.possible), default=1.0)
+    curves = Panel(right, Axis("pose along the path", whole=True), Axis("deflection (mm)", limits=(0.0, 1.1e3 * top)),
+                   height=2.6)  # fmt: skip
+    cells = [(Panel(left, axes[0], axes[1], heading, 2.6, "#d9d9d9"),), (curves,)]
     fixed = [f"{n} = {result.grid[n][0] * AXIS[n][1]:.4g} {AXIS[n][0]}" for n in VARIABLES if len(result.grid[n]) == 1]
-    figure.suptitle("; ".join([f"{result.machine}, {result.frame}: placement of a task", *fixed]), fontsize=8.0)
-    return figure
+    title = f"{result.machine}, {result.frame}: the best placement has {result.best.cost * 1e3:.3g} mm"
+    caption = "Deflection along the path over the placements of a task, and at each pose of the best and the naive one."
+    return Chart(title, caption, [cells], 2.9, note="; ".join(fixed))
 
 
 def _criterion(result: PlacementResult) -> str:

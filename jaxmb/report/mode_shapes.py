@@ -1,5 +1,6 @@
 """Report on a machine at one posture: predicted modes, FRFs and mode shapes."""
 
+import dataclasses
 import os
 import tempfile
 import textwrap
@@ -19,20 +20,20 @@ from matplotlib.ticker import MaxNLocator
 
 from jaxmb.io.files import write_atomically
 from jaxmb.machine.build import Model
-from jaxmb.report.frf_figures import predicted_figure
+from jaxmb.report.charts import FITTED, ModeMotion, Skeleton
+from jaxmb.report.frf_charts import predicted_chart
 from jaxmb.report.modes import predicted_modes_table
 from jaxmb.report.section import Lines, Picture, Section
 from jaxmb.report.structure import (
     AXES_PART,
     DRAWN_PART,
-    MachineMotion,
-    ModeMotion,
     check_mode,
+    energy_of_parts,
     first_modes,
     found_modes,
     machine_motion,
 )
-from jaxmb.report.style import FITTED, drawing
+from jaxmb.report.style import drawing
 from jaxmb.response.modal import Modes
 
 AT_REST = "0.62"
@@ -82,14 +83,42 @@ def mode_shape_grid(model: Model, q: Float[Array, "n"], count: int = 6, found: M
     Raises:
         ValueError: as `mode_shape_figures`, or the machine has no modes.
     """
-    found = found_modes(model, q, found)
-    numbers = first_modes(found, count)
-    check_mode(model.name, found, 1)
-    motion = machine_motion(model, q, found, numbers)
+    return skeleton_figure(mode_shape_skeleton(model, q, count, found))
+
+
+def skeleton_figure(motion: Skeleton) -> Figure:
+    """The modes of a skeleton in one figure, three per row."""
     figure, every = _figure(motion, motion.modes, CELL)
     for views, mode in zip(every, motion.modes, strict=True):
         draw_displaced(views, motion, mode)
     return figure
+
+
+def mode_shape_skeleton(
+    model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None, energy: bool = False
+) -> Skeleton:
+    """A machine with the displacements in its first modes.
+
+    Args:
+        model: the machine.
+        q: posture [n], rad or m.
+        count: largest number of modes.
+        found: its modes at q; computed if not given.
+        energy: whether the share of each part in the strain energy is computed.
+
+    Raises:
+        ValueError: as `mode_shape_figures`, or the machine has no modes.
+    """
+    found = found_modes(model, q, found)
+    numbers = first_modes(found, count)
+    check_mode(model.name, found, 1)
+    motion = machine_motion(model, q, found, numbers)
+    modes = motion.modes
+    if energy:
+        shares = energy_of_parts(model, q, found, numbers)
+        modes = tuple(mode._replace(energy=share) for mode, share in zip(modes, shares, strict=True))
+    title = f"{model.name}: first {len(modes)} modes, {modes[0].frequency_hz:.4g} to {modes[-1].frequency_hz:.4g} Hz"
+    return dataclasses.replace(motion, modes=modes, title=title, caption=f"Mode shapes, {NOTE}.")
 
 
 class View(NamedTuple):
@@ -99,18 +128,18 @@ class View(NamedTuple):
     shown: list[int]
 
 
-def single_figure(motion: MachineMotion, mode: ModeMotion) -> tuple[Figure, list[View]]:
+def single_figure(motion: Skeleton, mode: ModeMotion) -> tuple[Figure, list[View]]:
     """Side and top view of a machine at rest, titled with one of its modes."""
     figure, (views,) = _figure(motion, [mode], SINGLE)
     return figure, views
 
 
-def draw_displaced(views: Sequence[View], motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> list[Any]:
+def draw_displaced(views: Sequence[View], motion: Skeleton, mode: ModeMotion, phase: float = 0.0) -> list[Any]:
     """Draw the machine at a phase [rad] of a mode over the machine at rest; returns the removable artists."""
     return _draw(views, motion, displaced(motion, mode, phase), DISPLACED, 1.3)
 
 
-def displaced(motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> Float[np.ndarray, "p 3"]:
+def displaced(motion: Skeleton, mode: ModeMotion, phase: float = 0.0) -> Float[np.ndarray, "p 3"]:
     """Drawn positions [m] of the points of a machine at a phase [rad] of a mode; frame axes keep their length."""
     points = motion.points + (mode.displacement * np.exp(1j * phase)).real
     for origin, *tips in motion.structure.ends:
@@ -121,12 +150,10 @@ def displaced(motion: MachineMotion, mode: ModeMotion, phase: float = 0.0) -> Fl
 
 def mode_title(mode: ModeMotion) -> str:
     """Number, frequency and damping of a mode."""
-    percent = round(100.0 * mode.damping_ratio, 2) + 0.0  # no "-0.00"
-    still = "" if np.any(mode.displacement) else "\nno drawn point moves"
-    return f"mode {mode.number}: {mode.frequency_hz:.4g} Hz, damping {percent:.2f} %{still}"
+    return mode.title + ("" if np.any(mode.displacement) else "\nno drawn point moves")
 
 
-def _figure(motion: MachineMotion, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[list[View]]]:
+def _figure(motion: Skeleton, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[list[View]]]:
     """A figure of the machine at rest with views of the given width [inches] for each mode."""
     low, high = _box(motion)
     extent = high - low
@@ -166,7 +193,7 @@ def _figure(motion: MachineMotion, modes: Sequence[ModeMotion], width: float) ->
     return figure, every
 
 
-def _legend(figure: Figure, motion: MachineMotion) -> None:
+def _legend(figure: Figure, motion: Skeleton) -> None:
     structure = motion.structure
     handles = [
         Line2D([], [], color=AT_REST, lw=0.9, label="at rest"),
@@ -183,7 +210,7 @@ def _legend(figure: Figure, motion: MachineMotion) -> None:
     )
 
 
-def _box(motion: MachineMotion) -> tuple[np.ndarray, np.ndarray]:
+def _box(motion: Skeleton) -> tuple[np.ndarray, np.ndarray]:
     """Lowest and highest x, y, z [m] of a box around the machine at all phases of all modes."""
     reach = np.max([np.abs(mode.displacement) for mode in motion.modes], axis=0)
     low, high = np.min(motion.points - reach, axis=0), np.max(motion.points + reach, axis=0)
@@ -192,7 +219,7 @@ def _box(motion: MachineMotion) -> tuple[np.ndarray, np.ndarray]:
     return middle - half, middle + half
 
 
-def _draw(views: Sequence[View], motion: MachineMotion, points: np.ndarray, color: str, width: float) -> list[Any]:
+def _draw(views: Sequence[View], motion: Skeleton, points: np.ndarray, color: str, width: float) -> list[Any]:
     structure = motion.structure
     triads = [(origin, tip) for origin, *tips in structure.ends for tip in tips]
     drawn: list[Any] = []
@@ -282,8 +309,8 @@ def mode_shape_sections(model: Model, q: Float[Array, "n"], found: Modes) -> lis
     """
     if not found.frequency_hz.size:
         return []
-    draw = partial(mode_shape_grid, model, q, MOST_MODES, found)
-    return [Section(f"Mode shapes of {model.name}", (Picture("mode-shapes", draw),))]
+    shapes = partial(mode_shape_skeleton, model, q, MOST_MODES, found)
+    return [Section(f"Mode shapes of {model.name}", (Picture("mode-shapes", shapes),))]
 
 
 LISTED_MODES = 20
@@ -318,7 +345,7 @@ def predicted_sections(
         if value != 0.0
     ]
     title = f"{name} at {', '.join(at) or 'the zero posture'}"
-    draw = partial(predicted_figure, title, frequency_hz, frf, points, derivatives)
+    draw = partial(predicted_chart, title, frequency_hz, frf, points, derivatives)
     modes_hz = np.asarray(found.frequency_hz)
     count = modes_hz.size
     shown = count if count <= LISTED_MODES else max(int(np.sum(modes_hz <= frequency_hz[-1])), 1)

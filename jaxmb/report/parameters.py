@@ -1,17 +1,11 @@
 """Parameters in a report: tables and figures of values, correlations, profiles and draws."""
 
 import math
-import textwrap
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
 
 from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
@@ -20,6 +14,25 @@ from jaxmb.identify.study.study import Solver
 from jaxmb.io.validation import listed
 from jaxmb.machine.families import STATION
 from jaxmb.report.budget import budget_table
+from jaxmb.report.charts import (
+    ALERT,
+    FITTED,
+    INITIAL,
+    TRUE,
+    Axis,
+    Bars,
+    Chart,
+    Colors,
+    Intervals,
+    Line,
+    Mark,
+    Note,
+    Panel,
+    Rule,
+    in_grid,
+    matrix_panel,
+    single,
+)  # fmt: skip
 from jaxmb.report.modes import ModePairs
 from jaxmb.report.section import (
     Cell,
@@ -35,7 +48,6 @@ from jaxmb.report.section import (
     section,
     short,
 )
-from jaxmb.report.style import ALERT, FITTED, INITIAL, TRUE, logarithmic_ticks
 
 STRONG = 0.9
 """Smallest absolute correlation that is listed."""
@@ -46,7 +58,7 @@ def parameter_sections(result: Result) -> list[Section]:
     """Sections on the identified parameters and on those identifiable only in combination."""
     if result.study.solver is Solver.STIFFNESS_MODEL:
         return []
-    figure = Picture("parameters", partial(parameter_figure, result))
+    figure = Picture("parameters", partial(parameter_chart, result))
     together = together_lines(result)
     return section("Parameters", (parameter_table(result), Lines(tuple(together)) if together else None, figure))
 
@@ -131,7 +143,7 @@ def correlation_sections(result: Result) -> list[Section]:
         lines.append(f"and {len(strong) - MOST_PAIRS} more pairs above {STRONG:g}")
     if not strong:
         return []
-    figure = Picture("correlation", partial(correlation_figure, result))
+    figure = Picture("correlation", partial(correlation_chart, result))
     return section("Correlation of the parameters", (Lines(tuple(lines)), figure))
 
 
@@ -147,7 +159,7 @@ def profile_sections(result: Result) -> list[Section]:
     columns = (*left("parameter", "unit"), *right("value", "by std: from", "to", "by profile: from", "to"))
     caption = f"by profile: the cost, minimised over all other parameters, rises by {RISE:.2f} noise units"
     table = Table("", columns, tuple(rows), caption)
-    figure = Picture("profiles", partial(profile_figure, result))
+    figure = Picture("profiles", partial(profile_chart, result))
     return section("95 % intervals along profiles of the cost", (table, figure))
 
 
@@ -288,33 +300,33 @@ LARGEST_FACTOR = 1e3
 """Factor at the ends of the logarithmic axis; intervals are cut there."""
 
 
-def cost_figure(result: Result) -> Figure:
+def cost_chart(result: Result) -> Chart:
     """Best cost against evaluations."""
-    figure = Figure(figsize=(4.8, 3.2), layout="constrained")
-    axes = figure.add_subplot()
     drawn = [(max(n, 1), cost) for n, cost in result.history if np.isfinite(cost) and cost > 0.0]
     initial = result.initial_cost
     start = [(1, initial)] if np.isfinite(initial) and initial > 0.0 else []
-    curve = np.array(start + drawn).reshape(-1, 2)
-    axes.step(*curve.T, where="post", color=FITTED, lw=1.2)
-    axes.plot(*curve[len(start) :].T, "o", ms=2.5 if len(drawn) <= 60 else 1.5, color=FITTED, label="best so far")
+    curve = np.array(start + drawn, dtype=float).reshape(-1, 2)
+    n, cost = curve.T
+    size = 2.5 if len(drawn) <= 60 else 1.5
+    marks: list[Mark] = [
+        Line(n, cost, steps=True, width=1.2),
+        Line(n[len(start) :], cost[len(start) :], "best so far", width=0.0, dashes="", marker="o", size=size),
+    ]
     if start:
-        axes.plot(*start[0], "D", ms=5, mfc="white", mec=INITIAL, mew=1.4, label="initial values", clip_on=False)
-    if curve.size:  # a logarithmic axis needs positive data
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        logarithmic_ticks(axes.xaxis)
-        logarithmic_ticks(axes.yaxis)
-        low, high = curve[:, 1].min(), curve[:, 1].max()
+        marks.append(Line(n[:1], cost[:1], "initial values", INITIAL, 1.4, "", "D", 5.0, filled=False, beyond=True))
+    limits = None
+    if curve.size:
+        low, high = cost.min(), cost.max()
         if low / 10.0 <= result.study.settings.tolerance <= 10.0 * high:
-            axes.axhline(result.study.settings.tolerance, color=ALERT, lw=0.9, ls="--", label="tolerance")
+            marks.append(Rule(result.study.settings.tolerance, "y", "tolerance", ALERT, 0.9, "--"))
         if high / low < 10.0:  # less than a decade has one labelled tick or none
-            axes.set_ylim(low / 2.0, 3.0 * high)
-    axes.set_xlabel("evaluations of the cost")
-    axes.set_ylabel("cost" if result.study.problem.prior is None else "cost, prior included")
-    axes.set_title(f"{result.study.name}: {'converged' if result.converged else 'not converged'}", loc="left")
-    figure.legend(loc="outside lower center", ncols=3)
-    return figure
+            limits = (low / 2.0, 3.0 * high)
+    log = bool(curve.size)  # a logarithmic axis needs positive data
+    y = Axis("cost" if result.study.problem.prior is None else "cost, prior included", log, limits)
+    count = sum(result.evaluations.get(part, 0) for part in ("search", "refine"))
+    title = f"{result.study.name}: {'converged' if result.converged else 'not converged'} after {count} evaluations"
+    caption = "Smallest cost found so far against the number of evaluations of the cost."
+    return single(Panel(marks, Axis("evaluations of the cost", log), y), title, caption, 4.0)
 
 
 class Scale(NamedTuple):
@@ -346,7 +358,13 @@ def scale_of(value: float, interval: tuple[float, float], unit: str) -> Scale:
     return Scale(2, unit, math.ceil(math.log10(max(abs(low), abs(high), 1e-12))))
 
 
-def parameter_figure(result: Result) -> Figure:
+LABELS = {"yes": "identified, 95 %", "weak": "weakly identified", "no": "not identifiable"}
+MARKERS = {"yes": ("o", True), "weak": ("o", False), "no": ("x", True)}
+"""Marker of a parameter by its verdict, and whether it is filled."""
+BEYOND = "#e0e0e0"
+
+
+def parameter_chart(result: Result) -> Chart:
     """95 % intervals of the identified parameters with the true values, each on a scale of its magnitude.
 
     One panel per magnitude of the interval: relative change in %, factor where the interval is wider than the value,
@@ -360,39 +378,18 @@ def parameter_figure(result: Result) -> Figure:
             unknown.append(label)
         else:
             panels.setdefault(scale_of(p.value, p.interval_95, p.unit), []).append((label, name))
-    below = textwrap.wrap(f"not identifiable: {', '.join(unknown)}", 100) if unknown else []
-    heights = [0.35 + 0.22 * len(panels[scale]) for scale in sorted(panels)]
-    figure = Figure(figsize=(7.2, 0.75 + sum(heights) + 0.13 * len(panels) + 0.16 * len(below)), layout="constrained")
-    grid = figure.add_gridspec(max(len(heights), 1), 1, height_ratios=heights or None)
-    for row, scale in enumerate(sorted(panels)):
-        axes = figure.add_subplot(grid[row])
-        _panel(axes, result, scale, panels[scale])
-        last = row + 1 == len(panels) or sorted(panels)[row + 1].kind != scale.kind
-        if last or scale.kind == 2:
-            axes.set_xlabel(("change from the identified value (%)", "factor on the identified value",
-                             f"value ({scale.unit})")[scale.kind])  # fmt: skip
-    figure.supxlabel("\n".join(below), fontsize=7, x=0.01, ha="left")
-    shown = {result.parameters[name].identifiable for names in panels.values() for _, name in names}
-    labels = {"yes": "identified, 95 %", "weak": "weakly identified", "no": "not identifiable"}
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], color=FITTED, lw=1.4, label=labels[v], **_MARKER[v]) for v in labels if v in shown
-    ]
-    if any(_ends(result.parameters[name], scale) != scale.ends for scale, names in panels.items() for _, name in names):
-        handles.append(Patch(color="0.88", label="beyond the bounds"))
-    if result.study.truth:
-        handles.append(Line2D([], [], ls="", marker="|", ms=9, mew=2.0, color=TRUE, label="true"))
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=5, columnspacing=1.2,
-        title=f"{result.study.name}: identified parameters", title_fontsize=9,
-    )  # fmt: skip
-    return figure
-
-
-_MARKER = {
-    "yes": {"marker": "o", "ms": 3.5, "mfc": FITTED, "mec": FITTED},
-    "weak": {"marker": "o", "ms": 3.5, "mfc": "white", "mec": FITTED, "mew": 1.1},
-    "no": {"marker": "x", "ms": 4.0, "mec": FITTED, "mew": 1.2},
-}
+    scales = sorted(panels)
+    rows = [[(_interval_panel(result, scale, panels[scale]),)] for scale in scales]
+    shown = [result.parameters[name] for names in panels.values() for _, name in names]
+    certain = sum(p.identifiable == "yes" for p in shown)
+    title = f"{result.study.name}: {certain} of {len(shown) + len(unknown)} parameters identified"
+    caption = (
+        "95 % intervals, each panel on a scale of its own about the identified values; grey is beyond the bounds"
+        + (", green the true value." if result.study.truth else ".")
+    )
+    note = f"no interval: {', '.join(unknown)}" if unknown else ""
+    rows = rows or [[(Panel((Note("no parameter has an interval", 0.5, 0.5, inside=True),), y=Axis(ticks=())),)]]
+    return Chart(title, caption, rows, 5.0, note=note)
 
 
 def _ends(p: Parameter, scale: Scale) -> tuple[float, float]:
@@ -401,97 +398,93 @@ def _ends(p: Parameter, scale: Scale) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _panel(axes: Axes, result: Result, scale: Scale, names: list[tuple[str, str]]) -> None:
+def _interval_panel(result: Result, scale: Scale, names: list[tuple[str, str]]) -> Panel:
+    """Intervals of parameters on one scale."""
     left, right = scale.ends
-    labels = []
-    for row, (label, name) in enumerate(names):
-        p = result.parameters[name]
-        labels.append(f"{label}  {number(p.value)} {p.unit}".removesuffix(" 1"))
-        low, high = _ends(p, scale)
-        axes.barh([row, row], [low - left, right - high], left=[left, high], height=0.7, color="0.88")
-        ends = sorted(np.clip([scale.along(x, p.value) for x in p.interval_95 or ()], left, right))
-        axes.plot(ends, [row, row], color=FITTED, lw=1.4, marker="|", ms=5, solid_capstyle="butt")
+    found = [result.parameters[name] for _, name in names]
+    rows = np.arange(len(names))
+    bounds = np.array([_ends(p, scale) for p in found])
+    beyond = "beyond the bounds" if np.any(bounds != scale.ends) else ""
+    marks: list[Mark] = [
+        Bars(rows, np.full(rows.size, left), bounds[:, 0], "x", 0.7, beyond, BEYOND),
+        Bars(rows, bounds[:, 1], np.full(rows.size, right), "x", 0.7, "", BEYOND),
+    ]
+    at = np.array([scale.along(p.value, p.value) for p in found])
+    ends = np.sort(np.clip([[scale.along(x, p.value) for x in p.interval_95 or ()] for p in found], left, right))
+    for verdict, label in LABELS.items():
+        own = np.array([p.identifiable == verdict for p in found])
+        if own.any():
+            reach = np.abs(ends[own] - at[own, None]).T
+            marker, filled = MARKERS[verdict]
+            marks.append(Intervals(at[own], rows[own], reach, "x", label, FITTED, 1.4, marker, 3.5, filled, cap=2.5))
+    for row, ((_, name), p) in enumerate(zip(names, found, strict=True)):
         if name in result.study.truth:
             true = scale.along(result.study.truth[name], p.value)
-            beyond = ">" if true > right else "<" if true < left else "|"
-            axes.plot(np.clip(true, left, right), row, marker=beyond, ms=5 if beyond != "|" else 9, mew=2.0, color=TRUE,
-                      clip_on=False)  # fmt: skip
-        axes.plot(scale.along(p.value, p.value), row, ls="", **_MARKER[p.identifiable])
-    if scale.kind == 1:
-        axes.set_xscale("log")
-        logarithmic_ticks(axes.xaxis)
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    else:
-        ticks = [left, left / 2.0, 0.0, right / 2.0, right]
-        axes.set_xticks(ticks, [f"{'-' if x < 0.0 else ''}{short(abs(x)) if x else '0'}" for x in ticks])
-    axes.set_xlim(left, right)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_yticks(range(len(names)), labels)
-    axes.grid(False, axis="y")
+            marker = ">" if true > right else "<" if true < left else "|"
+            size = 9.0 if marker == "|" else 5.0
+            marks.append(Line([np.clip(true, left, right)], [row], "true", TRUE, 0.0, "", marker, size, beyond=True))
+    kinds = ("change from the identified value (%)", "factor on the identified value", f"value ({scale.unit})")
+    ticks = None if scale.kind == 1 else [left, left / 2.0, 0.0, right / 2.0, right]
+    texts = None if ticks is None else [f"{'-' if x < 0.0 else ''}{short(abs(x)) if x else '0'}" for x in ticks]
+    labels = [
+        f"{label}  {number(p.value)} {p.unit}".removesuffix(" 1") for (label, _), p in zip(names, found, strict=True)
+    ]
+    x = Axis(kinds[scale.kind], scale.kind == 1, (left, right), ticks, texts)
+    return Panel(
+        marks, x, Axis("", limits=(len(names) - 0.4, -0.6), ticks=rows, names=labels), height=0.22 * len(names) + 0.1
+    )
 
 
 MOST_NUMBERS = 12
 """Largest number of parameters for which the cells have numbers."""
 
 
-def correlation_figure(result: Result) -> Figure:
+def correlation_chart(result: Result) -> Chart:
     """Correlation matrix of the free parameters."""
-    names = result.study.free.names
-    matrix = result.correlation
-    size = 1.6 + 0.27 * len(names) * (1.4 if len(names) <= MOST_NUMBERS else 1.0)
-    figure = Figure(figsize=(size + 0.7, size), layout="constrained")
-    axes = figure.add_subplot()
-    image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
-    axes.set_xticks(range(len(names)), names, rotation=90)
-    axes.set_yticks(range(len(names)), names)
-    axes.grid(False)
-    if len(names) <= MOST_NUMBERS:
-        for i, j in np.ndindex(*matrix.shape):
-            dark = abs(matrix[i, j]) > 0.6
-            text = f"{matrix[i, j]:.2f}"
-            axes.text(j, i, text, ha="center", va="center", fontsize=6, color="white" if dark else "0.2")
+    names, matrix = result.study.free.names, result.correlation
     unknown = [i for i, name in enumerate(names) if not np.isfinite(result.parameters[name].std)]
-    for i in unknown:
-        axes.get_yticklabels()[i].set_color("0.6")
-        axes.get_xticklabels()[i].set_color("0.6")
-    note = ", grey: not identifiable" if unknown else ""
-    axes.set_title(f"{result.study.name}: correlation of the parameters{note}", loc="left")
-    figure.colorbar(image, ax=axes, shrink=0.8, label="correlation")
-    return figure
+    labels = [f"{name} *" if i in unknown else name for i, name in enumerate(names)]
+    few = len(names) <= MOST_NUMBERS
+    colors = Colors("RdBu_r", (-1.0, 1.0), "correlation")
+    size = 0.27 * (1.4 if few else 1.0)
+    panel = matrix_panel(matrix, labels, labels, colors, cell=size, decimals=2 if few else None)
+    apart = np.abs(matrix - np.diag(np.diag(matrix)))
+    i, j = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
+    title = f"{result.study.name}: strongest correlation {matrix[i, j]:+.2f}, {names[i]} and {names[j]}"
+    title += "; * not identifiable" if unknown else ""
+    caption = "Correlation of the free parameters; parameters of strong colour are determined in combination only."
+    return single(panel, title, caption, size * len(names))
 
 
 NARROW = 0.3
 """Range of the values relative to the identified one below which relative changes are drawn."""
 
 
-def profile_figure(result: Result) -> Figure:
+def profile_chart(result: Result) -> Chart:
     """Rise of the cost along each profiled parameter, minimised over all others, with that implied by its std."""
-    profiles = result.metrics.profiles or {}
-    across = min(len(profiles), 3)
-    down = -(-len(profiles) // across)
-    figure = Figure(figsize=(max(0.8 + 2.6 * across, 6.0), 0.9 + 2.2 * down), layout="constrained")
-    grid = figure.subplots(down, across, squeeze=False)
-    for axes, (name, profile) in zip(grid.ravel(), profiles.items(), strict=False):
+    profiles, cells = result.metrics.profiles or {}, []
+    for name, profile in profiles.items():
         values, identified = profile.values, result.parameters[name].value
         true = result.study.truth.get(name)
         narrow = identified != 0.0 and np.ptp(values) < NARROW * abs(identified)
         if narrow:  # numbers that differ only in their last digits are illegible
             values = 100.0 * (values / identified - 1.0)
             true = None if true is None else 100.0 * (true / identified - 1.0)
-        axes.axhline(RISE, color=ALERT, lw=0.9, ls="--", label="95 %")
-        axes.plot(values, profile.expected, color=INITIAL, lw=4.0, alpha=0.5, label="implied by the standard deviation")
-        axes.plot(values, profile.rise, "o-", ms=2.5, lw=1.1, color=FITTED, label="minimised over all others")
-        if true is not None:
-            axes.axvline(true, color=TRUE, lw=1.1, label="true")
-        if result.is_logarithmic(name) and not narrow and values.max() > 3.0 * values.min():
-            axes.set_xscale("log")
-        axes.set_ylim(-0.3, 3.0 * RISE)
-        axes.set_title(name, loc="left")
-        axes.set_xlabel("change from the identified value (%)" if narrow else result.parameters[name].unit)
-    for axes in grid[:, 0]:
-        axes.set_ylabel("rise of the cost (noise units)")
-    for axes in grid.ravel()[len(profiles) :]:
-        axes.set_visible(False)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    return figure
+        marks: list[Mark] = [
+            Rule(RISE, "y", "95 %", ALERT, 0.9, "--"),
+            Line(values, profile.expected, "implied by the standard deviation", "#f5c76f", 4.0),
+            Line(values, profile.rise, "minimised over all others", FITTED, 1.1, marker="o", size=2.5),
+        ]
+        marks += [] if true is None else [Rule(true, "x", "true", TRUE, 1.1)]
+        log = result.is_logarithmic(name) and not narrow and values.max() > 3.0 * values.min()
+        x = Axis("change from the identified value (%)" if narrow else result.parameters[name].unit, log)
+        y = Axis("" if len(cells) % 3 else "rise of the cost (noise units)", limits=(-0.3, 3.0 * RISE))
+        cells.append((Panel(marks, x, y, name, 1.7),))
+    wider = [name for name, p in profiles.items() if None in p.interval]
+    title = f"{result.study.name}: " + (
+        f"the cost does not bound {', '.join(wider)}" if wider else "the cost bounds all profiled parameters"
+    )
+    caption = (
+        "Rise of the cost along each parameter; the 95 % interval is where the blue curve is below the dashed line."
+    )
+    return Chart(title, caption, in_grid(cells, 3), 2.2)

@@ -15,11 +15,12 @@ from jaxmb.report.laws import law_sections
 from jaxmb.report.parameters import (
     budget_sections,
     correlation_sections,
-    cost_figure,
+    cost_chart,
     parameter_sections,
     profile_sections,
 )
-from jaxmb.report.section import Facts, Lines, Picture, Section, number, percent, write_pictures
+from jaxmb.report.rendering import write_pictures
+from jaxmb.report.section import Facts, Lines, Picture, Section, number, percent
 from jaxmb.report.stiffness_model import stiffness_model_sections
 from jaxmb.report.tests import SECTIONS, plain_sections
 
@@ -209,5 +210,5 @@ def fit_section(result: Result) -> Section:
     each = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
     lines.append(f"time: {sum(parts.values()):.1f} s ({each})")  # the sum of the rounded parts
     searched = not result.study.solver.is_linear
-    draw = partial(cost_figure, result)
+    draw = partial(cost_chart, result)
     return Section("The fit", (Lines(tuple(lines)), *((Picture("cost", draw),) if searched else ())))

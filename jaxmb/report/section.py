@@ -2,13 +2,10 @@
 
 import dataclasses
 import math
-import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from jaxmb.report.charts import Chart, Skeleton
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +59,24 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """A figure drawn on demand."""
+    """A figure, computed on demand."""
 
     name: str
     """File name without suffix, unique within a report."""
-    draw: "Callable[[], Figure]"
+    chart: Callable[[], Chart | Skeleton]
 
 
-Part = Lines | Facts | Table | Picture
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Parts that a page shows on demand; a terminal does not show them."""
+
+    title: str
+    parts: "tuple[Part, ...]"
+    shown: bool = False
+    """Whether the page shows them at first."""
+
+
+Part = Lines | Facts | Table | Picture | Group
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +105,11 @@ def section(title: str, parts: Iterable[Part | None]) -> list[Section]:
     """A section of the parts that are not None; empty list without any."""
     present = tuple(part for part in parts if part is not None)
     return [Section(title, present)] if present else []
+
+
+def capital(text: str) -> str:
+    """The text with a capital first letter."""
+    return text[:1].upper() + text[1:]
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -153,21 +165,3 @@ def chance(value: float) -> str:
 def pictures(sections: Iterable[Section]) -> list[Picture]:
     """All figures of the sections, in order."""
     return [part for section in sections for part in section.parts if isinstance(part, Picture)]
-
-
-def write_pictures(sections: Iterable[Section], folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw all figures of the sections, write them as PNG files, and return their paths.
-
-    Args:
-        sections: of a report.
-        folder: output folder, created if missing.
-
-    Raises:
-        OSError: the folder or a file cannot be written; no partial file remains.
-    """
-    from jaxmb.report.style import drawing, write_figure
-
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with drawing():
-        return [write_figure(picture.draw(), folder / f"{picture.name}.png") for picture in pictures(sections)]

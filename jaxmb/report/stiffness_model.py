@@ -3,12 +3,11 @@
 from functools import partial
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.assess.stiffness_model_metrics import CompensatorOutcome, StiffnessModelMetrics
+from jaxmb.report.charts import FITTED, MEASURED, Axis, Bars, Chart, Intervals, Mark, Note, Panel, Rule
 from jaxmb.report.section import Cell, Part, Picture, Section, Table, left, number, right, section
-from jaxmb.report.style import FITTED, INITIAL, MEASURED
 from jaxmb.report.tests import budget_table
 
 STEPS = {
@@ -47,9 +46,9 @@ def stiffness_model_sections(result: Result) -> list[Section]:
         budget_table(metrics.budget),
     ]
     for role in roles:
-        draw = partial(error_figure, result.study.name, metrics, role)
+        draw = partial(error_chart, result.study.name, metrics, role)
         parts.append(Picture(f"errors-{role}", draw))
-    draw = partial(compliance_figure, result)
+    draw = partial(compliance_chart, result)
     return section("Complete stiffness model", [*parts, Picture("compliances", draw)])
 
 
@@ -137,7 +136,7 @@ BINS = 31
 """Bins of a histogram of errors: odd, so that the middle one is centred on 0."""
 
 
-def error_figure(study: str, metrics: StiffnessModelMetrics, role: str) -> Figure:
+def error_chart(study: str, metrics: StiffnessModelMetrics, role: str) -> Chart:
     """Histograms of the errors after compensation along x, y and z, one row per model.
 
     The middle bin is centred on 0; bins are the same for fitted and held-out tests.
@@ -151,43 +150,47 @@ def error_figure(study: str, metrics: StiffnessModelMetrics, role: str) -> Figur
     both = [metrics.errors_mm(each) or {} for each in ROLES]
     largest = max(float(np.abs(values).max()) for each in both for values in each.values()) or 1.0
     bins = np.linspace(-largest, largest, BINS + 1)
-    figure = Figure(figsize=(7.2, 0.8 + 1.15 * len(models)), layout="constrained")
-    grid = figure.subplots(len(models), 3, sharex=True, sharey="row", squeeze=False)
-    for row, name in zip(grid, models, strict=True):
-        for i, axes in enumerate(row):
-            if name in errors:
-                colour = MEASURED if name.startswith("J") else FITTED
-                axes.hist(errors[name][:, i], bins, color=colour)
-            else:
-                axes.text(0.5, 0.5, "not judged", transform=axes.transAxes, ha="center", va="center")
-                axes.set_yticks([])
-            axes.axvline(0.0, color="0.3", lw=0.6)
-        row[0].set_title(f"{name}: {MODELS[name]}", loc="left")
-        row[0].set_ylabel("points")
-    for axes, axis in zip(grid[-1], "xyz", strict=True):
-        axes.set_xlim(-1.03 * largest, 1.03 * largest)
-        axes.set_xlabel(f"error along {axis} (mm)")
-    figure.suptitle(f"{study}: errors after compensation, tests {ROLES[role]}", fontsize=9, x=0.01, ha="left")
-    return figure
+    middle, grid = 0.5 * (bins[1:] + bins[:-1]), []
+    for name in models:
+        heading, cells = f"{name}: {MODELS[name]}", []
+        color = MEASURED if name.startswith("J") else FITTED
+        counts = [np.histogram(errors[name][:, i], bins)[0] for i in range(3)] if name in errors else []
+        top = 1.1 * max((int(c.max()) for c in counts), default=1)
+        for i, axis in enumerate("xyz"):
+            x = Axis(f"error along {axis} (mm)", limits=(-1.03 * largest, 1.03 * largest))
+            marks: list[Mark] = [Rule(0.0, "x", color="#4d4d4d"), Note("not judged", 0.5, 0.5, inside=True)]
+            if counts:
+                marks = [Bars(middle, np.zeros(BINS), counts[i], "y", 2.0 * largest / BINS, "", color), marks[0]]
+            y = Axis("points", limits=(0.0, top), ticks=None if counts else ())
+            cells.append((Panel(marks, x, y, heading if i == 0 else "", 0.85),))
+        grid.append(cells)
+    shares = {name: p for name, p in metrics.compensated_percent.items() if p is not None}
+    best = max(shares, key=shares.__getitem__) if shares else ""
+    found = f"{best} compensates {shares[best]:.1f} %" if shares else "errors after compensation"
+    title = f"{study}: {found} of the deflections; errors in the tests {ROLES[role]}"
+    caption = (
+        "Histograms of the errors that each model leaves along x, y and z; all rows have the same horizontal axis."
+    )
+    return Chart(title, caption, grid, 2.0, shared_y=True, shared_x=True)
 
 
-def compliance_figure(result: Result) -> Figure:
+def compliance_chart(result: Result) -> Chart:
     """Identified compliances with their 95 % intervals, one panel per unit."""
     groups: dict[str, list[str]] = {}
     for name, parameter in result.parameters.items():
         groups.setdefault(parameter.unit, []).append(name)
-    sizes = [len(names) for names in groups.values()]
-    figure = Figure(figsize=(6.4, 0.4 + 0.5 * len(sizes) + 0.17 * sum(sizes)), layout="constrained")
-    grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=[size + 0.2 for size in sizes])[:, 0]
-    for axes, (unit, names) in zip(grid, groups.items(), strict=True):
+    rows = []
+    for unit, names in groups.items():
         value = np.array([result.parameters[name].value for name in names])
         std = np.array([result.parameters[name].std for name in names])
-        row = np.arange(len(names))
-        axes.axvline(0.0, color="0.5", lw=0.8)
-        axes.errorbar(value, row, xerr=INTERVAL * std, fmt="none", ecolor=INITIAL, elinewidth=1.4)
-        axes.plot(value, row, "o", ms=3.5, color=FITTED)
-        axes.set_yticks(row, [name.removeprefix("compliance.") for name in names])
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.set_xlabel(f"compliance ({unit})")
-    figure.suptitle(f"{result.study.name}: compliances and 95 % intervals", fontsize=9, x=0.01, ha="left")
-    return figure
+        at = np.arange(len(names))
+        shown = [name.removeprefix("compliance.") for name in names]
+        marks = (
+            Rule(0.0, "x", width=0.8),
+            Intervals(value, at, INTERVAL * std, "x", "value, 95 %", FITTED, 1.4, size=3.5),
+        )
+        y = Axis("", limits=(len(names) - 0.4, -0.6), ticks=at, names=shown)
+        rows.append([(Panel(marks, Axis(f"compliance ({unit})"), y, height=0.17 * len(names) + 0.1),)])
+    known = sum(p.identifiable == "yes" for p in result.parameters.values())
+    title = f"{result.study.name}: {known} of {len(result.parameters)} compliances identified"
+    return Chart(title, "Compliances of the reduced model with their 95 % intervals, one panel per unit.", rows, 4.6)

@@ -1,7 +1,6 @@
 """Complex displacements of the drawn points of a machine in its modes, scaled for drawing."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,8 @@ from jaxmb.mechanics.beams import section_poses
 from jaxmb.mechanics.kinematics import TOOL, node_poses, whole
 from jaxmb.mechanics.loops import motion_basis
 from jaxmb.mechanics.tangent import linearize, motion_coordinates
-from jaxmb.response.modal import Modes, modes
+from jaxmb.report.charts import ModeMotion, Skeleton, Structure
+from jaxmb.response.modal import Modes, energy_shares, modes, spring_matrices, spring_names
 
 SECTIONS = np.linspace(0.0, 1.0, 9)
 """Relative positions along a beam element between which its curve is drawn straight."""
@@ -25,24 +25,6 @@ SLIDING = ("prismatic", "cylindrical")
 
 NodePoint = tuple[int, np.ndarray]
 """A node, -1 for the ground, and an offset in its axes [3], m."""
-
-
-class Structure(NamedTuple):
-    """Lines and markers of a machine by indices of points: points on nodes, then the sections of all beam elements."""
-
-    node: np.ndarray
-    """Node of each point on a node [r]; -1 is the ground."""
-    offset: np.ndarray
-    """Offset of these points in their node's axes [r, 3], m."""
-    lines: tuple[tuple[int, ...], ...]
-    """Rigid links, and beams as curves."""
-    springs: tuple[tuple[int, int], ...]
-    """Lines between the two frames of a spring or of a sliding loop joint."""
-    joints: tuple[int, ...]
-    ground: int
-    ends: tuple[tuple[int, int, int, int], ...]
-    """Origin and tips of the axes, 1 m long, of the tool or end frames."""
-    end_names: tuple[str, ...]
 
 
 class _Points:
@@ -99,6 +81,9 @@ def structure_of(model: Model) -> Structure:
         ground=ground,
         ends=tuple(axes),
         end_names=tuple(model.frames[f] for f in ends),
+        joint_names=tuple(model.coordinates[i] for i in joints),
+        spring_names=tuple(model.springs),
+        beam_names=tuple(model.beams),
     )
 
 
@@ -148,30 +133,6 @@ STILL = 1e-9
 """Displacement over the machine's size, for a mode shape of unit coordinates (m or rad), that may be rounding."""
 
 
-class ModeMotion(NamedTuple):
-    """The drawn displacements in one mode."""
-
-    number: int
-    """1 is the lowest frequency."""
-    frequency_hz: float
-    damping_ratio: float
-    displacement: Complex[np.ndarray, "p 3"]
-    """Of each point in ground axes, m: Re(displacement exp(j phase)) is drawn, largest at phase 0. Zero if no drawn
-    point moves, as in a mode of a motor shaft alone."""
-
-
-class MachineMotion(NamedTuple):
-    """A machine at rest, and its displacements in some modes."""
-
-    name: str
-    structure: Structure
-    points: Float[np.ndarray, "p 3"]
-    """At rest in the ground frame, m."""
-    size: float
-    """Diagonal of the box around the points, m."""
-    modes: tuple[ModeMotion, ...]
-
-
 def found_modes(model: Model, q: Float[Array, "n"], found: Modes | None = None) -> Modes:
     """Modes of a machine linearized at q, or the given ones after a check of their size.
 
@@ -208,7 +169,7 @@ def check_mode(name: str, found: Modes, number: int) -> None:
         raise ValueError(f"mode {number}: '{name}' has no such mode, expected {has}")
 
 
-def machine_motion(model: Model, q: Float[Array, "n"], found: Modes, numbers: Sequence[int]) -> MachineMotion:
+def machine_motion(model: Model, q: Float[Array, "n"], found: Modes, numbers: Sequence[int]) -> Skeleton:
     """Displacements of the drawn points of a machine in some of its modes.
 
     A point is displaced by J phi exp(j omega t), J the Jacobian of its position by the degrees of freedom and phi the
@@ -240,7 +201,33 @@ def machine_motion(model: Model, q: Float[Array, "n"], found: Modes, numbers: Se
         ModeMotion(m + 1, float(frequency_hz[m]), float(damping_ratio[m]), _scaled(displacement, structure, body, size))
         for m, displacement in zip(chosen, displacements, strict=True)
     )
-    return MachineMotion(model.name, structure, points, size, drawn)
+    return Skeleton(model.name, structure, points, size, drawn)
+
+
+def at_rest(model: Model, q: Float[Array, "n"]) -> Skeleton:
+    """A machine without displacements.
+
+    Args:
+        model: the machine.
+        q: posture [n], rad or m.
+    """
+    none = jnp.zeros(0)
+    shape = jnp.zeros((len(motion_coordinates(model)), 0), complex)
+    return machine_motion(model, q, Modes(none, none, none, none + 0j, shape, none), ())
+
+
+def energy_of_parts(model: Model, q: Float[Array, "n"], found: Modes, numbers: Sequence[int]) -> list[dict[str, float]]:
+    """Share of each coordinate, spring and beam in the strain energy of some modes, by name.
+
+    Args:
+        model: the machine.
+        q: posture [n], rad or m.
+        found: its modes at q.
+        numbers: of the modes, 1 is the lowest frequency.
+    """
+    shape = jax.device_put(np.asarray(found.shape)[:, [number - 1 for number in numbers]])
+    shares = np.asarray(energy_shares(shape, spring_matrices(model, q)))
+    return [dict(zip(spring_names(model), column.tolist(), strict=True)) for column in shares.T]
 
 
 def phase_of_largest_motion(displacement: Complex[np.ndarray, "*p"]) -> float:

@@ -5,23 +5,22 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, ErrorRow
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
 from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.entry import Entry, by_kind
 from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.measurement.modal.data import distinguishable
-from jaxmb.report.deflection_figures import convergence_figure, displacement_figure, rotation_figure
-from jaxmb.report.frf_figures import frf_overview, frf_test_figure, residual_figure, residual_overview
+from jaxmb.report.charts import ALERT, FITTED, TRUE, Axis, Chart, Line, Mark, Panel, Rule, single
+from jaxmb.report.deflection_charts import convergence_chart, displacement_chart, rotation_chart
+from jaxmb.report.frf_charts import frf_overview, frf_test_chart, residual_chart, residual_overview
 from jaxmb.report.modal import stabilization_of_test, synthesized_of_test
 from jaxmb.report.modes import (
     ModePairs,
@@ -29,16 +28,15 @@ from jaxmb.report.modes import (
     data_label,
     fitted_modes,
     identified_modes_table,
-    measured_modes_figure,
+    measured_modes_chart,
     measured_modes_table,
     measured_pairs,
     modes_of_all_tests,
-    pairs_figure,
+    pairs_chart,
     true_modes_table,
 )
-from jaxmb.report.pose_figures import pose_figure
+from jaxmb.report.pose_charts import pose_chart
 from jaxmb.report.section import ROLES, Cell, Part, Picture, Section, Table, left, number, right, section
-from jaxmb.report.style import ALERT, FITTED, TRUE, logarithmic_ticks
 
 MOST_TESTS = 3
 """Number of tests of a kind up to which each has a table of modes and figures; more share one of each."""
@@ -93,13 +91,25 @@ def largest_residuals(result: Result, entries: Sequence[Entry], most: int) -> li
     return [entries[i] for i in np.sort(np.argsort(sizes)[-most:])]
 
 
+def more_tests(result: Result) -> list[tuple[Entry, list[Part]]]:
+    """FRF and modal tests without charts of their own in the sections, each with its charts."""
+    found, files = list[tuple[Entry, list[Part]]](), file_names(result.study)
+    for kind, entries in by_kind(result.study.entries, ("frf", "modes")):
+        shown = shown_tests(result, entries)
+        for entry in (entry for entry in entries if entry not in shown):
+            prefix = "" if entry.role == "fit" else "check-"
+            parts = frf_parts if kind == "frf" else modes_parts
+            found.append((entry, [part for part in parts(result, entry, files[entry], prefix) if part is not None]))
+    return found
+
+
 def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str) -> Picture | None:
     """Figure of the MAC of identified and measured shapes; None if none were measured or the sensors do not distinguish
     them."""
     if pairs is None or not distinguishable(pairs.reference.shape.shape[0], *pairs.likeness.shape):
         return None
     unit = entry.source.frequency_unit if entry.kind == "frf" else "Hz"
-    draw = partial(pairs_figure, result, entry.name, pairs, unit, data_label(entry))
+    draw = partial(pairs_chart, result, entry.name, pairs, unit, data_label(entry))
     return Picture(f"mac-{file}", draw)
 
 
@@ -149,12 +159,12 @@ def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Sectio
     if metrics.table2 is not None:
         parts.append(instrument_table(result, metrics.table2))
     if metrics.convergence is not None:
-        draw = partial(convergence_figure, result, metrics.convergence)
+        draw = partial(convergence_chart, result, metrics.convergence)
         parts.append(Picture("convergence", draw))
     if any(np.any(row.displacement("mm").seen) for row in metrics.deflections):
-        parts.append(Picture("displacements", partial(displacement_figure, metrics)))
+        parts.append(Picture("displacements", partial(displacement_chart, metrics)))
     if any(np.any(row.displacement("deg").seen) for row in metrics.deflections):
-        parts.append(Picture("rotations", partial(rotation_figure, metrics)))
+        parts.append(Picture("rotations", partial(rotation_chart, metrics)))
     return section("Deflection tests", parts)
 
 
@@ -212,7 +222,6 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         entries: the FRF tests of its study.
     """
     record = result.metrics.of(FrfMetrics) or FrfMetrics()
-    noisy = result.metrics.misfit is None or not result.metrics.misfit.exact  # the residual exceeds rounding errors
     overview: list[Part | None] = []
     many = len(entries) > MOST_TESTS
     if many:
@@ -223,24 +232,41 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
             modes_of_all_tests(result, entries, pairs, record.unmatched_modes or ()),
             Picture("frf-all-tests", partial(frf_overview, result, drawn, note)),
         ]
-        if noisy:
+        if is_noisy(result):
             overview.append(Picture("residual-all-tests", partial(residual_overview, result, entries)))
 
     def of_test(entry: Entry, file: str, prefix: str) -> list[Part | None]:
-        fitted = entry.role == "fit"
-        parts: list[Part | None] = [_modes_table(result, record, entry)] if fitted and not many else []
-        parts.append(Picture(f"{prefix or 'frf-'}{file}", partial(frf_test_figure, result, entry)))
-        if noisy:
-            parts.append(Picture(f"{prefix}residual-{file}", partial(residual_figure, result, entry)))
-        if fitted and entry.source.modal is not None:
-            parts += [
-                Picture(f"stabilization-{file}", partial(stabilization_of_test, entry)),
-                Picture(f"synthesized-{file}", partial(synthesized_of_test, entry)),
-                mac_picture(result, entry, measured_pairs(entry, result.model), file),
-            ]
-        return parts
+        table = [_modes_table(result, record, entry)] if entry.role == "fit" and not many else []
+        return [*table, *frf_parts(result, entry, file, prefix)]
 
     return _vibration_section("FRF tests", result, entries, overview, of_test)
+
+
+def is_noisy(result: Result) -> bool:
+    """Whether the residual exceeds rounding errors."""
+    return result.metrics.misfit is None or not result.metrics.misfit.exact
+
+
+def frf_parts(result: Result, entry: Entry, file: str, prefix: str) -> list[Part | None]:
+    """Charts of an FRF test.
+
+    Args:
+        result: the identification.
+        entry: the test.
+        file: its part of a file name.
+        prefix: of its role, "" or "check-".
+    """
+    link = f"{prefix}{file}"
+    parts: list[Part | None] = [Picture(f"{prefix or 'frf-'}{file}", partial(frf_test_chart, result, entry, link))]
+    if is_noisy(result):
+        parts.append(Picture(f"{prefix}residual-{file}", partial(residual_chart, result, entry, link)))
+    if entry.role == "fit" and entry.source.modal is not None:
+        parts += [
+            Picture(f"stabilization-{file}", partial(stabilization_of_test, entry)),
+            Picture(f"synthesized-{file}", partial(synthesized_of_test, entry)),
+            mac_picture(result, entry, measured_pairs(entry, result.model), file),
+        ]
+    return parts
 
 
 def _vibration_section(
@@ -286,15 +312,17 @@ def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     many = len(entries) > MOST_TESTS
     overview = [modes_of_all_tests(result, entries, record.measured_modes or ())] if many else []
 
-    def of_test(entry: Entry, file: str, prefix: str) -> list[Part | None]:
-        fitted = fitted_modes(result.model, entry.test)
-        return [
-            measured_modes_table(result, entry, fitted),
-            Picture(f"{prefix}modes-{file}", partial(measured_modes_figure, result, entry, fitted)),
-            mac_picture(result, entry, fitted.pairs, file) if entry.role == "fit" else None,
-        ]
+    return _vibration_section("Modal tests", result, entries, overview, partial(modes_parts, result))
 
-    return _vibration_section("Modal tests", result, entries, overview, of_test)
+
+def modes_parts(result: Result, entry: Entry, file: str, prefix: str) -> list[Part | None]:
+    """Table and charts of a modal test; arguments as of `frf_parts`."""
+    fitted = fitted_modes(result.model, entry.test)
+    return [
+        measured_modes_table(result, entry, fitted),
+        Picture(f"{prefix}modes-{file}", partial(measured_modes_chart, result, entry, fitted)),
+        mac_picture(result, entry, fitted.pairs, file) if entry.role == "fit" else None,
+    ]
 
 
 def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
@@ -310,10 +338,10 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     files = file_names(result.study)
     parts: list[Part | None] = [torque_table(metrics), centre_table(metrics), base_table(metrics)]
     if metrics.base:
-        draw = partial(base_figure, result.study.name, metrics)
+        draw = partial(base_chart, result.study.name, metrics)
         parts.append(Picture("base-parameters", draw))
     for entry in entries:
-        draw = partial(torque_figure, result, entry)
+        draw = partial(torque_chart, result, entry)
         parts.append(Picture(f"torques-{files[entry]}", draw))
     return section("Torque tests", parts)
 
@@ -398,7 +426,7 @@ def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         prefix = "" if entry.role == "fit" else "check-"
         for angles, what, part in ((False, "poses", slice(0, 3)), (True, "pose-angles", slice(3, 6))):
             if any(np.isfinite(row.error[part]).any() for row in rows):
-                draw = partial(pose_figure, rows, title, angles)
+                draw = partial(pose_chart, rows, title, angles)
                 parts.append(Picture(f"{prefix}{what}-{files[entry]}", draw))
     return section("Pose tests", parts)
 
@@ -476,51 +504,53 @@ SECTIONS: dict[str, Callable[[Result, Sequence[Entry]], list[Section]]] = {
 """(result, entries of the kind) -> sections, by kind of test; `plain_sections` of any other."""
 
 
-MEASURED = "0.45"
+MEASURED = "#737373"
 GAP = 1.5
 """Time step relative to the median above which a curve is interrupted."""
-
 FEW = 100
 """Number of samples below which each is marked."""
 
 
-def torque_figure(result: Result, entry: TorqueEntry) -> Figure:
+def torque_chart(result: Result, entry: TorqueEntry) -> Chart:
     """Measured and predicted torque or force of each drive, and their residual, over time.
 
     Args:
         result: the identification.
         entry: one of its torque tests.
     """
-    source = entry.source
-    test = entry.test
+    source, test = entry.source, entry.test
     predicted = np.asarray(test.predict(test.view(result.model)))
     measured, number = np.asarray(test.effort), np.asarray(test.coordinate)
-    count = len(source.coordinates)
-    figure = Figure(figsize=(8.0, 1.0 + 1.9 * count), layout="constrained")
-    panels: Any = figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0]
-    for i, (axes, name, turns) in enumerate(zip(panels, source.coordinates, source.revolute, strict=True)):
+    cell, errors = list[Panel](), dict[str, float]()
+    for i, (name, turns) in enumerate(zip(source.coordinates, source.revolute, strict=True)):
         own = number == i
         time, (effort, model) = source.time_s[own], (x[own] for x in (measured, predicted))
+        errors[name] = 100.0 * float(np.sqrt(np.mean((effort - model) ** 2) / max(np.mean(effort**2), 1e-300)))
         # interrupt the curve at gaps in the record
         gaps = 1 + np.flatnonzero(np.diff(time) > GAP * np.median(np.diff(time)))
         time, effort, model = (np.insert(x, gaps, np.nan) for x in (time, effort, model))
-        axes.plot(time, effort, color=MEASURED, lw=1.6, marker="." if own.sum() < FEW else "", label="measured")
-        axes.plot(time, model, color=FITTED, lw=0.9, label="predicted")
-        axes.plot(time, effort - model, color=ALERT, lw=0.6, label="residual")
-        axes.axhline(0.0, color="0.8", lw=0.6, zorder=0)
-        axes.set_ylabel(f"{name} ({'Nm' if turns else 'N'})")
-        axes.margins(x=0.01)
-    panels[-1].set_xlabel("time (s)")
-    panels[0].set_title(f"{result.study.name}, {entry.name}, {ROLES[entry.role]}", loc="left")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
-    return figure
+        marks: list[Mark] = [
+            Rule(0.0, color="#cccccc"),
+            Line(time, effort, "measured", MEASURED, 1.6, marker="." if own.sum() < FEW else ""),
+            Line(time, model, "predicted", FITTED, 0.9),
+            Line(time, effort - model, "residual", ALERT, 0.6),
+        ]
+        span = float(np.nanmax(time) - np.nanmin(time))
+        limits = (float(np.nanmin(time)) - 0.01 * span, float(np.nanmax(time)) + 0.01 * span)
+        unit = "Nm" if turns else "N"
+        cell.append(Panel(marks, Axis("time (s)", limits=limits), Axis(f"{name} ({unit})"), height=1.55))
+    worst = max(errors, key=errors.__getitem__)
+    title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}: RMS errors of {min(errors.values()):.2g} to "
+    title += f"{errors[worst]:.2g} % of the measurement, the largest of {worst}"
+    caption = "Measured and predicted torque or force of each drive over time, and their difference."
+    return Chart(title, caption, [[tuple(cell)]], 7.0)
 
 
 LONGEST = 46
 """Longest shown formula, characters."""
 
 
-def base_figure(study: str, metrics: TorqueMetrics) -> Figure:
+def base_chart(study: str, metrics: TorqueMetrics) -> Chart:
     """Relative standard deviation of each base parameter and, for simulated machines, its relative error.
 
     Args:
@@ -528,22 +558,16 @@ def base_figure(study: str, metrics: TorqueMetrics) -> Figure:
         metrics: of its torque tests; base parameters without a standard deviation or with value 0 are omitted.
     """
     rows = [row for row in metrics.base if row.value and np.isfinite(row.std) and row.std > 0.0]
-    figure = Figure(figsize=(7.4, 1.1 + 0.2 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_xscale("log")
-    for y, row in enumerate(rows):
-        axes.plot(100.0 * row.std / abs(row.value), y, "o", ms=4.5, color=FITTED)
-        if row.true:
-            axes.plot(100.0 * abs(row.value / row.true - 1.0), y, "|", ms=9, mew=2.0, color=TRUE)
-    axes.plot([], [], "o", ms=4.5, color=FITTED, label="standard deviation")
-    if any(row.true for row in rows):
-        axes.plot([], [], "|", ms=9, mew=2.0, color=TRUE, label="error")
-    logarithmic_ticks(axes.xaxis)
-    axes.set_xlabel("% of the value")
-    axes.set_yticks(range(len(rows)), [textwrap.shorten(row.formula, LONGEST, placeholder=" ...") for row in rows])
-    axes.tick_params(axis="y", labelsize=6.5)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    figure.legend(
-        loc="outside upper center", ncols=2, frameon=False, title=f"{study}: base parameters", title_fontsize=9
+    at, std = np.arange(len(rows)), np.array([100.0 * row.std / abs(row.value) for row in rows])
+    marks: list[Mark] = [Line(std, at, "standard deviation", width=0.0, dashes="", marker="o", size=4.5)]
+    known = [(100.0 * abs(row.value / row.true - 1.0), y) for y, row in enumerate(rows) if row.true]
+    if known:
+        errors, places = np.array(known).T
+        marks.append(Line(errors, places, "error", TRUE, 0.0, "", "|", 9.0))
+    names = [textwrap.shorten(row.formula, LONGEST, placeholder=" ...") for row in rows]
+    y = Axis("", limits=(len(rows) - 0.4, -0.6), ticks=at, names=names)
+    title = f"{study}: {np.sum(std < 10.0)} of {len(metrics.base)} base parameters have a standard deviation below 10 %"
+    caption = "Standard deviation of each base parameter in % of its value."
+    return single(
+        Panel(marks, Axis("% of the value", log=bool(rows)), y, height=0.2 * len(rows) + 0.2), title, caption, 4.4
     )
-    return figure

@@ -6,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from jaxmb.report.rendering import figure_of
 from jaxmb.report.section import Cell, Lines, Section, Table, pictures
 from jaxmb.report.style import drawing
 from jaxmb.report.terminal import on_terminal
@@ -51,7 +52,7 @@ def figures_of():
         found = pictures(sections)
         assert len({picture.name for picture in found}) == len(found)
         with drawing():
-            return {picture.name: picture.draw() for picture in found}
+            return {picture.name: figure_of(picture.chart()) for picture in found}
 
     return figures
 

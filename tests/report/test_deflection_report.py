@@ -10,6 +10,8 @@ import jaxmb
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
 from jaxmb.identify.experiments.deflections.table import deflections_csv
+from jaxmb.report.charts import Intervals
+from jaxmb.report.deflection_charts import displacement_chart
 from jaxmb.report.result_sections import sections
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
@@ -64,14 +66,14 @@ def test_the_band_of_the_orders_is_called_what_it_is(figures):
     assert "95 % interval of the value" in labels
 
 
-def test_what_is_missed_is_shown_along_each_axis(figures, result):
-    _, missed = figures["displacements"].axes
-    points = list(missed.containers)
-    assert [each.get_label() for each in points] == [f"residual along {axis}" for axis in "xyz"]
+def test_what_is_missed_is_shown_along_each_axis(result):
+    _, missed = displacement_chart(result.metrics.of(DeflectionMetrics)).panels
+    points = [mark for mark in missed.marks if isinstance(mark, Intervals)]
+    assert [each.label for each in points] == [f"residual along {axis}" for axis in "xyz"]
     rows = result.metrics.of(DeflectionMetrics).deflections
     for i, each in enumerate(points):
         left = [row.measured_mm[i] - row.predicted_mm[i] for row in rows]
-        np.testing.assert_allclose(each[0].get_ydata(), left, rtol=1e-12)
+        np.testing.assert_allclose(each.y, left, rtol=1e-12)
 
 
 def test_draws_on_a_bound_stand_in_the_table(result, text_of):

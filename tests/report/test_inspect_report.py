@@ -14,7 +14,7 @@ from jaxmb.identify.assess.saved import study_toml
 from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.report.inspection import inspection_sections
-from jaxmb.report.section import write_pictures
+from jaxmb.report.rendering import write_pictures
 
 
 def study(prior=False):

@@ -17,21 +17,22 @@ from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 from jaxmb.measurement.modal.data import distinguishable
-from jaxmb.report import write_report
-from jaxmb.report.frf_figures import (
+from jaxmb.report import figure_of, write_report
+from jaxmb.report.charts import Line
+from jaxmb.report.frf_charts import (
     MOST_POINTS,
     Curve,
     Responses,
     _unlike,
     continuous_deg,
-    frf_figure,
-    residual_figure,
+    frf_chart,
+    residual_chart,
     standard_residuals,
     unbroken,
 )
 from jaxmb.report.mode_shapes import predicted_sections
-from jaxmb.report.modes import fitted_modes, identified_modes_table, measured_modes_figure, measured_modes_table
-from jaxmb.report.parameters import _error, cost_figure, parameter_figure
+from jaxmb.report.modes import fitted_modes, identified_modes_table, measured_modes_chart, measured_modes_table
+from jaxmb.report.parameters import _error, cost_chart, parameter_chart
 from jaxmb.report.result_sections import fit_section, sections
 from jaxmb.report.section import Picture, Table, deviation, number, percent, short
 from jaxmb.report.tests import SECTIONS, frf_sections
@@ -199,8 +200,8 @@ def test_figures_of_a_fit_that_knows_little(result):
         for name, p in result.parameters.items()
     }
     odd = dataclasses.replace(result, parameters=unknown, history=[(5, 0.0)], initial_cost=0.0, status="not converged")
-    for figure in (cost_figure(odd), parameter_figure(odd), parameter_figure(result)):
-        figure.draw_without_rendering()
+    for chart in (cost_chart(odd), parameter_chart(odd), parameter_chart(result)):
+        figure_of(chart).draw_without_rendering()
 
 
 @pytest.mark.parametrize(("outputs", "inputs", "lines"), [(1, 1, 50), (2, 1, 1), (8, 7, 20)])
@@ -211,10 +212,10 @@ def test_grids_of_any_size(outputs, inputs, lines):
     curves = [Curve("measured", h, "0.7", 3.0, "-")]
     weight = np.linspace(0.0, 1.0, lines)[:, None, None] * np.ones((outputs, inputs))
     lines_hz = np.arange(1.0, 1.0 + lines)
-    figure = frf_figure("name", Responses(lines_hz, curves, points[:outputs], points[:inputs], 2, weight))
-    assert len(figure.axes) == 2 * min(outputs, MOST_POINTS) * min(inputs, MOST_POINTS)
-    assert ("first 6 of 8 outputs" in figure.texts[0].get_text()) == (outputs == 8)
-    figure.draw_without_rendering()
+    chart = frf_chart("name", Responses(lines_hz, curves, points[:outputs], points[:inputs], 2, weight))
+    assert len(chart.panels) == 2 * min(outputs, MOST_POINTS) * min(inputs, MOST_POINTS)
+    assert ("first 6 of 8 outputs" in chart.note) == (outputs == 8)
+    figure_of(chart).draw_without_rendering()
 
 
 @pytest.mark.parametrize(
@@ -252,11 +253,13 @@ def test_zero_frfs_have_no_scale():
         "arm", Modes(*[np.zeros(0)] * 6), np.arange(1.0, 6.0), h, points, 2,
         {"a": 0.25 * np.pi, "b": 0.0, "c": 0.2}, ["a", "b"],
     )  # fmt: skip
-    figure = next(part for part in section.parts if isinstance(part, Picture)).draw()
+    chart = next(part for part in section.parts if isinstance(part, Picture)).chart()
+    figure = figure_of(chart)
     magnitudes = figure.axes[::2]
     assert [[t.get_text() for t in axes.texts] for axes in magnitudes] == [[], ["zero"], ["zero"], ["zero"]]
     assert [bool(len(axes.get_yticks())) for axes in magnitudes] == [True, True, False, False]
-    assert figure.texts[0].get_text() == "arm at a 45 deg, c 0.2 m: accelerance, output / input"
+    assert chart.title == "arm at a 45 deg, c 0.2 m"
+    assert chart.note == "accelerance, output / input"
     figure.draw_without_rendering()
 
 
@@ -279,9 +282,9 @@ def test_what_figures_say(result, figures_of):
     entry = result.study.entries[1]
     for truth, word in ((None, "measured"), (result.study.entries[0].truth, "simulated")):
         fitted = fitted_modes(result.model, entry.test)
-        legend = measured_modes_figure(result, dataclasses.replace(entry, truth=truth), fitted).legends[0]
-        assert legend.get_title().get_text() == f"FRF 1: {word} and fitted modes"
-        assert word in [text.get_text() for text in legend.get_texts()]
+        chart = measured_modes_chart(result, dataclasses.replace(entry, truth=truth), fitted)
+        assert chart.title.startswith(f"FRF 1: {word} and fitted modes")
+        assert word in [mark.label for mark in chart.legend()]
     # A legend within the axes lies on curves sooner or later.
     assert all(axes.get_legend() is None for axes in figures["cost"].axes)
 
@@ -418,9 +421,9 @@ def test_residuals_stand_in_standard_deviations(result, figures_of):
     log_ratio = np.log(np.asarray(test.predict(test.view(result.model))) / np.asarray(test.measured))
     np.testing.assert_allclose(left[0], log_ratio.real / np.asarray(test.noise_std), atol=1e-12)
     np.testing.assert_allclose(left[1], log_ratio.imag / np.asarray(test.noise_std), atol=1e-12)
-    figure = residual_figure(result, entry)
-    assert len(figure.axes) == 9
-    assert all(axes.get_ylim() == (-4.0, 4.0) for axes in figure.axes)
-    drawn = figure.axes[0].lines[1].get_ydata()
-    np.testing.assert_allclose(drawn, left[0, :, 0, 0])
-    assert "of log H is 0.01, stated" in figure.legends[0].get_title().get_text()
+    chart = residual_chart(result, entry)
+    assert len(chart.panels) == 9
+    assert all(panel.y.limits == (-4.0, 4.0) for panel in chart.panels)
+    drawn = next(mark for mark in chart.panels[0].marks if isinstance(mark, Line))
+    np.testing.assert_allclose(drawn.y, left[0, :, 0, 0])
+    assert "of log H is 0.01, stated" in chart.title

@@ -7,8 +7,9 @@ import pytest
 
 from jaxmb.identify.assess.result import Parameter
 from jaxmb.identify.assess.tests.torque import BaseRow, TorqueMetrics
+from jaxmb.report.charts import Line
 from jaxmb.report.parameters import Scale, scale_of
-from jaxmb.report.tests import base_figure, base_table
+from jaxmb.report.tests import base_chart, base_table
 
 
 def test_base_parameters(text_of):
@@ -20,10 +21,12 @@ def test_base_parameters(text_of):
         BaseRow("d", "mass.d", value=1.0, std=np.inf, true=None),
     )
     assert "mass.a + 2 mass.b" in text_of(base_table(TorqueMetrics((), rows)))
-    (axes,) = base_figure("arm", TorqueMetrics((), rows)).axes
-    drawn = [tuple(np.ravel(line.get_xydata()).tolist()) for line in axes.lines if len(line.get_xydata())]
-    np.testing.assert_allclose(drawn, [(5.0, 0.0), (20.0, 0.0), (5.0, 1.0)], rtol=1e-12)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["mass.a + 2 mass.b", "mass.b"]
+    (((panel,),),) = base_chart("arm", TorqueMetrics((), rows)).rows
+    drawn = {mark.label: np.array([mark.x, mark.y]).T.tolist() for mark in panel.marks if isinstance(mark, Line)}
+    assert drawn.keys() == {"standard deviation", "error"}
+    np.testing.assert_allclose(drawn["standard deviation"], [(5.0, 0.0), (5.0, 1.0)], rtol=1e-12)
+    np.testing.assert_allclose(drawn["error"], [(20.0, 0.0)], rtol=1e-12)
+    assert panel.y.names == ["mass.a + 2 mass.b", "mass.b"]
 
 
 def test_base_parameters_are_counted_by_their_values():

@@ -10,9 +10,9 @@ from matplotlib.collections import PolyCollection
 import jaxmb
 from jaxmb.maps import Placement, PlacementResult, posture_maps
 from jaxmb.maps.placement import PlacementSettings
-from jaxmb.report.maps import bands, best_in_cells, joint_space_figure, posture_map_sections, workspace_figure
-from jaxmb.report.modal_maps import placement_figure
-from jaxmb.report.section import write_pictures
+from jaxmb.report.maps import bands, best_in_cells, joint_space_chart, posture_map_sections, workspace_chart
+from jaxmb.report.modal_maps import placement_chart
+from jaxmb.report.rendering import figure_of, write_pictures
 
 
 @pytest.fixture(scope="module")
@@ -29,29 +29,31 @@ def texts(axes):
 
 
 def test_joint_space(maps):
-    figure = joint_space_figure(maps["dexterity"])
+    figure = figure_of(joint_space_chart(maps["dexterity"]))
     axes, bar = figure.axes
     assert axes.get_xlabel() == "q2 (deg)"
     assert axes.get_ylabel() == "q3 (deg)"
     assert axes.get_xlim() == pytest.approx((0.0, 146.0))
-    assert "kappa" in bar.get_ylabel()
+    assert "κ" in bar.get_ylabel()
     assert texts(axes) == [f"Z{i + 1}" for i in range(min(len(maps["dexterity"].zones), 6))]
-    assert "(deg)" in joint_space_figure(maps["nu_r"]).axes[1].get_ylabel()
+    assert "(deg)" in figure_of(joint_space_chart(maps["nu_r"])).axes[1].get_ylabel()
     # light is good, whichever way
-    maps_of = {name: joint_space_figure(found).axes[0].collections[0].cmap.name for name, found in maps.items()}
+    maps_of = {
+        name: figure_of(joint_space_chart(found)).axes[0].collections[0].cmap.name for name, found in maps.items()
+    }
     assert maps_of == {"dexterity": "viridis", "nu_r": "viridis_r", "greatest_stiffness": "viridis"}
 
 
 def test_a_label_stands_in_its_zone(maps):
     found = maps["dexterity"]
-    for text, zone in zip(joint_space_figure(found).axes[0].texts, found.zones, strict=False):
+    for text, zone in zip(figure_of(joint_space_chart(found)).axes[0].texts, found.zones, strict=False):
         at = [int(np.argmin(np.abs(np.degrees(g) - x))) for g, x in zip(found.postures.grid, text.xy, strict=True)]
         assert zone.mask[tuple(at)]
 
 
 def test_workspace_has_the_best_on_top(maps):
     for name, sign in (("dexterity", 1.0), ("nu_r", -1.0)):
-        figure = workspace_figure(maps[name])
+        figure = figure_of(workspace_chart(maps[name]))
         drawn = next(c for c in figure.axes[0].collections if isinstance(c, PolyCollection))
         assert np.all(np.diff(sign * drawn.get_array()) >= 0.0)
         assert len(drawn.get_paths()) == 29 * 30 * 9 * 8  # fine enough not to show as saw teeth
@@ -78,7 +80,7 @@ def test_one_and_three_coordinates(maps, tmp_path):
     line = dataclasses.replace(found, values=found.values[0], postures=postures, determinant=None, zones=())
     written = write_pictures(posture_map_sections({"cube": cube, "line": line}), tmp_path)
     assert [path.name for path in written] == ["cube-joints.png", "cube-workspace.png", "line-joints.png"]
-    assert "best over q5" in joint_space_figure(cube).get_suptitle()
+    assert "best over q5" in joint_space_chart(cube).note
 
 
 def test_three_coordinates_are_drawn_where_the_postures_are(maps):
@@ -86,7 +88,7 @@ def test_three_coordinates_are_drawn_where_the_postures_are(maps):
     found = maps["dexterity"]
     values = np.stack([0.0 * found.values, 0.0 * found.values + 0.5], axis=-1)
     cube = over_q5(found, values, found.postures.position + np.array([10.0, 0.0, 0.0]))
-    axes = workspace_figure(cube).axes[0]
+    axes = figure_of(workspace_chart(cube)).axes[0]
     mesh = axes.collections[0]
     cells = np.asarray(mesh.get_coordinates())[:-1, :-1, 0]
     values = np.ma.filled(mesh.get_array(), np.nan)
@@ -107,11 +109,11 @@ def test_the_best_of_a_cell():
 
 
 def test_titles_say_what_a_map_is_of(maps):
-    said = joint_space_figure(maps["dexterity"]).get_suptitle()
+    said = joint_space_chart(maps["dexterity"]).note
     assert "L = 1 m" in said
     assert "q4 = q5 = q6 = 45 deg, q1 = 0" in said
-    assert "load 0, 0, -2000 N" in workspace_figure(maps["nu_r"]).get_suptitle()
-    assert "load" not in joint_space_figure(maps["greatest_stiffness"]).get_suptitle()
+    assert "load 0, 0, -2000 N" in workspace_chart(maps["nu_r"]).note
+    assert "load" not in joint_space_chart(maps["greatest_stiffness"]).note
 
 
 def test_a_workspace_fills_its_figure(maps):
@@ -121,7 +123,7 @@ def test_a_workspace_fills_its_figure(maps):
     tall = dataclasses.replace(found, postures=narrow)
     widths = []
     for shown in (found, tall):
-        figure = workspace_figure(shown, "xz")
+        figure = figure_of(workspace_chart(shown, "xz"))
         figure.draw_without_rendering()
         axes, bar = (a.get_position() for a in figure.axes)
         assert bar.height == pytest.approx(axes.height, rel=0.02)
@@ -136,15 +138,15 @@ def test_the_name_of_a_small_zone_stands_beside_it(maps):
     small = np.zeros_like(zone.mask)
     small[tuple(np.argwhere(zone.mask)[0])] = True
     for mask, beside in ((zone.mask, False), (small, True)):
-        figure = joint_space_figure(dataclasses.replace(found, zones=(dataclasses.replace(zone, mask=mask),)))
+        figure = figure_of(joint_space_chart(dataclasses.replace(found, zones=(dataclasses.replace(zone, mask=mask),))))
         assert (figure.axes[0].texts[0].arrow_patch is not None) == beside
 
 
 def test_bands():
-    assert np.all(np.diff(bands(np.array([0.0, 1.0])).boundaries) == pytest.approx(0.1))
-    wide = bands(np.array([0.3, 40.0, np.nan]), True).boundaries
+    assert np.all(np.diff(bands(np.array([0.0, 1.0]))) == pytest.approx(0.1))
+    wide = bands(np.array([0.3, 40.0, np.nan]), True)
     np.testing.assert_allclose(wide, [0.2, 0.5, 1, 2, 5, 10, 20, 50])
-    assert len(bands(np.full(4, 2.0)).boundaries) > 1
+    assert len(bands(np.full(4, 2.0))) > 1
 
 
 def test_placement():
@@ -160,11 +162,11 @@ def test_placement():
     result = PlacementResult("robot", "tool", "max", placement(1.1, 1e-4), placement(1.5, np.inf, False), grid, cost,
                              np.zeros(cost.shape, dtype=int), 6, settings)  # fmt: skip
     with matplotlib.rc_context():
-        left, right, bar = placement_figure(result).axes
+        chart = placement_chart(result)
+        left, bar, _ = figure_of(chart).axes
     assert left.get_xlabel() == "x (m)"
     assert left.get_ylabel() == "spin (deg)"
     assert bar.get_ylabel() == "largest deflection along the path (mm)"
     shown = left.collections[0].get_array()
     assert shown.count() == 2  # what is not possible is left blank
-    assert [t.get_text() for t in left.get_legend().get_texts()] == ["naive", "best"]
-    assert [t.get_text() for t in right.get_legend().get_texts()] == ["best: 0.1 mm"]
+    assert [mark.label for mark in chart.legend()] == ["naive", "best", "best: 0.1 mm"]

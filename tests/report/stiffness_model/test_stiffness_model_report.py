@@ -6,10 +6,10 @@ import io
 import pytest
 from rich.console import Console
 
+from jaxmb.report.rendering import figure_of
 from jaxmb.report.result_sections import sections
 from jaxmb.report.section import Picture, number
 from jaxmb.report.stiffness_model import stiffness_model_sections
-from jaxmb.report.style import drawing
 from jaxmb.report.terminal import on_terminal
 from tests.identify.kr270 import judged
 
@@ -58,12 +58,12 @@ def test_models_that_are_not_judged_have_dashes_and_draws_a_scatter(result, text
 
 def test_histograms_of_all_models_have_one_scale(result):
     (section,) = stiffness_model_sections(result)
-    with drawing():
-        figures = {part.name: part.draw() for part in section.parts if isinstance(part, Picture)}
+    charts = {part.name: part.chart() for part in section.parts if isinstance(part, Picture)}
+    figures = {name: figure_of(chart) for name, chart in charts.items()}
     limits = {axes.get_xlim() for name in ("errors-check", "errors-fit") for axes in figures[name].axes}
     assert len(limits) == 1
     for name in ("errors-check", "errors-fit"):
-        titles = [axes.get_title(loc="left") for axes in figures[name].axes]
+        titles = [axes.get_title() for axes in figures[name].axes]
         assert [t[:2] for t in titles if t] == ["J1", "J2", "C1", "C2"]
         for axes in figures[name].axes:
             bars = [patch.get_window_extent() for patch in axes.patches]
@@ -77,4 +77,4 @@ def test_histograms_of_all_models_have_one_scale(result):
         below, above = axes.get_ylim()
         assert above < -0.5
         assert below > len(axes.get_yticks()) - 0.5
-    assert "95 % intervals" in figures["compliances"].get_suptitle()
+    assert "95 % intervals" in charts["compliances"].caption

@@ -7,7 +7,8 @@ import pytest
 
 import jaxmb
 from jaxmb.plan import NextMotion
-from jaxmb.report.inspection import inspection_sections, motion_figure
+from jaxmb.report.inspection import inspection_sections, motion_chart
+from jaxmb.report.rendering import figure_of
 from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE
 
 PLANNED = {"kind": "torque", "name": "planned", "posture": {"a": -0.3, "b": 0.5}, "cutoff_hz": 30.0, "torque_std": 0.1,
@@ -24,7 +25,7 @@ def study(folder, *tests, **more):
 
 def check_figure(chosen):
     """Position, speed and acceleration of both coordinates over a period, and the limits that there are."""
-    panels = motion_figure("arm", chosen).axes
+    panels = figure_of(motion_chart("arm", chosen)).axes
     curves = [np.asarray(axes.lines[0].get_xydata()) for axes in panels]
     expected = chosen.motion.states(curves[0][:, 0])
     for k, curve in enumerate(curves):

@@ -1,23 +1,37 @@
-"""One figure of the FRFs and one of the residuals of all tests of a study."""
+"""Charts of FRFs and their residuals, of one test and of all tests of a study."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
-from matplotlib.gridspec import GridSpec
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from jaxmb.identify.assess.result import Result, initial_model
 from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfSource, FrfTest
 from jaxmb.measurement.frf_set import FrfSet, select_channels, select_lines
+from jaxmb.report.charts import (
+    ALERT,
+    FITTED,
+    INITIAL,
+    MEASURED,
+    SHADE,
+    Axis,
+    Cell,
+    Cells,
+    Chart,
+    Colors,
+    Line,
+    Mark,
+    Note,
+    Panel,
+    Rule,
+    Span,
+    in_grid,
+    single,
+    spans_of,
+)  # fmt: skip
 from jaxmb.report.modes import data_label
-from jaxmb.report.style import ALERT, FITTED, INITIAL, MEASURED, PowersOfTen, logarithmic_ticks
+from jaxmb.report.section import number
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, turns
 
 FARTHEST = 270.0
@@ -74,9 +88,6 @@ def unbroken(x: np.ndarray, angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 MOST_POINTS = 6
 """Largest number of outputs and of inputs in a figure."""
 MOST_DECADES = 8
-LONGEST_TITLE = 40
-"""Characters of a title that fit a narrow figure; a wide one fits `LETTERS_PER_INCH`."""
-LETTERS_PER_INCH = 13
 ROUNDING = 1e-13
 """Magnitude relative to the largest of the set up to which an FRF is zero to rounding."""
 HIGHEST_PHASE = 285.0
@@ -119,107 +130,78 @@ class Responses(NamedTuple):
     frequency_unit: str = "Hz"
 
 
-def frf_figure(title: str, responses: Responses) -> Figure:
-    """Magnitude over phase for each output (rows) and input (columns)."""
+def frf_chart(title: str, responses: Responses, caption: str = "", link: str = "") -> Chart:
+    """Magnitude over phase for each output (rows) and input (columns).
+
+    Args:
+        title: the finding.
+        responses: the FRFs.
+        caption: one sentence; by default on the curves.
+        link: as in `Chart`.
+    """
     outputs, inputs, coherence = responses.outputs, responses.inputs, responses.coherence
     if coherence is not None and coherence.ndim == 2:
         coherence = np.repeat(coherence[:, :, None], len(inputs), axis=2)
     if coherence is not None and not np.isfinite(coherence).any():
         coherence = None
     curves = [c._replace(frf=_without_rounding(c.frf)) for c in responses.curves]
-    responses = responses._replace(curves=curves, coherence=coherence)
-    rows, columns = min(len(outputs), MOST_POINTS), min(len(inputs), MOST_POINTS)
-    cell = (3.0, 2.75) if max(rows, columns) <= 3 else (2.3, 2.3)
-    if coherence is not None:
-        cell = cell[0], cell[1] + 0.45
-    # Margins are set in inches: a layout engine takes seconds for so many axes.
     shaded, shade_label = (None, "") if responses.weight is None else _unlike(responses.weight)
-    entries = len(curves) + bool(shade_label)
-    across = 4 if columns > 1 else 3 if entries == 3 else 2  # columns of the legend
-    left, right, bottom, top = 0.75, 0.15, 0.45, 0.6 + 0.15 * -(-entries // across)
-    width, height = left + right + cell[0] * columns, top + bottom + cell[1] * rows
-    width = max(width, 4.6)
-    figure = Figure(figsize=(width, height))
-    grid = figure.add_gridspec(
-        rows, columns, left=left / width, right=1 - right / width, bottom=bottom / height, top=1 - top / height,
-        hspace=0.17, wspace=0.1,
-    )  # fmt: skip
+    rows, columns = min(len(outputs), MOST_POINTS), min(len(inputs), MOST_POINTS)
+    responses = responses._replace(curves=curves, coherence=coherence)
+    units = {
+        (o, i): responses.unit or unit_in_si(outputs[o], inputs[i], responses.derivatives)
+        for o in range(rows)
+        for i in range(columns)
+    }
+    grid = []
     for o in range(rows):
         limits = _magnitude_limits([c.frf[:, o, :columns] for c in curves])
+        cells = []
         for i in range(columns):
-            _draw_response(figure, grid, (o, i), responses, limits, shaded)
+            name = f"{' '.join(outputs[o])} / {' '.join(inputs[i])}"
+            name += "" if len(set(units.values())) == 1 else f" ({units[o, i]})"
+            name += "" if responses.notes is None else f": {responses.notes[o][i]}"
+            shades = [] if shaded is None else list(spans_of(responses.frequency_hz, shaded[:, o, i], shade_label))
+            unit = f" ({units[o, i]})" if len(set(units.values())) == 1 else ""
+            cells.append(_response_cell(responses, (o, i), name, f"magnitude{unit}", limits, shades))
+        grid.append(cells)
     shown = "" if (rows, columns) == (len(outputs), len(inputs)) else (
         f" (first {rows} of {len(outputs)} outputs, first {columns} of {len(inputs)} inputs)"
     )  # fmt: skip
-    what = f": {KIND[responses.derivatives]}, output / input{shown}"
-    room = max(LONGEST_TITLE, int(LETTERS_PER_INCH * (width - left - right)) - len(what))
-    title = title if len(title) <= room else title[: room - 3] + "..."
-    figure.text(left / width, 1 - 0.12 / height, f"{title}{what}", va="top", fontsize=9)
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], color=c.color, lw=c.width, ls=c.dashes, label=c.label) for c in curves
-    ]
-    if shade_label:
-        handles.append(Patch(color="0.93", label=shade_label))
-    by_rows = [
-        handle for column in range(across) for handle in handles[column::across]
-    ]  # a legend is filled by columns
-    figure.legend(
-        handles=by_rows, loc="upper left", bbox_to_anchor=(left / width, 1 - 0.27 / height), ncols=across,
-        borderpad=0.0, borderaxespad=0.0, columnspacing=1.5,
-    )  # fmt: skip
-    return figure
+    names = " and ".join(c.label for c in curves)
+    caption = caption or f"Magnitude and phase of each FRF, {names}; titles name output / input."
+    width = 2.75 if max(rows, columns) <= 3 else 2.05
+    note = f"{KIND[responses.derivatives]}, output / input{shown}"
+    return Chart(title, caption, grid, width, shared_y=True, shared_x=True, note=note, link=link)
 
 
-def _draw_response(
-    figure: Figure,
-    grid: GridSpec,
-    at: tuple[int, int],
-    responses: Responses,
-    limits: tuple[float, float] | None,
-    shaded: np.ndarray | None,
-) -> None:
-    """Draw the FRF of output and input `at` in its cell of the grid."""
-    (o, i), (rows, columns) = at, grid.get_geometry()
-    frequency_hz, coherence, unit = responses.frequency_hz, responses.coherence, responses.unit
-    ratios = (2.1, 1.0) if coherence is None else (2.1, 1.0, 0.5)
-    inner = grid[o, i].subgridspec(len(ratios), 1, height_ratios=ratios, hspace=0.07)
-    panels = [figure.add_subplot(inner[k]) for k in range(len(ratios))]
-    magnitude, phase = panels[:2]
+def _response_cell(
+    responses: Responses, at: tuple[int, int], name: str, label: str, limits: tuple[float, float] | None,
+    shades: list[Span],
+) -> Cell:  # fmt: skip
+    """Magnitude, phase and coherence of the FRF of output and input `at`."""
+    (o, i), frequency_hz = at, responses.frequency_hz
+    small = 0.75 if max(len(responses.outputs), len(responses.inputs)) > 3 else 1.0
     curves = [c._replace(frf=c.frf[:, o, i]) for c in responses.curves]
-    _magnitude(magnitude, frequency_hz, curves, limits)
-    _phase(phase, frequency_hz, curves)
-    units = {
-        (r, c): unit or unit_in_si(responses.outputs[r], responses.inputs[c], responses.derivatives)
-        for r in range(rows)
-        for c in range(columns)
-    }
-    same_unit = len(set(units.values())) == 1
-    heading = f"{' '.join(responses.outputs[o])} / {' '.join(responses.inputs[i])}"
-    heading += "" if same_unit else f" ({units[at]})"
-    magnitude.set_title(heading if responses.notes is None else f"{heading}: {responses.notes[o][i]}", pad=3, y=1.0)
-    if coherence is not None:
-        _coherence(panels[2], frequency_hz, coherence[:, o, i])
-    if shaded is not None:
-        _shade(magnitude, phase, frequency_hz, shaded[:, o, i])
-    for axes in panels:
-        axes.set_xlim(*_span(frequency_hz))
-        axes.tick_params(labelleft=i == 0, labelbottom=o == rows - 1 and axes is panels[-1])
-    if o == rows - 1:
-        panels[-1].set_xlabel(f"frequency ({responses.frequency_unit})")
-    if i == 0:
-        if coherence is not None:
-            panels[2].set_ylabel("coh.")
-        magnitude.set_ylabel(f"magnitude ({units[at]})" if same_unit else "magnitude")
-        phase.set_ylabel("phase (°)")
-        figure.align_ylabels(panels)
+    x = Axis(f"frequency ({responses.frequency_unit})", limits=_span(frequency_hz))
+    y = Axis(label, ticks=()) if limits is None else Axis(label, log=True, limits=limits)
+    phase = Axis("phase (°)", limits=(-HIGHEST_PHASE, HIGHEST_PHASE), ticks=(-180, 0, 180))
+    panels = [
+        Panel((*shades, *_magnitude(frequency_hz, curves)), x, y, name, 1.6 * small),
+        Panel((*shades, *_phase(frequency_hz, curves)), x, phase, height=0.75 * small),
+    ]
+    if responses.coherence is not None:
+        line = Line(frequency_hz, responses.coherence[:, o, i], "", "#595959", 0.8, marker=_marker(frequency_hz))
+        panels.append(Panel((line,), x, Axis("coh.", limits=(-0.05, 1.05), ticks=(0, 1)), height=0.38 * small))
+    return tuple(panels)
 
 
-def predicted_figure(
+def predicted_chart(
     title: str, frequency_hz: np.ndarray, frf: np.ndarray, points: tuple[Sequence[str], ...], derivatives: int
-) -> Figure:
+) -> Chart:
     """Predicted FRFs [f, point, point] of a machine."""
     curves = [Curve("predicted", frf, FITTED, 1.0, "-")]
-    return frf_figure(title, Responses(frequency_hz, curves, points, points, derivatives))
+    return frf_chart(title, Responses(frequency_hz, curves, points, points, derivatives))
 
 
 def _without_rounding(frf: np.ndarray) -> np.ndarray:
@@ -228,57 +210,31 @@ def _without_rounding(frf: np.ndarray) -> np.ndarray:
     return np.where(size.max(axis=0, initial=0.0) <= ROUNDING * size.max(initial=0.0), 0.0 * frf, frf)
 
 
-def _magnitude(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve], limits: tuple[float, float] | None) -> None:
-    for curve in curves:
-        size = np.abs(curve.frf)
+def _magnitude(frequency_hz: np.ndarray, curves: list[Curve]) -> list[Mark]:
+    marks: list[Mark] = []
+    for c in curves:
+        size = np.abs(c.frf)
         seen = np.where(np.isfinite(size) & (size > 0.0), size, np.nan)
-        axes.semilogy(
-            frequency_hz, seen, color=curve.color, lw=curve.width, ls=curve.dashes, marker=_marker(frequency_hz)
-        )
+        marks.append(Line(frequency_hz, seen, c.label, c.color, c.width, c.dashes, _marker(frequency_hz)))
     finite = np.isfinite(curves[0].frf).any()
     if not (finite and any(np.nan_to_num(curve.frf).any() for curve in curves)):
-        text = "zero" if finite else "no usable line"
-        axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="0.4")
-    if limits is None:
-        axes.set_yticks([])
-        axes.set_yticks([], minor=True)
-        return
-    axes.set_ylim(*limits)
-    axes.yaxis.set_major_locator(LogLocator(numticks=6))
-    axes.yaxis.set_minor_locator(LogLocator(subs=(1.0,), numticks=20))
-    axes.yaxis.set_major_formatter(PowersOfTen())
-    axes.yaxis.set_minor_formatter(NullFormatter())
+        marks.append(Note("zero" if finite else "no usable line", 0.5, 0.5, "#666666", inside=True))
+    return marks
 
 
-def _phase(axes: Axes, frequency_hz: np.ndarray, curves: list[Curve]) -> None:
-    first = None
-    for curve in curves:
-        seen = np.isfinite(curve.frf) & (curve.frf != 0.0)
-        angle = continuous_deg(np.where(seen, np.degrees(np.angle(np.where(seen, curve.frf, 1.0))), np.nan), first)
+def _phase(frequency_hz: np.ndarray, curves: list[Curve]) -> list[Mark]:
+    first, marks = None, list[Mark]()
+    for c in curves:
+        seen = np.isfinite(c.frf) & (c.frf != 0.0)
+        angle = continuous_deg(np.where(seen, np.degrees(np.angle(np.where(seen, c.frf, 1.0))), np.nan), first)
         first = angle if first is None else first
-        x, y = unbroken(frequency_hz, angle)
-        axes.plot(x, y, color=curve.color, lw=curve.width, ls=curve.dashes, marker=_marker(frequency_hz))
-    axes.set_ylim(-HIGHEST_PHASE, HIGHEST_PHASE)
-    axes.set_yticks([-180, 0, 180])
-
-
-def _coherence(axes: Axes, frequency_hz: np.ndarray, coherence: np.ndarray) -> None:
-    axes.plot(frequency_hz, coherence, color="0.35", lw=0.8, marker=_marker(frequency_hz))
-    axes.set_ylim(-0.05, 1.05)
-    axes.set_yticks([0, 1])
+        marks.append(Line(*unbroken(frequency_hz, angle), c.label, c.color, c.width, c.dashes, _marker(frequency_hz)))
+    return marks
 
 
 def _marker(frequency_hz: np.ndarray) -> str:
     """A marker for a single line, which has no curve."""
-    return "o" if frequency_hz.size == 1 else "none"
-
-
-def _shade(magnitude: Axes, phase: Axes, frequency_hz: np.ndarray, shaded: np.ndarray) -> None:
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], shaded, [False]]).astype(int)))
-    middle = np.concatenate([frequency_hz[:1], 0.5 * (frequency_hz[1:] + frequency_hz[:-1]), frequency_hz[-1:]])
-    for first, end in zip(edges[::2], edges[1::2], strict=True):
-        for axes in (magnitude, phase):
-            axes.axvspan(float(middle[first]), float(middle[end]), color="0.93", lw=0, zorder=0)
+    return "o" if frequency_hz.size == 1 else ""
 
 
 def _unlike(weight: np.ndarray) -> tuple[np.ndarray, str]:
@@ -331,11 +287,16 @@ LEAST_REACH, LARGEST_REACH = 4.0, 60.0
 """Smallest and largest half range of the axis of residuals, standard deviations; points beyond are marked."""
 
 
-def frf_test_figure(result: Result, entry: FrfEntry) -> Figure:
+def frf_test_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
     """Measured, initial and identified FRFs of a test; lines of higher or lower weight than most are shaded.
 
     Where processed FRFs were fitted, the measured ones are drawn as well, and their coherence below where it is known.
     The legend says "simulated" for simulated data, and "predicted" for the identified FRFs of a held-out test.
+
+    Args:
+        result: the identification.
+        entry: the test.
+        link: as in `Chart`.
     """
     test = entry.test
     data = entry.source
@@ -348,7 +309,7 @@ def frf_test_figure(result: Result, entry: FrfEntry) -> Figure:
     curves = [Curve(data.treatment or given, np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-")]
     if data.treatment and raw is not None:
         window = ", exponential window" if raw.decay_1_s > 0.0 and data.fitted.decay_1_s == 0.0 else ""
-        curves.append(Curve(f"as {given}{window}", raw.frf, "0.35", 0.7, "-"))
+        curves.append(Curve(f"as {given}{window}", raw.frf, "#595959", 0.7, "-"))
     held_out = entry.role == "check"
     curves += [
         Curve("initial", before, INITIAL, 1.1, ":"),
@@ -358,7 +319,23 @@ def frf_test_figure(result: Result, entry: FrfEntry) -> Figure:
         frequency_hz, curves, test.outputs, test.inputs, test.derivatives, weight,
         coherence=None if raw is None else raw.coherence, frequency_unit=data.frequency_unit,
     )  # fmt: skip
-    return frf_figure(_title(entry), responses)
+    word = "predicted" if held_out else "fitted"
+    caption = f"Magnitude and phase of each FRF: {given}, of the initial and of the {word} machine; titles name output"
+    caption += " / input" + ("; shaded lines have another weight." if _unlike(weight)[1] else ".")
+    return frf_chart(f"{_title(entry)}: {_agreement(result, entry, word, given)}", responses, caption, link)
+
+
+def _agreement(result: Result, entry: FrfEntry, word: str, given: str) -> str:
+    """Clause on the error of the FRFs of a test."""
+    verdict = result.metrics.holdout if entry.role == "check" else result.metrics.fit
+    score = None if verdict is None else verdict.tests.get(entry.name)
+    if score is None or score.log_error is None:
+        return f"{given} and {word} FRFs"
+    factor = np.expm1(score.log_error)
+    if factor < 1e-9:
+        return f"{word} FRFs equal the {given} ones within rounding"
+    size = f"{number(100.0 * factor, 2)} %" if factor < 1.0 else f"a factor of {number(1.0 + factor, 2)}"
+    return f"{word} FRFs differ from the {given} ones by {size} (RMS)"
 
 
 def _shown_weight(test: FrfTest) -> np.ndarray:
@@ -413,7 +390,7 @@ def standard_residuals(result: Result, entry: FrfEntry) -> np.ndarray:
     return np.where(weight > 0.0, residual / np.sqrt(np.where(weight > 0.0, weight, 1.0)), np.nan) * size
 
 
-def residual_figure(result: Result, entry: FrfEntry) -> Figure:
+def residual_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
     """Standardised residual of log H against frequency, outputs in rows and inputs in columns.
 
     Residuals of pure noise scatter about 0 without a pattern, 95 % of them within the band; arrows mark lines beyond
@@ -426,63 +403,49 @@ def residual_figure(result: Result, entry: FrfEntry) -> Figure:
     size = np.abs(residual[np.isfinite(residual)])
     largest = float(np.quantile(size, WITHIN)) if size.size else 0.0
     reach = float(np.clip(1.15 * largest, LEAST_REACH, LARGEST_REACH))
-    left_in, right_in, bottom_in, top_in, gap_in = 0.6, 0.15, 0.45, 0.75, 0.22
-    width = max(left_in + 2.6 * columns + right_in, 4.6)
-    height = bottom_in + 1.35 * rows + gap_in * (rows - 1) + top_in
-    figure = Figure(figsize=(width, height))
-    # Margins are set in inches instead of by a layout engine, as in `frf_figure`.
-    edges = {
-        "left": left_in / width,
-        "right": 1 - right_in / width,
-        "bottom": bottom_in / height,
-        "top": 1 - top_in / height,
-    }
-    grid = figure.subplots(
-        rows,
-        columns,
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        gridspec_kw=edges | {"hspace": gap_in / 1.35, "wspace": 0.06},
-    )
     outputs, inputs, shown = dof_names(test.outputs), dof_names(test.inputs), _shown_weight(test)
+    grid = []
     for o in range(rows):
-        for i, axes in enumerate(grid[o]):
-            axes.axhspan(-BAND, BAND, color="0.92", lw=0, zorder=0)
-            axes.axhline(0.0, color="0.5", lw=0.6)
-            for part, (color, marker) in enumerate(((FITTED, "o"), (INITIAL, "D"))):
-                values = residual[part, :, o, i]
-                axes.plot(frequency_hz, np.clip(values, -reach, reach), marker, ms=1.6, mew=0.0, color=color)
-                for sign, arrow in ((1, "^"), (-1, "v")):
-                    beyond = sign * values > reach
-                    if beyond.any():
-                        axes.plot(
-                            frequency_hz[beyond], np.full(beyond.sum(), sign * 0.96 * reach), arrow, ms=3, color=ALERT
-                        )
-            finite = residual[:, :, o, i][np.isfinite(residual[:, :, o, i])]
+        cells = []
+        for i in range(columns):
             none = "see the reciprocal FRF" if shown[:, o, i].any() else "no usable line"
-            text = none if not finite.size else (
-                f"RMS {np.sqrt(np.mean(finite**2)):.2g}, {100.0 * np.mean(np.abs(finite) > BAND):.0f} % beyond"
-            )  # fmt: skip
-            axes.set_title(f"{outputs[o]} / {inputs[i]}: {text}", pad=3, y=1.0, fontsize=7)
-            axes.set_ylim(-reach, reach)
-    for axes in grid[-1]:
-        axes.set_xlabel(f"frequency ({entry.source.frequency_unit})")
-    figure.supylabel("residual of log H / std", x=0.12 / width, fontsize=8)
+            text = _scatter(residual[:, :, o, i]) or none
+            y = Axis("residual / std" if o == rows // 2 else "", limits=(-reach, reach))
+            x = Axis(f"frequency ({entry.source.frequency_unit})", limits=_span(frequency_hz))
+            marks = _residual_marks(frequency_hz, residual[:, :, o, i], reach)
+            cells.append((Panel(marks, x, y, f"{outputs[o]} / {inputs[i]}: {text}", 1.25),))
+        grid.append(cells)
     level, estimated = noise_of(result, entry)
     how = ("estimated" if estimated else "stated") + ("" if np.ptp(test.noise_std) == 0.0 else " (median of the lines)")
-    title = _title(entry)
-    title = title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 3] + "..."
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], ls="", marker="o", ms=3, color=FITTED, label="magnitude"),
-        Line2D([], [], ls="", marker="D", ms=3, color=INITIAL, label="phase"),
-        Patch(color="0.92", label=f"± {BAND:g} std (normal noise: 5 % beyond)"),
-    ]
-    figure.legend(
-        handles=handles, loc="upper center", ncols=3, title_fontsize=9,
-        title=f"{title}: residual; the standard deviation (std) of log H is {level:.2g}, {how}",
-    )  # fmt: skip
-    return figure
+    whole = residual[np.isfinite(residual)]
+    rms = f"RMS {np.sqrt(np.mean(whole**2)):.2g}" if whole.size else "none"
+    title = f"{_title(entry)}: residual over noise, {rms}; the standard deviation (std) of log H is {level:.2g}, {how}"
+    caption = (
+        "Difference of log H between model and data over its standard deviation: pure noise scatters without a pattern,"
+        f" 5 % of it beyond the band of ± {BAND:g}; triangles are beyond the axis."
+    )
+    return Chart(title, caption, grid, 2.6, shared_y=True, shared_x=True, link=link)
+
+
+def _scatter(residual: np.ndarray) -> str:
+    """Clause on the size of residuals; empty without any."""
+    finite = residual[np.isfinite(residual)]
+    if not finite.size:
+        return ""
+    return f"RMS {np.sqrt(np.mean(finite**2)):.2g}, {100.0 * np.mean(np.abs(finite) > BAND):.0f} % beyond"
+
+
+def _residual_marks(frequency_hz: np.ndarray, residual: np.ndarray, reach: float) -> list[Mark]:
+    marks: list[Mark] = [Span(-BAND, BAND, "y", f"± {BAND:g} std (normal noise: 5 % beyond)", SHADE), Rule(0.0)]
+    for values, label, color, marker in zip(residual, ("magnitude", "phase"), (FITTED, INITIAL), "oD", strict=True):
+        clipped = np.where(np.abs(values) <= reach, values, np.nan)
+        marks.append(Line(frequency_hz, clipped, label, color, 0.0, "", marker, 1.6))
+        for sign, arrow in ((1, "^"), (-1, "v")):
+            beyond = sign * values > reach
+            if beyond.any():
+                at = np.full(beyond.sum(), sign * 0.96 * reach)
+                marks.append(Line(frequency_hz[beyond], at, "beyond the axis", ALERT, 0.0, "", arrow, 3.0))
+    return marks
 
 
 COLUMNS = 3
@@ -492,46 +455,44 @@ BINS = 200
 """Largest number of cells along frequency in the map of residuals."""
 
 
-def frf_overview(result: Result, entries: Sequence[FrfEntry], note: str) -> Figure:
+def frf_overview(result: Result, entries: Sequence[FrfEntry], note: str) -> Chart:
     """Root of the sum of squares of all FRFs of each test, measured and identified.
 
     Only lines used in every FRF of a test are drawn; `note` names the selection of tests in the title.
     """
-    rows = -(-len(entries) // COLUMNS)
-    figure = Figure(figsize=(8.4, 0.8 + 1.6 * rows), layout="constrained")
-    grid = figure.subplots(rows, COLUMNS, squeeze=False)
-    for axes, entry in zip(grid.ravel(), entries, strict=False):
+    given = " or ".join(sorted({data_label(entry) for entry in entries}))
+    cells = []
+    for entry in entries:
         test = entry.test
         frequency_hz, weight = np.asarray(test.omega) / (2.0 * np.pi), np.asarray(test.weight) > 0.0
         used = weight[:, weight.any(axis=0)].all(axis=1)
-        for frf, color, width, dashes in (
-            (np.asarray(test.measured), MEASURED, 2.6, "-"),
-            (result.predicted(entry.name, entry.role), FITTED, 1.0, "--"),
+        marks = []
+        for frf, label, color, width, dashes in (
+            (np.asarray(test.measured), given, MEASURED, 2.6, "-"),
+            (result.predicted(entry.name, entry.role), "identified", FITTED, 1.0, "--"),
         ):
             size = np.sqrt(np.sum(np.where(weight, np.abs(frf), 0.0) ** 2, axis=(1, 2)))
-            axes.semilogy(frequency_hz, np.where(used, size, np.nan), color=color, lw=width, ls=dashes)
-        logarithmic_ticks(axes.yaxis)
-        held_out = ", held out" if entry.role == "check" else ""
-        axes.set_title(f"{entry.name[:LONGEST_NAME]}{held_out}", loc="left")
-        axes.margins(x=0.0)
+            marks.append(Line(frequency_hz, np.where(used, size, np.nan), label, color, width, dashes))
         units = {unit_in_si(o, i, test.derivatives) for o in test.outputs for i in test.inputs}
-        axes.set_ylabel(f"magnitude ({units.pop()})" if len(units) == 1 else "magnitude, SI units", fontsize=7)
-    for axes in grid.ravel()[len(entries) :]:
-        axes.set_visible(False)
-    for column in range(COLUMNS):
-        grid[(len(entries) - 1 - column) // COLUMNS, column].set_xlabel("frequency (Hz)")
-    handles = [*grid[0, 0].lines]
-    labels = sorted({data_label(entry) for entry in entries})
-    figure.legend(
-        handles, [" or ".join(labels), "identified"], loc="outside upper center", ncols=2, title_fontsize=9,
-        title=f"{result.study.name}: root of the sum of squares of all FRFs of each test{note}",
-    )  # fmt: skip
-    return figure
+        y = Axis(f"magnitude ({units.pop()})" if len(units) == 1 else "magnitude, SI units", log=True)
+        x = Axis("frequency (Hz)", limits=_span(frequency_hz))
+        cells.append((Panel(marks, x, y, short_title(entry), 1.1),))
+    scores = (result.metrics.fit, result.metrics.holdout)
+    errors = [s.log_error for s in scores if s is not None and s.log_error is not None]
+    error = f"error of log H {number(max(errors), 2)}" if errors else "agreement of the FRFs"
+    title = f"{result.study.name}: {error} over all tests{note}"
+    caption = "Root of the sum of squares of all FRFs of each test."
+    return Chart(title, caption, in_grid(cells, COLUMNS), 2.1)
 
 
-def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Figure:
+def short_title(entry: FrfEntry) -> str:
+    """Shortened name and role of a test."""
+    return f"{entry.name[:LONGEST_NAME]}{', held out' if entry.role == 'check' else ''}"
+
+
+def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Chart:
     """Root mean square of the standardised residual of log H of each test against frequency."""
-    spans = [np.asarray(entry.test.omega) / (2.0 * np.pi) for entry in entries]  # pyright: ignore[reportAttributeAccessIssue]
+    spans = [np.asarray(entry.test.omega) / (2.0 * np.pi) for entry in entries]
     low, high = min(s[0] for s in spans), max(s[-1] for s in spans)
     finest = min((float(np.median(np.diff(s))) for s in spans if s.size > 1), default=1.0)
     edges = np.linspace(low - finest / 2.0, high + finest / 2.0, min(int((high - low) / finest) + 2, BINS + 1))
@@ -543,17 +504,15 @@ def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Figure:
             inside = residual[:, bins == k]
             if np.isfinite(inside).any():
                 squares[row, k] = np.nanmean(inside**2)
-    figure = Figure(figsize=(8.4, 1.1 + 0.26 * min(len(entries), MOST_NAMES)), layout="constrained")
-    axes = figure.add_subplot()
-    image = axes.pcolormesh(
-        edges, np.arange(len(entries) + 1) - 0.5, np.sqrt(squares), cmap="RdBu_r", norm=LogNorm(0.1, 10.0)
-    )
-    names = [f"{e.name[:LONGEST_NAME]}{', held out' if e.role == 'check' else ''}" for e in entries]
-    if len(names) <= MOST_NAMES:
-        axes.set_yticks(range(len(entries)), names)
-    axes.set_ylim(len(entries) - 0.5, -0.5)
-    axes.grid(False)
-    axes.set_xlabel("frequency (Hz)")
-    axes.set_title(f"{result.study.name}: RMS residual of log H / standard deviation of the noise", loc="left")
-    figure.colorbar(image, ax=axes, extend="both", ticks=[0.1, 1.0, 10.0], format="%g")
-    return figure
+    rms = np.sqrt(squares)
+    worst = int(np.nanargmax(np.nanmean(squares, axis=1)))
+    named = len(entries) <= MOST_NAMES
+    ticks, names = (range(len(entries)), [short_title(entry) for entry in entries]) if named else ((), ())
+    colors = Colors("RdBu_r", (0.1, 10.0), "RMS residual / noise", log=True)
+    mark = Cells(edges, np.arange(len(entries) + 1) - 0.5, rms, colors)
+    x = Axis("frequency (Hz)", limits=(float(edges[0]), float(edges[-1])))
+    y = Axis("", limits=(len(entries) - 0.5, -0.5), ticks=ticks, names=names)
+    size = f"{np.sqrt(np.nanmean(squares[worst])):.2g} times the noise"
+    title = f"{result.study.name}: largest residual of log H in test {entries[worst].name[:LONGEST_NAME]}, {size}"
+    caption = "RMS residual of log H over the standard deviation of the noise: 1 is noise alone, red is a misfit."
+    return single(Panel((mark,), x, y, height=0.26 * min(len(entries), MOST_NAMES) + 0.3), title, caption, 5.2)

@@ -1,0 +1,337 @@
+"""Charts as figures of plotly, in its JSON: one figure for each cell, whose panels share their x axis.
+
+plotly's Python classes are not used: only its JavaScript is needed, and that by the page alone.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import singledispatch
+from html import escape
+from typing import TypeAlias
+
+import numpy as np
+
+from jaxmb.report.charts import (
+    Axis,
+    Band,
+    Bars,
+    Cell,
+    Cells,
+    Chart,
+    Colors,
+    Contours,
+    Intervals,
+    Line,
+    Mark,
+    Note,
+    Panel,
+    Patches,
+    Rule,
+    Span,
+)
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | dict[str, Json] | None"
+Table: TypeAlias = dict[str, Json]
+
+PIXELS = 88.0
+"""Pixels per inch of a chart."""
+MOST_POINTS = 2000
+"""Points of a curve above which it is decimated."""
+MOST_CELLS = 160
+"""Cells along the longer axis of a surface."""
+DIGITS = 6
+"""Significant digits of numbers in a page."""
+SYMBOLS = {"o": "circle", "D": "diamond", "s": "square", "^": "triangle-up", "v": "triangle-down", "<": "triangle-left",
+           ">": "triangle-right", "x": "x-thin", "+": "cross-thin", "|": "line-ns", "_": "line-ew", "*": "star",
+           ".": "circle"}  # fmt: skip
+OPEN = ("x-thin", "cross-thin", "line-ns", "line-ew")
+"""Symbols that consist of lines only."""
+DASHES = {"-": "solid", "--": "dash", ":": "dot"}
+SCALES = {
+    "viridis": ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725"),
+    "magma": ("#000004", "#221150", "#5f187f", "#982d80", "#d3436e", "#f8765c", "#febb81", "#fcfdbf"),
+    "Blues": ("#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08306b"),
+    "RdBu": ("#67001f", "#b2182b", "#d6604d", "#fddbc7", "#f7f7f7", "#d1e5f0", "#4393c3", "#2166ac", "#053061"),
+}
+"""Colours at equal distances of the colour maps."""
+
+
+def cell_figure(chart: Chart, cell: Cell) -> Table:
+    """Traces, layout and height of one cell of a chart."""
+    heights = [panel.height for panel in cell]
+    rooms = [0.26 if panel.title else 0.1 for panel in cell]
+    total = sum(heights) + sum(rooms)
+    traces, shapes, notes = list[Table](), list[Table](), list[Table]()
+    layout: Table = {"xaxis": _axis(cell[-1].x) | {"anchor": f"y{len(cell) if len(cell) > 1 else ''}"}}
+    top = 1.0
+    for number, (panel, height, room) in enumerate(zip(cell, heights, rooms, strict=True), 1):
+        top -= room / total
+        name = f"y{number if number > 1 else ''}"
+        low = max(top - height / total, 0.0)
+        equal = {"scaleanchor": "x", "constrain": "domain"} if panel.equal else {}
+        layout[name.replace("y", "yaxis", 1)] = _axis(panel.y) | {"domain": [low, top], "anchor": "x"} | equal
+        if panel.title:
+            notes.append(_text(panel.title, 0.5, top, "paper", "paper") | {"yanchor": "bottom", "font": {"size": 12}})
+        if panel.background != "#ffffff":
+            shapes.append(_rectangle("x domain", f"{name} domain", (0, 0, 1, 1), panel.background))
+        for mark in panel.marks:
+            _add(mark, panel, name, traces, shapes, notes)
+        top = low
+    layout |= {"shapes": shapes, "annotations": notes}
+    return {"data": traces, "layout": layout, "height": round(PIXELS * total + 62.0), "link": chart.link}
+
+
+def _add(mark: Mark, panel: Panel, axis: str, traces: list[Table], shapes: list[Table], notes: list[Table]) -> None:
+    """Append the traces, shapes or notes of a mark."""
+    if isinstance(mark, Span):
+        box = (mark.low, 0, mark.high, 1) if mark.along == "x" else (0, mark.low, 1, mark.high)
+        across = ("x", f"{axis} domain") if mark.along == "x" else ("x domain", axis)
+        shapes.append(_rectangle(*across, box, mark.color))
+    elif isinstance(mark, Rule):
+        ends = (mark.at, 0, mark.at, 1) if mark.along == "x" else (0, mark.at, 1, mark.at)
+        across = ("x", f"{axis} domain") if mark.along == "x" else ("x domain", axis)
+        line: Table = {"color": mark.color, "width": max(mark.width, 1.0), "dash": DASHES[mark.dashes]}
+        shapes.append(_box(*across, ends) | {"type": "line", "line": line, "layer": "below"})
+    elif isinstance(mark, Note):
+        x, y = (mark.x, mark.y) if mark.inside else (_on(panel.x, mark.x), _on(panel.y, mark.y))
+        refs = ("x domain", f"{axis} domain") if mark.inside else ("x", axis)
+        color = "#ffffff" if mark.boxed else mark.color
+        note = _text(mark.text, x, y, *refs) | {"font": {"size": 10, "color": color}, "xanchor": mark.align}
+        note |= {"bgcolor": mark.color} if mark.boxed else {}
+        right, up = mark.offset
+        arrow: Table = {"showarrow": True, "ax": right, "ay": -up, "arrowcolor": mark.color, "arrowhead": 0}
+        notes.append(note | (arrow if any(mark.offset) else {}))
+    else:
+        traces += [trace | {"xaxis": "x", "yaxis": axis} for trace in traces_of(mark)]
+
+
+def _on(axis: Axis, value: float) -> float:
+    """Position of a note on an axis."""
+    return math.log10(value) if axis.log else value
+
+
+def _box(xref: str, yref: str, box: Sequence[float]) -> Table:
+    x0, y0, x1, y1 = (_number(value) for value in box)
+    return {"xref": xref, "yref": yref, "x0": x0, "y0": y0, "x1": x1, "y1": y1}
+
+
+def _rectangle(xref: str, yref: str, box: Sequence[float], color: str) -> Table:
+    return _box(xref, yref, box) | {"type": "rect", "fillcolor": color, "line": {"width": 0}, "layer": "below"}
+
+
+def _text(text: str, x: float, y: float, xref: str, yref: str) -> Table:
+    return {"text": markup(text), "x": _number(x), "y": _number(y), "xref": xref, "yref": yref, "showarrow": False}
+
+
+def markup(text: str) -> str:
+    """A text for plotly, which reads a subset of HTML in all texts."""
+    return escape(text).replace("\n", "<br>")
+
+
+def _axis(axis: Axis) -> Table:
+    found: Table = {"title": {"text": markup(axis.label)}}
+    if axis.log:
+        found |= {"type": "log", "exponentformat": "power", "minexponent": 2}
+    if axis.limits is not None:
+        ends = [math.log10(end) if axis.log else end for end in axis.limits]
+        found["range"] = [_number(end) for end in ends]
+        if axis.log and abs(ends[1] - ends[0]) > 1.5:
+            found["dtick"] = max(1, math.ceil(abs(ends[1] - ends[0]) / 6.0))
+    if axis.ticks is not None:
+        found["tickvals"] = numbers(axis.ticks)
+        if axis.names is not None:
+            found["ticktext"] = [markup(name) for name in axis.names]
+            found["showgrid"] = False
+    elif axis.whole:
+        found["tickformat"] = "d"
+    return found
+
+
+def _number(value: float) -> float | None:
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+
+
+def numbers(values: Iterable[float]) -> list[Json]:
+    """Rounded numbers, null where they are not finite."""
+    return [_number(float(value)) for value in np.ravel(np.asarray(values, dtype=float))]
+
+
+def decimated(x: np.ndarray, y: np.ndarray, most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """A curve of at most about `most` points with the extremes of each group of neighbouring ones: no peak is lost."""
+    if y.size <= most:
+        return x, y
+    groups = np.array_split(np.arange(y.size), most // 2)
+    kept = set[int]()
+    for group in groups:
+        own = y[group]
+        finite = np.flatnonzero(np.isfinite(own))
+        kept |= (
+            {int(group[k]) for k in (finite[np.argmin(own[finite])], finite[np.argmax(own[finite])])}
+            if finite.size
+            else set()
+        )
+        gaps = np.flatnonzero(~np.isfinite(own))
+        kept |= {int(group[gaps[0]])} if gaps.size else set()
+    index = np.array(sorted(kept | {0, y.size - 1}))
+    return x[index], y[index]
+
+
+def _hover(label: str) -> Table:
+    if not label:
+        return {"hoverinfo": "skip"}
+    return {"name": label, "hovertemplate": f"%{{y:.4~g}}<extra>{markup(label)}</extra>"}
+
+
+@singledispatch
+def traces_of(mark: Mark) -> list[Table]:
+    """Traces of plotly for a mark."""
+    raise TypeError(f"no mark of a chart: {type(mark).__name__}")
+
+
+def _marker(marker: str, size: float, color: str, filled: bool) -> Table:
+    symbol = SYMBOLS[marker]
+    found: Table = {"symbol": symbol, "size": max(1.5 * size, 2.5), "color": color}
+    if symbol in OPEN:
+        found["line"] = {"color": color, "width": 2.0 if size > 6.0 else 1.3}
+    elif not filled:
+        found |= {"color": "#ffffff", "line": {"color": color, "width": 1.4}}
+    return found
+
+
+@traces_of.register
+def _(mark: Line) -> list[Table]:
+    x, y = decimated(np.asarray(mark.x, dtype=float), np.asarray(mark.y, dtype=float))
+    trace: Table = {"type": "scatter", "x": numbers(x), "y": numbers(y), "cliponaxis": not mark.beyond}
+    modes = []
+    if mark.dashes and mark.width:
+        modes.append("lines")
+        line: Table = {"color": mark.color, "width": 1.3 * mark.width, "dash": DASHES[mark.dashes]}
+        trace["line"] = line | ({"shape": "hv"} if mark.steps else {})
+    if mark.marker:
+        modes.append("markers")
+        trace["marker"] = _marker(mark.marker, mark.size, mark.color, mark.filled)
+    return [trace | {"mode": "+".join(modes) or "none"} | _hover(mark.label)]
+
+
+@traces_of.register
+def _(mark: Band) -> list[Table]:
+    none: Table = {"type": "scatter", "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "x": numbers(mark.x)}
+    name: Table = {"name": mark.label} if mark.label else {}
+    upper: Table = {"y": numbers(mark.high), "fill": "tonexty", "fillcolor": _faded(mark.color, mark.opacity)}
+    return [none | name | {"y": numbers(mark.low)}, none | name | upper]
+
+
+def _faded(color: str, opacity: float) -> str:
+    red, green, blue = (int(color[k : k + 2], 16) for k in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity:g})"
+
+
+@traces_of.register
+def _(mark: Intervals) -> list[Table]:
+    reach = np.atleast_2d(np.nan_to_num(np.asarray(mark.reach, dtype=float)))
+    bars: Table = {"type": "data", "array": numbers(reach[-1]), "arrayminus": numbers(reach[0]), "symmetric": False,
+                   "color": mark.color, "thickness": 1.3 * mark.width, "width": 1.4 * mark.cap}  # fmt: skip
+    trace: Table = {"type": "scatter", "x": numbers(mark.x), "y": numbers(mark.y), "mode": "markers"}
+    trace["marker"] = (
+        _marker(mark.marker, mark.size, mark.color, mark.filled) if mark.marker else {"size": 0.1, "color": mark.color}
+    )
+    value = "%{x:.4~g}" if mark.along == "x" else "%{y:.4~g}"
+    hover = _hover(mark.label)
+    hover |= {"hovertemplate": f"{value}<extra>{markup(mark.label)}</extra>"} if mark.label else {}
+    trace[f"error_{mark.along}"] = bars
+    return [trace | hover]
+
+
+@traces_of.register
+def _(mark: Bars) -> list[Table]:
+    start, end = np.asarray(mark.start, dtype=float), np.asarray(mark.end, dtype=float)
+    look: Table = {"color": mark.color, "line": {"width": 0}}
+    if mark.hatched:
+        look = {"color": "#ffffff", "line": {"width": 1, "color": mark.color},
+                "pattern": {"shape": "/", "fgcolor": mark.color, "size": 6}}  # fmt: skip
+    along, across = ("y", "x") if mark.along == "y" else ("x", "y")
+    sizes: Table = {along: numbers(end - start), across: numbers(mark.at), "base": numbers(start)}
+    trace: Table = {"type": "bar", "orientation": "v" if mark.along == "y" else "h", "width": mark.thickness}
+    hover: Table = {"hoverinfo": "skip"}
+    if mark.label:
+        hover = {"name": mark.label, "hovertemplate": f"%{{{along}:.4~g}}<extra>{markup(mark.label)}</extra>"}
+    trace["marker"] = look
+    return [trace | sizes | hover]
+
+
+@traces_of.register
+def _(mark: Cells) -> list[Table]:
+    values = np.asarray(mark.values, dtype=float)
+    trace: Table = {"type": "heatmap", "x": numbers(mark.x), "y": numbers(mark.y)}
+    trace |= {"z": [numbers(row) for row in values], "hovertemplate": "%{z:.4~g}<extra></extra>"}
+    if mark.decimals is not None:
+        trace["texttemplate"] = f"%{{z:.{mark.decimals}f}}"
+    trace |= {"xgap": 1, "ygap": 1} if mark.gaps else {}
+    return [trace | _shades(mark.colors, values, trace)]
+
+
+@traces_of.register
+def _(mark: Contours) -> list[Table]:
+    values = np.asarray(mark.values, dtype=float)
+    levels = np.asarray(mark.colors.levels, dtype=float)
+    trace: Table = {"type": "contour", "x": numbers(mark.x), "y": numbers(mark.y), "connectgaps": False}
+    trace |= {"contours": {"start": 0, "end": levels.size - 1, "size": 1}, "line": {"width": 0.5, "color": "#404040"}}
+    return [trace | _shades(mark.colors, values, trace)]
+
+
+@traces_of.register
+def _(mark: Patches) -> list[Table]:
+    return traces_of(raster(mark))
+
+
+def raster(mark: Patches) -> Cells:
+    """Square cells of the plane with the value of the uppermost patch in each."""
+    middle = mark.corners.mean(axis=1)
+    low, extent = middle.min(axis=0), np.maximum(np.ptp(middle, axis=0), 1e-9)
+    size = float(extent.max()) / MOST_CELLS
+    columns, rows = (int(extent[k] / size) + 1 for k in (0, 1))
+    found = np.full((rows, columns), np.nan)
+    column, row = ((middle[:, k] - low[k]) // size for k in (0, 1))
+    found[row.astype(int), column.astype(int)] = mark.values
+    x, y = (low[k] - size / 2.0 + size * np.arange(n + 1) for k, n in ((0, columns), (1, rows)))
+    return Cells(x, y, found, mark.colors)
+
+
+def _shades(colors: Colors, values: np.ndarray, trace: Table) -> Table:
+    """Colour scale of a trace; values on a logarithmic scale or in bands are drawn by position in the scale."""
+    name, reverse = colors.name.removesuffix("_r"), colors.name.endswith("_r")
+    stops = list(reversed(SCALES[name])) if reverse else list(SCALES[name])
+    bar: Table = {"title": {"text": markup(colors.label), "side": "right"}, "thickness": 12, "outlinewidth": 0}
+    found: Table = {"showscale": colors.bar, "colorscale": _continuous(stops)}
+    low, high = colors.limits
+    if colors.levels is not None:
+        levels = np.asarray(colors.levels, dtype=float)
+        place = np.interp(values, levels, np.arange(levels.size))
+        found["z"] = [numbers(row) for row in np.where(np.isfinite(values), place, np.nan)]
+        found |= {"text": [numbers(row) for row in values], "hovertemplate": "%{text}<extra></extra>"}
+        low, high = 0.0, float(levels.size - 1)
+        step = max(1, levels.size // 7)
+        bar |= {"tickvals": list(range(0, levels.size, step)), "ticktext": [f"{x:g}" for x in levels[::step]]}
+        if trace["type"] == "heatmap":
+            found["colorscale"] = _banded(stops, levels.size - 1)
+    elif colors.log:
+        logarithm = np.log10(np.clip(values, low, high))
+        found["z"] = [numbers(row) for row in logarithm]
+        found |= {"text": [numbers(row) for row in values], "hovertemplate": "%{text}<extra></extra>"}
+        low, high = math.log10(low), math.log10(high)
+        bar |= {"tickvals": [low, 0.5 * (low + high), high],
+                "ticktext": [f"{10.0**x:g}" for x in (low, 0.5 * (low + high), high)]}  # fmt: skip
+    return found | {"zmin": low, "zmax": high, "zauto": False, "colorbar": bar}
+
+
+def _continuous(stops: Sequence[str]) -> list[Json]:
+    return [[k / (len(stops) - 1), color] for k, color in enumerate(stops)]
+
+
+def _banded(stops: Sequence[str], count: int) -> list[Json]:
+    """Constant colours in `count` bands."""
+    found = list[Json]()
+    for k in range(count):
+        color = stops[round(k / max(count - 1, 1) * (len(stops) - 1))]
+        found += [[k / count, color], [(k + 1) / count, color]]
+    return found

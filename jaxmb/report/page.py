@@ -1,0 +1,307 @@
+"""A report as one HTML file that needs no network: text, tables, interactive charts and animated skeletons."""
+
+import base64
+import dataclasses
+import gzip
+import json
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib import resources, util
+from pathlib import Path
+
+import numpy as np
+
+from jaxmb.report.charts import Bars, Chart, Intervals, Line, Mark, Rule, Skeleton
+from jaxmb.report.interactive import PIXELS, Json, Table as Object, cell_figure, numbers
+from jaxmb.report.section import Cell, Facts, Group, Lines, Part, Picture, Section, Table
+
+MISSING = "the report page needs plotly, which is not installed: pip install 'jaxmb[report]'"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:;"
+    " font-src data:"
+)
+"""Content of the page's security policy: nothing is loaded from a network."""
+TALL = 900
+"""Height of a figure in pixels from which it may be split between printed pages."""
+SHARED = 16
+"""Numbers of an array from which it is stored once, however often it is used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """Contents of a report page."""
+
+    title: str
+    subtitle: str
+    verdict: str
+    """"yes", "weak" or "no", its colour; "" for none."""
+    sentences: Sequence[str]
+    """The verdict, its main statement first."""
+    sections: Sequence[Section]
+
+
+class _Data:
+    """Numbers of the figures of a page."""
+
+    def __init__(self) -> None:
+        self.arrays = list[str]()
+        self.known = dict[str, int]()
+        self.cells = list[str]()
+        self.skeletons = list[str]()
+
+    def add_cell(self, cell: Object) -> int:
+        """Index of a figure."""
+        self.cells.append(json.dumps(self._shared(cell), separators=(",", ":"), allow_nan=False))
+        return len(self.cells) - 1
+
+    def _shared(self, value: Json) -> Json:
+        if isinstance(value, dict):
+            return {key: self._shared(each) for key, each in value.items()}
+        if not isinstance(value, list):
+            return value
+        if len(value) < SHARED or any(isinstance(each, dict | list | str) for each in value):
+            return [self._shared(each) for each in value]
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        if text not in self.known:
+            self.known[text] = len(self.arrays)
+            self.arrays.append(text)
+        return {"$": self.known[text]}
+
+    def text(self) -> str:
+        """The data as JSON that may be inside a script element."""
+        lists = {"arrays": self.arrays, "cells": self.cells, "skeletons": self.skeletons}
+        text = "{" + ",".join(f'"{name}":[{",".join(each)}]' for name, each in lists.items()) + "}"
+        return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def page_html(page: Page) -> str:
+    """The page as text.
+
+    Raises:
+        ModuleNotFoundError: plotly is not installed.
+    """
+    data = _Data()
+    names = _anchors([section.title for section in page.sections])
+    body = [_section(section, name, data) for section, name in zip(page.sections, names, strict=True)]
+    toc = "".join(f'<li><a href="#{n}">{escape(s.title)}</a></li>' for n, s in zip(names, page.sections, strict=True))
+    verdict = "".join(f"<p>{escape(sentence)}</p>" for sentence in page.sentences)
+    if verdict:
+        verdict = f'<section class="verdict {page.verdict}" aria-label="Verdict">{verdict}</section>'
+    bundle = f'<script type="text/plain" id="plotly">{_plotly()}</script>' if data.cells else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<link rel="icon" href="data:,">
+<title>{escape(page.title)}</title>
+<style>{_asset("page.css")}</style>
+</head>
+<body>
+<a class="skip" href="#content">Skip to the content</a>
+<div class="sheet">
+<header><h1>{escape(page.title)}</h1><p>{escape(page.subtitle)}</p></header>
+<noscript><p>Figures need JavaScript; texts and tables do not.</p></noscript>
+{verdict}
+<nav aria-label="Contents"><ol>{toc}</ol></nav>
+<main id="content" tabindex="-1">
+{"".join(body)}
+</main>
+<footer>Charts: drag to zoom, double-click to reset, click a legend entry to hide it. Machines: drag or arrow keys to
+turn, space to pause. The file is complete and needs no network.</footer>
+</div>
+<script type="application/json" id="data">{data.text()}</script>
+{bundle}
+<script>{_asset("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def _asset(name: str) -> str:
+    return (resources.files("jaxmb.report") / name).read_text(encoding="utf-8")
+
+
+def check_plotly() -> None:
+    """Raise ModuleNotFoundError with a sentence if plotly is not installed."""
+    if util.find_spec("plotly") is None:
+        raise ModuleNotFoundError(MISSING)
+
+
+def _plotly() -> str:
+    """plotly's JavaScript, compressed, as base64 text: 40 % of its size."""
+    check_plotly()
+    spec = util.find_spec("plotly")
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    script = Path(next(iter(folders))) / "package_data" / "plotly.min.js"
+    return base64.b64encode(gzip.compress(script.read_bytes(), 9, mtime=0)).decode()
+
+
+def _anchors(titles: Sequence[str]) -> list[str]:
+    found = list[str]()
+    for k, title in enumerate(titles, 1):
+        plain = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40]
+        found.append(f"s{k}-{plain}" if plain else f"s{k}")
+    return found
+
+
+def _section(section: Section, name: str, data: _Data) -> str:
+    parts = "\n".join(_part(part, data) for part in section.parts)
+    return f'<section id="{name}"><h2>{escape(section.title)}</h2>\n{parts}\n</section>\n'
+
+
+def _part(part: Part, data: _Data) -> str:
+    if isinstance(part, Lines):
+        if part.verbatim:
+            return f"<pre>{escape(chr(10).join(part.lines))}</pre>"
+        return "".join(f"<p>{escape(line)}</p>" for line in part.lines)
+    if isinstance(part, Facts):
+        return _facts(part)
+    if isinstance(part, Table):
+        return _table(part)
+    if isinstance(part, Group):
+        inside = "\n".join(_part(each, data) for each in part.parts)
+        return f"<details{' open' if part.shown else ''}><summary>{escape(part.title)}</summary>\n{inside}\n</details>"
+    return _figure(part, data)
+
+
+def _facts(facts: Facts) -> str:
+    rows = "".join(f"<dt>{escape(about)}</dt><dd>{escape(text)}</dd>" for about, text in facts.rows)
+    return f'<dl class="facts">{rows}</dl>'
+
+
+def _table(table: Table) -> str:
+    align = ["left" if column.align == "left" else "" for column in table.columns]
+
+    def cell(content: str | Cell, kind: str) -> str:
+        classes = f"{kind} {content.verdict}" if isinstance(content, Cell) else kind
+        text = content.text if isinstance(content, Cell) else content
+        return f'<td class="{escape(classes.strip())}">{escape(text)}</td>'
+
+    columns = zip(table.columns, align, strict=True)
+    head = "".join(f'<th scope="col" class="{kind}">{escape(column.heading)}</th>' for column, kind in columns)
+    rows = "".join(f"<tr>{''.join(map(cell, row, align))}</tr>" for row in table.rows)
+    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    key = f'<p class="key">{escape(table.caption)}</p>' if table.caption else ""
+    return (
+        f'<div class="scroll" tabindex="0"><table>{caption}<thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>{key}"
+    )
+
+
+def _figure(picture: Picture, data: _Data) -> str:
+    chart = picture.chart()
+    inside = _skeleton(chart, data) if isinstance(chart, Skeleton) else _cells(chart, data)
+    note = f'<p class="note">{escape(chart.note)}</p>' if isinstance(chart, Chart) and chart.note else ""
+    legend = _legend(chart) if isinstance(chart, Chart) else ""
+    tall = isinstance(chart, Chart) and sum(p.height for row in chart.rows for p in row[0]) * PIXELS > TALL
+    return (
+        f'<figure class="{"tall" if tall else ""}" data-name="{escape(picture.name)}">'
+        f"<h3>{escape(chart.title)}</h3>{note}{legend}{inside}<figcaption>{escape(chart.caption)}</figcaption></figure>"
+    )
+
+
+def _cells(chart: Chart, data: _Data) -> str:
+    columns = max(map(len, chart.rows))
+    width = round((chart.width + 1.6) * PIXELS * columns) + 20
+    figures = []
+    for cell in chart.cells:
+        figure = cell_figure(chart, cell)
+        text = f"{chart.alternative_text} Panel: {cell[0].title}" if cell[0].title else chart.alternative_text
+        figures.append(
+            f'<div class="cell"><div class="plot" role="img" aria-label="{escape(text)}"'
+            f' data-cell="{data.add_cell(figure)}" style="height:{figure["height"]}px"></div></div>'
+        )
+    return f'<div class="cells" style="--columns:{columns};--width:{width}px">{"".join(figures)}</div>'
+
+
+def _legend(chart: Chart) -> str:
+    marks = chart.legend()
+    if not marks:
+        return ""
+    entries = []
+    for mark in marks:
+        label = escape(getattr(mark, "label", ""))
+        entries.append(
+            f'<li><button type="button" aria-pressed="true" data-name="{label}">{_swatch(mark)}{label}</button></li>'
+        )
+    return f'<ul class="legend" aria-label="Legend">{"".join(entries)}</ul>'
+
+
+def _swatch(mark: Mark) -> str:
+    """Small picture of a mark for the legend."""
+    color, body = escape(getattr(mark, "color", "#808080")), ""
+    dashes = {"--": "5 3", ":": "1.5 3"}
+    if isinstance(mark, Rule) or (isinstance(mark, Line | Intervals) and getattr(mark, "dashes", "-") and mark.width):
+        dash = dashes.get(getattr(mark, "dashes", "-"), "")
+        body = (
+            f'<path d="M1 7H25" stroke="{color}" stroke-width="{max(mark.width, 1.2):.1f}" stroke-dasharray="{dash}"/>'
+        )
+    if isinstance(mark, Line | Intervals) and mark.marker:
+        body += _symbol(mark.marker, color, mark.filled)
+    if not body:
+        hatch = isinstance(mark, Bars) and mark.hatched
+        fill = f'fill="#fff" stroke="{color}"' if hatch else f'fill="{color}"'
+        body = f'<rect x="3" y="2" width="20" height="10" {fill} opacity="{getattr(mark, "opacity", 1.0)}"/>'
+        body += f'<path d="M4 12L11 2M11 12L18 2" stroke="{color}"/>' if hatch else ""
+    return f'<svg width="26" height="14" aria-hidden="true">{body}</svg>'
+
+
+def _symbol(marker: str, color: str, filled: bool) -> str:
+    fill = f'fill="{color}"' if filled else f'fill="#fff" stroke="{color}" stroke-width="1.4"'
+    shapes = {"D": "13,3 17,7 13,11 9,7", "s": "10,4 16,4 16,10 10,10", "^": "13,3 17,11 9,11", "v": "13,11 17,3 9,3",
+              "<": "9,7 16,3 16,11", ">": "17,7 10,3 10,11",
+              "*": "13,2 14.5,5.8 18,6 15.3,8.5 16.2,12 13,10 9.8,12 10.7,8.5 8,6 11.5,5.8"}  # fmt: skip
+    strokes = {"x": "M10 4L16 10M16 4L10 10", "+": "M13 3V11M9 7H17", "|": "M13 2V12", "_": "M8 7H18"}
+    if marker in strokes:
+        return f'<path d="{strokes[marker]}" stroke="{color}" stroke-width="1.8"/>'
+    if marker in shapes:
+        return f'<polygon points="{shapes[marker]}" {fill}/>'
+    return f'<circle cx="13" cy="7" r="3.2" {fill}/>'
+
+
+def _skeleton(body: Skeleton, data: _Data) -> str:
+    data.skeletons.append(json.dumps(_body(body), separators=(",", ":"), allow_nan=False))
+    controls = []
+    if body.modes:
+        options = "".join(f"<option>{escape(mode.title.replace(', damping', ','))}</option>" for mode in body.modes)
+        controls.append(f"<label>Mode<select>{options}</select></label>")
+    what = "Amplitude" if body.modes else "Length of the arrows"
+    controls.append(f'<label class="screen">{what}<input type="range" min="0" max="3" step="0.05" value="1"></label>')
+    if body.modes:
+        controls.append('<button type="button" class="screen">Pause</button>')
+        if any(mode.energy for mode in body.modes):
+            controls.append(
+                '<div>Share of the strain energy<div class="scale"></div><div class="ends"><span>0 %</span>'
+                '<span>100 %</span></div><ul class="shares"></ul></div>'
+            )
+    for arrows in body.arrows:
+        controls.append(f'<div><span style="color:{escape(arrows.color)}">&#8594;</span> {escape(arrows.label)}</div>')
+    return (
+        f'<div class="skeleton" data-skeleton="{len(data.skeletons) - 1}"><canvas tabindex="0" role="img"'
+        f' aria-label="{escape(body.alternative_text)}"></canvas><div class="controls">{"".join(controls)}</div></div>'
+    )
+
+
+def _body(body: Skeleton) -> Object:
+    """Numbers of a skeleton."""
+    s = body.structure
+    first_beam = len(s.lines) - len(s.beam_names)
+    return {
+        "points": _rows(body.points), "size": body.size, "ground": s.ground, "ends": [list(end) for end in s.ends],
+        "lines": [[list(line), s.beam_names[k - first_beam] if k >= first_beam else ""]
+                  for k, line in enumerate(s.lines)],
+        "springs": [[list(line), s.spring_names[k] if k < len(s.spring_names) else ""]
+                    for k, line in enumerate(s.springs)],
+        "joints": [[index, name] for index, name in zip(s.joints, s.joint_names, strict=True)],
+        "modes": [{"re": _rows(np.real(mode.displacement)), "im": _rows(np.imag(mode.displacement)),
+                   "energy": {name: float(f"{share:.4g}") for name, share in mode.energy.items()}}
+                  for mode in body.modes],
+        "arrows": [{"origin": _rows(a.origin), "vector": _rows(a.vector), "color": a.color} for a in body.arrows],
+    }  # fmt: skip
+
+
+def _rows(values: np.ndarray) -> list[Json]:
+    return [numbers(row) for row in np.asarray(values, dtype=float)]

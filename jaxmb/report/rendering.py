@@ -1,0 +1,431 @@
+"""Charts drawn by matplotlib, as PNG files.
+
+Margins are computed in inches from the lengths of the texts: a layout engine would draw every figure twice.
+"""
+
+import os
+import textwrap
+from collections.abc import Iterable, Sequence
+from functools import singledispatch
+from io import BytesIO
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import BoundaryNorm, LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from jaxmb.io.files import write_atomically
+from jaxmb.report.charts import (
+    Axis,
+    Band,
+    Bars,
+    Cell,
+    Cells,
+    Chart,
+    Colors,
+    Contours,
+    Intervals,
+    Line,
+    Mark,
+    Note,
+    Panel,
+    Patches,
+    Rule,
+    Skeleton,
+    Span,
+)  # fmt: skip
+from jaxmb.report.section import Section, pictures
+from jaxmb.report.style import drawing, logarithmic_ticks
+
+DPI = 200
+EM = 0.6
+"""Mean width of a letter over the size of the font."""
+TITLE, TEXT, SMALL = 9.0, 8.0, 7.0
+"""Sizes of fonts, points."""
+EDGE, GAP, STACKED = 0.14, 0.16, 0.07
+"""Margin of the figure, gap between cells and between the panels of a cell, inches."""
+LINE = 0.16
+"""Height of a line of text, inches."""
+BAR, BAR_ROOM = 0.14, 0.62
+"""Width of a colour bar, and with its labels, inches."""
+LABELLED_TICK = 0.4
+"""Width of the number at a tick, inches."""
+
+
+def inches(text: str, size: float) -> float:
+    """Estimated width of the longest line of a text."""
+    return EM * size / 72.0 * max(map(len, text.split("\n")))
+
+
+def write_pictures(sections: Iterable[Section], folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw all figures of the sections, write them as PNG files, and return their paths.
+
+    Args:
+        sections: of a report.
+        folder: output folder, created if missing.
+
+    Raises:
+        OSError: the folder or a file cannot be written; no partial file remains.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with drawing():
+        return [write_figure(p.chart(), folder / f"{p.name}.png") for p in pictures(sections)]
+
+
+def write_figure(chart: Chart | Skeleton | Figure, path: Path) -> Path:
+    """Write a chart or figure as PNG atomically and return its path.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    figure = figure_of(chart)
+    figure.set_dpi(DPI)
+    buffer = BytesIO()
+    # savefig draws a figure with a layout twice; level 6, the default, takes 1.5 times as long for files 12 % smaller
+    FigureCanvasAgg(figure).print_png(buffer, pil_kwargs={"compress_level": 1})
+    write_atomically(path, buffer.getvalue())
+    return path
+
+
+def figure_of(chart: Chart | Skeleton | Figure) -> Figure:
+    """The figure of a chart, in the style of `drawing`, from which its layout follows."""
+    if isinstance(chart, Figure):
+        return chart
+    if isinstance(chart, Skeleton):
+        from jaxmb.report.mode_shapes import skeleton_figure
+
+        with drawing():
+            return skeleton_figure(chart)
+    with drawing():
+        return _Sheet(chart).figure()
+
+
+class _Sheet:
+    """Layout of a chart, inches."""
+
+    def __init__(self, chart: Chart) -> None:
+        self.chart = chart
+        columns = max(map(len, chart.rows))
+        self.left = [max((self._beside(cell, c) for r, cell in self._column(c)), default=GAP) for c in range(columns)]
+        self.right = [max((_bar_room(cell) for _, cell in self._column(c)), default=0.0) for c in range(columns)]
+        self.below = [max(self._under(r, c) for c in range(len(row))) for r, row in enumerate(chart.rows)]
+        self.heights = [max(map(_height, row)) for row in chart.rows]
+        self.width = 2 * EDGE + sum(self.left) + sum(self.right) + columns * chart.width
+        if columns == 1 and self.width < 4.4:
+            self.right[0] += 4.4 - self.width
+            self.width = 4.4
+        self.handles = [handle(mark) for mark in chart.legend()]
+        self.title = _wrapped(chart.title, self.width, TITLE)
+        self.note = _wrapped(chart.note, self.width, SMALL)
+        self.legend_columns = self._legend_columns()
+        self.legend_rows = -(-len(self.handles) // self.legend_columns) if self.handles else 0
+        self.top = EDGE + LINE * (len(self.title) + len(self.note) + self.legend_rows) + 0.08
+        self.height = self.top + sum(self.heights) + sum(self.below) + EDGE
+
+    def _column(self, c: int) -> list[tuple[int, Cell]]:
+        return [(r, row[c]) for r, row in enumerate(self.chart.rows) if c < len(row)]
+
+    def _beside(self, cell: Cell, c: int) -> float:
+        if c and self.chart.shared_y:
+            return GAP
+        return max(_tick_width(panel) + _label_room(panel) for panel in cell) + (GAP if c else 0.0)
+
+    def _is_lowest(self, r: int, c: int) -> bool:
+        return r + 1 == len(self.chart.rows) or c >= len(self.chart.rows[r + 1])
+
+    def _under(self, r: int, c: int) -> float:
+        if self.chart.shared_x and not self._is_lowest(r, c):
+            return 0.1
+        x = self.chart.rows[r][c][-1].x
+        ticks = 0.22
+        if x.names is not None:
+            upright = _is_upright(x.names, self.chart.width)
+            lines = max((name.count("\n") + 1 for name in x.names), default=1)
+            ticks = 0.12 + (max((inches(n, SMALL) for n in x.names), default=0.0) if upright else 0.13 * lines)
+        return ticks + 0.19 * len(_label(x, self.chart.width)) + 0.04
+
+    def _legend_columns(self) -> int:
+        widths = [0.55 + inches(str(h.get_label()), TEXT) for h in self.handles]
+        fitting = [n for n in range(1, len(widths) + 1) if n * max(widths) <= self.width - 2 * EDGE]
+        return fitting[-1] if fitting else 1
+
+    def figure(self) -> Figure:
+        """The figure."""
+        chart = self.chart
+        figure = Figure(figsize=(self.width, self.height))
+        y = self.height - EDGE
+        for lines, size, color in ((self.title, TITLE, "black"), (self.note, SMALL, "0.35")):
+            if lines:
+                figure.text(EDGE / self.width, y / self.height, "\n".join(lines), va="top", fontsize=size, color=color,
+                            linespacing=1.15)  # fmt: skip
+                y -= LINE * len(lines)
+        if self.handles:
+            n = self.legend_columns
+            by_rows = [h for k in range(n) for h in self.handles[k::n]] if self.legend_rows > 1 else self.handles
+            figure.legend(
+                handles=by_rows, loc="upper left", bbox_to_anchor=(EDGE / self.width, (y - 0.02) / self.height),
+                ncols=n, borderpad=0.0, borderaxespad=0.0, columnspacing=1.4, handletextpad=0.5, labelspacing=0.25,
+            )  # fmt: skip
+        y = self.height - self.top
+        for r, row in enumerate(chart.rows):
+            x = EDGE
+            for c, cell in enumerate(row):
+                x += self.left[c]
+                self._cell(figure, cell, r, c, (x, y))
+                x += chart.width + self.right[c]
+            y -= self.heights[r] + self.below[r]
+        return figure
+
+    def _cell(self, figure: Figure, cell: Cell, r: int, c: int, corner: tuple[float, float]) -> None:
+        x, y = corner
+        for k, panel in enumerate(cell):
+            y -= _title_room(panel)
+            box = (x / self.width, (y - panel.height) / self.height, self.chart.width / self.width,
+                   panel.height / self.height)  # fmt: skip
+            axes = figure.add_axes(box)
+            draw_panel(axes, panel, self.chart.width)
+            last = k + 1 == len(cell)
+            if not last or (self.chart.shared_x and not self._is_lowest(r, c)):
+                axes.tick_params(labelbottom=False)
+            else:
+                axes.set_xlabel("\n".join(_label(cell[-1].x, self.chart.width)))
+            if c and self.chart.shared_y:
+                axes.tick_params(labelleft=False)
+            elif panel.y.label:
+                axes.set_ylabel("\n".join(_label(panel.y, panel.height)))
+                axes.yaxis.set_label_coords(-(_tick_width(panel) + 0.1) / self.chart.width, 0.5)
+            for colors in filter(None, map(_colors, panel.marks)):
+                if colors.bar:
+                    left = (x + self.chart.width + 0.1) / self.width
+                    _draw_bar(figure, figure.add_axes((left, box[1], BAR / self.width, box[3])), colors)
+            y -= panel.height + (0.0 if last else STACKED)
+
+
+def _height(cell: Cell) -> float:
+    return sum(panel.height + _title_room(panel) for panel in cell) + STACKED * (len(cell) - 1)
+
+
+def _title_room(panel: Panel) -> float:
+    return 0.2 + 0.13 * panel.title.count("\n") if panel.title else 0.0
+
+
+def _label(axis: Axis, length: float) -> list[str]:
+    """Lines of the label of an axis, about as long as the axis [inches]."""
+    most = max(int(1.08 * length / (EM * TEXT / 72.0)), 8)
+    return [line for part in axis.label.split("\n") for line in textwrap.wrap(part, most, break_long_words=False)]
+
+
+def _label_room(panel: Panel) -> float:
+    count = len(_label(panel.y, panel.height))
+    return 0.04 + LINE * count if count else 0.0
+
+
+def _tick_width(panel: Panel) -> float:
+    if panel.y.names is None:
+        return LABELLED_TICK
+    return 0.1 + max((inches(name, SMALL) for name in panel.y.names), default=0.0)
+
+
+def _bar_room(cell: Cell) -> float:
+    bars = [c for panel in cell for c in map(_colors, panel.marks) if c is not None and c.bar]
+    return max((0.1 + BAR_ROOM + (0.16 if c.label else 0.0) for c in bars), default=0.0)
+
+
+def _colors(mark: Mark) -> Colors | None:
+    return mark.colors if isinstance(mark, Cells | Contours | Patches) else None
+
+
+def _is_upright(names: Sequence[str], width: float) -> bool:
+    return len(names) * (max((inches(name, SMALL) for name in names), default=0.0) + 0.08) > width
+
+
+def _wrapped(text: str, width: float, size: float) -> list[str]:
+    most = int((width - 2 * EDGE) / (EM * size / 72.0) * 1.08)
+    return [line for part in text.split("\n") for line in textwrap.wrap(part, max(most, 20))] if text else []
+
+
+def draw_panel(axes: Axes, panel: Panel, width: float) -> None:
+    """Draw the marks and axes of a panel of a given width [inches]."""
+    for direction, axis in (("x", panel.x), ("y", panel.y)):
+        if axis.log:
+            (axes.set_xscale if direction == "x" else axes.set_yscale)("log")
+    for order, mark in enumerate(panel.marks):
+        draw_mark(mark, axes, 1.0 + 0.01 * order)
+    if panel.background != "#ffffff":
+        axes.set_facecolor(panel.background)
+    if any(isinstance(mark, Cells | Contours | Patches) for mark in panel.marks):
+        axes.grid(False)
+    if panel.title:
+        axes.set_title(panel.title, pad=3, y=1.0, fontsize=SMALL if inches(panel.title, TEXT) > width else TEXT)
+    for direction, axis in (("x", panel.x), ("y", panel.y)):
+        _draw_axis(axes, direction, panel, width)
+        if axis.limits is not None:
+            (axes.set_xlim if direction == "x" else axes.set_ylim)(*axis.limits)
+
+
+def _draw_axis(axes: Axes, direction: str, panel: Panel, width: float) -> None:
+    axis, drawn = (panel.x, axes.xaxis) if direction == "x" else (panel.y, axes.yaxis)
+    if axis.ticks is not None:
+        names = axis.names if axis.names is not None else [f"{t:g}" for t in axis.ticks]
+        drawn.set_ticks(list(axis.ticks), names)
+        drawn.set_minor_locator(NullLocator())
+        if axis.names is not None:
+            axes.grid(False, axis=direction)  # pyright: ignore[reportArgumentType]
+        if direction == "x" and axis.names is not None and _is_upright(axis.names, width):
+            axes.tick_params(axis="x", rotation=90)
+    elif axis.log:
+        logarithmic_ticks(drawn)
+        low, high = drawn.get_view_interval() if axis.limits is None else axis.limits
+        if high / low > 10.0**1.5:
+            drawn.set_major_locator(LogLocator(numticks=7 if panel.height > 1.0 or direction == "x" else 4))
+            drawn.set_minor_formatter(NullFormatter())
+    elif direction == "x" or axis.whole or panel.height < 1.2:
+        most = max(4, int(2.0 * width)) if direction == "x" else max(2, int(4.0 * panel.height))
+        drawn.set_major_locator(MaxNLocator(min(most, 8), integer=axis.whole))
+
+
+def handle(mark: Mark) -> Line2D | Patch:
+    """Entry of a legend."""
+    label = getattr(mark, "label", "")
+    if isinstance(mark, Line | Intervals):
+        dashes = mark.dashes if isinstance(mark, Line) else "-"
+        return Line2D(
+            [], [], ls=dashes or "none", lw=mark.width, color=mark.color, marker=mark.marker or "none",
+            ms=max(mark.size, 3.0), mfc=mark.color if mark.filled else "white", mew=_edge(mark), label=label,
+        )  # fmt: skip
+    if isinstance(mark, Rule):
+        return Line2D([], [], ls=mark.dashes, lw=mark.width, color=mark.color, label=label)
+    if isinstance(mark, Bars) and mark.hatched:
+        return Patch(facecolor="white", edgecolor=mark.color, hatch="////", label=label)
+    color, opacity = getattr(mark, "color", "0.5"), getattr(mark, "opacity", 1.0)
+    return Patch(facecolor=color, alpha=opacity, lw=0.0, label=label)
+
+
+def _edge(mark: Line | Intervals) -> float:
+    return (1.6 if mark.size > 6.0 else 1.1) if mark.marker in ("x", "|", "_", "+") or not mark.filled else 0.0
+
+
+@singledispatch
+def draw_mark(mark: Mark, axes: Axes, order: float) -> None:
+    """Draw a mark; later ones have a higher `order`."""
+    raise TypeError(f"no mark of a chart: {type(mark).__name__}")
+
+
+@draw_mark.register
+def _(mark: Line, axes: Axes, order: float) -> None:
+    axes.plot(
+        mark.x, mark.y, ls=mark.dashes or "none", lw=mark.width, color=mark.color, marker=mark.marker or "none",
+        ms=mark.size, mfc=mark.color if mark.filled else "white", mew=_edge(mark), zorder=order + 1.0,
+        drawstyle="steps-post" if mark.steps else "default", clip_on=not mark.beyond,
+    )  # fmt: skip
+
+
+@draw_mark.register
+def _(mark: Band, axes: Axes, order: float) -> None:
+    axes.fill_between(mark.x, mark.low, mark.high, color=mark.color, alpha=mark.opacity, lw=0.0, zorder=order)
+
+
+@draw_mark.register
+def _(mark: Intervals, axes: Axes, order: float) -> None:
+    reach = np.nan_to_num(np.asarray(mark.reach, dtype=float))
+    across, up = (reach, None) if mark.along == "x" else (None, reach)
+    axes.errorbar(
+        mark.x, mark.y, up, across, fmt=mark.marker or "none", ms=mark.size, color=mark.color, elinewidth=mark.width,
+        mfc=mark.color if mark.filled else "white", mew=_edge(mark), capsize=mark.cap, capthick=mark.width,
+        zorder=order + 1.0,
+    )  # fmt: skip
+
+
+@draw_mark.register
+def _(mark: Bars, axes: Axes, order: float) -> None:
+    start, end = np.asarray(mark.start, dtype=float), np.asarray(mark.end, dtype=float)
+    face, edge, hatch = ("white", mark.color, "////") if mark.hatched else (mark.color, "none", None)
+    if mark.along == "y":
+        bars = axes.bar(mark.at, end - start, mark.thickness, bottom=start)
+    else:
+        bars = axes.barh(mark.at, end - start, mark.thickness, left=start)
+    for bar in bars:
+        bar.set(facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.8, zorder=order)
+
+
+@draw_mark.register
+def _(mark: Span, axes: Axes, order: float) -> None:
+    across = axes.axvspan if mark.along == "x" else axes.axhspan
+    across(mark.low, mark.high, color=mark.color, lw=0, zorder=0)
+
+
+@draw_mark.register
+def _(mark: Rule, axes: Axes, order: float) -> None:
+    line = axes.axvline if mark.along == "x" else axes.axhline
+    line(mark.at, color=mark.color, lw=mark.width, ls=mark.dashes, zorder=order + 0.5)
+
+
+@draw_mark.register
+def _(mark: Note, axes: Axes, order: float) -> None:
+    box = {"boxstyle": "round,pad=0.2", "fc": mark.color, "ec": "none"} if mark.boxed else None
+    arrow = {"arrowstyle": "-", "color": mark.color, "lw": 0.8} if any(mark.offset) else None
+    axes.annotate(
+        mark.text, (mark.x, mark.y), xycoords="axes fraction" if mark.inside else "data", xytext=mark.offset,
+        textcoords="offset points", color="white" if mark.boxed else mark.color, ha=mark.align, va="center",
+        fontsize=SMALL, bbox=box, zorder=order + 2.0, weight="bold" if mark.boxed else "normal", arrowprops=arrow,
+    )  # fmt: skip
+
+
+@draw_mark.register
+def _(mark: Patches, axes: Axes, order: float) -> None:
+    drawn = PolyCollection(
+        mark.corners,  # pyright: ignore[reportArgumentType]  (much faster than a list)
+        array=mark.values, norm=_norm(mark.colors), cmap=mark.colors.name, edgecolors="face", lw=0.3, zorder=order,
+    )  # fmt: skip
+    axes.add_collection(drawn, autolim=False)
+
+
+@draw_mark.register
+def _(mark: Cells, axes: Axes, order: float) -> None:
+    x, y, values = np.asarray(mark.x), np.asarray(mark.y), np.asarray(mark.values)
+    look = {"edgecolors": "white", "linewidth": 0.8} if mark.gaps else {}
+    axes.pcolormesh(x, y, values, cmap=mark.colors.name, norm=_norm(mark.colors), zorder=order, **look)
+    if mark.decimals is None:
+        return
+    low, high = mark.colors.limits
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            dark = abs(value) > 0.6 * max(abs(low), abs(high))
+            axes.text(
+                float(x[column] + x[column + 1]) / 2.0, float(y[row] + y[row + 1]) / 2.0, f"{value:.{mark.decimals}f}",
+                ha="center", va="center", fontsize=6.0, color="white" if dark else "0.15", zorder=order + 1.0,
+            )  # fmt: skip
+
+
+@draw_mark.register
+def _(mark: Contours, axes: Axes, order: float) -> None:
+    values, levels = np.ma.masked_invalid(mark.values), mark.colors.levels
+    axes.contourf(mark.x, mark.y, values, levels=levels, norm=_norm(mark.colors), cmap=mark.colors.name, zorder=order)
+    axes.contour(mark.x, mark.y, values, levels=levels, colors="0.25", linewidths=0.25, zorder=order + 0.1)
+
+
+def _norm(colors: Colors) -> Normalize:
+    if colors.levels is not None:
+        return BoundaryNorm(np.asarray(colors.levels), 256)
+    return (LogNorm if colors.log else Normalize)(*colors.limits)
+
+
+def _draw_bar(figure: Figure, axes: Axes, colors: Colors) -> None:
+    mappable = ScalarMappable(_norm(colors), matplotlib.colormaps[colors.name])
+    ticks = None
+    if colors.levels is not None:
+        levels = np.asarray(colors.levels)
+        ticks = levels[:: max(1, len(levels) // 7)]
+    extend = "both" if colors.log else "neither"
+    bar = figure.colorbar(mappable, cax=axes, ticks=ticks, extend=extend, format="%g")
+    bar.set_label(colors.label)
+    bar.ax.minorticks_off()

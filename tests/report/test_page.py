@@ -1,0 +1,144 @@
+"""The page of a report is one file that needs no network, and names in it are text."""
+
+import dataclasses
+import importlib.util
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+import jaxmb
+from jaxmb.cli import main
+from jaxmb.identify.assess.saved import write_result
+from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel
+from jaxmb.report.folders import page_of_folders
+from jaxmb.report.page import Page, page_html
+from jaxmb.report.result_page import comparison_page, result_page
+from jaxmb.report.saved_sections import REPORT, read_sections, write_sections
+from jaxmb.report.section import Cell, Facts, Group, Lines, Picture, Section, Table, left, pictures
+from tests.report.browser import chromium
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("plotly") is None, reason="plotly is not installed")
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+LARGEST = 8e6
+"""Size of a page, bytes."""
+
+
+class Loaded(HTMLParser):
+    """Elements of a page, and what a browser would load for it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.references = list[str](), list[str]()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.references += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Saved result of a short identification."""
+    folder = tmp_path_factory.mktemp("results") / "three"
+    folder.mkdir()
+    write_result(jaxmb.identify(jaxmb.load_study("validation-3r")), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def html(folder):
+    return page_html(page_of_folders([folder]))
+
+
+def test_one_file_that_loads_nothing(html):
+    assert len(html.encode()) < LARGEST
+    own = ("#", "data:")
+    assert [each for each in Loaded(html).references if not each.startswith(own)] == []
+    styles = "".join(re.findall(r"<style>(.*?)</style>", html, re.DOTALL))
+    assert not re.search(r"@import|url\(\s*['\"]?(?!data:)", styles)
+
+
+def test_verdict_and_parameters(html, folder):
+    saved = json.loads((folder / "result.json").read_text())
+    assert "The fit converged; 6 of 6 parameters are identified, 0 weakly, 0 not." in html
+    assert [name for name in saved["parameters"] if f">{name}</td>" not in html] == []
+    assert 'data-skeleton="0"' in html
+
+
+def hostile_sections():
+    """Every kind of part, with a text that is no harmless name."""
+    line = Line([0.0, 1.0], [0.0, 1.0], HOSTILE)
+    bars = Bars([0.0], [0.0], [1.0], "x", 0.7, HOSTILE)
+    x, y = Axis(HOSTILE), Axis(HOSTILE, limits=(0.0, 1.0), ticks=[0.0], names=[HOSTILE])
+    chart = Chart(HOSTILE, HOSTILE, [[(Panel((line, bars), x, y, HOSTILE),)]], 3.0, note=HOSTILE)
+    table = Table(HOSTILE, left(HOSTILE), ((HOSTILE,), (Cell(HOSTILE, "yes"),)), HOSTILE)
+    parts = (Lines((HOSTILE,)), Lines((HOSTILE,), verbatim=True), Facts(((HOSTILE, HOSTILE),)), table,
+             Picture(HOSTILE, lambda: chart))  # fmt: skip
+    return [Section(HOSTILE, (*parts, Group(HOSTILE, parts, shown=True)))]
+
+
+def test_names_are_text():
+    plain, named = (
+        page_html(Page(text, text, "", [text], sections))
+        for text, sections in (("name", []), (HOSTILE, hostile_sections()))
+    )
+    assert HOSTILE not in named
+    assert "<script>alert" not in named
+    assert "img" not in Loaded(named).tags
+    # one more script: that of the charts
+    assert Loaded(named).tags.count("script") == Loaded(plain).tags.count("script") + 1
+
+
+def test_saved_sections_are_read_as_written(tmp_path):
+    before = hostile_sections()
+    write_sections(tmp_path / REPORT, HOSTILE, "jaxmb modal", before)
+    title, command, after = read_sections(tmp_path)
+    assert (title, command) == (HOSTILE, "jaxmb modal")
+    (chart,) = (picture.chart() for picture in pictures(after))
+    assert chart.title == HOSTILE
+    assert page_html(Page("name", "", "", [], after)) == page_html(Page("name", "", "", [], before))
+
+
+def test_results_beside_each_other(folder):
+    """A parameter that moved by more than its standard deviation is named."""
+    result = jaxmb.load_result(folder)
+    one = result.parameters["stiffness.z1"]
+    moved = one._replace(value=one.value * (1.0 + 10.0 * one.std_log))
+    other = dataclasses.replace(result, parameters=result.parameters | {"stiffness.z1": moved})
+    page = comparison_page([result, other], ["three", "moved"])
+    assert page.sentences[0] == "1 of 6 common parameters differ by more than 2 standard deviations from three."
+    assert page.sentences[1].startswith("stiffness.z1: ")
+    assert "7.07 standard deviations" in page.sentences[1]  # 10 / sqrt 2
+
+
+@pytest.mark.parametrize("given", ["absent", "empty", "broken"])
+def test_folders_without_a_result(given, tmp_path, capsys):
+    folder = tmp_path / given
+    if given != "absent":
+        folder.mkdir()
+    if given == "broken":
+        (folder / REPORT).write_text("{}\n")
+    assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert str(folder) in line
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_in_a_browser(folder, tmp_path):
+    """All charts that can be seen are drawn, nothing is requested or complained about, and no name is run."""
+    result = jaxmb.load_result(folder)
+    page = result_page(dataclasses.replace(result, study=dataclasses.replace(result.study, name=HOSTILE)), folder)
+    path = tmp_path / "page.html"
+    path.write_text(page_html(dataclasses.replace(page, sections=[*page.sections, *hostile_sections()])))
+    with chromium(tmp_path) as tab:
+        tab.open(path)
+        assert tab.run("document.body.dataset.state") == "ready"
+        seen = "[...document.querySelectorAll('.plot')].filter(each => each.offsetParent !== null)"
+        assert tab.run(f"{seen}.length") > 10
+        assert tab.run(f"{seen}.filter(each => !each.querySelector('svg.main-svg')).length") == 0
+        assert tab.run("[...document.querySelectorAll('.skeleton')].every(each => each.dataset.state === 'drawn')")
+        assert tab.run("document.querySelectorAll('img').length") == 0
+        assert tab.complaints() == []
