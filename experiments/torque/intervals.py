@@ -9,9 +9,9 @@ of the prediction, "inside" the share of the samples within its 95 % intervals.
 import argparse
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import jaxmb
-from jaxmb.identify.assess.tests.torque import TorqueMetrics
 
 MIDDLE_S = {"tx40": 4.5, "kr300": 5.0}
 
@@ -34,8 +34,8 @@ def main() -> None:
                 for half, times in ends.items()
             ]
             result = jaxmb.identify(jaxmb.make_study(data | {"test": tests}, f"{name} {held_out}", folder))
-            metrics = result.metrics.of(TorqueMetrics)
-            for row in metrics.torques if metrics else ():
+            metrics: Any = result.metrics.tests["torque"]
+            for row in metrics.torques:
                 if row.role == "check":
                     print(
                         f"{f'{name} {held_out}':20}{row.coordinate:>6}{row.relative_percent:9.1f}{row.rms_error:10.2f}"

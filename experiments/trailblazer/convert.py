@@ -17,6 +17,8 @@ import jaxmb
 ARM = tuple(f"dsr_joint{k}" for k in range(1, 7))
 STAGES = {"column_middle_joint": -0.706, "column_top_joint": -0.736}
 """Offset of each sliding stage, which travels half the height of the column: as <mimic> in the URDF."""
+OVERLAP = {"column_middle_joint": 1.448, "column_top_joint": 1.414}
+"""Overlap of the guide of each stage where its coordinate is 0, m, as published with the data."""
 STIFFNESS = 1e5
 """Nm/rad of the joints of the arm, before the fit."""
 
@@ -59,8 +61,9 @@ def points(path: Path) -> list[Point]:
 
 
 def machine(path: Path, out: Path) -> jaxmb.Machine:
-    """The machine of the URDF: sliding stages as coordinates of their own, elastic joints, and two virtual springs: at
-    the foot of the column (ground and tracks) and at its top (guides and beams)."""
+    """The machine of the URDF: sliding stages as coordinates of their own, elastic joints, and virtual springs: at the
+    foot of the column (ground and tracks), at its top (flange), and in the guides of both stages, whose overlap
+    decreases with the height and which have play."""
     urdf = out / "trailblazer.urdf"
     urdf.write_text(re.sub(r"<mimic[^>]*/>", "", (path / "trailblazer.urdf").read_text()))
     data = jaxmb.load_machine(urdf).model_dump(mode="python", exclude_defaults=True)
@@ -70,16 +73,26 @@ def machine(path: Path, out: Path) -> jaxmb.Machine:
             if joint["name"] in ARM:
                 joint["stiffness"] = STIFFNESS
     compliance = [0.0, 0.0, 0.0, 1e-6, 1e-6, 1e-6]
-    springs = [{"name": name, "body": body, "diagonal": compliance} for name, body in
-               (("foot", "column_base"), ("top", "column_tip"))]  # fmt: skip
+    springs: list[dict[str, Any]] = [
+        {"name": name, "body": body, "diagonal": compliance} for name, body in
+        (("foot", "column_base"), ("top", "column_tip"))
+    ]  # fmt: skip
+    springs += [
+        {"name": name, "body": body, "at": "joint", "diagonal": [0.1 * value for value in compliance],
+         "guide": {"coordinate": coordinate, "overlap_m": OVERLAP[coordinate]},
+         "play": [0.0, 0.0, 0.0, 1e-4, 1e-4, 0.0], "play_load": [1.0, 1.0, 1.0, 200.0, 200.0, 1.0]}
+        for name, body, coordinate in (("lower", "column_middle", "column_middle_joint"),
+                                       ("upper", "column_top", "column_top_joint"))
+    ]  # fmt: skip
     return jaxmb.Machine.model_validate(data | {"body": bodies, "virtual_spring": springs})
 
 
 def write(out: Path, path: Path, held_out: float) -> None:
     """Machine and table of a fit in which one height of the column is held out.
 
-    Every other height is a station. At the height that is held out each space is one, its stationing points determine
-    its pose, and its other points are predicted; points of spaces without stationing points are left out there.
+    All other heights share one pose of the total station, which did not move. At the height that is held out each
+    space is a station, whose stationing points determine its pose, and its other points are predicted; points of spaces
+    without stationing points are left out there.
     """
     jaxmb.write_machine(machine(path, out), out / "trailblazer.toml")
     with (out / "poses.csv").open("w", newline="") as file:
@@ -91,6 +104,6 @@ def write(out: Path, path: Path, held_out: float) -> None:
             here = point.height == held_out
             if here and (point.height, point.space) not in known:
                 continue
-            station = f"{point.height}-{point.space}" if here else f"{point.height}"
+            station = f"{point.height}-{point.space}" if here else "fitted"
             role = "check" if here and not point.stationing else "fit"
             table.writerow([*(point.q[name] for name in (*STAGES, *ARM)), *point.position, station, role])

@@ -281,6 +281,8 @@ def compared(
 ) -> Budget:
     """The budget with its tolerances compared with a residual, and its covariance that of the most likely errors.
 
+    Rows of a prior are left out: values far from a rough prior contradict no tolerance.
+
     Args:
         found: the budget.
         residual: at the estimate; rows of a prior last.
@@ -293,8 +295,8 @@ def compared(
     for k, error in enumerate(found.errors):
         kinds.setdefault(error.kind, []).append(k)
     members = {kind: np.array(own) for kind, own in kinds.items()}
-    columns = np.pad(found.all_columns, ((0, residual.size - len(found.columns)), (0, 0)))
-    data, count = compressed(residual, jacobian, variances, columns), len(found.errors)
+    rows, count = len(found.columns), len(found.errors)
+    data = compressed(residual[:rows], jacobian[:rows], variances[:rows], found.all_columns)
     if found.draws is not None:  # residuals of the refits are their curvature less their linear effect
         gram = data.gram[:count]
         data = data._replace(drawn=np.sqrt(DRAWS) * gram[:, count:] - gram[:, :count] @ found.draws.T)
@@ -319,8 +321,9 @@ def tolerance_checks(found: Budget) -> dict[str, ToleranceCheck] | None:
 
 def _noise_factor(data: Compressed, groups: Sequence[np.ndarray]) -> float:
     """Factor on the variances of the noise where neither noise nor any size of the errors explains a residual."""
-    first = np.ones(data.score.size)
-    factors = likely_factors(data, groups, first)
+    if not data.degrees:
+        return 1.0
+    factors = likely_factors(data, groups, np.ones(data.score.size))
     inner = factors * marginal(data, factors).score
     rest = (data.square - float(data.score @ (factors * inner))) / data.degrees
     return max(rest, 1.0) if rest > float(chdtri(data.degrees, FALSE_ALARM)) / data.degrees else 1.0

@@ -49,6 +49,8 @@ class PoseTest(Test[PoseView]):
     """Labels of the stations; empty for a device in the ground frame."""
     elastic: bool = eqx.field(static=True)
     """Whether the machine deflects under its weight."""
+    levelled: bool = eqx.field(static=True)
+    """Whether the device's z axis is vertical at every station; the weight of the machine then acts along it."""
     q: Float[Array, "t n"]
     """Recorded values of each row, rad or m."""
     position: Float[Array, "t p 3"]
@@ -66,7 +68,15 @@ class PoseTest(Test[PoseView]):
 
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
-        return PoseView(jax.vmap(lambda q: frame_poses_under_weight(model, q, self.points, self.elastic))(self.q))
+        size = jnp.linalg.norm(model.gravity)
+
+        def row(q: Float[Array, "n"], device: Float[Array, "6"] | None = None) -> Float[Array, "p 4 4"]:
+            at = model
+            if device is not None:
+                at = dataclasses.replace(model, gravity=-size * rotation_by(device[3:])[:, 2])
+            return frame_poses_under_weight(at, q, self.points, self.elastic)
+
+        return PoseView(jax.vmap(row)(self.q, self.pose[self.station]) if self.levelled else jax.vmap(row)(self.q))
 
     def predict(self, view: PoseView) -> Float[Array, "t p 4 4"]:
         """Poses of all points at all rows in the device's frame."""
@@ -189,7 +199,7 @@ class PoseRows(NamedTuple):
 
 def pose_test(
     name: str, rows: PoseRows, stations: Sequence[str], pose: Float[np.ndarray, "s 6"], std: tuple[float, float],
-    elastic: bool,
+    elastic: bool, levelled: bool = False,
 ) -> PoseTest:  # fmt: skip
     """The pose test of some rows.
 
@@ -200,6 +210,7 @@ def pose_test(
         pose: initial pose of the device at each station.
         std: of a component of a position [m], and of a rotation about an axis [rad].
         elastic: whether the machine deflects under its weight.
+        levelled: whether the device's z axis is vertical.
     """
     seen = np.isfinite(rows.measured)
     turns = np.where(seen[..., 3:], rows.measured[..., 3:], 0.0)
@@ -209,6 +220,7 @@ def pose_test(
         points=rows.points,
         stations=tuple(stations),
         elastic=elastic,
+        levelled=levelled,
         q=jnp.asarray(rows.q),
         position=jnp.asarray(np.where(seen[..., :3], rows.measured[..., :3], 0.0)),
         rotation=jnp.asarray([[rotation_of(v) for v in row] for row in turns]),

@@ -435,8 +435,8 @@ def _state_of(
 def _residual_of(
     model: Model, free: FreeParameters, test: Test, entries: Any, view: AffineView | None, values: Array
 ) -> Array:
-    seen = test.view(free.apply(model, values)) if view is None else view(values)
-    return with_free_numbers(test, entries, values).residual(seen)
+    described = with_free_numbers(test, entries, values)
+    return described.residual(described.view(free.apply(model, values)) if view is None else view(values))
 
 
 @compiled

@@ -311,3 +311,41 @@ def test_frfs_and_poses_in_one_fit():
         assert abs(result.parameters[name].value - value) < 4.0 * result.parameters[name].std
     assert result.parameters["origin.z2.x"].std < 2e-5  # by the FRFs alone it is 1.3e-4
     assert result.parameters["stiffness.z2"].std < 1e-3 * stiffness
+
+
+def test_levelled_stations_turn_the_weight(tmp_path):
+    """A machine on tilted ground: its weight is vertical for the device, and the tilt is that of the station."""
+    folder, tilt, lean = tmp_path, 0.08, np.eye(4)
+    lean[:3, :3] = Rotation.from_rotvec([0.0, tilt, 0.0]).as_matrix()
+    machine_file(folder, ARM)
+    gravity = lean[:3, :3].T @ np.array([0.0, 0.0, -G])
+    tilted = build_model(ARM.model_copy(update={"gravity": tuple(gravity.tolist())}))
+    rng = np.random.default_rng(2)
+    rows = np.column_stack([rng.uniform(-1.0, 2.0, 24), rng.uniform(-2.2, 2.2, 24)])
+    lines = ["q1,q2,tool.x,tool.y,tool.z,tool.rx,tool.ry,tool.rz,station"]
+    for q in rows:
+        pose = lean @ np.asarray(frame_poses_under_weight(tilted, q, ("tool",))[0])
+        turn = Rotation.from_matrix(pose[:3, :3]).as_rotvec()
+        lines.append(",".join(f"{x:.15g}" for x in (*q, *pose[:3, 3], *turn)) + ",A")
+    (folder / "poses.csv").write_text("\n".join(lines))
+    free = {f"stiffness.q{k}": {"lower": 1e3, "upper": 1e6, "initial": 3e4} for k in (1, 2)}
+    test = {"kind": "pose", "name": "tracker", "file": "poses.csv", "std_mm": 0.01, "std_mrad": 0.01}
+    test |= {"levelled": True}
+    study = {"machine": "arm.toml", "tolerances": "exact", "test": [test], "free": free}
+    found = identify(make_study(study, "tilted", folder))
+    assert found.status == "converged"
+    values = {name: parameter.value for name, parameter in found.parameters.items()}
+    assert values["stiffness.q1"] == pytest.approx(2e4, rel=1e-5)
+    assert values["stiffness.q2"] == pytest.approx(8e3, rel=1e-5)
+    assert values["station.tracker.A.ry"] == pytest.approx(-tilt, abs=1e-7)
+    level = identify(make_study(study | {"test": [test | {"levelled": False}]}, "tilted", folder))
+    assert level.cost > 1e3  # 144 rows, noise-free: the weight of an upright machine does not explain the poses
+
+
+def test_levelled_needs_stations(tmp_path):
+    machine_file(tmp_path, ARM)
+    (tmp_path / "poses.csv").write_text("q1,q2,tool.x,tool.y,tool.z\n0.1,0.2,1.0,0.0,0.1\n")
+    study = {"machine": "arm.toml", "test": [{"kind": "pose", "file": "poses.csv", "levelled": True}],
+             "free": {"stiffness.q1": {"lower": 1e3, "upper": 1e6}}}  # fmt: skip
+    with pytest.raises(ValueError, match="levelled"):
+        make_study(study, "level", tmp_path)

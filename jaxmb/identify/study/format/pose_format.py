@@ -52,3 +52,6 @@ class PoseTestPart(RecordedTestPart):
     """Standard deviation of each component of a position."""
     std_mrad: Positive = 0.1
     """Standard deviation of a rotation about each axis."""
+    levelled: bool = False
+    """Whether the device's z axis is vertical at every station, as of a total station. The machine's weight then acts
+    along it, whatever the tilt of the machine's base."""

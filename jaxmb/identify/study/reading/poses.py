@@ -63,11 +63,13 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
             raise ValueError(f"point '{point}' does not move, expected a frame that the machine moves")
     elastic = _is_elastic(model, context)
     stations = tuple(dict.fromkeys(rows.station))
+    if part.levelled and not stations:
+        raise ValueError("levelled is true, but no row has a station: expected the column 'station' in the table")
     fitted = rows.chosen(~rows.held_out)
     pose = _station_poses(model, label, rows, stations, std, elastic)
 
     def entry(some: PoseRows, role: Literal["fit", "check"], remarks: tuple[str, ...]) -> Entry:
-        test = pose_test(label, some, stations, pose, std, elastic)
+        test = pose_test(label, some, stations, pose, std, elastic, part.levelled)
         return Entry("pose", test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
 
     held_out = rows.chosen(rows.held_out)
@@ -108,7 +110,7 @@ def _simulated(
         raise ValueError("the simulated machine has other coordinates than the fitted one, expected the same")
     rows, pose = planned_rows(how, true, at)
     elastic = bool(np.any(np.asarray(true.stiffness) > 0.0)) or bool(true.virtual_springs or true.beams or true.springs)
-    rows = measured_rows(true, rows, pose, std, elastic, seed)
+    rows = measured_rows(true, rows, pose, std, elastic, seed, part.levelled)
     if not how.stations:
         return rows, truth
     stations = tuple(dict.fromkeys(rows.station))

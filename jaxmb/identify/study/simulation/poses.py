@@ -49,8 +49,9 @@ def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple
 
 
 def measured_rows(
-    model: Model, rows: PoseRows, pose: np.ndarray, std: tuple[float, float], elastic: bool, seed: int
-) -> PoseRows:
+    model: Model, rows: PoseRows, pose: np.ndarray, std: tuple[float, float], elastic: bool, seed: int,
+    levelled: bool = False,
+) -> PoseRows:  # fmt: skip
     """The rows as a device would measure them on a machine.
 
     Args:
@@ -60,9 +61,10 @@ def measured_rows(
         std: of a component of a position [m], and of a rotation about an axis [rad].
         elastic: whether the machine deflects under its weight.
         seed: of the noise.
+        levelled: whether the device's z axis is vertical.
     """
     stations = tuple(dict.fromkeys(rows.station))
-    test = pose_test("", rows, stations, pose, std, elastic)
+    test = pose_test("", rows, stations, pose, std, elastic, levelled)
     seen = _in_device(test, np.asarray(poses_of(test, model)))
     draw = np.random.default_rng(seed)
     noise = np.concatenate([s * draw.normal(size=(*seen.shape[:2], 3)) for s in std], axis=-1)
