@@ -206,7 +206,12 @@ def assess(estimate: Estimate) -> Result:
     )
     machine = study.machine_with(estimate.model)
     causes, others = kind_remarks(estimate, metrics)
-    likely = [found.hypothesis] if found.hypothesis else [*gross_remarks(estimate), *causes, *found.causes]
+    # An error that linear equations explain may be one of many; the usual causes stay beside it.
+    gross = gross_remarks(estimate)
+    if found.hypothesis:
+        likely = [found.hypothesis, *(gross if solver.fit is None else [])]
+    else:
+        likely = [*gross, *causes, *found.causes]
     misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
     unknown = [UNKNOWN] if goodness.not_reproduced else []
     # What does not reproduce the data is no small error: its attribution to a tolerance would mislead.
