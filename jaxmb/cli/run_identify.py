@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jaxmb.identify.assess.result import Result
     from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
     from jaxmb.identify.fit.loop import Report
+    from jaxmb.identify.study.format.study_format import StudyFile
     from jaxmb.report.section import Section
 
 LARGEST_SEED = 2**63 - 1
@@ -84,18 +85,8 @@ class IdentifyOptions(NamedTuple):
 def identify(options: IdentifyOptions) -> None:
     """Identify the free parameters of a study; write result.json, machine.toml, study.toml and figures."""
     from jaxmb import native
-    from jaxmb.identify.study.file import read_study_file
-    from jaxmb.identify.study.format.study_format import PRESETS
-    from jaxmb.io.validation import suggestion
 
-    with wrong_input():
-        if options.report:
-            check_page()
-        if options.preset is not None and options.preset not in PRESETS:
-            hint = suggestion(options.preset, PRESETS) or ","
-            raise ValueError(f"--preset is '{options.preset}'{hint} expected one of {', '.join(PRESETS)}")
-        # errors in the file are reported before JAX is imported
-        file, path = read_study_file(options.study, options.preset, options.search)
+    file, path = _study_file(options)  # errors in the file are reported before JAX is imported
     folder = Path("results") / path.stem if options.out is None else options.out
     state = folder / "state.npz"
     if options.distributed:
@@ -156,6 +147,21 @@ def identify(options: IdentifyOptions) -> None:
     if not result.converged:
         reason = [text for text in result.doubts[:1] if text not in result.status]
         raise typer.Exit(say("; ".join([result.status, *reason]), NOT_CONVERGED))
+
+
+def _study_file(options: IdentifyOptions) -> "tuple[StudyFile, Path]":
+    """The study file and its path, after a check of the options."""
+    from jaxmb.identify.study.file import read_study_file
+    from jaxmb.identify.study.format.study_format import PRESETS
+    from jaxmb.io.validation import suggestion
+
+    with wrong_input():
+        if options.report:
+            check_page()
+        if options.preset is not None and options.preset not in PRESETS:
+            hint = suggestion(options.preset, PRESETS) or ","
+            raise ValueError(f"--preset is '{options.preset}'{hint} expected one of {', '.join(PRESETS)}")
+        return read_study_file(options.study, options.preset, options.search)
 
 
 def _report_files(result: "Result", report: "Sequence[Section]", folder: Path, page: bool) -> list[str]:

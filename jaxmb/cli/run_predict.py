@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -13,33 +13,37 @@ from jaxmb.cli.console import FRAME_DEFAULT, Out, RobotArgument, deliver, find_r
 PREDICTED_LINES = 1001
 
 
-def predict(
-    machine: RobotArgument,
-    out: Out = None,
+class PredictOptions(NamedTuple):
+    """Options of `jaxmb predict`."""
+
+    machine: RobotArgument
+    out: Out = None
     posture: Annotated[
         str, typer.Option(help='Coordinates, as "z2=70 deg,z3=-100 deg"; the others as in the reference posture.')
-    ] = "",
-    frame: Annotated[
-        str, typer.Option(help="Frame of the force and of the motion.", show_default=FRAME_DEFAULT)
-    ] = "tool",
+    ] = ""
+    frame: Annotated[str, typer.Option(help="Frame of the force and of the motion.", show_default=FRAME_DEFAULT)] = (
+        "tool"
+    )
     band_hz: Annotated[
         tuple[float, float] | None,
         typer.Option(help="Lowest and highest frequency, Hz.", show_default="around the first modes"),
-    ] = None,
-    kind: Annotated[str, typer.Option(help="receptance, mobility or accelerance.")] = "accelerance",
+    ] = None
+    kind: Annotated[str, typer.Option(help="receptance, mobility or accelerance.")] = "accelerance"
     animate: Annotated[
         int | None,
         typer.Option(
             help="Number of a mode to write as an animated GIF, 1 is the lowest frequency.",
             show_default="none",
         ),
-    ] = None,
-) -> None:
+    ] = None
+
+
+def predict(options: PredictOptions) -> None:
     """Modes and frequency response functions of a machine; write frf.npz, figures, including the first mode shapes,
     state-space.mat for machines with viscous damping, and machine.xml (MJCF) where MuJoCo is installed and can describe
     the machine."""
     with wrong_input():
-        robot = find_robot(machine)  # errors in its file are reported before JAX is imported
+        robot = find_robot(options.machine)  # errors in its file are reported before JAX is imported
 
     import numpy as np
 
@@ -60,21 +64,21 @@ def predict(
 
     with wrong_input(), progress(robot.name, "computing"):
         model = robot.model
-        derivatives = check_kind(kind)
-        points, _ = endpoints(frame_name(model, frame), None, None)
+        derivatives = check_kind(options.kind)
+        points, _ = endpoints(frame_name(model, options.frame), None, None)
         check_points(model, points)
-        q = posture_of(model, coordinate_values(posture))
-        band = None if band_hz is None else _band(*band_hz)
+        q = posture_of(model, coordinate_values(options.posture))
+        band = None if options.band_hz is None else _band(*options.band_hz)
         tangent = linearize(model, q)
         check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
         found = modes(tangent)
-        if animate is not None:
-            check_mode(robot.name, found, animate)
+        if options.animate is not None:
+            check_mode(robot.name, found, options.animate)
         low_hz, high_hz = _band_around(np.asarray(found.frequency_hz).tolist()) if band is None else band
         frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
-        h = np.asarray(frf(model, q, frequency_hz, frame, kind))  # pyright: ignore[reportArgumentType]  (checked)
+        h = np.asarray(frf(model, q, frequency_hz, options.frame, options.kind))  # pyright: ignore[reportArgumentType]  (checked)
     names = tuple(" ".join(point) for point in points)
-    predicted = FrfSet(frequency_hz, h, kind, names, names, source=f"predicted for {robot.name}")  # pyright: ignore[reportArgumentType]
+    predicted = FrfSet(frequency_hz, h, options.kind, names, names, source=f"predicted for {robot.name}")  # pyright: ignore[reportArgumentType]
     values = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
     at = {coordinate: values[coordinate] for coordinate in independent_coordinates(model)}
     angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
@@ -86,13 +90,13 @@ def predict(
 
     files: dict[str, Callable[[Path], object]] = {"frf.npz": lambda path: write_frf(path, predicted)}
     if not (model.structural or model.fractional):
-        system = state_space(model, q, frame=frame, kind=kind)  # pyright: ignore[reportArgumentType]
-        files["state-space.mat"] = lambda path: write_state_space(path, system, points, points, kind)  # pyright: ignore[reportArgumentType]
+        system = state_space(model, q, frame=options.frame, kind=options.kind)  # pyright: ignore[reportArgumentType]
+        files["state-space.mat"] = lambda path: write_state_space(path, system, points, points, options.kind)  # pyright: ignore[reportArgumentType]
     mjcf = exported_mjcf(robot.machine, values)
     if mjcf is not None:
         files["machine.xml"] = lambda path: write_atomically(path, mjcf.encode())
-    figure = None if animate is None else partial(animation, animate)
-    deliver(robot.name, robot.folder(out, "predict"), report, files, figure)
+    figure = None if options.animate is None else partial(animation, options.animate)
+    deliver(robot.name, robot.folder(options.out, "predict"), report, files, figure)
 
 
 def _band(low_hz: float, high_hz: float) -> tuple[float, float]:
