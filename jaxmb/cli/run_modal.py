@@ -2,43 +2,61 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from jaxmb.cli.console import NOT_CONVERGED, Out, deliver, progress, say, wrong_input
+from jaxmb.cli.console import NOT_CONVERGED, Out, WrongInput, deliver, progress, say, wrong_input
+
+if TYPE_CHECKING:
+    from jaxmb.identify.study.format.frf_format import ModalPart
+    from jaxmb.measurement.frf_set import FrfSet
+    from jaxmb.measurement.modal.analysis import ModalAnalysis
+    from jaxmb.report.pick import PolePicker
 
 
-def modal(
+class ModalOptions(NamedTuple):
+    """Options of `jaxmb modal`."""
+
     file: Annotated[
         str,
         typer.Argument(
             help="FRFs (.npz, .uff, .unv, .mat, .csv), a .toml that describes time records, or a built-in measurement.",
             show_default=False,
         ),
-    ],
+    ]
     band_hz: Annotated[
         tuple[float, float] | None,
         typer.Option(help="Lowest and highest frequency, Hz.", show_default="all lines"),
-    ] = None,
-    order: Annotated[int, typer.Option(min=2, max=200, help="Highest order of the estimator.")] = 60,
-    method: Annotated[str, typer.Option(help="polyreference or lsce.")] = "polyreference",
+    ] = None
+    order: Annotated[
+        int | None, typer.Option(min=2, max=200, help="Highest order of the estimator.", show_default="60")
+    ] = None
+    method: Annotated[str | None, typer.Option(help="polyreference or lsce.", show_default="polyreference")] = None
     references: Annotated[
         str | None,
         typer.Option(help='Inputs to use, as "1 x, 2 -z".', show_default="all, or the outputs if there are fewer"),
-    ] = None,
+    ] = None
     poles_hz: Annotated[
         str | None,
-        typer.Option(help='Poles chosen by hand, as "9.9, 11.0".', show_default="stable poles"),
-    ] = None,
+        typer.Option(
+            help='Poles chosen by hand, as "9.9, 11.0", or the file poles.toml that --pick wrote.',
+            show_default="stable poles",
+        ),
+    ] = None
+    pick: Annotated[
+        bool,
+        typer.Option("--pick", help="Select the poles with the pointer in a window, and write poles.toml."),
+    ] = False
     unit: Annotated[
         str | None,
         typer.Option(help='Unit of the FRFs, as "m/s^2/N" or "g/lbf", if the file has none.', show_default=False),
-    ] = None,
-    out: Out = None,
-) -> None:
-    """Modal analysis of measured FRFs; write modal.json, modes.uff, the FRFs measured and synthesized, and
-    figures."""
+    ] = None
+    out: Out = None
+
+
+def modal(options: ModalOptions) -> None:
+    """Modal analysis of measured FRFs; write modal.json, modes.uff, the FRFs measured and synthesized, and figures."""
     from jaxmb.io.files import write_atomically
     from jaxmb.measurement.files.frf_file import write_frf
     from jaxmb.measurement.frf_set import with_unit
@@ -46,20 +64,21 @@ def modal(
     from jaxmb.measurement.modal_file import write_modal_model
     from jaxmb.measurement.records.file import measured_frf
 
-    name = Path(file).stem
+    name = Path(options.file).stem
     with wrong_input(), progress(name, "reading") as report:
-        estimate = measured_frf(file)
-        frf_set = estimate.frf_set if unit is None else with_unit(estimate.frf_set, unit)
-        analysis = modal_analysis(
-            frf_set,
-            band_hz=band_hz,
-            max_order=order,
-            method=method,  # pyright: ignore[reportArgumentType]  (checked there)
-            references=None if references is None else tuple(name.strip() for name in references.split(",")),
-            chosen=None if poles_hz is None else _numbers(poles_hz),
-            report=report,
-            hits=[hit if unit is None else with_unit(hit, unit) for hit in estimate.hits],
-        )
+        settings = _settings(options)
+        estimate = measured_frf(options.file)
+        frf_set, hits = estimate.frf_set, estimate.hits
+        if options.unit is not None:
+            frf_set, *hits = (with_unit(each, options.unit) for each in (frf_set, *hits))
+        if not options.pick:
+            analysis = modal_analysis(
+                frf_set, settings.band_hz, settings.max_order, settings.method, settings.references,
+                settings.chosen_hz, report=report, hits=hits,
+            )  # fmt: skip
+    picked = None
+    if options.pick:
+        picked, analysis = _picked(name, frf_set, settings)
     from jaxmb.report.modal import modal_json, modal_sections, synthesized
 
     compared = synthesized(analysis, frf_set)
@@ -71,9 +90,47 @@ def modal(
         "measured.npz": lambda path: write_frf(path, frf_set),
         "synthesized.npz": lambda path: write_frf(path, compared.synthesized),
     }
-    deliver(name, Path("results") / name if out is None else out, sections, files)
+    if picked is not None:
+        files["poles.toml"] = picked.write
+    deliver(name, Path("results") / name if options.out is None else options.out, sections, files)
     if analysis.frequency_hz.size == 0:
         raise typer.Exit(say("no stable pole was found in the band", NOT_CONVERGED))
+
+
+def _settings(options: ModalOptions) -> "ModalPart":
+    """Options of the analysis; those given beside a file of poles replace its own."""
+    from jaxmb.identify.study.format.frf_format import ModalPart, PolesFile
+    from jaxmb.io.files import read_toml
+    from jaxmb.io.validation import validated
+
+    given = {
+        "band_hz": options.band_hz,
+        "max_order": options.order,
+        "method": options.method,
+        "references": options.references and tuple(name.strip() for name in options.references.split(",")),
+    }
+    saved, poles = ModalPart(), options.poles_hz
+    if poles is not None and poles.lower().endswith(".toml"):
+        saved = validated(PolesFile, read_toml(Path(poles)), poles).modal
+    elif poles is not None:
+        given["chosen_hz"] = tuple(_numbers(poles))
+    return saved.model_copy(update={key: value for key, value in given.items() if value is not None})
+
+
+def _picked(name: str, frf_set: "FrfSet", settings: "ModalPart") -> "tuple[PolePicker, ModalAnalysis]":
+    """Picker and analysis of the poles selected in a window, which is open until the user closes it."""
+    from matplotlib import pyplot
+
+    from jaxmb.report.pick import PolePicker, window
+
+    with wrong_input():
+        figure = window(name)
+        with progress(name, "stabilization chart"):
+            picker = PolePicker(figure, name, frf_set, settings)
+    pyplot.show()
+    if picker.analysis is None:
+        raise WrongInput("no pole is selected: nothing was written")
+    return picker, picker.analysis
 
 
 def _numbers(text: str) -> list[float]:

@@ -26,6 +26,7 @@ from jaxmb.measurement.modal.search import (
     without_twins,
 )
 from jaxmb.measurement.modal.stabilization import (
+    Chosen,
     StabilityRule,
     StabilizationChart,
     by_hand,
@@ -173,10 +174,11 @@ def modal_analysis(
     max_order: int = 60,
     method: Method = "polyreference",
     references: Sequence[str] | None = None,
-    chosen: Sequence[float | tuple[int, float]] | None = None,
+    chosen: Sequence[Chosen] | Literal["stable"] | None = None,
     rule: StabilityRule | None = None,
     report: Callable[[str], None] | None = None,
     hits: Sequence[FrfSet] = (),
+    chart: StabilizationChart | None = None,
 ) -> ModalAnalysis:
     """Modes of a structure from its measured FRFs: poles, shapes, participations, residual terms, uncertainty.
 
@@ -193,12 +195,14 @@ def modal_analysis(
         max_order: largest order of the polynomials, from 8 on; each order adds as many poles as there are references.
         method: "polyreference" (frequency domain) or "lsce" (impulse responses; evenly spaced lines only).
         references: the inputs to use; or outputs, with a roving excitation. Where None, whichever are fewer.
-        chosen: poles selected manually: frequencies in Hz, or pairs of order and frequency. They are refined, and none
-            is added or removed; neighbouring stable poles are fitted too, so that a selected pole cannot drift to them.
+        chosen: poles selected manually: frequencies in Hz, pairs of order and frequency, or lists of such pairs, whose
+            poles are merged into one mode; or "stable", all stable poles of the chart. They are refined, and none is
+            added or removed; neighbouring stable poles are fitted too, so that a selected pole cannot drift to them.
         rule: of the automatic selection; the default is intended for all data.
         report: called with a progress message from time to time.
         hits: responses to the single hits behind the averages, each a set of one input, where recorded
             (`HitTest.hits`, `Estimate.hits`). Where frequencies vary, the modes are those of the hits.
+        chart: that of an earlier analysis of the same lines with `chosen` and the same options, which saves its time.
 
     Raises:
         ValueError: an option is invalid, or the data do not permit an analysis.
@@ -228,7 +232,7 @@ def modal_analysis(
         if chosen is None:
             found = _by_rule(search, report, single, data)
         else:
-            found = _by_hand(search, report, chosen)
+            found = _by_hand(search, report, chosen, chart)
     model = _model(data, found.search, found.refined, scale, found.mode)
     remarks = [*data.remarks, *remarks, *found.remarks, *_warnings(model, found.refined, responses.shape[2])]
     if chosen is None:
@@ -241,7 +245,7 @@ def modal_analysis(
         "max_order": orders[-1],
         "method": method,
         "references": data.frf_set.outputs if data.transposed else data.frf_set.inputs,
-        "chosen": None if chosen is None else tuple(chosen),
+        "chosen": chosen if chosen is None or isinstance(chosen, str) else tuple(chosen),
         "rule": rule,
     }
     if data.transposed:
@@ -294,14 +298,21 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
     return _Found(search, chart, start, refined, mode, None, doubtful, remarks)
 
 
-def _by_hand(search: Search, report: Callable[[str], None], chosen: Sequence[float | tuple[int, float]]) -> _Found:
+def _by_hand(
+    search: Search, report: Callable[[str], None], chosen: Sequence[Chosen] | Literal["stable"],
+    chart: StabilizationChart | None,
+) -> _Found:  # fmt: skip
     """Manually selected poles, refined."""
-    report("stabilization chart")
-    chart = chart_of(search, search.frf, search.orders)
+    if chart is None:
+        report("stabilization chart")
+        chart = chart_of(search, search.frf, search.orders)
     report("refining the poles")
-    start = by_hand(chart, chosen, search.band_hz, search.rule)
+    if chosen == "stable":
+        start, merged = stable_poles(chart), np.zeros(0, int)
+    else:
+        start, merged = by_hand(chart, chosen, search.band_hz, search.rule)
     # the stable poles not selected are fitted too: a selected pole would drift to them otherwise
-    fitted = np.concatenate([start, neighbouring_poles(chart, start, search.rule)])
+    fitted = np.concatenate([start, neighbouring_poles(chart, np.concatenate([start, merged]), search.rule)])
     refined = refine_poles(search.lines, chart.eigenvalue[fitted], chart.participation[fitted])
     mode = is_mode(refined, search.band_hz, search.rule)
     mode[start.size :] = False

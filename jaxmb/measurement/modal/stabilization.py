@@ -270,18 +270,22 @@ def _unit_columns(vectors: np.ndarray) -> np.ndarray:
 
 BY_HAND = 0.03
 """Largest relative distance of a pole from a manually selected frequency."""
+Chosen = float | tuple[int, float] | Sequence[tuple[int, float]]
+"""A manually selected mode: a frequency (Hz), order and frequency of a pole, or several such pairs, the poles merged
+into one mode."""
 
 
 def by_hand(
     chart: StabilizationChart,
-    chosen: Sequence[float | tuple[int, float]],
+    chosen: Sequence[Chosen],
     band_hz: tuple[float, float],
     rule: StabilityRule,
-) -> np.ndarray:
-    """Poles [r] of a chart selected manually by frequency, or by order and frequency, in the order given.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Poles [r] of a chart selected manually, in the order given, and the poles [k] merged into them.
 
     A frequency alone selects the nearest stable mode not selected yet or, where none is near, the nearest pole of the
-    chart. A mode is selected once, including its estimates at other orders.
+    chart. A mode is selected once, including its estimates at other orders. Of merged poles, the one of the highest
+    order is selected, which is the least biased by neighbouring modes.
 
     Raises:
         ValueError: nothing is selected, a frequency is invalid, or no unselected pole lies within 3 % of it.
@@ -290,13 +294,13 @@ def by_hand(
         raise ValueError("chosen is empty, expected frequencies in Hz or pairs of order and frequency")
     stable = stable_poles(chart)
     inside = (chart.frequency_hz >= band_hz[0]) & (chart.frequency_hz <= band_hz[1])
-    picked: list[int] = []
-    for item in chosen:
+    picked, merged = list[int](), list[int]()
+
+    def nearest(item: float | tuple[int, float], taken: np.ndarray) -> int:
         order, frequency_hz = item if isinstance(item, tuple | list) else (None, item)
         if not (np.isfinite(frequency_hz) and frequency_hz > 0.0):
             raise ValueError(f"chosen holds {frequency_hz:g} Hz, expected frequencies above 0")
         off = np.abs(chart.frequency_hz / frequency_hz - 1.0)
-        taken = _same_mode(chart, np.array(picked, int), rule)
         free = inside & ~taken & (off <= BY_HAND)
         near = stable[free[stable]] if order is None else np.flatnonzero(free & (chart.order == order))
         if order is None and not near.size:
@@ -307,11 +311,18 @@ def by_hand(
             raise ValueError(
                 f"chosen pole {where}: the chart has none within {BY_HAND:.0%} that is not selected already"
             )
-        picked.append(int(near[np.argmin(off[near])]))
-    return np.array(picked, int)
+        return int(near[np.argmin(off[near])])
+
+    for item in chosen:
+        taken = same_mode(chart, np.array([*picked, *merged], int), rule)
+        group = item if isinstance(item, tuple | list) and isinstance(item[0], tuple | list) else [item]
+        *others, pole = sorted({nearest(one, taken) for one in group}, key=lambda p: int(chart.order[p]))  # pyright: ignore[reportArgumentType]
+        picked.append(pole)
+        merged += others
+    return np.array(picked, int), np.array(merged, int)
 
 
-def _same_mode(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
+def same_mode(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
     """Mask [p] of the poles that estimate a picked mode; two stable modes are distinct, however close."""
     if not picked.size:
         return np.zeros(chart.mode.size, bool)

@@ -18,15 +18,30 @@ NoiseLevel = Annotated[Positive, WrapValidator(_or_estimate)]
 """A standard deviation, or "estimate"."""
 
 
+PickedPole = tuple[Annotated[int, Field(ge=1, strict=True)], Positive]
+
+
 class ModalPart(Part):
     """Modal analysis of the measured FRFs."""
 
-    band_hz: Band
-    """First and last frequency of the analysed lines."""
+    band_hz: Band | None = None
+    """First and last frequency of the analysed lines; by default all."""
     max_order: Annotated[int, Field(ge=2, le=200, strict=True)] = 60
     """Highest order of the estimator."""
-    chosen_hz: tuple[Positive, ...] | None = None
-    """Poles chosen by hand, the one nearest to each of these frequencies, instead of automatically."""
+    method: Literal["polyreference", "lsce"] = "polyreference"
+    """Estimator of the poles."""
+    references: tuple[str, ...] | None = None
+    """Inputs to use, or outputs; by default all inputs, or all outputs if they are fewer."""
+    chosen_hz: tuple[Positive | PickedPole | tuple[PickedPole, ...], ...] | None = None
+    """Poles chosen by hand instead of automatically: the one nearest to a frequency, or to a frequency at an order, as
+    `[24, 9.91]`; a list of such pairs is one mode. `jaxmb modal --pick` writes them."""
+
+
+class PolesFile(Part):
+    """The file `poles.toml` of `jaxmb modal --pick`."""
+
+    modal: ModalPart
+    """Options of the modal analysis, with the chosen poles."""
 
 
 class BandWeight(Part):

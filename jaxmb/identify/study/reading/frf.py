@@ -69,6 +69,8 @@ def measured_responses(
             everything,
             band_hz=part.modal.band_hz,
             max_order=part.modal.max_order,
+            method=part.modal.method,
+            references=part.modal.references,
             chosen=part.modal.chosen_hz,
             hits=measured.hits,
         )
