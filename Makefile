@@ -8,7 +8,7 @@ SELECTED := -m "not long"
 .PHONY: help demo test test-long lint types pytest docs bench bench-quick studies release lock clean
 
 help:
-	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs"
+	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs, and write results/report.html"
 	@echo "make test    all checks and the short tests; test-long: every test"
 	@echo "make docs    the documentation site in docs/_build/html, notebooks run"
 	@echo "make bench   speed beside NumPy, SciPy, CMA-ES, Pinocchio and MJX, ten minutes; bench-quick: a few minutes"
@@ -32,9 +32,14 @@ $(VENV)/installed-test: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
-demo: $(VENV)/installed
+$(VENV)/installed-report: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[report]'
+	@touch $@
+
+demo: $(VENV)/installed-report
 	$(BIN)/jaxmb identify kr90-measured-modes --out results/kr90-measured-modes
 	$(BIN)/jaxmb identify kr90-modelled --out results/kr90-modelled
+	$(BIN)/jaxmb report results/kr90-modelled results/kr90-measured-modes --out results/report.html
 
 # The type checker and the tests run beside each other.
 test: lint

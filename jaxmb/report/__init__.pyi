@@ -15,10 +15,15 @@ from .parameters import (
     modes_table as modes_table,
     parameters_table as parameters_table,
 )
+from .pick import (
+    PolePicker as PolePicker,
+    pick_poles as pick_poles,
+)
 from .rendering import (
     figure_of as figure_of,
     write_figure as write_figure,
 )
+from .result_page import result_html as result_html
 from .result_sections import (
     sections as sections,
     write_report as write_report,

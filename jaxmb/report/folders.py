@@ -9,7 +9,7 @@ from jaxmb.io.validation import InputError
 from jaxmb.report.page import Page
 from jaxmb.report.result_page import comparison_page, result_page
 from jaxmb.report.saved_sections import REPORT, read_sections
-from jaxmb.report.section import Facts, Lines, Section, capital
+from jaxmb.report.section import Facts, Lines, Section, capital, side_by_side
 
 
 def page_of_folders(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None) -> Page:
@@ -35,7 +35,7 @@ def page_of_folders(folders: Sequence[Path], report: Callable[[str], None] = lam
     pages = [result_page(f, folder) if isinstance(f, Result) else f for f, folder in zip(loaded, folders, strict=True)]
     named = list(zip(_names(folders), pages, strict=True))
     sentences = [f"{name}: {text}" for name, page in named for text in page.sentences[:1]]
-    sections = [Section(f"{name}: {each.title}", each.parts) for name, page in named for each in page.sections]
+    sections = side_by_side([(name, page.sections) for name, page in named])
     return Page(f"{len(pages)} results", ", ".join(map(str, folders)), "", sentences, sections)
 
 

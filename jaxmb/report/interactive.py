@@ -29,6 +29,7 @@ from jaxmb.report.charts import (
     Rule,
     Span,
 )
+from jaxmb.report.rendering import is_upright
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | dict[str, Json] | None"
 Table: TypeAlias = dict[str, Json]
@@ -39,6 +40,8 @@ MOST_POINTS = 2000
 """Points of a curve above which it is decimated."""
 MOST_CELLS = 160
 """Cells along the longer axis of a surface."""
+LETTER = 5.8
+"""Mean width of a letter of the names of ticks, pixels."""
 DIGITS = 6
 """Significant digits of numbers in a page."""
 SYMBOLS = {"o": "circle", "D": "diamond", "s": "square", "^": "triangle-up", "v": "triangle-down", "<": "triangle-left",
@@ -62,7 +65,9 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
     rooms = [0.26 if panel.title else 0.1 for panel in cell]
     total = sum(heights) + sum(rooms)
     traces, shapes, notes = list[Table](), list[Table](), list[Table]()
-    layout: Table = {"xaxis": _axis(cell[-1].x) | {"anchor": f"y{len(cell) if len(cell) > 1 else ''}"}}
+    x = cell[-1].x
+    upright: Table = {"tickangle": 90} if x.names is not None and is_upright(x.names, chart.width) else {}
+    layout: Table = {"xaxis": _axis(x) | upright | {"anchor": f"y{len(cell) if len(cell) > 1 else ''}"}}
     top = 1.0
     for number, (panel, height, room) in enumerate(zip(cell, heights, rooms, strict=True), 1):
         top -= room / total
@@ -77,8 +82,26 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
         for mark in panel.marks:
             _add(mark, panel, name, traces, shapes, notes)
         top = low
-    layout |= {"shapes": shapes, "annotations": notes}
-    return {"data": traces, "layout": layout, "height": round(PIXELS * total + 62.0), "link": chart.link}
+    below = _room_below(x, chart.width)
+    margin: Table = {"l": _room_beside(chart), "r": 8, "t": 6, "b": below}
+    layout |= {"shapes": shapes, "annotations": notes, "margin": margin}
+    return {"data": traces, "layout": layout, "height": round(PIXELS * total + 24.0) + below, "link": chart.link}
+
+
+def _room_beside(chart: Chart) -> int:
+    """Margin left of all cells of a chart, pixels: the names of ticks, if there are any."""
+    names = [name for panel in chart.panels for name in panel.y.names or ()]
+    label = 22 if any(panel.y.label for panel in chart.panels) else 8
+    return 48 if not names else label + round(LETTER * max(map(len, names)))
+
+
+def _room_below(x: Axis, width: float) -> int:
+    """Margin below a cell, pixels."""
+    if x.names is None:
+        return 38
+    lines = max((name.count("\n") + 1 for name in x.names), default=1)
+    longest = LETTER * max(map(len, x.names), default=0)
+    return 26 + round(longest if is_upright(x.names, width) else 13.0 * lines)
 
 
 def _add(mark: Mark, panel: Panel, axis: str, traces: list[Table], shapes: list[Table], notes: list[Table]) -> None:
@@ -141,7 +164,7 @@ def _axis(axis: Axis) -> Table:
         found["tickvals"] = numbers(axis.ticks)
         if axis.names is not None:
             found["ticktext"] = [markup(name) for name in axis.names]
-            found["showgrid"] = False
+            found |= {"showgrid": False, "automargin": False}
     elif axis.whole:
         found["tickformat"] = "d"
     return found

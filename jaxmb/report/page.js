@@ -17,17 +17,26 @@
   const axisLook = { automargin: true, ticks: "outside", ticklen: 3, showline: true, mirror: true, linecolor: "#8a929c",
     gridcolor: "#e8ebee", zeroline: false, title: { font: { size: 12 }, standoff: 6 } };
   const look = { autosize: true, showlegend: false, hovermode: "x", hoversubplots: "axis", dragmode: "zoom", barmode: "overlay",
-    margin: { l: 48, r: 8, t: 6, b: 38 }, paper_bgcolor: "#fff", plot_bgcolor: "rgba(0,0,0,0)",
+    paper_bgcolor: "#fff", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif", size: 11, color: "#1a1d21" },
     hoverlabel: { font: { size: 11 } } };
   const config = { responsive: true, displaylogo: false,
     displayModeBar: false };
 
-  function layoutOf(own, height) {
+  function layoutOf(own, height, width) {
     const layout = { ...look, ...own, height };
     for (const key of Object.keys(own)) {
       if (!/^[xy]axis/.test(key)) continue;
       layout[key] = { ...axisLook, ...own[key], title: { ...axisLook.title, ...own[key].title } };
+    }
+    // On narrow screens long names of ticks are cut.
+    const most = Math.round(0.5 * width);
+    if (layout.margin.l > most) {
+      const letters = Math.max(6, Math.floor((most - 14) / 5.8));
+      layout.margin = { ...layout.margin, l: most };
+      for (const key of Object.keys(own).filter((each) => /^yaxis/.test(each) && own[each].ticktext)) {
+        layout[key].ticktext = own[key].ticktext.map((text) => (text.length > letters ? `${text.slice(0, letters - 1)}\u2026` : text));
+      }
     }
     const flat = Object.values(own).some((a) => a && a.ticktext);
     if (flat) layout.hovermode = "closest";
@@ -70,7 +79,7 @@
     element.dataset.state = "drawn";
     const cell = data.cells[Number(element.dataset.cell)];
     try {
-      Plotly.newPlot(element, resolve(cell.data), layoutOf(resolve(cell.layout), cell.height), config);
+      Plotly.newPlot(element, resolve(cell.data), layoutOf(resolve(cell.layout), cell.height, element.clientWidth), config);
       if (cell.link) link(element, cell.link);
       drawn += 1;
     } catch (error) {

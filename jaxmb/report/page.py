@@ -5,7 +5,8 @@ import dataclasses
 import gzip
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 from importlib import resources, util
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 
 from jaxmb.report.charts import Bars, Chart, Intervals, Line, Mark, Rule, Skeleton
 from jaxmb.report.interactive import PIXELS, Json, Table as Object, cell_figure, numbers
+from jaxmb.report.rendering import png_of
 from jaxmb.report.section import Cell, Facts, Group, Lines, Part, Picture, Section, Table
 
 MISSING = "the report page needs plotly, which is not installed: pip install 'jaxmb[report]'"
@@ -24,6 +26,8 @@ POLICY = (
 """Content of the page's security policy: nothing is loaded from a network."""
 TALL = 900
 """Height of a figure in pixels from which it may be split between printed pages."""
+LONG = 40
+"""Characters of a cell of a table from which it may be wrapped."""
 SHARED = 16
 """Numbers of an array from which it is stored once, however often it is used."""
 
@@ -83,11 +87,9 @@ def page_html(page: Page) -> str:
     """
     data = _Data()
     names = _anchors([section.title for section in page.sections])
-    body = [_section(section, name, data) for section, name in zip(page.sections, names, strict=True)]
+    draw = partial(_figure, data=data)
+    body = [_section(section, name, draw) for section, name in zip(page.sections, names, strict=True)]
     toc = "".join(f'<li><a href="#{n}">{escape(s.title)}</a></li>' for n, s in zip(names, page.sections, strict=True))
-    verdict = "".join(f"<p>{escape(sentence)}</p>" for sentence in page.sentences)
-    if verdict:
-        verdict = f'<section class="verdict {page.verdict}" aria-label="Verdict">{verdict}</section>'
     bundle = f'<script type="text/plain" id="plotly">{_plotly()}</script>' if data.cells else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -104,7 +106,7 @@ def page_html(page: Page) -> str:
 <div class="sheet">
 <header><h1>{escape(page.title)}</h1><p>{escape(page.subtitle)}</p></header>
 <noscript><p>Figures need JavaScript; texts and tables do not.</p></noscript>
-{verdict}
+{_verdict(page)}
 <nav aria-label="Contents"><ol>{toc}</ol></nav>
 <main id="content" tabindex="-1">
 {"".join(body)}
@@ -118,6 +120,43 @@ turn, space to pause. The file is complete and needs no network.</footer>
 </body>
 </html>
 """
+
+
+NOTEBOOK = (
+    ".jaxmb .verdict{border-left:6px solid #0072b2;padding:0 1em}.jaxmb .verdict.yes{border-color:#009e73}"
+    ".jaxmb .verdict.weak{border-color:#e69f00}.jaxmb .verdict.no{border-color:#d55e00}.jaxmb td.yes{color:#00704f}"
+    ".jaxmb td.weak{color:#8a5a00}.jaxmb td.no{color:#a63a00}.jaxmb .left{text-align:left}"
+    ".jaxmb summary{font-weight:600}.jaxmb img{max-width:100%}"
+)
+"""Style of a page in a notebook, beside the notebook's own."""
+MOST_PICTURES = 4
+"""Largest number of charts of a page in a notebook."""
+
+
+def notebook_html(page: Page) -> str:
+    """Verdict, tables and the first charts of a page as a fragment of HTML for notebooks, charts as pictures."""
+    left = MOST_PICTURES
+    body = list[str]()
+    for number, section in enumerate(page.sections):
+        parts = [part for part in section.parts if not isinstance(part, Group)]
+        charts = [part for part in parts if isinstance(part, Picture)][: min(left, 1)]
+        left -= len(charts)
+        inside = "\n".join(_part(part, _image) for part in parts if not isinstance(part, Picture) or part in charts)
+        opened = " open" if number == 0 or charts else ""
+        body.append(f"<details{opened}><summary>{escape(section.title)}</summary>\n{inside}\n</details>")
+    title = f"<p><b>{escape(page.title)}</b></p>"
+    return f'<div class="jaxmb"><style>{NOTEBOOK}</style>{title}{_verdict(page)}{"".join(body)}</div>'
+
+
+def _image(picture: Picture) -> str:
+    chart = picture.chart()
+    data = base64.b64encode(png_of(chart, 100)).decode()
+    return f'<p><img src="data:image/png;base64,{data}" alt="{escape(chart.alternative_text)}"></p>'
+
+
+def _verdict(page: Page) -> str:
+    sentences = "".join(f"<p>{_prose(sentence)}</p>" for sentence in page.sentences)
+    return f'<section class="verdict {page.verdict}" aria-label="Verdict">{sentences}</section>' if sentences else ""
 
 
 def _asset(name: str) -> str:
@@ -139,6 +178,11 @@ def _plotly() -> str:
     return base64.b64encode(gzip.compress(script.read_bytes(), 9, mtime=0)).decode()
 
 
+def _prose(text: str) -> str:
+    """A sentence, with commands in backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _anchors(titles: Sequence[str]) -> list[str]:
     found = list[str]()
     for k, title in enumerate(titles, 1):
@@ -147,28 +191,28 @@ def _anchors(titles: Sequence[str]) -> list[str]:
     return found
 
 
-def _section(section: Section, name: str, data: _Data) -> str:
-    parts = "\n".join(_part(part, data) for part in section.parts)
+def _section(section: Section, name: str, draw: Callable[[Picture], str]) -> str:
+    parts = "\n".join(_part(part, draw) for part in section.parts)
     return f'<section id="{name}"><h2>{escape(section.title)}</h2>\n{parts}\n</section>\n'
 
 
-def _part(part: Part, data: _Data) -> str:
+def _part(part: Part, draw: Callable[[Picture], str]) -> str:
     if isinstance(part, Lines):
         if part.verbatim:
             return f"<pre>{escape(chr(10).join(part.lines))}</pre>"
-        return "".join(f"<p>{escape(line)}</p>" for line in part.lines)
+        return "".join(f'<p class="line">{_prose(line)}</p>' for line in part.lines)
     if isinstance(part, Facts):
         return _facts(part)
     if isinstance(part, Table):
         return _table(part)
     if isinstance(part, Group):
-        inside = "\n".join(_part(each, data) for each in part.parts)
+        inside = "\n".join(_part(each, draw) for each in part.parts)
         return f"<details{' open' if part.shown else ''}><summary>{escape(part.title)}</summary>\n{inside}\n</details>"
-    return _figure(part, data)
+    return draw(part)
 
 
 def _facts(facts: Facts) -> str:
-    rows = "".join(f"<dt>{escape(about)}</dt><dd>{escape(text)}</dd>" for about, text in facts.rows)
+    rows = "".join(f"<dt>{escape(about)}</dt><dd>{_prose(text)}</dd>" for about, text in facts.rows)
     return f'<dl class="facts">{rows}</dl>'
 
 
@@ -178,6 +222,7 @@ def _table(table: Table) -> str:
     def cell(content: str | Cell, kind: str) -> str:
         classes = f"{kind} {content.verdict}" if isinstance(content, Cell) else kind
         text = content.text if isinstance(content, Cell) else content
+        classes += " long" if len(text) > LONG else ""
         return f'<td class="{escape(classes.strip())}">{escape(text)}</td>'
 
     columns = zip(table.columns, align, strict=True)

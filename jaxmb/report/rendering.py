@@ -87,13 +87,18 @@ def write_figure(chart: Chart | Skeleton | Figure, path: Path) -> Path:
     Raises:
         OSError: the file cannot be written.
     """
+    write_atomically(path, png_of(chart))
+    return path
+
+
+def png_of(chart: Chart | Skeleton | Figure, dpi: float = DPI) -> bytes:
+    """A chart or figure as the contents of a PNG file."""
     figure = figure_of(chart)
-    figure.set_dpi(DPI)
+    figure.set_dpi(dpi)
     buffer = BytesIO()
     # savefig draws a figure with a layout twice; level 6, the default, takes 1.5 times as long for files 12 % smaller
     FigureCanvasAgg(figure).print_png(buffer, pil_kwargs={"compress_level": 1})
-    write_atomically(path, buffer.getvalue())
-    return path
+    return buffer.getvalue()
 
 
 def figure_of(chart: Chart | Skeleton | Figure) -> Figure:
@@ -148,7 +153,7 @@ class _Sheet:
         x = self.chart.rows[r][c][-1].x
         ticks = 0.22
         if x.names is not None:
-            upright = _is_upright(x.names, self.chart.width)
+            upright = is_upright(x.names, self.chart.width)
             lines = max((name.count("\n") + 1 for name in x.names), default=1)
             ticks = 0.12 + (max((inches(n, SMALL) for n in x.names), default=0.0) if upright else 0.13 * lines)
         return ticks + 0.19 * len(_label(x, self.chart.width)) + 0.04
@@ -244,7 +249,8 @@ def _colors(mark: Mark) -> Colors | None:
     return mark.colors if isinstance(mark, Cells | Contours | Patches) else None
 
 
-def _is_upright(names: Sequence[str], width: float) -> bool:
+def is_upright(names: Sequence[str], width: float) -> bool:
+    """Whether the names of ticks do not fit beside each other on an axis of a width [inches]."""
     return len(names) * (max((inches(name, SMALL) for name in names), default=0.0) + 0.08) > width
 
 
@@ -280,7 +286,7 @@ def _draw_axis(axes: Axes, direction: str, panel: Panel, width: float) -> None:
         drawn.set_minor_locator(NullLocator())
         if axis.names is not None:
             axes.grid(False, axis=direction)  # pyright: ignore[reportArgumentType]
-        if direction == "x" and axis.names is not None and _is_upright(axis.names, width):
+        if direction == "x" and axis.names is not None and is_upright(axis.names, width):
             axes.tick_params(axis="x", rotation=90)
     elif axis.log:
         logarithmic_ticks(drawn)

@@ -11,8 +11,11 @@ import numpy as np
 
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
+from jaxmb.identify.experiments.components import can_be_planned
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.study.study import Solver
+from jaxmb.identify.plan.inspection import inspect
+from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.report.charts import (
@@ -29,8 +32,9 @@ from jaxmb.report.charts import (
     Rule,
     Skeleton,
 )
+from jaxmb.report.inspection import next_report
 from jaxmb.report.mode_shapes import mode_shape_skeleton
-from jaxmb.report.page import Page
+from jaxmb.report.page import Page, notebook_html
 from jaxmb.report.parameters import free_values
 from jaxmb.report.result_sections import data_sentences, doubts, sections, to_do
 from jaxmb.report.section import (
@@ -41,11 +45,13 @@ from jaxmb.report.section import (
     Picture,
     Section,
     Table,
+    capital,
     left,
     number,
     percent,
     right,
     section,
+    side_by_side,
 )
 from jaxmb.report.structure import at_rest
 from jaxmb.report.tests import more_tests
@@ -85,6 +91,11 @@ def result_page(result: Result, folder: Path | None = None) -> Page:
     )
 
 
+def result_html(result: Result) -> str:
+    """Verdict, tables and main charts of an identification as HTML for notebooks, for `Result` to show itself."""
+    return notebook_html(result_page(result))
+
+
 def _colour(result: Result) -> str:
     verdicts = {p.identifiable for p in result.parameters.values()}
     if not result.converged or verdicts == {"no"}:
@@ -122,7 +133,7 @@ def _values(result: Result) -> list[tuple[str, str]]:
 
 
 def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
+    return capital(text if text.endswith(".") else f"{text}.")
 
 
 MOST_NAMED = 12
@@ -134,13 +145,54 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def next_sections(result: Result) -> list[Section]:
-    """Section on the next test; what the command `inspect` proposes takes too long for a page."""
+    """Section on the next test, proposed at the identified values, with TOML for the study file."""
     title = "What to measure next"
     if all(p.identifiable == "yes" for p in result.parameters.values()) and not result.doubts:
         text = "All parameters are identified: this study needs no further test."
         return [Section(title, (Lines((text,)),))]
-    hint = "`jaxmb inspect` proposes the next test for a study with a table [next]."
-    return [Section(title, (Lines((*map(_sentence, to_do(result)), hint)),))]
+    sentences, found = [*map(_sentence, to_do(result))], None
+    part = _candidates(result.study) if result.converged else None
+    if part is not None:
+        values = np.array([result.parameters[names[0]].value for names in result.study.free.tied])
+        start = dataclasses.replace(result.study.start, values=values)
+        # without the true values, as at a real machine
+        study = dataclasses.replace(result.study, next=part, start=start, truth={})
+        try:
+            found = inspect(study)
+        except ValueError as error:
+            sentences.append(_sentence(str(error)))
+    if found is None or found.next is None:
+        hint = "`jaxmb inspect` proposes the next test for a study with a table [next]."
+        return [Section(title, (Lines((*sentences, hint)),))]
+    after = next_report(found)
+    sentences += [_sentence(line) for line in after.lines]
+    if result.study.next is None:
+        sentences.append(DRAWN_FROM)
+    return [Section(title, (Lines(tuple(sentences)), *after.parts))]
+
+
+DRAWN_FROM = (
+    "Candidates are postures within the ranges of the coordinates, or within 45° of those of the tests; a table [next]"
+    " of the study states others, and further points and bands."
+)
+CANDIDATES, AROUND = 60, math.radians(45.0)
+"""Number of candidate postures without [next], and their largest distance from those of the tests, rad."""
+
+
+def _candidates(study: Study) -> NextPart | NextMotionPart | NextPosePart | None:
+    """`[next]` of a study; by default FRF tests at postures that differ in the coordinates named by the tests."""
+    if study.next is not None or study.origin is None or not any(map(can_be_planned, study.tests)):
+        return study.next
+    known = {c.name: c for c in study.machine.moving_parts}
+    ranges, stated = dict[str, tuple[float, float]](), dict[str, list[float]]()
+    for part in study.origin.file.test:
+        for name, value in getattr(part, "posture", {}).items():
+            stated.setdefault(name, []).append(value)
+    for name, values in stated.items():
+        c = known[name]
+        if c.range is not None or c.type == "revolute":
+            ranges[name] = c.range or (min(values) - AROUND, max(values) + AROUND)
+    return NextPart(postures=ranges, candidates=CANDIDATES) if ranges else None
 
 
 def more_sections(result: Result) -> list[Section]:
@@ -242,15 +294,15 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
         sentences.append(f"And {len(notable) - MOST_NAMED} more, in the table.")
     counts = [(name, f"{sum(p.identifiable == 'yes' for p in r.parameters.values())} of {len(r.parameters)} identified,"
                f" {r.status}") for name, r in zip(names, results, strict=True)]  # fmt: skip
-    pictures = (Picture("compared-parameters", partial(comparison_chart, results, names, shared)),) if shared else ()
+    draw = partial(comparison_chart, results, names, shared, sentences[0].removesuffix("."))
+    pictures = (Picture("compared-parameters", draw),) if shared else ()
     parts = (
         Facts(tuple(counts)), comparison_table(results, names, changes), *pictures,
     )  # fmt: skip
-    found = [Section("What changed", parts), *_compared_modes(results, names)]
-    for name, result in zip(names, results, strict=True):
-        own = result_page(result)
-        for each in own.sections:
-            found.append(dataclasses.replace(each, title=f"{name}: {each.title}"))
+    verdicts = [Group(f"Verdict on {name}", (Lines(tuple(verdict_sentences(result))),))
+                for name, result in zip(names, results, strict=True)]  # fmt: skip
+    found = [Section("What changed", (*parts, *verdicts)), *_compared_modes(results, names)]
+    found += side_by_side([(name, result_page(each).sections) for name, each in zip(names, results, strict=True)])
     title = f"{' and '.join(names)} compared" if len(names) == 2 else f"{len(names)} results compared"
     return Page(title, ", ".join(r.study.description or r.study.name for r in results), "", sentences, found)
 
@@ -302,32 +354,40 @@ def _value_text(p: Parameter | None) -> str:
     return f"{number(p.value)} ± {number(p.std, 2)}" if math.isfinite(p.std) else f"{number(p.value)} (no std)"
 
 
-def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Sequence[str]) -> Chart:
+LARGEST_CHANGE = 100.0
+"""Difference in % above which values are compared by their ratio, on a logarithmic axis."""
+LARGEST_FACTOR = 1e3
+"""Ratio at the ends of that axis; values and intervals beyond are drawn there."""
+
+
+def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Sequence[str], title: str) -> Chart:
     """95 % intervals of the common parameters relative to the values of the first result."""
     rows = np.arange(len(shared))
     reference = np.array([results[0].parameters[name].value for name in shared])
-    marks: list[Mark] = [Rule(0.0, "x")]
-    factor = 0.8 / max(len(results), 1)
-    for k, (label, result) in enumerate(zip(names, results, strict=True)):
-        found = [result.parameters.get(name) for name in shared]
-        own = np.array([p is not None and p.interval_95 is not None for p in found]) & (reference != 0.0)
-        if not own.any():
-            continue
-        kept = [p for p, keep in zip(found, own, strict=True) if keep and p is not None and p.interval_95 is not None]
-        value = np.array([p.value for p in kept])
-        ends = np.array([p.interval_95 for p in kept], dtype=float)
-        scale = np.abs(reference[own])
-        reach = np.abs(100.0 * (ends - value[:, None]) / scale[:, None]).T
-        at = rows[own] + factor * (k - 0.5 * (len(results) - 1))
-        change = 100.0 * (value - reference[own]) / scale
-        marks.append(Intervals(change, at, reach, "x", label, COLORS[k % len(COLORS)], 1.3, "o", 3.5))
+    value, ends = np.full((len(results), len(shared)), np.nan), np.full((len(results), len(shared), 2), np.nan)
+    for k, result in enumerate(results):
+        for i, p in enumerate(map(result.parameters.get, shared)):
+            if p is not None and reference[i] != 0.0:
+                value[k, i] = p.value / reference[i]
+                ends[k, i] = sorted(end / reference[i] for end in p.interval_95 or (p.value, p.value))
+    by_ratio = bool(np.nanmax(100.0 * np.abs(value - 1.0), initial=0.0) > LARGEST_CHANGE and not np.any(value <= 0.0))
+    if by_ratio:
+        label, log, limits = f"ratio to {names[0]}", True, (1.0 / LARGEST_FACTOR, LARGEST_FACTOR)
+    else:
+        value, ends, log = 100.0 * (value - 1.0), 100.0 * (ends - 1.0), False
+        end = 1.1 * min(float(np.nanmax(np.abs(ends), initial=1e-3)), 2.0 * LARGEST_CHANGE)
+        label, limits = f"difference from {names[0]} (%)", (-end, end)
+    value, ends = np.clip(value, *limits), np.clip(ends, *limits)
+    marks: list[Mark] = [Rule(1.0 if by_ratio else 0.0, "x")]
+    for k, name in enumerate(names):
+        at = rows + 0.8 / len(results) * (k - 0.5 * (len(results) - 1))
+        reach = np.abs(ends[k].T - value[k])
+        marks.append(Intervals(value[k], at, reach, "x", name, COLORS[k % len(COLORS)], 1.3, "o", 3.5))
     y = Axis("", limits=(len(shared) - 0.4, -0.6), ticks=rows, names=list(shared))
-    widest = [float(np.max(np.abs(m.x) + m.reach.max(axis=0))) for m in marks if isinstance(m, Intervals)]  # pyright: ignore[reportAttributeAccessIssue]
-    end = 1.1 * min(max(widest, default=1.0), 200.0)
-    x = Axis(f"difference from {names[0]} (%)", limits=(-end, end))
-    panel = Panel(marks, x, y, height=max(0.24, 0.14 * len(results)) * len(shared) + 0.2)
-    caption = "Values with their 95 % intervals: those that do not overlap have changed."
-    return Chart(f"Parameters of {', '.join(names)}, relative to {names[0]}", caption, [[(panel,)]], 5.0)
+    height = max(0.24, 0.14 * len(results)) * len(shared) + 0.2
+    panel = Panel(marks, Axis(label, log, limits), y, height=height)
+    caption = "Values with their 95 % intervals, cut at the ends of the axis: those that do not overlap have changed."
+    return Chart(title, caption, [[(panel,)]], 5.0)
 
 
 def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Section]:

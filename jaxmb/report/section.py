@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from jaxmb.report.charts import Chart, Skeleton
@@ -105,6 +105,34 @@ def section(title: str, parts: Iterable[Part | None]) -> list[Section]:
     """A section of the parts that are not None; empty list without any."""
     present = tuple(part for part in parts if part is not None)
     return [Section(title, present)] if present else []
+
+
+def side_by_side(named: Iterable[tuple[str, Iterable[Section]]]) -> list[Section]:
+    """Sections of several reports, each title once: with the parts of each report as a group that is shown on demand.
+
+    Args:
+        named: name and sections of each report.
+    """
+    found = dict[str, dict[str, tuple[Part, ...]]]()
+    order = list[str]()
+    for name, sections in named:
+        at = 0
+        for each in sections:
+            if each.title in found:
+                at = order.index(each.title) + 1
+            else:
+                order.insert(at, each.title)
+                at += 1
+            own = found.setdefault(each.title, {})
+            own[name] = own.get(name, ()) + each.parts
+    return [_beside(title, found[title]) for title in order]
+
+
+def _beside(title: str, parts: Mapping[str, tuple[Part, ...]]) -> Section:
+    first, *others = parts.values()
+    if others and all(other == first for other in others):
+        return Section(title, first)
+    return Section(title, tuple(Group(name, own, shown=not others) for name, own in parts.items()))
 
 
 def capital(text: str) -> str:

@@ -392,15 +392,16 @@ def base_table(metrics: TorqueMetrics) -> Table | None:
     rows = []
     essential = sum(row.essential_value is not None for row in metrics.base)
     reduced = any(row.essential_percent is not None for row in metrics.torques)
+    known = any(row.true for row in metrics.base)
     for row in metrics.base:
-        error = "-" if not row.true else f"{100.0 * (row.value / row.true - 1.0):+.2g}"
+        error = ["-" if not row.true else f"{100.0 * (row.value / row.true - 1.0):+.2g}"] if known else []
         cells = ["-", "-"]
         if row.essential_value is not None:
             cells = [number(row.essential_value), "-" if row.essential_std is None else number(row.essential_std, 2)]
-        rows.append((row.formula, number(row.value), number(row.std, 2), error, *(cells if reduced else [])))
+        rows.append((row.formula, number(row.value), number(row.std, 2), *error, *(cells if reduced else [])))
     columns = (
         *left("base parameter"),
-        *right("value", "std", "error %", *(("essential", "std") if reduced else ())),
+        *right("value", "std", *(("error %",) if known else ()), *(("essential", "std") if reduced else ())),
     )
     caption = "each row: a combination of parameters that the torques of this machine determine"
     if reduced:

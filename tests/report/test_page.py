@@ -13,10 +13,10 @@ from jaxmb.cli import main
 from jaxmb.identify.assess.saved import write_result
 from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel
 from jaxmb.report.folders import page_of_folders
-from jaxmb.report.page import Page, page_html
+from jaxmb.report.page import Page, notebook_html, page_html
 from jaxmb.report.result_page import comparison_page, result_page
 from jaxmb.report.saved_sections import REPORT, read_sections, write_sections
-from jaxmb.report.section import Cell, Facts, Group, Lines, Picture, Section, Table, left, pictures
+from jaxmb.report.section import Cell, Facts, Group, Lines, Picture, Section, Table, left, pictures, side_by_side
 from tests.report.browser import chromium
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("plotly") is None, reason="plotly is not installed")
@@ -112,6 +112,31 @@ def test_results_beside_each_other(folder):
     assert page.sentences[0] == "1 of 6 common parameters differ by more than 2 standard deviations from three."
     assert page.sentences[1].startswith("stiffness.z1: ")
     assert "7.07 standard deviations" in page.sentences[1]  # 10 / sqrt 2
+
+
+def test_sections_of_several_reports_appear_once():
+    same = Section("Same", (Lines(("text",)),))
+    one, other = (Section("Both", (Lines((text,)),)) for text in ("one", "other"))
+    found = side_by_side(
+        [("a", [same, one, Section("End", ())]), ("b", [other, Section("Own", (Lines(("b",)),)), same])]
+    )
+    assert [each.title for each in found] == ["Same", "Both", "Own", "End"]
+    assert found[0].parts == same.parts
+    assert found[1].parts == (Group("a", one.parts), Group("b", other.parts))
+    assert found[2].parts == (Group("b", (Lines(("b",)),), shown=True),)
+
+
+def test_results_show_themselves_in_notebooks(folder):
+    found = jaxmb.load_result(folder)._repr_html_()
+    tags = Loaded(found)
+    assert "The fit converged; 6 of 6 parameters are identified" in found
+    assert ">stiffness.z1</td>" in found
+    assert 1 < tags.tags.count("img") <= 4
+    assert [each[:22] for each in tags.references] == ["data:image/png;base64,"] * tags.tags.count("img")
+    assert len(found) < 1e6
+    hostile = notebook_html(Page(HOSTILE, HOSTILE, "", [HOSTILE], hostile_sections()))
+    assert HOSTILE not in hostile
+    assert "script" not in Loaded(hostile).tags
 
 
 @pytest.mark.parametrize("given", ["absent", "empty", "broken"])

@@ -148,6 +148,12 @@ class Result:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", Named(self.parameters))
 
+    def _repr_html_(self) -> str:
+        """Verdict, tables and charts, which notebooks show."""
+        import jaxmb  # reports are above this package: imported when asked for
+
+        return jaxmb.report.result_html(self)
+
     def __repr__(self) -> str:
         """Study, status, number of parameters by verdict, and the parameter with the largest uncertainty."""
         verdicts = [p.identifiable for p in self.parameters.values()]

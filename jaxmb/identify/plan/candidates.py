@@ -52,7 +52,9 @@ def proposal_toml(study: Study, like: str, proposed: Sequence[Table]) -> str:
     parts = study.origin.file.test
     names = test_names(parts)
     part = parts[names.index(like)]
-    copied = part.model_dump(mode="json", exclude_unset=True, exclude_none=True, exclude={"role", "check_every"})
+    copied = part.model_dump(
+        mode="json", exclude_unset=True, exclude_none=True, exclude={"role", "check_every"}, warnings=False
+    )
     new_names = (name for k in itertools.count(1) if (name := f"next-{k}") not in names)
     tests = []
     for k, (name, keys) in enumerate(zip(new_names, proposed, strict=False), 1):
