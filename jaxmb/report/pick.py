@@ -4,7 +4,6 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import matplotlib
 import numpy as np
@@ -16,7 +15,7 @@ from matplotlib.figure import Figure
 from jaxmb.identify.study.format.frf_format import ModalPart
 from jaxmb.io.files import write_atomically
 from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.modal.analysis import Method, ModalAnalysis, modal_analysis
+from jaxmb.measurement.modal.analysis import Method, ModalAnalysis, modal_analysis, reselected
 from jaxmb.measurement.modal.data import distinguishable
 from jaxmb.measurement.modal.stabilization import Chosen, StabilizationChart, same_mode
 from jaxmb.report.charts import ALERT, FITTED, MEASURED, Axis, Line, Panel, Rule
@@ -62,7 +61,10 @@ class PolePicker:
         """
         self.figure, self.name, self.measured, self.settings = figure, name, measured, settings
         items = settings.chosen_hz
-        self.found = self._analysed("stable" if items is None else items)
+        self.found = modal_analysis(
+            measured, settings.band_hz, settings.max_order, settings.method, settings.references,
+            chosen="stable" if items is None else items,
+        )  # fmt: skip
         self.groups: list[list[int]] = []
         """Poles of the chart by selected mode."""
         for k, start in enumerate(self.found.started_from.tolist()):
@@ -103,14 +105,6 @@ class PolePicker:
     def write(self, path: str | Path) -> None:
         """Write the selection as TOML."""
         write_atomically(Path(path), self.toml().encode())
-
-    def _analysed(
-        self, chosen: Sequence[Chosen] | Literal["stable"], chart: StabilizationChart | None = None
-    ) -> ModalAnalysis:
-        s = self.settings
-        return modal_analysis(
-            self.measured, s.band_hz, s.max_order, s.method, s.references, chosen=chosen, chart=chart
-        )  # fmt: skip
 
     def _poles(self, item: Chosen, start: int) -> list[int]:
         """Poles of the chart that an item of a selection names."""
@@ -169,8 +163,7 @@ class PolePicker:
         message = ""
         try:
             if groups:
-                chart = self.found.chart
-                self.found = self._analysed(_chosen(chart, groups), chart)
+                self.found = reselected(self.measured, self.found, _chosen(self.found.chart, groups))
                 lost = len(groups) - self.found.frequency_hz.size
                 message = (
                     f"{lost} of {len(groups)} selected poles are no modes of the band when refined" if lost else ""

@@ -178,7 +178,6 @@ def modal_analysis(
     rule: StabilityRule | None = None,
     report: Callable[[str], None] | None = None,
     hits: Sequence[FrfSet] = (),
-    chart: StabilizationChart | None = None,
 ) -> ModalAnalysis:
     """Modes of a structure from its measured FRFs: poles, shapes, participations, residual terms, uncertainty.
 
@@ -202,15 +201,53 @@ def modal_analysis(
         report: called with a progress message from time to time.
         hits: responses to the single hits behind the averages, each a set of one input, where recorded
             (`HitTest.hits`, `Estimate.hits`). Where frequencies vary, the modes are those of the hits.
-        chart: that of an earlier analysis of the same lines with `chosen` and the same options, which saves its time.
 
     Raises:
         ValueError: an option is invalid, or the data do not permit an analysis.
 
     Source: see `polyreference_poles`, `lsce_poles`, `refine_poles`.
     """
-    rule = rule or StabilityRule()
     report = report or (lambda _: None)
+    return _analysed(
+        frf_set, _Request(band_hz, max_order, method, references, chosen, rule or StabilityRule(), None), report, hits
+    )
+
+
+def reselected(frf_set: FrfSet, earlier: ModalAnalysis, chosen: Sequence[Chosen]) -> ModalAnalysis:
+    """Modal analysis of other poles of the same stabilization chart, which is not computed again.
+
+    Args:
+        frf_set: the analysed FRFs.
+        earlier: their analysis with `chosen`.
+        chosen: as of `modal_analysis`.
+
+    Raises:
+        ValueError: see `modal_analysis`.
+    """
+    band_hz, max_order, method, references, rule = (
+        earlier.options[key] for key in ("band_hz", "max_order", "method", "references", "rule")
+    )
+    request = _Request(band_hz, max_order, method, references, chosen, rule, earlier.chart)
+    return _analysed(frf_set, request, lambda _: None, ())
+
+
+class _Request(NamedTuple):
+    """Options of an analysis."""
+
+    band_hz: Sequence[float] | None
+    max_order: int
+    method: Method
+    references: Sequence[str] | None
+    chosen: Sequence[Chosen] | Literal["stable"] | None
+    rule: StabilityRule
+    chart: StabilizationChart | None
+    """Of an earlier analysis with `chosen`."""
+
+
+def _analysed(
+    frf_set: FrfSet, request: _Request, report: Callable[[str], None], hits: Sequence[FrfSet]
+) -> ModalAnalysis:
+    band_hz, max_order, method, references, chosen, rule, chart = request
     if method not in get_args(Method):
         raise ValueError(f"method is {method!r}, expected one of {', '.join(get_args(Method))}")
     data = modal_data(frf_set, None if band_hz is None else band_of(band_hz), references)
