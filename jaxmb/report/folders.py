@@ -9,7 +9,10 @@ from jaxmb.io.validation import InputError
 from jaxmb.report.page import Page
 from jaxmb.report.result_page import comparison_page, result_page
 from jaxmb.report.saved_sections import REPORT, read_sections
-from jaxmb.report.section import Facts, Lines, Section, capital, side_by_side
+from jaxmb.report.section import Facts, Lines, Section, capital, pictures, side_by_side
+
+MOST_SENTENCES = 8
+"""Largest number of sentences before the sections of a saved report."""
 
 
 def page_of_folders(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None) -> Page:
@@ -73,7 +76,11 @@ def saved_page(folder: Path, reason: str = "") -> Page:
         reason: why the result itself cannot be read; empty otherwise.
     """
     title, command, sections = read_sections(folder)
-    sentences = [each for part in sections[0].parts for each in _sentences(part)][:8] if sections else []
+    sentences = [each for part in sections[0].parts for each in _sentences(part)] if sections else []
+    findings = dict.fromkeys(
+        chart.title for chart in (picture.chart() for picture in pictures(sections)) if chart.title
+    )
+    sentences = (sentences or [f"{finding}." for finding in findings])[:MOST_SENTENCES]
     if reason:
         sentences.append(f"Tables and charts are those that were saved with the result: {reason}.")
     origin = Facts((("command", command), ("read from", str(folder))))

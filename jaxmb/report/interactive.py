@@ -29,7 +29,7 @@ from jaxmb.report.charts import (
     Rule,
     Span,
 )
-from jaxmb.report.rendering import is_upright
+from jaxmb.report.rendering import is_upright, label_lines
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | dict[str, Json] | None"
 Table: TypeAlias = dict[str, Json]
@@ -67,14 +67,16 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
     traces, shapes, notes = list[Table](), list[Table](), list[Table]()
     x = cell[-1].x
     upright: Table = {"tickangle": 90} if x.names is not None and is_upright(x.names, chart.width) else {}
-    layout: Table = {"xaxis": _axis(x) | upright | {"anchor": f"y{len(cell) if len(cell) > 1 else ''}"}}
+    layout: Table = {"xaxis": _axis(x, chart.width) | upright | {"anchor": f"y{len(cell) if len(cell) > 1 else ''}"}}
     top = 1.0
     for number, (panel, height, room) in enumerate(zip(cell, heights, rooms, strict=True), 1):
         top -= room / total
         name = f"y{number if number > 1 else ''}"
         low = max(top - height / total, 0.0)
         equal = {"scaleanchor": "x", "constrain": "domain"} if panel.equal else {}
-        layout[name.replace("y", "yaxis", 1)] = _axis(panel.y) | {"domain": [low, top], "anchor": "x"} | equal
+        layout[name.replace("y", "yaxis", 1)] = (
+            _axis(panel.y, panel.height) | {"domain": [low, top], "anchor": "x"} | equal
+        )
         if panel.title:
             notes.append(_text(panel.title, 0.5, top, "paper", "paper") | {"yanchor": "bottom", "font": {"size": 12}})
         if panel.background != "#ffffff":
@@ -91,7 +93,7 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
 def _room_beside(chart: Chart) -> int:
     """Margin left of all cells of a chart, pixels: the names of ticks, if there are any."""
     names = [name for panel in chart.panels for name in panel.y.names or ()]
-    label = 22 if any(panel.y.label for panel in chart.panels) else 8
+    label = 32 if any(panel.y.label for panel in chart.panels) else 8
     return 48 if not names else label + round(LETTER * max(map(len, names)))
 
 
@@ -151,8 +153,8 @@ def markup(text: str) -> str:
     return escape(text).replace("\n", "<br>")
 
 
-def _axis(axis: Axis) -> Table:
-    found: Table = {"title": {"text": markup(axis.label)}}
+def _axis(axis: Axis, length: float) -> Table:
+    found: Table = {"title": {"text": markup("\n".join(label_lines(axis, length)))}}
     if axis.log:
         found |= {"type": "log", "exponentformat": "power", "minexponent": 2}
     if axis.limits is not None:

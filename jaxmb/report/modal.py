@@ -225,7 +225,7 @@ def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) ->
     unit = _unit(measured)
     panels = (
         Panel(marks, x, Axis("order", limits=limits, whole=True), height=3.0),
-        Panel((*_pole_rules(analysis), indicator), x, Axis(f"largest singular\nvalue ({unit})", log=True), height=1.1),
+        Panel((*_pole_rules(analysis), indicator), x, Axis(f"indicator\n({unit})", log=True), height=1.1),
     )
     count = analysis.frequency_hz.size
     title = f"{name}: {count} stable poles from {low:.4g} to {high:.4g} Hz" if count else f"{name}: no stable pole"

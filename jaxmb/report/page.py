@@ -125,8 +125,8 @@ turn, space to pause. The file is complete and needs no network.</footer>
 NOTEBOOK = (
     ".jaxmb .verdict{border-left:6px solid #0072b2;padding:0 1em}.jaxmb .verdict.yes{border-color:#009e73}"
     ".jaxmb .verdict.weak{border-color:#e69f00}.jaxmb .verdict.no{border-color:#d55e00}.jaxmb td.yes{color:#00704f}"
-    ".jaxmb td.weak{color:#8a5a00}.jaxmb td.no{color:#a63a00}.jaxmb .left{text-align:left}"
-    ".jaxmb summary{font-weight:600}.jaxmb img{max-width:100%}"
+    ".jaxmb td,.jaxmb th{padding:0 0.6em;text-align:right}.jaxmb td.weak{color:#8a5a00}.jaxmb td.no{color:#a63a00}"
+    ".jaxmb .left,.jaxmb caption{text-align:left}.jaxmb summary{font-weight:600}.jaxmb img{max-width:100%}"
 )
 """Style of a page in a notebook, beside the notebook's own."""
 MOST_PICTURES = 4

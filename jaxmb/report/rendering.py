@@ -156,7 +156,7 @@ class _Sheet:
             upright = is_upright(x.names, self.chart.width)
             lines = max((name.count("\n") + 1 for name in x.names), default=1)
             ticks = 0.12 + (max((inches(n, SMALL) for n in x.names), default=0.0) if upright else 0.13 * lines)
-        return ticks + 0.19 * len(_label(x, self.chart.width)) + 0.04
+        return ticks + 0.19 * len(label_lines(x, self.chart.width)) + 0.04
 
     def _legend_columns(self) -> int:
         widths = [0.55 + inches(str(h.get_label()), TEXT) for h in self.handles]
@@ -202,11 +202,11 @@ class _Sheet:
             if not last or (self.chart.shared_x and not self._is_lowest(r, c)):
                 axes.tick_params(labelbottom=False)
             else:
-                axes.set_xlabel("\n".join(_label(cell[-1].x, self.chart.width)))
+                axes.set_xlabel("\n".join(label_lines(cell[-1].x, self.chart.width)))
             if c and self.chart.shared_y:
                 axes.tick_params(labelleft=False)
             elif panel.y.label:
-                axes.set_ylabel("\n".join(_label(panel.y, panel.height)))
+                axes.set_ylabel("\n".join(label_lines(panel.y, panel.height)))
                 axes.yaxis.set_label_coords(-(_tick_width(panel) + 0.1) / self.chart.width, 0.5)
             for colors in filter(None, map(_colors, panel.marks)):
                 if colors.bar:
@@ -223,14 +223,14 @@ def _title_room(panel: Panel) -> float:
     return 0.2 + 0.13 * panel.title.count("\n") if panel.title else 0.0
 
 
-def _label(axis: Axis, length: float) -> list[str]:
+def label_lines(axis: Axis, length: float) -> list[str]:
     """Lines of the label of an axis, about as long as the axis [inches]."""
     most = max(int(1.08 * length / (EM * TEXT / 72.0)), 8)
     return [line for part in axis.label.split("\n") for line in textwrap.wrap(part, most, break_long_words=False)]
 
 
 def _label_room(panel: Panel) -> float:
-    count = len(_label(panel.y, panel.height))
+    count = len(label_lines(panel.y, panel.height))
     return 0.04 + LINE * count if count else 0.0
 
 

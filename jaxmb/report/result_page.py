@@ -70,20 +70,21 @@ NOTABLE = 2.0
 """Difference of two values over its standard deviation from which they are called different."""
 
 
-def result_page(result: Result, folder: Path | None = None) -> Page:
+def result_page(result: Result, folder: Path | None = None, propose: bool = True) -> Page:
     """Page of an identification.
 
     Args:
         result: the identification.
         folder: where it was read from, for the provenance.
+        propose: whether the next test is proposed, which takes some seconds.
     """
     _, *others = sections(result)
     budget = [each for each in others if each.title == BUDGET]
     rest = [each for each in others if each not in budget]
     budget = budget or [Section(BUDGET, (Lines((NO_BUDGET,)),))]
+    proposed = next_sections(result) if propose else []
     shown = (
-        *budget, *next_sections(result), *rest[:-1], *more_sections(result), *arrow_sections(result),
-        *mode_sections(result), rest[-1], provenance_section(result, folder),
+        *budget, *proposed, *rest[:-1], *more_sections(result), *arrow_sections(result), *mode_sections(result), rest[-1], provenance_section(result, folder),
     )  # fmt: skip
     subtitle = result.study.description or f"Identification of {result.machine.name}"
     return Page(
@@ -93,7 +94,7 @@ def result_page(result: Result, folder: Path | None = None) -> Page:
 
 def result_html(result: Result) -> str:
     """Verdict, tables and main charts of an identification as HTML for notebooks, for `Result` to show itself."""
-    return notebook_html(result_page(result))
+    return notebook_html(result_page(result, propose=False))
 
 
 def _colour(result: Result) -> str:

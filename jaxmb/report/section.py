@@ -116,7 +116,8 @@ def side_by_side(named: Iterable[tuple[str, Iterable[Section]]]) -> list[Section
     found = dict[str, dict[str, tuple[Part, ...]]]()
     order = list[str]()
     for name, sections in named:
-        at = 0
+        sections = [*sections]
+        at = next((order.index(each.title) for each in sections if each.title in found), len(order))
         for each in sections:
             if each.title in found:
                 at = order.index(each.title) + 1

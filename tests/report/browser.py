@@ -68,14 +68,14 @@ class Tab:
         path.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"]))
 
     def complaints(self) -> list[str]:
-        """Errors and warnings of the console, uncaught exceptions, and requests beyond the file itself."""
+        """Messages of the console, uncaught exceptions, and requests beyond the file itself."""
         self.run("0")
         found = []
         for event in self.events:
             kind, what = event["method"], event["params"]
             if kind == "Runtime.exceptionThrown":
                 found.append(str(what["exceptionDetails"]))
-            if kind == "Runtime.consoleAPICalled" and what["type"] in ("error", "warning", "assert"):
+            if kind == "Runtime.consoleAPICalled" and what["type"] != "debug":
                 found.append(str(what["args"]))
             if kind == "Log.entryAdded" and what["entry"]["level"] in ("error", "warning"):
                 found.append(str(what["entry"]))

@@ -121,6 +121,7 @@ def test_sections_of_several_reports_appear_once():
         [("a", [same, one, Section("End", ())]), ("b", [other, Section("Own", (Lines(("b",)),)), same])]
     )
     assert [each.title for each in found] == ["Same", "Both", "Own", "End"]
+    assert [each.title for each in side_by_side([("a", [one]), ("b", [same])])] == ["Both", "Same"]
     assert found[0].parts == same.parts
     assert found[1].parts == (Group("a", one.parts), Group("b", other.parts))
     assert found[2].parts == (Group("b", (Lines(("b",)),), shown=True),)
@@ -166,4 +167,7 @@ def test_in_a_browser(folder, tmp_path):
         assert tab.run(f"{seen}.filter(each => !each.querySelector('svg.main-svg')).length") == 0
         assert tab.run("[...document.querySelectorAll('.skeleton')].every(each => each.dataset.state === 'drawn')")
         assert tab.run("document.querySelectorAll('img').length") == 0
+        assert tab.complaints() == []
+        tab.open(path, width=400)
+        assert tab.run("document.documentElement.scrollWidth") == 400
         assert tab.complaints() == []
