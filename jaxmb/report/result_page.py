@@ -84,7 +84,8 @@ def result_page(result: Result, folder: Path | None = None, propose: bool = True
     budget = budget or [Section(BUDGET, (Lines((NO_BUDGET,)),))]
     proposed = next_sections(result) if propose else []
     shown = (
-        *budget, *proposed, *rest[:-1], *more_sections(result), *arrow_sections(result), *mode_sections(result), rest[-1], provenance_section(result, folder),
+        *budget, *proposed, *rest[:-1], *more_sections(result), *arrow_sections(result), *mode_sections(result),
+        rest[-1], provenance_section(result, folder),
     )  # fmt: skip
     subtitle = result.study.description or f"Identification of {result.machine.name}"
     return Page(
