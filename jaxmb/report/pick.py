@@ -17,6 +17,7 @@ from jaxmb.io.files import write_atomically
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.analysis import Method, ModalAnalysis, modal_analysis, reselected
 from jaxmb.measurement.modal.data import distinguishable
+from jaxmb.measurement.modal.model import ModalModel
 from jaxmb.measurement.modal.stabilization import Chosen, StabilizationChart, same_mode
 from jaxmb.report.charts import ALERT, FITTED, MEASURED, Axis, Line, Panel, Rule
 from jaxmb.report.modal import Comparison, automac_chart, cmif_chart, stabilization_chart, synthesized
@@ -206,8 +207,11 @@ class PolePicker:
         marks = [mark for mark in poles.marks if self.groups or not isinstance(mark, Rule)]
         panels = {"chart": Panel((*rings, *marks), poles.x, poles.y)}
         if self.groups:
-            compared = synthesized(self.found, self.measured)
-            panels["cmif"] = cmif_chart(self.name, self.found, self.measured).panels[0]
+            shown = dataclasses.replace(self.found, model=_selected_only(self.found.model))
+            compared = synthesized(shown, self.measured)
+            measured, left = compared.measured, compared.measured.frf - compared.synthesized.frf
+            shown = dataclasses.replace(shown, line_hz=measured.frequency_hz, left=left)
+            panels["cmif"] = cmif_chart(self.name, shown, self.measured).panels[0]
             panels["response"] = self._response_panel(compared)
             if distinguishable(len(self.found.points), self.found.frequency_hz.size):
                 panels["automac"] = self._mac_panel()
@@ -222,8 +226,8 @@ class PolePicker:
             self._axes["chart"].set_xlabel("")
             if "automac" not in panels and self.groups:
                 self._axes["automac"].text(0.5, 0.5, "AutoMAC needs as many outputs as modes", ha="center")
+            axes.set_xlim(self.found.options["band_hz"] if zoom is None else zoom[0])
             if zoom is not None:
-                axes.set_xlim(*zoom[0])
                 axes.set_ylim(*zoom[1])
             for legend in [*self.figure.legends]:
                 legend.remove()
@@ -260,6 +264,19 @@ def _draw_on(axes: Axes, panel: Panel, width: float) -> None:
     axes.tick_params(labelsize=7.0, grid_color="0.9", grid_linewidth=0.5)  # drawn later, in another style
     axes.set_xlabel(panel.x.label)
     axes.set_ylabel(panel.y.label)
+
+
+def _selected_only(model: ModalModel) -> ModalModel:
+    """The model without the other modes in the band, which are fitted beside the selected ones."""
+    low, high = model.band_hz
+    frequency_hz = np.abs(model.beyond_eigenvalue) / (2 * np.pi)
+    kept = (frequency_hz < low) | (frequency_hz > high)
+    return dataclasses.replace(
+        model,
+        beyond_eigenvalue=model.beyond_eigenvalue[kept],
+        beyond_shape=model.beyond_shape[:, kept],
+        beyond_participation=model.beyond_participation[kept],
+    )
 
 
 def _chosen(chart: StabilizationChart, groups: Sequence[Sequence[int]]) -> tuple[Chosen, ...]:
