@@ -57,8 +57,9 @@ def machine_from_mjcf(path: Path) -> Machine:
     force limits of joints are read. A rotor on a hinge of its own that a fixed tendon with stiffness couples to a joint
     is its motor; other fixed tendons with armature, damping or friction are transmissions; spatial ones between two
     sites with stiffness or damping are springs of type "length". A connect equality is a spherical loop, a weld a fixed
-    one. Actuators, sensors and contacts are not read. The reference posture is that of the first keyframe; without
-    one, joints with stiffness are where their springs are unloaded.
+    one; a joint held at a constant is locked. Gains of position and velocity controllers of joints are stiffness and
+    damping. Other actuators, sensors and contacts are not read. The reference posture is that of the first keyframe;
+    without one, joints with stiffness are where their springs are unloaded.
 
     Args:
         path: of the file; files that it includes are found from there.
@@ -164,6 +165,8 @@ class _Reader:
         forces: set[str] = set()
         self.joints = self._names("joint", range(model.njnt), forces)
         self.tendons = self._names("tendon", range(model.ntendon), forces)
+        self.fixed = self._fixed_joints()
+        """Values of the joints that an equality holds at a constant."""
 
     def _names(self, kind: str, ids: range, used: set[str]) -> list[str]:
         """Names of MuJoCo's objects as names of a machine, distinct from those in use."""
@@ -176,6 +179,12 @@ class _Reader:
             used.add(name)
             result.append(name)
         return result
+
+    def _fixed_joints(self) -> dict[int, float]:
+        m, kind = self.m, int(self.mujoco.mjtEq.mjEQ_JOINT)
+        held = [i for i in np.flatnonzero(m.eq_active0) if m.eq_type[i] == kind and m.eq_obj2id[i] < 0]
+        joints = [int(m.eq_obj1id[i]) for i in held]
+        return {j: float(m.qpos0[m.jnt_qposadr[j]] + m.eq_data[i][0]) for i, j in zip(held, joints, strict=True)}
 
     def machine(self, name: str) -> Table:
         """Table of a machine file."""
@@ -219,7 +228,8 @@ class _Reader:
         m = self.m
         address = np.asarray(m.jnt_qposadr)
         rest = np.where(np.ravel(m.jnt_stiffness) > 0.0, m.qpos_spring[address], m.qpos0[address])
-        q = m.key_qpos[0][address] if m.nkey else rest
+        q = np.array(m.key_qpos[0][address] if m.nkey else rest)
+        q[list(self.fixed)] = list(self.fixed.values())
         return {name: float(value) for name, value in zip(self.joints, q, strict=True) if value}
 
     def _central(self, b: int) -> np.ndarray:
@@ -257,28 +267,45 @@ class _Reader:
         m, d = self.m, int(self.m.jnt_dofadr[j])
         label = f"joint '{self.joints[j]}'"
         _check_linear(label, m, ("jnt_stiffnesspoly", j), ("dof_dampingpoly", d))
+        servo = self._servo(j)
         data: Table = {
             "name": self.joints[j],
             "type": "revolute" if self._kind(j) == "hinge" else "prismatic",
             "axis": (m.jnt_axis[j] / np.linalg.norm(m.jnt_axis[j])).tolist(),
-            "stiffness": float(m.jnt_stiffness[j]),
-            "damping": float(m.dof_damping[d]),
+            "stiffness": float(m.jnt_stiffness[j]) + servo[0],
+            "damping": float(m.dof_damping[d]) + servo[1],
             "rotor_inertia": float(m.dof_armature[d]),
             "friction": float(m.dof_frictionloss[d]),
             "zero": 0.0 - float(m.qpos0[m.jnt_qposadr[j]]),
         }
         if m.jnt_limited[j] and m.jnt_range[j][0] < m.jnt_range[j][1]:
             data["range"] = m.jnt_range[j].tolist()
+        if j in self.fixed:
+            data["locked"] = True
         limit = self._effort_limit(j)
         return data | ({"effort_limit": limit} if limit > 0.0 else {})
+
+    def _servo(self, j: int) -> tuple[float, float]:
+        """Stiffness and damping of a joint by its position and velocity controllers, whose commands are constant."""
+        m = self.m
+        affine = m.actuator_biastype == int(self.mujoco.mjtBias.mjBIAS_AFFINE)
+        own = [a for a in self._actuators_of(j) if affine[a]]
+        rates = [-(m.actuator_gear[a][0] ** 2) * m.actuator_biasprm[a][1:3] for a in own]
+        stiffness, damping = np.sum(rates, axis=0).tolist() if rates else (0.0, 0.0)
+        if stiffness < 0.0 or damping < 0.0:
+            raise NotImplementedError(f"joint '{self.joints[j]}': a controller with a negative gain is not supported")
+        return stiffness, damping
+
+    def _actuators_of(self, j: int) -> list[int]:
+        m, kind = self.m, int(self.mujoco.mjtTrn.mjTRN_JOINT)
+        return [a for a in range(m.nu) if m.actuator_trntype[a] == kind and m.actuator_trnid[a][0] == j]
 
     def _effort_limit(self, j: int) -> float:
         """Largest force of a joint's actuators, 0 where it is unlimited."""
         m = self.m
         if m.jnt_actfrclimited[j]:
             return float(np.abs(m.jnt_actfrcrange[j]).max())
-        of_joint = m.actuator_trntype == int(self.mujoco.mjtTrn.mjTRN_JOINT)
-        own = [a for a in range(m.nu) if of_joint[a] and m.actuator_trnid[a][0] == j]
+        own = self._actuators_of(j)
         if not own or not all(m.actuator_forcelimited[a] for a in own):
             return 0.0
         return float(sum(abs(m.actuator_gear[a][0]) * np.abs(m.actuator_forcerange[a]).max() for a in own))
@@ -380,13 +407,15 @@ class _Reader:
         frames: list[Table] = []
         used = {*self.bodies, *self.sites}
         for i in np.flatnonzero(m.eq_active0):
+            if m.eq_type[i] == int(kinds.mjEQ_JOINT) and m.eq_obj2id[i] < 0:
+                continue  # of `fixed`
             name = self.mujoco.mj_id2name(m, self.mujoco.mjtObj.mjOBJ_EQUALITY, i) or f"loop{i + 1}"
             name = _OUTSIDE_NAME.sub("_", name)[:150]
             connect = m.eq_type[i] == int(kinds.mjEQ_CONNECT)
             if not connect and m.eq_type[i] != int(kinds.mjEQ_WELD):
                 raise NotImplementedError(
-                    f"equality '{name}': an equality of joints, tendons or flexes is not supported, expected connect or"
-                    " weld; remove it from the file"
+                    f"equality '{name}': an equality of two joints, of tendons or flexes is not supported, expected"
+                    " connect, weld or a joint at a constant; remove it from the file"
                 )
             ids = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
             if m.eq_objtype[i] == int(self.mujoco.mjtObj.mjOBJ_SITE):

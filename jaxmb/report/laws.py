@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmb.identify.assess.laws.law_problem import Laws, ValueInTest, covariates, in_tests
 from jaxmb.identify.assess.laws.one_model import OneModel
-from jaxmb.identify.assess.result import Result
+from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD
 from jaxmb.identify.study.law_terms import Term
 from jaxmb.report.charts import FITTED, TRUE, Axis, Chart, Intervals, Line, Mark, Panel, Rule
@@ -84,8 +84,6 @@ def law_table(laws: Laws) -> Table:
     return Table(title, columns, tuple(rows), "* selected" if laws.chosen else "")
 
 
-INTERVAL = 1.96
-"""Half width of the 95 % interval of a normal distribution, standard deviations."""
 MOST_PANELS = 4
 SINGLE, LIGHT = "#404040", "#a6cae3"
 WIDEST = 0.5

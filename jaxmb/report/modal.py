@@ -213,7 +213,7 @@ def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) ->
     """Poles by frequency and model order, marked by stability, over the mode indicator."""
     chart, (low, high) = analysis.chart, analysis.model.band_hz
     labels = np.array(chart.label)
-    marks: list[Mark] = _pole_rules(analysis)
+    marks: list[Mark] = pole_rules(analysis)
     for label, (text, marker, color) in MARKS.items():
         these = labels == label
         x, y = chart.frequency_hz[these], np.asarray(chart.order)[these]
@@ -225,7 +225,7 @@ def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) ->
     unit = _unit(measured)
     panels = (
         Panel(marks, x, Axis("order", limits=limits, whole=True), height=3.0),
-        Panel((*_pole_rules(analysis), indicator), x, Axis(f"indicator\n({unit})", log=True), height=1.1),
+        Panel((*pole_rules(analysis), indicator), x, Axis(f"indicator\n({unit})", log=True), height=1.1),
     )
     count = analysis.frequency_hz.size
     title = f"{name}: {count} stable poles from {low:.4g} to {high:.4g} Hz" if count else f"{name}: no stable pole"
@@ -242,7 +242,7 @@ def cmif_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
     Two singular values that peak together indicate two close modes, a peak of the residual a missed mode.
     """
     values = cmif(measured.frf)
-    marks = _pole_rules(analysis)
+    marks = pole_rules(analysis)
     for k in range(min(values.shape[1], len(SERIES))):
         width = 1.1 if k == 0 else 0.9
         marks.append(Line(measured.frequency_hz, values[:, k], f"singular value {k + 1}", SERIES[k], width))
@@ -269,7 +269,7 @@ def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) ->
     finite = np.isfinite(values).any(axis=1)
     low, middle, high = np.nanquantile(values[finite], (0.1, 0.5, 0.9), axis=1)
     frequency_hz = compared.measured.frequency_hz[finite]
-    marks: list[Mark] = _pole_rules(analysis)
+    marks: list[Mark] = pole_rules(analysis)
     if values.shape[1] > 1:
         marks.append(Band(frequency_hz, low, high, "central 80 % of the responses", INITIAL, 0.35))
     marks.append(Line(frequency_hz, middle, "median" if values.shape[1] > 1 else kind, FITTED, 0.9))
@@ -313,7 +313,8 @@ def automac_chart(name: str, analysis: ModalAnalysis) -> Chart:
     return mac_chart(f"{name}: AutoMAC, at most {apart.max(initial=0.0):.2f} between two modes", values, modes, modes)
 
 
-def _pole_rules(analysis: ModalAnalysis) -> list[Mark]:
+def pole_rules(analysis: ModalAnalysis) -> list[Mark]:
+    """Lines at the frequencies of the poles."""
     return [Rule(float(f), "x", "chosen pole", LIGHT_ALERT, 0.7) for f in analysis.frequency_hz]
 
 

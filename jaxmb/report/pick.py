@@ -20,7 +20,7 @@ from jaxmb.measurement.modal.data import distinguishable
 from jaxmb.measurement.modal.model import ModalModel
 from jaxmb.measurement.modal.stabilization import Chosen, StabilizationChart, same_mode
 from jaxmb.report.charts import ALERT, FITTED, MEASURED, Axis, Line, Panel, Rule
-from jaxmb.report.modal import Comparison, automac_chart, cmif_chart, stabilization_chart, synthesized
+from jaxmb.report.modal import Comparison, automac_chart, cmif_chart, pole_rules, stabilization_chart, synthesized
 from jaxmb.report.rendering import draw_panel, handle
 from jaxmb.report.style import drawing
 
@@ -242,14 +242,15 @@ class PolePicker:
         ranked = np.argsort(np.nan_to_num(compared.frac, nan=2.0), axis=None)
         o, i = np.unravel_index(ranked[self.response % ranked.size], compared.frac.shape)
         measured, f = compared.measured, compared.measured.frequency_hz
-        marks = [Rule(float(hz), "x", "chosen pole", "#eeb98f", 0.7) for hz in self.found.frequency_hz]
         curves = [
             Line(f, np.abs(measured.frf[:, o, i]), "measured", MEASURED, 2.2),
             Line(f, np.abs(compared.synthesized.frf[:, o, i]), "synthesized", FITTED, 0.9),
         ]
         place = f"{self.response % ranked.size + 1} of {ranked.size}, the worst first"
         title = f"{measured.outputs[o]} / {measured.inputs[i]}: FRAC {compared.frac[o, i]:.4f} ({place})"
-        return Panel((*marks, *curves), Axis("frequency (Hz)"), Axis(f"|H| ({measured.unit})", log=True), title)
+        return Panel(
+            (*pole_rules(self.found), *curves), Axis("frequency (Hz)"), Axis(f"|H| ({measured.unit})", log=True), title
+        )
 
     def _mac_panel(self) -> Panel:
         """AutoMAC, with frequency and damping of each mode."""

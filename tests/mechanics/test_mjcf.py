@@ -315,6 +315,37 @@ def test_equalities_are_loops(tmp_path):
     np.testing.assert_allclose(pose @ [0.5, 0.5, 0.0, 1.0], [1.5, 0.5, 0.0, 1.0], atol=1e-9)
 
 
+def test_controllers_are_springs_and_dampers(tmp_path):
+    """MuJoCo's linearization has the same matrices; a joint at a constant does not move."""
+    further = (
+        '<actuator><position joint="q" kp="900" kv="4" gear="3"/><velocity joint="q" kv="2"/><motor joint="p"/>'
+        '</actuator><equality><joint joint1="r" polycoef="0.3 0 0 0 0"/></equality>'
+        '<keyframe><key qpos="0.2 0.4 0.1" ctrl="0.6 0 0"/></keyframe>'
+    )
+    path = tmp_path / "servo.xml"
+    text = one_joint(
+        '<joint name="q" stiffness="50" springref="0.2"/><joint name="r" type="slide" ref="0.1"/>', further
+    )
+    path.write_text(
+        text.replace('name="s"', 'name="tool"').replace(
+            "<worldbody>", '<compiler angle="radian"/><option gravity="0 0 0"/><worldbody>'
+        )
+    )
+    machine = jaxmb.load_machine(path)
+    model = jaxmb.build_model(machine)
+    q = jaxmb.reference_posture(model)
+    assert dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True)) == pytest.approx(
+        {"q": 0.2, "r": 0.4, "p": 0.1}
+    )
+    assert [c.name for c in machine.moving_parts if c.locked] == ["r"]
+    own, (names, mass, damping, stiffness, _) = jaxmb.linearize(model, q), linearized(path)
+    order = [names.index(name) for name in motion_coordinates(model) if name != "r"]
+    free = [motion_coordinates(model).index(names[i]) for i in order]
+    for theirs, ours in ((mass, own.mass), (damping, own.damping), (stiffness, own.stiffness)):
+        expected = theirs[np.ix_(order, order)]
+        np.testing.assert_allclose(np.asarray(ours)[np.ix_(free, free)], expected, rtol=1e-6, atol=1e-5)
+
+
 def test_without_mujoco(tmp_path, monkeypatch):
     known = importlib.import_module
 
