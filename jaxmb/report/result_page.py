@@ -70,23 +70,21 @@ NOTABLE = 2.0
 """Difference of two values over its standard deviation from which they are called different."""
 
 
-def result_page(result: Result, folder: Path | None = None, propose: bool = True) -> Page:
+def result_page(result: Result, folder: Path | None = None, whole: bool = True) -> Page:
     """Page of an identification.
 
     Args:
         result: the identification.
         folder: where it was read from, for the provenance.
-        propose: whether the next test is proposed, which takes some seconds.
+        whole: whether it has the next test, which takes some seconds, machines in space and further tests.
     """
     _, *others = sections(result)
     budget = [each for each in others if each.title == BUDGET]
     rest = [each for each in others if each not in budget]
     budget = budget or [Section(BUDGET, (Lines((NO_BUDGET,)),))]
-    proposed = next_sections(result) if propose else []
-    shown = (
-        *budget, *proposed, *rest[:-1], *more_sections(result), *arrow_sections(result), *mode_sections(result),
-        rest[-1], provenance_section(result, folder),
-    )  # fmt: skip
+    proposed = next_sections(result) if whole else []
+    further = [*more_sections(result), *arrow_sections(result), *mode_sections(result)] if whole else []
+    shown = (*budget, *proposed, *rest[:-1], *further, rest[-1], provenance_section(result, folder))
     subtitle = result.study.description or f"Identification of {result.machine.name}"
     return Page(
         f"{result.study.name}: identified parameters", subtitle, _colour(result), verdict_sentences(result), shown
@@ -95,7 +93,7 @@ def result_page(result: Result, folder: Path | None = None, propose: bool = True
 
 def result_html(result: Result) -> str:
     """Verdict, tables and main charts of an identification as HTML for notebooks, for `Result` to show itself."""
-    return notebook_html(result_page(result, propose=False))
+    return notebook_html(result_page(result, whole=False))
 
 
 def _colour(result: Result) -> str:
@@ -154,7 +152,7 @@ def next_sections(result: Result) -> list[Section]:
         return [Section(title, (Lines((text,)),))]
     sentences, found = [*map(_sentence, to_do(result))], None
     part = _candidates(result.study) if result.converged else None
-    if part is not None:
+    if part is not None and not isinstance(part, NextMotionPart):  # the design of a motion takes minutes
         values = np.array([result.parameters[names[0]].value for names in result.study.free.tied])
         start = dataclasses.replace(result.study.start, values=values)
         # without the true values, as at a real machine

@@ -66,6 +66,10 @@ def test_the_band_of_the_orders_is_called_what_it_is(figures):
     assert "95 % interval of the value" in labels
 
 
+def test_notebooks_show_it(result):
+    assert result._repr_html_().count("<img ") == 2
+
+
 def test_what_is_missed_is_shown_along_each_axis(result):
     _, missed = displacement_chart(result.metrics.of(DeflectionMetrics)).panels
     points = [mark for mark in missed.marks if isinstance(mark, Intervals)]
