@@ -15,7 +15,7 @@
     return Object.fromEntries(Object.entries(value).map(([key, v]) => [key, resolve(v)]));
   };
   const axisLook = { automargin: true, ticks: "outside", ticklen: 3, showline: true, mirror: true, linecolor: "#8a929c",
-    gridcolor: "#e8ebee", zeroline: false, title: { font: { size: 12 }, standoff: 6 } };
+    gridcolor: "#e8ebee", exponentformat: "power", zeroline: false, title: { font: { size: 12 }, standoff: 6 } };
   const look = { autosize: true, showlegend: false, hovermode: "x", hoversubplots: "axis", dragmode: "zoom", barmode: "overlay",
     paper_bgcolor: "#fff", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif", size: 11, color: "#1a1d21" },
@@ -29,7 +29,7 @@
       if (!/^[xy]axis/.test(key)) continue;
       layout[key] = { ...axisLook, ...own[key], title: { ...axisLook.title, ...own[key].title } };
     }
-    // On narrow screens long names of ticks are cut.
+    // On narrow screens long names of ticks are cut and labels of the x axis wrapped.
     const most = Math.round(0.5 * width);
     if (layout.margin.l > most) {
       const letters = Math.max(6, Math.floor((most - 14) / 5.8));
@@ -37,6 +37,17 @@
       for (const key of Object.keys(own).filter((each) => /^yaxis/.test(each) && own[each].ticktext)) {
         layout[key].ticktext = own[key].ticktext.map((text) => (text.length > letters ? `${text.slice(0, letters - 1)}\u2026` : text));
       }
+    }
+    const perLine = Math.max(12, Math.floor((width - layout.margin.l - layout.margin.r) / 6.4));
+    const label = layout.xaxis.title.text || "", lines = [""];
+    for (const word of label.split(" ")) {
+      const last = lines[lines.length - 1];
+      if (last && last.length + word.length >= perLine) lines.push(word); else lines[lines.length - 1] = last ? `${last} ${word}` : word;
+    }
+    if (lines.length > 1 && !label.includes("<br>")) {
+      layout.xaxis.title.text = lines.join("<br>");
+      layout.margin = { ...layout.margin, b: layout.margin.b + 14 * (lines.length - 1) };
+      layout.height += 14 * (lines.length - 1);
     }
     const flat = Object.values(own).some((a) => a && a.ticktext);
     if (flat) layout.hovermode = "closest";
@@ -79,7 +90,9 @@
     element.dataset.state = "drawn";
     const cell = data.cells[Number(element.dataset.cell)];
     try {
-      Plotly.newPlot(element, resolve(cell.data), layoutOf(resolve(cell.layout), cell.height, element.clientWidth), config);
+      const layout = layoutOf(resolve(cell.layout), cell.height, element.clientWidth);
+      element.style.height = `${layout.height}px`;
+      Plotly.newPlot(element, resolve(cell.data), layout, config);
       if (cell.link) link(element, cell.link);
       drawn += 1;
     } catch (error) {

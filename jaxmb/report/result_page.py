@@ -13,7 +13,7 @@ from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.identify.experiments.components import can_be_planned
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.plan.inspection import inspect
+from jaxmb.identify.plan.inspection import PLANNERS, inspect
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.mechanics.kinematics import frame_pose
@@ -162,8 +162,9 @@ def next_sections(result: Result) -> list[Section]:
         except ValueError as error:
             sentences.append(_sentence(str(error)))
     if found is None or found.next is None:
-        hint = "`jaxmb inspect` proposes the next test for a study with a table [next]."
-        return [Section(title, (Lines((*sentences, hint)),))]
+        kinds = {entry.kind for entry in result.study.fitted}
+        can_plan = result.study.solver is not Solver.STIFFNESS_MODEL and kinds & PLANNERS.keys()
+        return [Section(title, (Lines((*sentences, HINT if can_plan else NO_PLAN)),))]
     after = next_report(found)
     sentences += [_sentence(line) for line in after.lines]
     if result.study.next is None:
@@ -171,6 +172,8 @@ def next_sections(result: Result) -> list[Section]:
     return [Section(title, (Lines(tuple(sentences)), *after.parts))]
 
 
+HINT = "`jaxmb inspect` proposes the next test for a study with a table [next]."
+NO_PLAN = "No next test is proposed: FRF tests, motions and poses can be planned, other kinds of tests cannot."
 DRAWN_FROM = (
     "Candidates are postures within the ranges of the coordinates, or within 45° of those of the tests; a table [next]"
     " of the study states others, and further points and bands."
