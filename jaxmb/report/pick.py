@@ -13,7 +13,7 @@ from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
 
 from jaxmb.identify.study.format.frf_format import ModalPart
-from jaxmb.io.files import write_atomically
+from jaxmb.io.files import one_line, write_atomically
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.analysis import Method, ModalAnalysis, modal_analysis, reselected
 from jaxmb.measurement.modal.data import distinguishable
@@ -91,7 +91,8 @@ class PolePicker:
     def toml(self) -> str:
         """The selection as TOML, which reproduces the analysis: the table `modal` of an FRF test."""
         given = self.settings.model_dump(exclude_unset=True, exclude_none=True, exclude={"chosen_hz"})
-        source = f" in {self.measured.source}" if self.measured.source else ""
+        source = "".join(c for c in one_line(self.measured.source) if c.isprintable())
+        source = f" in {source}" if source else ""
         lines = [
             f"# Poles selected by hand{source}. The same modes again: jaxmb modal FILE --poles-hz THIS_FILE",
             "# In a study this is `modal` of the [[test]] with the same FRFs.",

@@ -28,7 +28,7 @@ def measured():
     h = np.einsum("or,ir,fr->foi", shape, shape[:2], s**2 / (s**2 + 2 * zeta * omega * s + omega**2))
     h += 1e-3 * np.abs(h).mean() * (rng.normal(size=h.shape) + 1j * rng.normal(size=h.shape))
     names = tuple(f"{n} z" for n in range(1, 5))
-    return FrfSet(s[:, 0].imag / (2 * np.pi), h, "accelerance", names, names[:2])
+    return FrfSet(s[:, 0].imag / (2 * np.pi), h, "accelerance", names, names[:2], source="hits\n\x1b.uff")
 
 
 def agg(name="poles"):
