@@ -11,19 +11,7 @@ from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD
 from jaxmb.identify.study.law_terms import Term
 from jaxmb.report.charts import FITTED, TRUE, Axis, Chart, Intervals, Line, Mark, Panel, Rule
-from jaxmb.report.section import (
-    Lines,
-    Part,
-    Picture,
-    Section,
-    Table,
-    chance,
-    left,
-    number,
-    percent,
-    right,
-    section,
-)
+from jaxmb.report.section import Lines, Part, Picture, Section, Table, chance, left, number, percent, right, section
 
 MOST_ROWS = 5
 """Largest number of listed parameters, in order of the misfit they explain."""
