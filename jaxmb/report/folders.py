@@ -9,7 +9,7 @@ from jaxmb.io.validation import InputError
 from jaxmb.report.page import Page
 from jaxmb.report.result_page import comparison_page, result_page
 from jaxmb.report.saved_sections import REPORT, read_sections
-from jaxmb.report.section import Facts, Lines, Section, capital, pictures, side_by_side
+from jaxmb.report.section import Facts, Section, capital, pictures, side_by_side
 
 MOST_SENTENCES = 8
 """Largest number of sentences before the sections of a saved report."""
@@ -89,6 +89,5 @@ def saved_page(folder: Path, reason: str = "") -> Page:
 
 def _sentences(part: object) -> list[str]:
     """Statements of a part that a page may begin with."""
-    if isinstance(part, Facts):
-        return [f"{capital(about)}: {text}" if about else text for about, text in part.rows]
-    return list(part.lines) if isinstance(part, Lines) and not part.verbatim else []
+    rows = part.rows if isinstance(part, Facts) else ()
+    return [f"{capital(about)}: {text}" if about else text for about, text in rows]

@@ -40,7 +40,7 @@ MOST_POINTS = 2000
 """Points of a curve above which it is decimated."""
 MOST_CELLS = 160
 """Cells along the longer axis of a surface."""
-LETTER = 5.8
+LETTER = 6.5
 """Mean width of a letter of the names of ticks, pixels."""
 DIGITS = 6
 """Significant digits of numbers in a page."""
@@ -93,17 +93,18 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
 def _room_beside(chart: Chart) -> int:
     """Margin left of all cells of a chart, pixels: the names of ticks, if there are any."""
     names = [name for panel in chart.panels for name in panel.y.names or ()]
-    label = 32 if any(panel.y.label for panel in chart.panels) else 8
+    label = 36 if any(panel.y.label for panel in chart.panels) else 12
     return 48 if not names else label + round(LETTER * max(map(len, names)))
 
 
 def _room_below(x: Axis, width: float) -> int:
     """Margin below a cell, pixels."""
+    label = 14 * max(len(label_lines(x, width)) - 1, 0)
     if x.names is None:
-        return 38
+        return 38 + label
     lines = max((name.count("\n") + 1 for name in x.names), default=1)
     longest = LETTER * max(map(len, x.names), default=0)
-    return 26 + round(longest if is_upright(x.names, width) else 13.0 * lines)
+    return 26 + label + round(longest if is_upright(x.names, width) else 13.0 * lines)
 
 
 def _add(mark: Mark, panel: Panel, axis: str, traces: list[Table], shapes: list[Table], notes: list[Table]) -> None:

@@ -32,7 +32,7 @@
     // On narrow screens long names of ticks are cut and labels of the x axis wrapped.
     const most = Math.round(0.5 * width);
     if (layout.margin.l > most) {
-      const letters = Math.max(6, Math.floor((most - 14) / 5.8));
+      const letters = Math.max(6, Math.floor((most - 14) / 6.5));
       layout.margin = { ...layout.margin, l: most };
       for (const key of Object.keys(own).filter((each) => /^yaxis/.test(each) && own[each].ticktext)) {
         layout[key].ticktext = own[key].ticktext.map((text) => (text.length > letters ? `${text.slice(0, letters - 1)}\u2026` : text));
