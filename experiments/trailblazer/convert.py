@@ -1,12 +1,26 @@
-"""The public data of the construction robot Hilti Trailblazer as a table of a pose test and a machine of jaxmb.
+"""Recordings of the construction robot Hilti Trailblazer as studies of pose tests.
+
+    python experiments/trailblazer/convert.py fit --out studies/trailblazer
+    jaxmb identify studies/trailblazer/trailblazer.toml --out results/trailblazer
+
+    python experiments/trailblazer/convert.py predict SET.yaml --machine results/trailblazer --out studies/SET
+    jaxmb identify studies/SET/prediction.toml --out results/SET
+
+The second pair predicts a new set from its stationing points: results/SET/poses.csv has positions and standard
+deviations of all its points, its evaluation points with or without measured positions.
 
 The recordings are those of Kindle et al., "Enhancing Robotic Precision in Construction", IEEE Robotics and Automation
 Letters 10(1) (2025), found in the folder `hilti-trailblazer` that JAXMB_DATA contains. Nothing of them is kept here.
+Needs PyYAML.
 """
 
+import argparse
 import csv
+import json
 import os
 import re
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +28,7 @@ import yaml
 
 import jaxmb
 
+HERE = Path(__file__).parent
 ARM = tuple(f"dsr_joint{k}" for k in range(1, 7))
 STAGES = {"column_middle_joint": -0.706, "column_top_joint": -0.736}
 """Offset of each sliding stage, which travels half the height of the column: as <mimic> in the URDF."""
@@ -24,7 +39,7 @@ STIFFNESS = 1e5
 
 
 class Point(NamedTuple):
-    """A measured position of the prism."""
+    """A position of the prism."""
 
     height: float
     """Of the column, m."""
@@ -33,7 +48,8 @@ class Point(NamedTuple):
     stationing: bool
     """Whether it is one of the points from which the pose of a station is determined."""
     q: dict[str, float]
-    position: tuple[float, float, float]
+    position: tuple[float, ...]
+    """Measured, m; empty where it is not."""
 
 
 def folder() -> Path:
@@ -45,18 +61,18 @@ def folder() -> Path:
 
 
 def points(path: Path) -> list[Point]:
-    """All measured points of the flat floor."""
-    data: dict[str, Any] = yaml.load((path / "flat.yaml").read_text(), Loader=yaml.CSafeLoader)
+    """All points of a set."""
+    data: dict[str, Any] = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
     found = []
     for height, spaces in data["column_heights"].items():
         for space, sets in spaces["solution_spaces"].items():
             for kind in ("stationing_measurements", "evaluation_measurements"):
-                for one in sets.get(kind, []):
+                for one in sets.get(kind) or []:
                     column, *arm = one["joint_states"]
                     q = {name: 0.5 * column + offset for name, offset in STAGES.items()}
                     q |= dict(zip(ARM, arm, strict=True))
-                    stationing = kind.startswith("stationing")
-                    found.append(Point(float(height), int(space), stationing, q, tuple(one["prism_position"])))
+                    position = tuple(one.get("prism_position") or ())
+                    found.append(Point(float(height), int(space), kind.startswith("stationing"), q, position))
     return found
 
 
@@ -87,23 +103,61 @@ def machine(path: Path, out: Path) -> jaxmb.Machine:
     return jaxmb.Machine.model_validate(data | {"body": bodies, "virtual_spring": springs})
 
 
-def write(out: Path, path: Path, held_out: float) -> None:
-    """Machine and table of a fit in which one height of the column is held out.
-
-    All other heights share one pose of the total station, which did not move. At the height that is held out each
-    space is a station, whose stationing points determine its pose, and its other points are predicted; points of spaces
-    without stationing points are left out there.
-    """
-    jaxmb.write_machine(machine(path, out), out / "trailblazer.toml")
-    with (out / "poses.csv").open("w", newline="") as file:
+def write_table(path: Path, rows: Sequence[Point], fitted: Sequence[bool], stations: Sequence[str]) -> None:
+    """Table of a pose test; rows with the same station share the pose of the total station."""
+    with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow([*STAGES, *ARM, "prism.x", "prism.y", "prism.z", "station", "role"])
-        rows = points(path)
-        known = {(point.height, point.space) for point in rows if point.stationing}
-        for point in rows:
-            here = point.height == held_out
-            if here and (point.height, point.space) not in known:
-                continue
-            station = f"{point.height}-{point.space}" if here else "fitted"
-            role = "check" if here and not point.stationing else "fit"
-            table.writerow([*(point.q[name] for name in (*STAGES, *ARM)), *point.position, station, role])
+        for point, fit, station in zip(rows, fitted, stations, strict=True):
+            q = (point.q[name] for name in (*STAGES, *ARM))
+            table.writerow([*q, *(point.position or ("", "", "")), station, "fit" if fit else "check"])
+
+
+def write_fit(out: Path, data: Path, rows: Sequence[Point]) -> Path:
+    """The study that identifies the machine from points of one set, in which the total station did not move."""
+    out.mkdir(parents=True, exist_ok=True)
+    jaxmb.write_machine(machine(data, out), out / "machine.toml")
+    write_table(out / "poses.csv", rows, [True] * len(rows), ["set"] * len(rows))
+    return Path(shutil.copy(HERE / "trailblazer.toml", out))
+
+
+def write_prediction(out: Path, result: Path, rows: Sequence[Point]) -> Path:
+    """The study that predicts a set with an identified machine, from the stationing points of the set.
+
+    Each height of the column has a pose of the total station of its own, since the ground may yield as the column
+    moves; heights without stationing points take that of the nearest height.
+    """
+    heights = {point.height for point in rows if point.stationing}
+    if not heights:
+        raise SystemExit("the set has no stationing points, expected some with a measured prism_position")
+    out.mkdir(parents=True, exist_ok=True)
+    for name in ("machine.toml", "result.json"):
+        shutil.copy(result / name, out)
+    nearest = [min(heights, key=lambda height: abs(height - point.height)) for point in rows]
+    write_table(out / "poses.csv", rows, [point.stationing for point in rows], [f"{h:g}" for h in nearest])
+    level = json.loads((out / "result.json").read_text())["metrics"]["pose_std_mm"]["prism"]
+    text = (HERE / "prediction.toml").read_text()
+    study = out / "prediction.toml"
+    study.write_text(text.replace('std_mm = "estimate"', f"std_mm = {level:.4g}"))
+    return study
+
+
+def main() -> None:
+    """Write the study of the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=("fit", "predict"))
+    parser.add_argument("set", nargs="?", type=Path, help="YAML file of a set (default: flat.yaml of the public data)")
+    parser.add_argument("--machine", type=Path, help="folder with the result of the fit, for predict")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the study")
+    args = parser.parse_args()
+    rows = points(args.set or folder() / "flat.yaml")
+    if args.what == "fit":
+        print(write_fit(args.out, folder(), rows))
+    elif args.machine is None:
+        parser.error("predict needs --machine, the folder with the result of the fit")
+    else:
+        print(write_prediction(args.out, args.machine, rows))
+
+
+if __name__ == "__main__":
+    main()

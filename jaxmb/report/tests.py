@@ -422,7 +422,8 @@ def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     parts: list[Part | None] = [pose_table(metrics), geometry_table(result), station_table(result)]
     files = file_names(result.study)
     for entry in shown_tests(result, entries):
-        rows = [row for row in metrics.pose_rows if (row.test, row.role) == (entry.name, entry.role)]
+        own = [row for row in metrics.pose_rows if (row.test, row.role) == (entry.name, entry.role)]
+        rows = [row for row in own if row.is_measured]
         title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}"
         prefix = "" if entry.role == "fit" else "check-"
         for angles, what, part in ((False, "poses", slice(0, 3)), (True, "pose-angles", slice(3, 6))):

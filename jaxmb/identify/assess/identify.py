@@ -28,7 +28,6 @@ from jaxmb.identify.assess.remarks import (
 from jaxmb.identify.assess.result import Mode, Result, ended_text, found_parameters
 from jaxmb.identify.assess.search_estimate import diagnosed_search, search_estimate, search_status
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
-from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.assess.uncertainty.ambiguity import mode_deviations
 from jaxmb.identify.estimation.identifiability import correlation, groups, groups_by_name, information_rows
 from jaxmb.identify.experiments.motion import PostureTest
@@ -252,8 +251,7 @@ def assess(estimate: Estimate) -> Result:
 
 def _with_noise(study: Study, metrics: Metrics) -> Study:
     """The study with its noise as estimated, also where that has no effect on the fit."""
-    frf = metrics.of(FrfMetrics)
-    levels = {} if frf is None else frf.noise_log_std or {}
+    levels = {name: level for own in metrics.tests.values() for name, level in own.noise_levels.items()}
     tests = [
         test.noise.with_nominal(level) if level > 0.0 and not weights_tests(study.problem, test) else test
         for test in study.tests

@@ -34,6 +34,11 @@ class KindMetrics:
         return ""
 
     @property
+    def noise_levels(self) -> Mapping[str, float]:
+        """Noise estimated from the residual, by name of the test (`Noise.level`)."""
+        return {}
+
+    @property
     def known_text(self) -> str:
         """Text on quantities determined in addition to the free parameters; empty where there are none."""
         return ""

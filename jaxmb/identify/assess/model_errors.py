@@ -184,7 +184,7 @@ class Corrected:
         jacobian = np.zeros((residual.size, columns.size))
         if problem.prior is not None:
             by_u = columns == np.arange(size)[:, None]
-            jacobian[problem.data_rows :] = np.diag(1.0 / np.asarray(problem.prior.std)) @ by_u
+            jacobian[problem.data_rows :] = np.asarray(problem.prior.rows) @ by_u
         for k, (rows, plain, (place, directions)) in enumerate(
             zip(problem.row_slices, problem.tests, self.own, strict=True)
         ):

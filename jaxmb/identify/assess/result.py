@@ -23,6 +23,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 from jaxmb.machine.file import machine_toml
 from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.tangent import LinearizeAt
 
 SCHEMA = 1
@@ -168,8 +169,9 @@ class Result:
         """A table of the result as columns, which `pandas.DataFrame` and `polars.DataFrame` accept.
 
         Args:
-            name: "parameters", "modes" (with the posture of each), "correlation" (of the entries of u) or "history"
-                (best objective by number of evaluations). Unknown numbers are NaN.
+            name: "parameters", "modes" (with the posture of each), "correlation" (of the entries of u), "history"
+                (best objective by number of evaluations) or "poses" (predicted position and rotation vector of each row
+                of pose tests in the device's frame, standard deviation and error, m and rad). Unknown numbers are NaN.
 
         Raises:
             ValueError: there is no such table.
@@ -304,13 +306,22 @@ def _correlation_columns(result: Result) -> dict[str, list[Any]]:
     return {"name": list(names)} | dict(zip(names, np.asarray(result.correlation).T.tolist(), strict=True))
 
 
+def _pose_columns(result: Result) -> dict[str, list[Any]]:
+    rows = result.metrics.get("pose_rows") or []
+    columns = {key: [row[key] for row in rows] for key in ("test", "role", "row", "station", "point")}
+    for what, prefix in (("predicted", ""), ("std", "std_"), ("error", "error_")):
+        values = [[math.nan if x is None else x for x in row[what]] for row in rows]
+        columns |= {f"{prefix}{axis}": [row[i] for row in values] for i, axis in enumerate(ELASTIC_AXES)}
+    return columns
+
+
 def _history_columns(result: Result) -> dict[str, list[Any]]:
     return {"evaluations": [n for n, _ in result.history], "objective": [cost for _, cost in result.history]}
 
 
 TABLES: dict[str, Callable[[Result], dict[str, list[Any]]]] = {
     "parameters": _parameter_columns, "modes": _mode_columns, "correlation": _correlation_columns,
-    "history": _history_columns,
+    "history": _history_columns, "poses": _pose_columns,
 }  # fmt: skip
 """Tables of `Result.table`."""
 
@@ -338,7 +349,7 @@ def _covariance(result: Result) -> Table:
 
 def _estimated_noise(study: Study) -> dict[str, float]:
     """Estimated noise standard deviation of each test whose noise is not known, by name."""
-    levels = {test.name: test.noise.nominal for test in study.tests if not test.noise.is_known}
+    levels = {test.name: test.noise.level for test in study.tests if not test.noise.is_known}
     return {name: level for name, level in levels.items() if level is not None}
 
 

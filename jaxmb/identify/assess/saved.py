@@ -163,13 +163,14 @@ def read_saved(path: Path, others: bool = False) -> Any:
 
 
 STUDY, URDF, MJCF = "study.toml", "machine.urdf", "machine.xml"
-PARAMETERS = "parameters.csv"
+PARAMETERS, POSES = "parameters.csv", "poses.csv"
 
 
 def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, ...]:
     """Write a result: result.json, parameters.csv, machine.toml (the identified machine), study.toml (the study with
-    absolute paths), machine.urdf for open chains of joints without stiffness (`write_urdf`), and machine.xml where
-    MuJoCo is installed and can describe the machine (`write_mjcf`).
+    absolute paths), poses.csv of pose tests (predictions with standard deviations), machine.urdf for open chains of
+    joints without stiffness (`write_urdf`), and machine.xml where MuJoCo is installed and can describe the machine
+    (`write_mjcf`).
 
     Args:
         result: the identification.
@@ -186,6 +187,12 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
     write_machine(result.machine, folder / MACHINE)
     written = [RESULT, PARAMETERS, MACHINE]
     write_atomically(folder / PARAMETERS, csv_text(result.table("parameters")).encode())
+    poses = result.table("poses")
+    if poses["row"]:
+        write_atomically(folder / POSES, csv_text(poses).encode())
+        written.append(POSES)
+    else:
+        (folder / POSES).unlink(missing_ok=True)
     elastic = any(joint.stiffness for body in result.machine.body for joint in body.joint)
     if elastic or beyond_urdf(result.machine):
         (folder / URDF).unlink(missing_ok=True)  # of an earlier result

@@ -96,16 +96,26 @@ class Noise(Component[T]):
         return None
 
     @property
+    def level(self) -> float | None:
+        """Standard deviation that is estimated where the noise is not known (`estimated`, `with_nominal`), SI."""
+        return self.nominal
+
+    @property
+    def level_text(self) -> str:
+        """`level` with its unit and quantity, for messages."""
+        return "" if self.level is None else f"{self.level:g} of log H"
+
+    @property
     def is_one_factor(self) -> bool:
         """Whether the noise to be estimated is one factor common to all rows."""
         return True
 
     def estimated(self, residual: np.ndarray, expected: float) -> float:
-        """`nominal` at which the sum of squares of a residual equals its expectation."""
+        """`level` at which the sum of squares of a residual equals its expectation."""
         raise NotImplementedError(f"the noise of {display_name(self.test.name)} cannot be estimated from a fit")
 
     def with_nominal(self, std: float) -> T:
-        """The test with another `nominal`."""
+        """The test with another `level`."""
         raise NotImplementedError(f"the noise of {display_name(self.test.name)} cannot be estimated from a fit")
 
     @property

@@ -7,7 +7,7 @@ deflects under its weight (`jaxmb.response.static.frame_poses_under_weight`).
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,15 +16,16 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import OwnParameters
+from jaxmb.identify.experiments.components import Correlation, Noise, OwnParameters
 from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.test import Score, Test
 from jaxmb.identify.parameters.free_parameters import Bound
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import rotation_about
+from jaxmb.measurement.noise import correlation_length
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.response.static import frame_poses_under_weight
-from jaxmb.spatial import rotation_by, rotation_vector
+from jaxmb.spatial import rotation_by, rotation_vector, skew
 
 REACH_M, REACH_RAD = 0.25, 0.25
 """Bounds of a station's pose on either side of its initial value."""
@@ -49,6 +50,8 @@ class PoseTest(Test[PoseView]):
     """Labels of the stations; empty for a device in the ground frame."""
     elastic: bool = eqx.field(static=True)
     """Whether the machine deflects under its weight."""
+    has_rotations: bool = eqx.field(static=True)
+    """Whether any rotation is measured."""
     levelled: bool = eqx.field(static=True)
     """Whether the device's z axis is vertical at every station; the weight of the machine then acts along it."""
     q: Float[Array, "t n"]
@@ -59,8 +62,10 @@ class PoseTest(Test[PoseView]):
     """Likewise; the identity where not measured."""
     component: Int[Array, "m"]
     """Measured components, as flat indices of [t, p, 6]."""
-    std: Float[Array, "m"]
-    """m or rad."""
+    deviation: Float[Array, "2"]
+    """Standard deviation of a component of a position, m, and of a rotation about an axis, rad."""
+    noise_is_known: bool = eqx.field(static=True)
+    """Whether they are as stated; otherwise their common factor is estimated."""
     station: Int[Array, "t"]
     """Station of each row."""
     pose: Float[Array, "s 6"]
@@ -68,15 +73,8 @@ class PoseTest(Test[PoseView]):
 
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
-        size = jnp.linalg.norm(model.gravity)
-
-        def row(q: Float[Array, "n"], device: Float[Array, "6"] | None = None) -> Float[Array, "p 4 4"]:
-            at = model
-            if device is not None:
-                at = dataclasses.replace(model, gravity=-size * rotation_by(device[3:])[:, 2])
-            return frame_poses_under_weight(at, q, self.points, self.elastic)
-
-        return PoseView(jax.vmap(row)(self.q, self.pose[self.station]) if self.levelled else jax.vmap(row)(self.q))
+        device = self.pose[self.station] if self.levelled else None
+        return PoseView(_poses_by_row(model, self.q, device, self.points, self.elastic, self.has_rotations))
 
     def predict(self, view: PoseView) -> Float[Array, "t p 4 4"]:
         """Poses of all points at all rows in the device's frame."""
@@ -93,6 +91,8 @@ class PoseTest(Test[PoseView]):
         """Predicted minus measured components: positions [m], rotation vectors [rad], in the device's axes."""
         predicted = self.predict(view)
         translation = predicted[..., :3, 3] - self.position
+        if not self.has_rotations:  # their derivatives are not computed then
+            return jnp.concatenate([translation, jnp.zeros_like(translation)], axis=-1).ravel()[self.component]
         turn = predicted[..., :3, :3] @ jnp.swapaxes(self.rotation, -1, -2)
         rotation = jax.vmap(jax.vmap(rotation_vector))(turn)
         return jnp.concatenate([translation, rotation], axis=-1).ravel()[self.component]
@@ -100,6 +100,18 @@ class PoseTest(Test[PoseView]):
     def residual(self, view: PoseView) -> Float[Array, "m"]:
         """Errors over their standard deviations."""
         return self.errors(view) / self.std
+
+    def at_all_points(self) -> "PoseTest":
+        """The test with the positions of all points in all rows, and the rotations if any is measured; 0 and the
+        identity where not measured."""
+        every = np.arange(6 * len(self.q) * len(self.points))
+        chosen = every if self.has_rotations else every[every % 6 < 3]
+        return dataclasses.replace(self, component=jax.device_put(chosen))
+
+    @property
+    def std(self) -> Float[Array, "m"]:
+        """Standard deviation of each measured component, m or rad."""
+        return self.deviation[jnp.where(self.component % 6 < 3, 0, 1)]
 
     @property
     def rows(self) -> int:
@@ -120,9 +132,62 @@ class PoseTest(Test[PoseView]):
         return Score(explained_percent=100.0 * (1.0 - math.sqrt(part / total)) if total else None)
 
     @property
+    def noise(self) -> "PoseNoise":
+        """Noise of the rows."""
+        return PoseNoise(self)
+
+    @property
     def own(self) -> "Stations | None":
         """Poses of the device at its stations; None for a device in the ground frame."""
         return Stations(self) if self.stations else None
+
+
+class PoseCorrelation(Correlation[PoseTest]):
+    """Correlation of the errors of neighbouring rows, which have similar postures."""
+
+    def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Correlation length of the residual, in rows of the table (see `correlation_length`)."""
+        errors = np.zeros((2, 6 * len(self.test.q) * len(self.test.points)))
+        errors[:, np.asarray(self.test.component)] = residual, np.ones_like(residual)
+        by_row = errors.reshape(2, len(self.test.q), -1).swapaxes(1, 2)
+        return correlation_length(by_row[0], by_row[1] > 0.0)
+
+
+class PoseNoise(Noise[PoseTest]):
+    """Noise of poses, as stated or with one factor to be estimated."""
+
+    @property
+    def correlation(self) -> PoseCorrelation:
+        """Correlation between the errors of rows."""
+        return PoseCorrelation(self.test)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
+        return self.test.noise_is_known
+
+    @property
+    def level(self) -> float:
+        """Standard deviation of a component of a position, m."""
+        return float(self.test.deviation[0])
+
+    @property
+    def level_text(self) -> str:
+        """`level` with its unit and quantity."""
+        return f"{1e3 * self.level:g} mm of a position"
+
+    def estimated(self, residual: np.ndarray, expected: float) -> float:
+        """`level` at which the sum of squares of a residual equals its expectation."""
+        return self.level * math.sqrt(float(residual @ residual) / expected)
+
+    def with_nominal(self, std: float) -> PoseTest:
+        """The test with another `level`."""
+        deviation = np.asarray(self.test.deviation) * (std / self.level)
+        return dataclasses.replace(self.test, deviation=jax.device_put(deviation))
+
+    def change_from(self, other: PoseTest) -> float:
+        """|log| of the ratio of the noise to that in another version of the test."""
+        return abs(math.log(self.level / other.noise.level))
 
 
 class Stations(OwnParameters[PoseTest]):
@@ -153,6 +218,65 @@ class Stations(OwnParameters[PoseTest]):
             Bound((name,), value - by, value + by, value, logarithmic=False)
             for name, value, by in zip(self.names, values.tolist(), reach.tolist(), strict=True)
         )
+
+
+def _row_poses(
+    model: Model, q: Float[Array, "n"], device: Float[Array, "6"] | None, points: tuple[str, ...], elastic: bool
+) -> Float[Array, "p 4 4"]:
+    """Poses of points in the ground frame, gravity along the z axis of a levelled device."""
+    if device is not None:
+        size = jnp.linalg.norm(model.gravity)
+        model = dataclasses.replace(model, gravity=-size * rotation_by(device[3:])[:, 2])
+    return frame_poses_under_weight(model, q, points, elastic)
+
+
+@eqx.filter_custom_jvp
+def _poses_by_row(
+    model: Model,
+    q: Float[Array, "t n"],
+    device: Float[Array, "t 6"] | None,
+    points: tuple[str, ...],
+    elastic: bool,
+    rotations: bool,
+) -> Float[Array, "t p 4 4"]:
+    """Poses of points at all rows, differentiated row by row in reverse mode.
+
+    A row has three or six components, a machine tens of free parameters: the derivatives of a row by the numbers of the
+    machine are computed once, in reverse mode, and multiplied by all directions. Those of rotations are left out (0)
+    where no rotation is measured, since they take half of the time.
+    """
+    return jax.vmap(lambda q, device: _row_poses(model, q, device, points, elastic))(q, device)
+
+
+@_poses_by_row.def_jvp
+def _poses_by_row_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+    model, q, device, points, elastic, rotations = primals
+    varies = jax.tree.map(lambda tangent: tangent is not None, tangents[0], is_leaf=lambda tangent: tangent is None)
+    varied, constant = eqx.partition(model, varies)
+
+    def row(q: Array, device: Any, by_q: Any, by_device: Any) -> tuple[Array, Array]:
+        def twist(varied: Any, q: Array, device: Any) -> tuple[tuple[Array, Array], Array]:
+            poses = _row_poses(eqx.combine(varied, constant), q, device, points, elastic)
+            turn = poses[:, :3, :3] @ jnp.swapaxes(jax.lax.stop_gradient(poses[:, :3, :3]), 1, 2)
+            return (poses[:, :3, 3], jax.vmap(rotation_vector)(turn)), poses
+
+        (shift, _), pull, poses = jax.vjp(twist, varied, q, device, has_aux=True)
+        basis, zero = jnp.eye(shift.size).reshape(-1, *shift.shape), jnp.zeros_like(shift)
+        directions = tangents[0], by_q, by_device
+
+        def along(slope: Any) -> Array:
+            used = eqx.filter(slope, jax.tree.map(lambda t: t is not None, directions, is_leaf=lambda t: t is None))
+            parts = zip(jax.tree.leaves(used), jax.tree.leaves(directions), strict=True)
+            return sum((s.reshape(len(s), -1) @ t.ravel() for s, t in parts), start=jnp.zeros(shift.size))
+
+        moved = along(jax.vmap(lambda c: pull((c, zero)))(basis)).reshape(shift.shape)
+        change = jnp.zeros_like(poses).at[:, :3, 3].set(moved)
+        if not rotations:
+            return poses, change
+        turned = along(jax.vmap(lambda c: pull((zero, c)))(basis)).reshape(shift.shape)
+        return poses, change.at[:, :3, :3].set(jax.vmap(skew)(turned) @ poses[:, :3, :3])
+
+    return jax.vmap(row)(q, device, tangents[1], tangents[2])
 
 
 def _pose_matrix(vector: Float[Array, "6"]) -> Float[Array, "4 4"]:
@@ -199,7 +323,7 @@ class PoseRows(NamedTuple):
 
 def pose_test(
     name: str, rows: PoseRows, stations: Sequence[str], pose: Float[np.ndarray, "s 6"], std: tuple[float, float],
-    elastic: bool, levelled: bool = False,
+    elastic: bool, levelled: bool = False, noise_is_known: bool = True,
 ) -> PoseTest:  # fmt: skip
     """The pose test of some rows.
 
@@ -211,6 +335,7 @@ def pose_test(
         std: of a component of a position [m], and of a rotation about an axis [rad].
         elastic: whether the machine deflects under its weight.
         levelled: whether the device's z axis is vertical.
+        noise_is_known: whether `std` is as stated; otherwise a common factor is estimated.
     """
     seen = np.isfinite(rows.measured)
     turns = np.where(seen[..., 3:], rows.measured[..., 3:], 0.0)
@@ -220,12 +345,14 @@ def pose_test(
         points=rows.points,
         stations=tuple(stations),
         elastic=elastic,
+        has_rotations=bool(seen[..., 3:].any()),
         levelled=levelled,
         q=jnp.asarray(rows.q),
         position=jnp.asarray(np.where(seen[..., :3], rows.measured[..., :3], 0.0)),
         rotation=jnp.asarray([[rotation_of(v) for v in row] for row in turns]),
         component=jnp.asarray(component),
-        std=jnp.asarray(np.where(component % 6 < 3, std[0], std[1])),
+        deviation=jnp.asarray(std),
+        noise_is_known=noise_is_known,
         station=jnp.asarray([list(stations).index(label) for label in rows.station] or [0] * len(rows.q)),
         pose=jnp.asarray(np.asarray(pose, float).reshape(-1, 6)),
     )
@@ -235,6 +362,13 @@ def rotation_of(vector: np.ndarray) -> Float[np.ndarray, "3 3"]:
     """Rotation matrix of a rotation vector [rad]."""
     angle = float(np.linalg.norm(vector))
     return rotation_about(vector / angle, angle) if angle else np.eye(3)
+
+
+def rotation_vector_of(rotation: np.ndarray) -> Float[np.ndarray, "3"]:
+    """Rotation vector [rad] of a rotation matrix, for any angle up to pi."""
+    from scipy.spatial.transform import Rotation
+
+    return Rotation.from_matrix(rotation).as_rotvec()
 
 
 def station_pose(

@@ -112,7 +112,7 @@ def linear_equations(model: Model, free: FreeParameters, tests: Sequence[Test]) 
 
 
 def with_prior(found: Unknowns, rows: Equations, prior: Prior | None) -> Equations:
-    """The equations, with a row value = mean appended for each parameter with a prior.
+    """The equations, with a row appended for each parameter with a prior.
 
     Args:
         found: unknowns.
@@ -121,13 +121,12 @@ def with_prior(found: Unknowns, rows: Equations, prior: Prior | None) -> Equatio
     """
     if prior is None:
         return rows
-    std = np.asarray(prior.std)
-    of = np.flatnonzero(np.isfinite(std))
-    width = np.array(found.free.width)[of]
+    of, mean = np.flatnonzero(np.isfinite(np.asarray(prior.std))), np.asarray(prior.mean)
+    by_u = np.asarray(prior.rows)[of]
     return Equations(
-        matrix=np.concatenate([rows.matrix, np.eye(std.size)[of]]),
-        measured=np.concatenate([rows.measured, np.asarray(prior.mean)[of] * width]),
-        std=np.concatenate([rows.std, std[of] * width]),
+        matrix=np.concatenate([rows.matrix, by_u / np.array(found.free.width)]),
+        measured=np.concatenate([rows.measured, by_u @ mean]),
+        std=np.concatenate([rows.std, np.ones(of.size)]),
         weight=np.concatenate([rows.weight, np.ones(of.size)]),
         case=np.concatenate([rows.case, int(rows.case.max(initial=-1)) + 1 + np.arange(of.size)]),
     )

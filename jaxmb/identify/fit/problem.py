@@ -42,6 +42,13 @@ class Prior(eqx.Module):
     mean: Float[Array, "d"]
     std: Float[Array, "d"]
     """inf for parameters without prior."""
+    whitening: Float[Array, "d d"] | None = None
+    """W with covariance (W^T W)^-1, rows of zeros without prior; None for independent parameters."""
+
+    @property
+    def rows(self) -> Float[Array, "d d"]:
+        """Derivative of the prior's residual by u."""
+        return jnp.diag(1.0 / self.std) if self.whitening is None else self.whitening
 
 
 class Form(eqx.Module):
@@ -133,8 +140,13 @@ class Problem(eqx.Module):
         return None if self.prior is None else np.asarray(self.prior.std)
 
     def prior_residual(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
-        """Distance to the prior mean in its standard deviations, 0 without a prior of the entry; empty without one."""
-        return jnp.zeros(0) if self.prior is None else (u - self.prior.mean) / self.prior.std
+        """Distance to the prior mean in its standard deviations, whitened where entries are correlated; 0 for entries
+        without a prior, empty without any."""
+        if self.prior is None:
+            return jnp.zeros(0)
+        if self.prior.whitening is None:
+            return (u - self.prior.mean) / self.prior.std
+        return self.prior.whitening @ (u - self.prior.mean)
 
     def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
         """Variance of each residual under the stated noise, over the square of its scale."""
@@ -411,7 +423,7 @@ def _prior(problem: Problem, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Residual and Jacobian of the prior; without rows if there is none."""
     if problem.prior is None:
         return np.zeros(0), np.zeros((0, u.size))
-    return np.asarray(problem.prior_residual(jax.device_put(u))), np.diag(1.0 / np.asarray(problem.prior.std))
+    return np.asarray(problem.prior_residual(jax.device_put(u))), np.asarray(problem.prior.rows)
 
 
 def _of_test(problem: Problem, number: int, u: np.ndarray, derivatives: bool) -> Any:

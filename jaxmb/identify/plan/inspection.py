@@ -292,9 +292,9 @@ def _remarks(study: Study) -> tuple[str, ...]:
         remarks.append("weights: the prediction after the next tests is for lines weighted by their noise only")
     unknown = [test for test in study.tests if not test.noise.is_known]
     if unknown:
-        names, level = ", ".join(test.name for test in unknown), unknown[0].noise.nominal
+        names, level = ", ".join(test.name for test in unknown), unknown[0].noise.level_text
         remarks.append(
-            f"the noise of {names} is to be estimated from a fit: a standard deviation of {level:g} of log H is assumed"
+            f"the noise of {names} is to be estimated from a fit: a standard deviation of {level} is assumed"
             " here, to which all standard deviations are proportional"
         )
     return tuple(remarks)

@@ -135,7 +135,6 @@ def _at_postures(like: PoseTest, q: np.ndarray, station: int) -> PoseTest:
     """A test like another one at other postures, each measured in all components that the other one measures."""
     count, size = len(q), 6 * len(like.points)
     seen = np.unique(np.asarray(like.component) % size)
-    first = {int(c) % size: float(s) for c, s in zip(np.asarray(like.component), np.asarray(like.std), strict=True)}
     shape: Any = (count, len(like.points))
     return dataclasses.replace(
         like,
@@ -143,6 +142,5 @@ def _at_postures(like: PoseTest, q: np.ndarray, station: int) -> PoseTest:
         position=jnp.zeros((*shape, 3)),
         rotation=jnp.broadcast_to(jnp.eye(3), (*shape, 3, 3)),
         component=jnp.asarray((np.arange(count)[:, None] * size + seen).ravel()),
-        std=jnp.asarray(np.tile([first[int(c)] for c in seen], count)),
         station=jnp.full(count, station),
     )

@@ -13,7 +13,7 @@ from jaxmb.io.validation import Table, error_location, validated
 from jaxmb.machine.file import ENDINGS, load_machine
 from jaxmb.machine.schema import Machine
 
-PATHS = ("file", "machine")
+PATHS = ("file", "machine", "prior_from")
 """Keys of a study file whose values may be paths."""
 
 

@@ -32,6 +32,7 @@ from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
 from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, stated_tolerances, with_one_start, with_preset
 from jaxmb.identify.study.law_terms import law_terms
+from jaxmb.identify.study.reading.earlier import EarlierResult, earlier_result
 from jaxmb.identify.study.reading.friction import (
     check_free_friction,
     friction_bounds,
@@ -437,7 +438,7 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
     return _Described(file, machine, model, fixed, with_friction_remarks(entries, choice), choice)
 
 
-def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
+def _posed(described: _Described, source: str, earlier: EarlierResult | None) -> tuple[Problem, Start]:
     """Problem of a description, with its prior, and where its fit starts."""
     file, model, entries, fitted = described.file, described.model, described.entries, described.fitted
     tests = [entry.test for entry in fitted]
@@ -448,6 +449,8 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
         wanted = friction_bounds(described.friction) | file.free
         bounds = bounds_of(model, wanted, described.fixed.keys() | without, of_tests)
         bounds += unnamed_bounds(tests, bounds)
+        if earlier is not None:
+            bounds += earlier.bounds(model, bounds, described.fixed.keys())
         check_geometry(model, bounds)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     if file.next is not None:
@@ -471,14 +474,15 @@ def _posed(described: _Described, source: str) -> tuple[Problem, Start]:
         # a gain of a drive starts from a first fit, about which no prior can be
         unsaid = ~np.asarray(stated, bool) & np.array([name not in of_machine for name in free.names], dtype=bool)
         about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
-        prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)))
+        prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)), earlier)
     problem = dataclasses.replace(problem, prior=prior)
     return problem, Start(initial, stated, file.start == "random")
 
 
 def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_seed: int | None) -> Study:
     described = _described(given, folder, source, noise_seed)
-    problem, start = _posed(described, source)
+    earlier = None if given.prior_from is None else earlier_result(folder / given.prior_from)
+    problem, start = _posed(described, source, earlier)
     file, tolerance = described.file, described.file.tolerance
     if tolerance is None:
         tolerance = float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)

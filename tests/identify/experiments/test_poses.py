@@ -11,7 +11,9 @@ from scipy.spatial.transform import Rotation
 
 import jaxmb
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
+from jaxmb.identify.experiments.pose_test import PoseView, _row_poses  # pyright: ignore[reportPrivateUsage]
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.plan.inspection import inspect
 from jaxmb.identify.study.study import make_study
@@ -142,6 +144,31 @@ def test_derivative_by_geometry_and_stiffness():
         np.testing.assert_allclose(slope[:, k], difference, rtol=1e-6, atol=1e-10)
 
 
+def test_derivatives_of_rows_are_those_of_forward_mode(tmp_path):
+    """The rule in reverse mode, by rows, against automatic differentiation in forward mode: geometry, stiffness,
+    station and weight of a levelled device, positions and rotations of two points."""
+    machine = machine_file(tmp_path, ARM)
+    how = {"rows": 6, "ranges": {"q1": [-1.0, 2.0], "q2": [-2.0, 2.0]}, "measured": "pose", "points": ["tool", "fore"]}
+    free = {"stiffness.q1": {"lower": 1e3, "upper": 1e6}, "origin.q2.r?": {"lower": -0.1, "upper": 0.1},
+            "reading_scale.q1": {"lower": 0.9, "upper": 1.1},
+            "frame.tool.y": {"lower": -0.1, "upper": 0.1}}  # fmt: skip
+    test = {"kind": "pose", "name": "t", "simulate": how, "levelled": True}
+    study = make_study({"machine": machine, "test": [test], "free": free}, "s", tmp_path)
+    problem, found = study.problem, study.tests[0]
+    u = study.free.encode(study.start.values) + 0.05
+
+    def by_forward_mode(u):
+        values = study.free.values(u)
+        own, model = found.own.with_values(values[-6:]), study.free.apply(study.model, values)
+        poses = jax.vmap(lambda q, device: _row_poses(model, q, device, own.points, own.elastic))
+        return own.residual(PoseView(poses(own.q, own.pose[own.station])))
+
+    by_rows = np.asarray(jax.jit(jax.jacfwd(problem.residual))(u))
+    expected = np.asarray(jax.jit(jax.jacfwd(by_forward_mode))(u))
+    assert np.linalg.norm(expected, axis=0).min() > 0.0
+    np.testing.assert_allclose(by_rows, expected, atol=1e-9 * np.abs(expected).max())
+
+
 def test_noise_free_poses_give_the_truth_and_predict_what_is_held_out(tmp_path):
     machine = machine_file(tmp_path, SPATIAL)
     test = simulated(check_rows=10) | {"std_mm": 1e-6}
@@ -203,6 +230,96 @@ def test_fit_against_scipy_on_kinematics_by_pinocchio(tmp_path):
     for name, value, deviation in zip(names, found.x, deviations, strict=True):
         assert result.parameters[name].value == pytest.approx(value, abs=1e-4 * deviation), name
         assert result.parameters[name].std == pytest.approx(deviation, rel=1e-3), name
+
+
+def measured_set(folder, rows, std, seed, held_out=0, station="A"):
+    """Table of positions of the tool with noise; the last rows are to be predicted and not measured."""
+    rng = np.random.default_rng(seed)
+    urdf = folder / "arm.urdf"
+    write_urdf(SPATIAL, urdf)
+    q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(rows)])
+    turn, shift = Rotation.from_rotvec(rng.uniform(-1.0, 1.0, 3)), rng.uniform(-2.0, 2.0, 3)
+    exact = turn.apply(poses_by_pinocchio(urdf, q + np.array([0.0, 3e-3, -2e-3]))) + shift
+    seen = exact + std * rng.normal(size=exact.shape)
+    lines = [[*row, *point, station, "fit"] for row, point in zip(q.tolist(), seen.tolist(), strict=True)]
+    for line in lines[rows - held_out :]:
+        line[3:] = ["", "", "", station, "check"]
+    return lines, exact
+
+
+def write_rows(path, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([["q1", "q2", "q3", "tool.x", "tool.y", "tool.z", "station", "role"], *rows])
+
+
+ZEROS = {"zero.q[23]": {"lower": -0.05, "upper": 0.05}}
+
+
+@pytest.mark.parametrize("prior", [{}, {"zero.*": 1.0}])
+def test_estimated_noise_is_that_of_the_data(tmp_path, prior):
+    """0.3 mm, six times the nominal value: within four standard deviations sigma / sqrt(2 m), and standard deviations
+    as with that value stated, up to the correlation length of independent errors."""
+    rows, _ = measured_set(tmp_path, 40, 3e-4, seed=1)
+    write_rows(tmp_path / "poses.csv", rows)
+    test = {"kind": "pose", "name": "t", "file": "poses.csv", "std_mm": "estimate"}
+    study = {"machine": machine_file(tmp_path, SPATIAL), "tolerances": "exact", "free": ZEROS, "prior": prior}
+    result = identify(make_study(study | {"test": [test]}, "s", tmp_path))
+    assert result.status == "converged"
+    level = result.metrics["pose_std_mm"]["t"]
+    assert abs(level - 0.3) < 4.0 * 0.3 / np.sqrt(2.0 * (120 - 8))
+    stated = identify(make_study(study | {"test": [test | {"std_mm": level}]}, "s", tmp_path))
+    for name, parameter in stated.parameters.items():
+        assert 1.0 - 1e-3 < result.parameters[name].std / parameter.std < 1.2, name
+
+
+def test_correlation_length_of_rows(tmp_path):
+    """Errors that are equal in four neighbouring rows each: about four rows carry the information of one."""
+    rows, _ = measured_set(tmp_path, 400, 1e-4, seed=1)
+    write_rows(tmp_path / "poses.csv", rows)
+    test = {"kind": "pose", "name": "t", "file": "poses.csv"}
+    correlation = make_study({"machine": machine_file(tmp_path, SPATIAL), "test": [test], "free": ZEROS}, "s",
+                             tmp_path).tests[0].noise.correlation  # fmt: skip
+    errors = np.random.default_rng(3).normal(size=(400, 3))
+    assert correlation.length(errors.ravel(), np.ones(1200)) < 1.3
+    assert 3.0 < correlation.length(np.repeat(errors[:100], 4, axis=0).ravel(), np.ones(1200)) < 5.5
+
+
+def test_an_earlier_result_as_prior_is_one_fit_of_both_sets(tmp_path):
+    """Values and standard deviations of two fits in turn are those of all rows together; unmeasured rows are predicted
+    within their intervals."""
+    std = 1e-4
+    first, _ = measured_set(tmp_path, 30, std, seed=1)
+    second, exact = measured_set(tmp_path, 24, std, seed=2, held_out=12, station="B")
+    for name, rows in (("first", first), ("second", second), ("both", first + second)):
+        write_rows(tmp_path / f"{name}.csv", rows)
+
+    def fit(name, **more):
+        test = {"kind": "pose", "name": "t", "file": f"{name}.csv", "std_mm": 1e3 * std}
+        found = identify(make_study({"tolerances": "exact", "test": [test], **more}, name, tmp_path))
+        assert found.status == "converged"
+        (tmp_path / name).mkdir()
+        write_result(found, tmp_path / name)
+        return found
+
+    machine = machine_file(tmp_path, SPATIAL)
+    free = ZEROS | {"origin.q2.x": {"lower": -0.01, "upper": 0.01}}
+    fit("first", machine=machine, free=free)
+    found = fit("second", machine="first/machine.toml", prior_from="first/result.json")
+    expected = fit("both", machine=machine, free=free)
+    assert set(found.parameters) == {name for name in expected.parameters if ".A." not in name}
+    for name, parameter in found.parameters.items():
+        assert parameter.std == pytest.approx(expected.parameters[name].std, rel=1e-3), name
+        assert abs(parameter.value - expected.parameters[name].value) < 1e-2 * parameter.std, name
+    rows = list(csv.DictReader((tmp_path / "second" / "poses.csv").read_text().splitlines()))[12:]
+    error = np.array([[float(row[a]) for a in "xyz"] for row in rows]) - exact[12:]
+    size = np.array([[float(row[f"std_{a}"]) for a in "xyz"] for row in rows])
+    assert (size > std).all()
+    assert (size < 2.0 * std).all()
+    assert (np.abs(error) < 4.0 * np.sqrt(size**2 - std**2)).all()  # without the noise of a measurement
+    assert {row["error_x"] for row in rows} == {""}
+    assert load_result(tmp_path / "second").parameters == found.parameters
+    with pytest.raises(ValueError, match=r"'origin.q2.x' is 0 in the machine and .* expected the identified machine"):
+        fit("second", machine=machine, prior_from="first/result.json")
 
 
 def test_intervals_contain_the_truth(tmp_path):
@@ -281,7 +398,7 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.x,tool.y,tool.z,station", "0.1,1,2,3,A", "0.2,1,2,4,A"], r"station 'A' has 2 fitted rows"),
         (["q1,tool.x", "0.1"], r"line 2 has 1 cells, expected 2"),
         (["q1,tool.x"], r"found 1 lines, expected a heading and a line for each pose"),
-        (["q1,tool.x", "0.1,"], r"line 2: nothing is measured"),
+        (["q1,tool.x", "0.1,"], r"poses.csv: line 2: nothing is measured"),
     ],
 )
 def test_wrong_tables(tmp_path, lines, message):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +34,11 @@ class FrfMetrics(KindMetrics):
     """Modes from modal analysis of the FRFs, paired with those of the identified machine."""
     unmatched_modes: tuple[UnpairedMode, ...] | None = None
     """Unpaired measured and fitted modes."""
+
+    @property
+    def noise_levels(self) -> Mapping[str, float]:
+        """Estimated standard deviations of log H."""
+        return self.noise_log_std or {}
 
     @property
     def noise_text(self) -> str:

@@ -1,16 +1,17 @@
 """Metrics and remarks of pose tests."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from jaxmb.identify.assess.deflections import propagated_std
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.experiments.pose_test import PoseEntry, PoseTest
-from jaxmb.identify.fit.problem import state_of_test, test_at
+from jaxmb.identify.experiments.pose_test import PoseEntry, PoseTest, rotation_vector_of
+from jaxmb.identify.fit.noise import correlated_by_misfit
+from jaxmb.identify.fit.problem import is_large, state_of_test, test_at
 
 INTERVAL = 1.959964
 """Half the width of a 95 % interval, in standard deviations."""
@@ -61,6 +62,13 @@ class PoseRow:
     """The same of the identified machine [6]."""
     std: np.ndarray
     """Standard deviation of `error`, of the prediction and of the noise [6]; NaN where unknown."""
+    predicted: np.ndarray
+    """Position and rotation vector predicted by the identified machine [6], m and rad, also where not measured."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether anything is measured of the point in this row."""
+        return bool(np.isfinite(self.error).any())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,43 +79,98 @@ class PoseMetrics(KindMetrics):
     """Errors of all held-out rows; None without any."""
     pose_sets: tuple[PoseSet, ...]
     pose_rows: tuple[PoseRow, ...]
+    pose_std_mm: dict[str, float] | None = None
+    """Estimated standard deviation of a component of a position, by name of the tests without a stated one."""
+
+    @property
+    def noise_levels(self) -> Mapping[str, float]:
+        """Estimated standard deviations, m."""
+        return {name: 1e-3 * level for name, level in (self.pose_std_mm or {}).items()}
+
+    @property
+    def noise_text(self) -> str:
+        """Text on the estimated standard deviations."""
+        levels = (self.pose_std_mm or {}).items()
+        return f"of positions {', '.join(f'{level:.2g} mm ({name})' for name, level in levels)}" if levels else ""
 
     @classmethod
     def found(cls, estimate: Estimate, entries: Sequence[PoseEntry]) -> "PoseMetrics":
         """Metrics of a fit; see `KindMetrics`."""
-        rows, sets = list[PoseRow](), list[PoseSet]()
+        rows, sets, levels = list[PoseRow](), list[PoseSet](), dict[str, _Estimated]()
+        misfits = dict(zip((test.name for test in estimate.study.tests), estimate.goodness.misfits, strict=True))
+        for entry, _, own in estimate.of(entries):
+            test: PoseTest = entry.test
+            if not test.noise.is_known:
+                length = correlated_by_misfit(test, estimate.residual[own], estimate.row_weights[own])
+                levels[entry.name] = _Estimated(test.noise.level * misfits[entry.name].factor, length)
         for entry in entries:
-            own = _rows(estimate, entry)
+            own = _rows(estimate, entry, levels.get(entry.name))
             sets.append(PoseSet(entry.name, entry.role, pose_errors(own, "before"), pose_errors(own, "error")))
             rows += own
-        held_out = [row for row in rows if row.role == "check"]
-        return cls(pose_errors(held_out, "error") if held_out else None, tuple(sets), tuple(rows))
+        held_out = [row for row in rows if row.role == "check" and row.is_measured]
+        by_name = {name: 1e3 * found.level for name, found in levels.items()}
+        return cls(pose_errors(held_out, "error") if held_out else None, tuple(sets), tuple(rows), by_name or None)
 
 
-def _rows(estimate: Estimate, entry: PoseEntry) -> list[PoseRow]:
-    """Errors of every point of a test before and after the fit, with standard deviations."""
-    study, test = estimate.study, entry.test
+class _Estimated(NamedTuple):
+    """Noise estimated from the residual of a test."""
+
+    level: float
+    """Standard deviation of a component of a position, m."""
+    length: float
+    """Correlation length in rows, by which the variance of estimates is increased."""
+
+
+def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> list[PoseRow]:
+    """Errors of every point of a test before and after the fit, with standard deviations, also of positions that were
+    not measured.
+
+    Args:
+        estimate: the fit.
+        entry: the test.
+        found: its estimated noise; None for the stated one.
+    """
+    study, test = estimate.study, entry.test.at_all_points()
     initial = cast(PoseTest, test_at(test, study.free, estimate.solver.initial))
     before = np.asarray(initial.errors(initial.view(study.free.apply(study.model, estimate.solver.initial))))
-    residual, slope = state_of_test(study.problem, test, estimate.u)
+    residual, slope = _residual_and_slope(estimate, entry, test)
     std = np.asarray(test.std)
     excess = estimate.goodness.excess
-    noise = std * (1.0 if excess is None or excess.explained else excess.factor)
+    if found is not None:
+        noise = std * (found.level / test.noise.level)
+    else:
+        noise = std * (1.0 if excess is None or excess.explained else excess.factor)
     # A parameter that is not known, as on a bound, lies somewhere within its bounds.
     width = np.asarray(study.free.upper) - np.asarray(study.free.lower)
     known = estimate.known._replace(std=np.where(np.isinf(estimate.std), width / np.sqrt(12.0), estimate.std))
     # The noise of a fitted row is a part of what determined its prediction.
     predicted = propagated_std(slope * std[:, None], known) ** 2
-    variance = noise**2 + predicted if entry.role == "check" else np.maximum(noise**2 - predicted, 0.0)
+    if entry.role == "check":
+        variance = noise**2 + predicted
+    else:
+        variance = np.maximum(noise**2 - predicted / (1.0 if found is None else found.length), 0.0)
     size, points = (len(entry.source.row), len(test.points)), test.points
-    columns = [_spread(test, values, size) for values in (before, residual * std, np.sqrt(variance))]
+    measured = np.isin(test.component, entry.test.component)
+    errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
+    predicted = np.asarray(test.predict(test.view(estimate.model)))
+    turns = [[rotation_vector_of(pose) for pose in row] for row in predicted[..., :3, :3]]
+    columns = [_spread(test, values, size) for values in (*errors, np.sqrt(variance))]
+    columns.append(np.concatenate([predicted[..., :3, 3], np.reshape(turns, (*size, 3))], axis=-1))
     names = [test.stations[k] if test.stations else "" for k in np.asarray(test.station).tolist()]
     return [
         PoseRow(entry.name, entry.role, row, point, names[t], *(column[t, p] for column in columns))
         for t, row in enumerate(entry.source.row)
         for p, point in enumerate(points)
-        if np.isfinite(columns[1][t, p]).any()
+        if entry.role == "check" or np.isfinite(columns[1][t, p]).any()
     ]
+
+
+def _residual_and_slope(estimate: Estimate, entry: PoseEntry, test: PoseTest) -> tuple[np.ndarray, np.ndarray]:
+    """Residual of the components of a test and its derivative by u; that of the fit where it has the same ones."""
+    if entry.role == "fit" and test.rows == entry.test.rows and not is_large(estimate.study.problem):
+        rows = next(rows for own, _, rows in estimate.of([entry]) if own is entry)
+        return estimate.residual[rows], np.asarray(estimate.jacobian[rows])
+    return state_of_test(estimate.study.problem, test, estimate.u)
 
 
 def _spread(test: PoseTest, values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -124,8 +187,9 @@ def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrors:
         rows: the rows.
         what: "before" or "error".
     """
-    errors = np.array([getattr(row, what) for row in rows])
-    std = np.array([row.std for row in rows])
+    rows = [row for row in rows if row.is_measured]
+    errors = np.array([getattr(row, what) for row in rows]).reshape(-1, 6)
+    std = np.array([row.std for row in rows]).reshape(-1, 6)
     lengths, angles = (_lengths(errors[:, part]) for part in (slice(0, 3), slice(3, 6)))
     known = np.isfinite(errors) & np.isfinite(std)
     covered = None

@@ -1,22 +1,18 @@
 """Entries of a study file on an FRF test."""
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, WrapValidator, model_validator
+from pydantic import Field, model_validator
 
-from jaxmb.identify.study.format.test_format import Band, Points, PostureTestPart, RecordedTestPart, Simulate
+from jaxmb.identify.study.format.test_format import (
+    Band,
+    NoiseLevel,
+    Points,
+    PostureTestPart,
+    RecordedTestPart,
+    Simulate,
+)
 from jaxmb.machine.values import NonNegative, Part, Positive
-
-
-def _or_estimate(value: Any, number: Callable[[Any], Any]) -> Any:
-    """A text that is allowed beside a number, without the two messages that a union gives."""
-    return value if value == "estimate" else number(value)
-
-
-NoiseLevel = Annotated[Positive, WrapValidator(_or_estimate)]
-"""A standard deviation, or "estimate"."""
-
 
 PickedPole = tuple[Annotated[int, Field(ge=1, strict=True)], Positive]
 

@@ -4,11 +4,13 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from jaxmb.identify.study.format.test_format import RecordedTestPart, Simulation
+from jaxmb.identify.study.format.test_format import NoiseLevel, RecordedTestPart, Simulation
 from jaxmb.machine.values import SOME, Angle, Name, Number, Positive
 
 MOST_ROWS = 20_000
 MOST_STATIONS = 200
+STD_MM = 0.05
+"""Standard deviation of a component of a position where none is stated."""
 
 
 class SimulatePoses(Simulation):
@@ -48,10 +50,22 @@ class PoseTestPart(RecordedTestPart):
     """Kind of the test."""
     simulate: SimulatePoses | None = None
     """Pseudo-measured poses instead of a file."""
-    std_mm: Positive = 0.05
-    """Standard deviation of each component of a position."""
+    std_mm: NoiseLevel = STD_MM
+    """Standard deviation of each component of a position; `"estimate"`: from the residual of the fit, by one factor on
+    0.05 mm and `std_mrad`."""
     std_mrad: Positive = 0.1
     """Standard deviation of a rotation about each axis."""
     levelled: bool = False
     """Whether the device's z axis is vertical at every station, as of a total station. The machine's weight then acts
     along it, whatever the tilt of the machine's base."""
+
+    @property
+    def nominal_std(self) -> tuple[float, float]:
+        """Standard deviation of a position [m] and of a rotation [rad]; nominal ones where they are estimated."""
+        return 1e-3 * (STD_MM if self.std_mm == "estimate" else self.std_mm), 1e-3 * self.std_mrad
+
+    @model_validator(mode="after")
+    def _estimated_by_a_fit(self) -> Self:
+        if self.std_mm == "estimate" and self.role == "check":
+            raise ValueError('std_mm is "estimate" of a test that is not fitted, expected a number')
+        return self

@@ -120,6 +120,10 @@ class StudyFile(Part):
     prior: dict[str, Positive] = {}
     """Standard deviation of free parameters, by name or pattern, about their initial value: of the natural logarithm,
     or of the value on a linear scale [1, SI]."""
+    prior_from: str | None = None
+    """Path of the result.json of an earlier fit, for its machine.toml as `machine`: parameters of the machine that were
+    free there are free, within their bounds, and their prior has the values and the covariance found there. `[free]`,
+    `[hold]` and `[prior]` overrule it by name. Parameters without a standard deviation there keep their value."""
     tolerances: StatedTolerances = None
     """Standard deviations of the stated numbers of machine and tests, or `"exact"`; by default those usual in the field
     where a test is measured, none in studies of simulated tests."""
@@ -135,13 +139,15 @@ class StudyFile(Part):
     @property
     def frees_geometry(self) -> bool:
         """Whether deviations from the stated geometry of the machine are free."""
-        return any(pattern.split(".")[0] in OF_GEOMETRY for pattern in self.free)
+        return self.prior_from is not None or any(pattern.split(".")[0] in OF_GEOMETRY for pattern in self.free)
 
     @model_validator(mode="after")
     def _something_to_find(self) -> Self:
         has_stations = any(part.kind == "pose" for part in self.test)
-        if self.complete is None and not self.free and not has_stations:
+        if self.complete is None and not (self.free or has_stations or self.prior_from):
             raise ValueError("nothing is free, expected at least one parameter in [free]")
+        if self.prior_from and (self.complete is not None or self.preset == "rognant2010"):
+            raise ValueError("prior_from is given, expected none beside [complete] and the preset rognant2010")
         if self.complete is not None and (self.free or self.hold):
             raise ValueError("[complete] says what is to be found, expected no [free] and no [hold] beside it")
         return self

@@ -1,8 +1,9 @@
 """What a study file may say of a test of any kind."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
 from jaxmb.identify.fit.settings import Count
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive
@@ -26,6 +27,13 @@ def _each(points: Any) -> Any:
     return written
 
 
+def _or_estimate(value: Any, number: Callable[[Any], Any]) -> Any:
+    """A text that is allowed beside a number, without the two messages that a union gives."""
+    return value if value == "estimate" else number(value)
+
+
+NoiseLevel = Annotated[Positive | Literal["estimate"], WrapValidator(_or_estimate)]
+"""A standard deviation, or "estimate"."""
 Points = Annotated[tuple[PointName, ...], BeforeValidator(_each)]
 
 

@@ -16,6 +16,7 @@ from jaxmb.identify.fit.problem import Prior, Problem
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
 from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
+from jaxmb.identify.study.reading.earlier import EarlierResult, whitening
 from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY
@@ -197,7 +198,11 @@ def _first_natural_frequency_hz(problem: Problem, number: int, values: np.ndarra
 
 
 def prior_of(
-    free: FreeParameters, patterns: dict[str, float], mean: np.ndarray, of_values: bool = False
+    free: FreeParameters,
+    patterns: dict[str, float],
+    mean: np.ndarray,
+    of_values: bool = False,
+    earlier: EarlierResult | None = None,
 ) -> Prior | None:
     """Prior of a study; None where it states none.
 
@@ -207,12 +212,13 @@ def prior_of(
             is linear.
         mean: physical values about which it is; NaN where nothing says one.
         of_values: whether the tests take priors of values on a linear scale.
+        earlier: prior of the parameters without a pattern.
 
     Raises:
         ValueError: a pattern selects nothing, a free parameter on a linear scale where tests do not take it, or one of
             which nothing is said.
     """
-    if not patterns:
+    if not patterns and earlier is None:
         return None
     std = np.full(free.size, np.nan)
     for exact in (False, True):
@@ -233,5 +239,10 @@ def prior_of(
         if np.isnan(about) and np.isfinite(s):
             raise ValueError(f"'{name}' has no value of its own for a prior to be about, expected `initial` in [free]")
     std = np.where(np.array(free.logarithmic), std, std / free.width)
-    mean = np.where(np.isnan(mean), free.lower_value, mean)
-    return Prior(jnp.asarray(free.encode(mean)), jnp.asarray(std))
+    mean = free.encode(np.where(np.isnan(mean), free.lower_value, mean))
+    if earlier is None:
+        return Prior(jnp.asarray(mean), jnp.asarray(std))
+    own = [name for name, s in zip(free.names, std, strict=True) if np.isfinite(s)]
+    entries, mean[entries], covariance = earlier.covariance_of(free, own)
+    std[entries] = np.sqrt(np.diag(covariance))
+    return Prior(jnp.asarray(mean), jnp.asarray(std), jnp.asarray(whitening(std, entries, covariance)))

@@ -16,11 +16,12 @@ from jaxmb.identify.experiments.pose_test import (
     PoseSource,
     pose_test,
     poses_of,
+    rotation_vector_of,
     station_pose,
 )
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.pose_format import MOST_ROWS, PoseTestPart, SimulatePoses
-from jaxmb.identify.study.simulation.poses import measured_rows, planned_rows, rotation_vector_of
+from jaxmb.identify.study.simulation.poses import measured_rows, planned_rows
 from jaxmb.io.files import read_text
 from jaxmb.io.validation import InputError, error_location, known_name
 from jaxmb.machine.build import Model
@@ -48,7 +49,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     """
     model = context.model
     at, changed = stated_posture(model, part.posture)
-    std = 1e-3 * part.std_mm, 1e-3 * part.std_mrad
+    std, known = part.nominal_std, part.std_mm != "estimate"
     truth: Truth | None = None
     if part.simulate is None:
         rows = read_poses(context.folder / str(part.file), model, np.asarray(at))
@@ -58,6 +59,9 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
         rows, truth = _simulated(part.simulate, part, label, std, context, np.asarray(at))
     if part.role == "check":
         rows = rows._replace(held_out=np.ones(len(rows.q), bool))
+    for name, measured, held_out in zip(rows.row, rows.measured, rows.held_out, strict=True):
+        if not (held_out or np.isfinite(measured).any()):
+            raise ValueError(f"{part.file}: {name}: nothing is measured, expected numbers for a point, or role check")
     for point in rows.points:
         if model.frame_node[model.frames.index(point)] < 0:
             raise ValueError(f"point '{point}' does not move, expected a frame that the machine moves")
@@ -69,7 +73,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     pose = _station_poses(model, label, rows, stations, std, elastic)
 
     def entry(some: PoseRows, role: Literal["fit", "check"], remarks: tuple[str, ...]) -> Entry:
-        test = pose_test(label, some, stations, pose, std, elastic, part.levelled)
+        test = pose_test(label, some, stations, pose, std, elastic, part.levelled, known)
         return Entry("pose", test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
 
     held_out = rows.chosen(rows.held_out)
@@ -86,6 +90,8 @@ def _is_elastic(model: Model, context: ReadingContext) -> bool:
 
 def _assumed(part: PoseTestPart, position: bool, rotation: bool) -> tuple[str, ...]:
     """A sentence on default standard deviations of poses that were measured."""
+    if part.std_mm == "estimate":
+        return ()
     kinds = (("std_mm", f"{part.std_mm:g} mm", position), ("std_mrad", f"{part.std_mrad:g} mrad", rotation))
     texts = [text for key, text, present in kinds if present and key not in part.model_fields_set]
     if not texts:
@@ -214,8 +220,6 @@ def _rows(
                         measured[i, p, a] = _number(cells, f"{point}.{axis}")
                 if 0 < np.isfinite(measured[i, p, 3:]).sum() < 3:
                     raise ValueError(f"point '{point}' has some of rx, ry and rz, expected all or none")
-            if not np.isfinite(measured[i]).any():
-                raise ValueError("nothing is measured, expected numbers for a point")
             if STATION in cells:
                 station.append(_label(cells[STATION]))
             role = cells.get(ROLE) or ROLES[0]

@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from jaxmb.identify.experiments.pose_test import PoseRows, PoseTest, pose_test, poses_of, rotation_of
+from jaxmb.identify.experiments.pose_test import (
+    PoseRows,
+    PoseTest,
+    pose_test,
+    poses_of,
+    rotation_of,
+    rotation_vector_of,
+)
 from jaxmb.identify.study.format.pose_format import SimulatePoses
 from jaxmb.identify.study.simulation.postures import candidate_postures
 from jaxmb.io.validation import check_known
@@ -73,13 +80,6 @@ def measured_rows(
         turn = rotation_of(noise[at][3:]) @ seen[at][:3, :3]
         measured[at] = [*(seen[at][:3, 3] + noise[at][:3]), *rotation_vector_of(turn)]
     return rows._replace(measured=np.where(np.isfinite(rows.measured), measured, np.nan))
-
-
-def rotation_vector_of(rotation: np.ndarray) -> np.ndarray:
-    """Rotation vector [rad] of a rotation matrix, for any angle up to pi."""
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_matrix(rotation).as_rotvec()
 
 
 def _in_device(test: PoseTest, poses: np.ndarray) -> np.ndarray:
