@@ -1,6 +1,6 @@
 """Identifies the studies that `write.py` wrote and judges the causes that their results name.
 
-    python experiments/diagnosis/judge.py FOLDER [--out results/diagnosis.jsonl] [--only WORDS] [--part K/N]
+    python experiments/diagnosis/judge.py FOLDER [--out results/diagnosis.jsonl] [--only WORDS] [--every N]
 
 A result names the model-error hypotheses of its metrics, or else the sentences among its doubts that name a cause. A
 cause is right if it contains all words of the truth (the quantity, and the link, joint, channel or test that is

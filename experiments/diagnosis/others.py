@@ -1,6 +1,6 @@
 """Modal, deflection and torque studies of the diagnosis experiment, with one error each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from machines import ARM, WRIST
 from scipy.spatial.transform import Rotation
-from write import DEGREE, Change, Frfs, Target, elastic_before, finish, frf_errors, part, plain, within
+from write import DEGREE, Change, Frfs, Made, Target, elastic_before, finish, frf_errors, part, plain, within
 
 import jaxmb
-
-Made = Iterator[tuple[str, str, int, Callable[[Path, np.random.Generator], Change]]]
 
 
 class Modes(Frfs):
@@ -175,7 +173,6 @@ class Deflections:
     def write(self, folder: Path) -> None:
         """The study with its files."""
         model, tests = jaxmb.build_model(jaxmb.Machine.model_validate(self.data)), []
-        n = len(self.coordinates)
         for k in range(2):
             moved = []
             for q, force in zip(self.q[k], self.load[k], strict=True):
@@ -203,7 +200,6 @@ class Deflections:
         own = jaxmb.parameters(jaxmb.build_model(self.machine))
         free = {f"stiffness.{c}": {"lower": own[f"stiffness.{c}"] / 30.0, "upper": own[f"stiffness.{c}"] * 12.0}
                 for c in self.coordinates}  # fmt: skip
-        assert n == len(free)
         finish(folder, self.machine, tests, {"free": free} | self.settings)
 
 
@@ -310,22 +306,6 @@ def deflection_errors() -> dict[str, Callable[[Deflections, int, np.random.Gener
 
 
 DEFLECTED = {"kr240": jaxmb.load_machine("kuka-kr240"), "wrist": WRIST}
-
-
-def deflection_cases() -> Made:
-    """Cases of deflection tests."""
-    for name, machine in DEFLECTED.items():
-        for kind, make in deflection_errors().items():
-            for size in range(3):
-
-                def case(folder: Path, rng: np.random.Generator, make: Any = make, size: int = size,
-                         machine: jaxmb.Machine = machine) -> Change:  # fmt: skip
-                    tests = Deflections(machine, rng)
-                    truth = make(tests, size, rng)
-                    tests.write(folder)
-                    return truth
-
-                yield f"deflection {kind}", name, size, case
 
 
 def correct_deflections(machine: jaxmb.Machine) -> Callable[[Path, np.random.Generator, bool], None]:
@@ -506,20 +486,30 @@ def torque_errors() -> dict[str, Callable[[Torques, int, np.random.Generator], C
 MOVED = {"arm": ARM, "wrist": WRIST}
 
 
-def torque_cases() -> Made:
-    """Cases of torque tests."""
-    for name, machine in MOVED.items():
-        for kind, make in torque_errors().items():
+def cases_of(part: str, machines: dict[str, jaxmb.Machine], tests_of: Any, errors: dict[str, Any]) -> Made:
+    """Cases of one kind of test: each error in three sizes on each machine."""
+    for name, machine in machines.items():
+        for kind, make in errors.items():
             for size in range(3):
 
                 def case(folder: Path, rng: np.random.Generator, make: Any = make, size: int = size,
                          machine: jaxmb.Machine = machine) -> Change:  # fmt: skip
-                    tests = Torques(machine, rng)
+                    tests = tests_of(machine, rng)
                     truth = make(tests, size, rng)
                     tests.write(folder)
                     return truth
 
-                yield f"torque {kind}", name, size, case
+                yield f"{part} {kind}", name, size, case
+
+
+def deflection_cases() -> Made:
+    """Cases of deflection tests."""
+    return cases_of("deflection", DEFLECTED, Deflections, deflection_errors())
+
+
+def torque_cases() -> Made:
+    """Cases of torque tests."""
+    return cases_of("torque", MOVED, Torques, torque_errors())
 
 
 def correct_torques(machine: jaxmb.Machine) -> Callable[[Path, np.random.Generator, bool], None]:

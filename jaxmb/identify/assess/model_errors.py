@@ -348,15 +348,16 @@ def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     plain, chi_square = search.fitted(NONE, estimate.u)
     before, slopes = search.state(NONE, estimate.u)
     excess = float(before @ before) - degrees
-    if (explains := 1.0 - (chi_square - degrees) / max(excess, 1e-300)) >= EXPLAINS and excess > degrees:
-        text = _minimum_text(study.free, estimate.u, plain)
-        return (_with_values(study.free, text, min(explains, 1.0), plain, slopes),)
-    if chi_square <= float(chdtri(degrees, ERROR_RATE)) and not _exceeded(estimate):
-        return ()
+    explains = min(1.0 - (chi_square - degrees) / max(excess, 1e-300), 1.0)
+    lower = tuple[ModelError, ...]()
+    if explains >= EXPLAINS and excess > degrees:
+        lower = (_with_values(study.free, _minimum_text(study.free, estimate.u, plain), explains, plain, slopes),)
+    if chi_square <= float(chdtri(degrees, ERROR_RATE)) and (lower or not _exceeded(estimate)):
+        return lower
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *_without_each(search, plain), start]
     found = _refitted(search, points, chi_square, std)
-    return _reported(search, plain, chi_square, found) or _single_lines(estimate, search, plain, chi_square)
+    return _reported(search, plain, chi_square, found) or lower or _single_lines(estimate, search, plain, chi_square)
 
 
 def _exceeded(estimate: Estimate) -> bool:

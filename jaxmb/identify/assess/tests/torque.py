@@ -583,36 +583,60 @@ def _missing_terms(
     changes = -spread @ acts[:, chosen] * values
     # limited to 1: residuals of other joints may decrease too
     share = np.minimum((widening * sizes) ** 2 / residual[group[chosen]], 1.0)
-    friction, delays, of_friction, of_delays = list[str](), list[str](), list[int](), list[int]()
-    for n, k in enumerate(chosen):
-        if restricted and share[n] < LEAST_SHARE:
-            continue
-        of_test = group[k] < shared
-        name = tests[k].name if of_test else joints[group[k] - shared].name
-        if kinds[k] != "delay":
-            friction.append(f"{name} ({kinds[k]}, {100.0 * share[n]:.2g} % of its mean square)")
-            of_friction.append(n)
-            continue
-        late = f"{1e3 * abs(values[n]):.2g} ms {'late' if values[n] > 0.0 else 'early'} against the angles"
-        late = f"{late}, which explains {100.0 * share[n]:.2g} % of the residual"
-        if of_test:
-            delays.append(
-                f'the torques of {display_name(name)} are {late} ("{DELAY}.{name}" in [free] identifies the delay)'
-            )
-        else:
-            delays.append(f"the torque of {name} is {late}")
-        of_delays.append(n)
+    terms = [
+        _MissingTerm(
+            kinds[k],
+            joints[group[k] - shared].name if group[k] >= shared else tests[k].name,
+            bool(group[k] < shared),
+            value,
+            100.0 * of_residual,
+            change,
+        )
+        for k, value, of_residual, change in zip(chosen, values, share, changes.T, strict=True)
+    ]
+    named = [term for term in terms if not (restricted and term.percent < 100.0 * LEAST_SHARE)]
+    return changes.sum(axis=1), _terms_text(estimate, named)
+
+
+class _MissingTerm(NamedTuple):
+    """A term that explains a part of the residual: kind of friction or "delay", joint or test, its value, share of the
+    residual in percent and the change of u."""
+
+    kind: str
+    name: str
+    of_test: bool
+    value: float
+    percent: float
+    change: Float[np.ndarray, "d"]
+
+    def text(self) -> str:
+        """The term in words."""
+        if self.kind != "delay":
+            return f"{self.name} ({self.kind}, {self.percent:.2g} % of its mean square)"
+        late = f"{1e3 * abs(self.value):.2g} ms {'late' if self.value > 0.0 else 'early'} against the angles"
+        late = f"{late}, which explains {self.percent:.2g} % of the residual"
+        if not self.of_test:
+            return f"the torque of {self.name} is {late}"
+        key = f'"{DELAY}.{self.name}"'
+        return f"the torques of {display_name(self.name)} are {late} ({key} in [free] identifies the delay)"
+
+
+def _terms_text(estimate: Estimate, terms: Sequence[_MissingTerm]) -> list[str]:
+    """A remark on missing friction and one on delays."""
+    delays = [term for term in terms if term.kind == "delay"]
+    friction = [term for term in terms if term.kind != "delay"]
     remarks = list[str]()
     if friction:
-        asked = ", ".join(dict.fromkeys(f'"{kinds[chosen[n]]}"' for n in of_friction))
-        effect = _effect(estimate, changes[:, of_friction].sum(axis=1))
+        asked = ", ".join(dict.fromkeys(f'"{term.kind}"' for term in friction))
+        effect = _effect(estimate, sum((term.change for term in friction), np.zeros_like(estimate.u)))
         remarks.append(
-            f"the residual contains friction: {', '.join(friction)}; friction_terms = [{asked}] of the tests {effect}"
+            f"the residual contains friction: {', '.join(term.text() for term in friction)};"
+            f" friction_terms = [{asked}] of the tests {effect}"
         )
     if delays:
-        effect = _effect(estimate, changes[:, of_delays].sum(axis=1))
-        remarks.append(f"{'; '.join(delays)}; a correction {effect}")
-    return changes.sum(axis=1), remarks
+        effect = _effect(estimate, sum((term.change for term in delays), np.zeros_like(estimate.u)))
+        remarks.append(f"{'; '.join(term.text() for term in delays)}; a correction {effect}")
+    return remarks
 
 
 def _selected(
