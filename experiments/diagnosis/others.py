@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from machines import ARM, WRIST
@@ -353,10 +354,8 @@ class Torques:
         q = np.sum(size * np.sin(turn), axis=2)
         v, a = np.sum(size * rate * np.cos(turn), axis=2), -np.sum(size * rate**2 * np.sin(turn), axis=2)
         model = jaxmb.build_model(jaxmb.Machine.model_validate(self.data))
-        torque = np.array([
-            np.asarray(jaxmb.inverse_dynamics(model, jnp.asarray(x + self.offset), jnp.asarray(y), jnp.asarray(z)))
-            for x, y, z in zip(q, v, a, strict=True)
-        ])  # fmt: skip
+        effort = jax.jit(jax.vmap(lambda *motion: jaxmb.actuator_effort(model, *motion)))
+        torque = np.array(effort(q + self.offset, v, a))
         for how in self.extra:
             torque = how(torque, v)
         std = 0.01 * np.sqrt(np.mean(torque**2, axis=0))

@@ -100,8 +100,9 @@ class Frfs:
         """The true machine with a frame for each sensor, its outputs and inputs."""
         data, frame = json.loads(json.dumps(self.data)), self.target.frame
         base = next(f for f in data["frame"] if f["name"] == frame)
-        origin = np.array(base["origin"]["xyz"], dtype=float)
-        own = Rotation.from_euler("xyz", base["origin"].get("rpy") or [0.0, 0.0, 0.0])
+        at = base.get("origin", {})
+        origin = np.array(at.get("xyz", np.zeros(3)), dtype=float)
+        own = Rotation.from_euler("xyz", at.get("rpy", np.zeros(3)))
         outputs = []
         for axis in self.target.axes:
             turn = Rotation.from_rotvec(self.turn.get(axis, np.zeros(3)))

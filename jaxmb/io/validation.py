@@ -99,8 +99,7 @@ def sentence(error: ValidationError, data: Table, cls: type[BaseModel]) -> str:
     key = first.loc[-1] if first.loc else ""
     if first.type == "extra_forbidden":
         allowed = list(first.siblings)
-        closest = difflib.get_close_matches(str(key), allowed, n=1, cutoff=CLOSE)
-        hint = f", did you mean '{closest[0]}'?" if closest else ";"
+        hint = suggestion(str(key), allowed) or ";"
         text = f"{location}: unknown key{hint} expected one of: {', '.join(allowed)}"
     elif first.type == "missing" and isinstance(key, int):
         location = _location_text(first.loc[:-1], data)
@@ -253,7 +252,7 @@ def known_name(label: str, name: str, names: Iterable[str]) -> str:
 
 def suggestion(name: str, names: Iterable[str]) -> str:
     """Clause ", did you mean '...'?" with the name closest to a wrong one; empty where none is close."""
-    closest = difflib.get_close_matches(name, list(names), n=1)
+    closest = difflib.get_close_matches(name, list(names), n=1, cutoff=CLOSE)
     return f", did you mean '{closest[0]}'?" if closest else ""
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from jaxmb.io.validation import suggestion
+
 FrfKind = Literal["receptance", "mobility", "accelerance"]
 DERIVATIVES: dict[str, int] = {"receptance": 0, "mobility": 1, "accelerance": 2}
 """Number of time derivatives of the displacement."""
@@ -26,7 +28,8 @@ def check_kind(kind: str) -> int:
         ValueError: there is no such kind.
     """
     if kind not in DERIVATIVES:
-        raise ValueError(f"kind is '{kind}', expected one of {', '.join(DERIVATIVES)}")
+        hint = suggestion(str(kind), DERIVATIVES) or ","
+        raise ValueError(f"kind is '{kind}'{hint} expected one of {', '.join(DERIVATIVES)}")
     return DERIVATIVES[kind]
 
 

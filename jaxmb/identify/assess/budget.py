@@ -6,7 +6,7 @@ distributions by draws.
 
 import dataclasses
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -82,6 +82,12 @@ class ToleranceCheck:
     """Whether an error is larger than its tolerance beyond chance."""
 
 
+Refitted = tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]
+"""Change of u in a refit, and the residual at its end."""
+Refit = Callable[[Float[np.ndarray, "m"]], Refitted]
+"""Refit of an estimate to noise-free data by the residual of these data at the estimate."""
+
+
 class Budget(NamedTuple):
     """Effect of the errors of machine and tests on the estimate."""
 
@@ -97,8 +103,6 @@ class Budget(NamedTuple):
     covariance of the residual beside `columns`. No columns where the effect is linear."""
     draws: Float[np.ndarray, "k e"] | None = None
     """Errors of these refits over their tolerances; None where the effect is linear."""
-    squares: Float[np.ndarray, "k t"] | None = None
-    """Sum of squares of the residual of each test in these refits, without noise."""
     excess: Excess | None = None
     """Comparison of the residual with the tolerances; None where there is no residual."""
 
@@ -144,7 +148,7 @@ class DescribedTests:
 
     def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
         """Residual of all tests with some errors corrected, SI."""
-        model = with_machine_errors(self.model, self._machine, errors)
+        model = with_machine_errors(self.model, self.free, self._machine, errors)
         parts = []
         for entry, keys in zip(self.entries, self._own, strict=True):
             own = {key: x for key, x in errors.items() if key in keys}
@@ -164,12 +168,11 @@ def used_frames(entries: Sequence[Entry]) -> Iterator[str]:
 
 def budget(
     tests: DescribedTests,
-    problem: Problem,
-    u: Float[np.ndarray, "d"],
+    refit: Refit,
     jacobian: Jacobian,
     std: Float[np.ndarray, "d"],
     tolerances: Tolerances,
-    seed: int | None = 0,
+    seed: int = 0,
     factor: Float[np.ndarray, "m"] | float = 1.0,
 ) -> Budget:
     """Effect of the errors of machine and tests on a least-squares estimate.
@@ -180,12 +183,11 @@ def budget(
 
     Args:
         tests: fitted tests.
-        problem: of these.
-        u: the estimate.
+        refit: of the estimate to changed data.
         jacobian: of the residual; rows of a prior last.
         std: standard deviations of u by noise.
         tolerances: standard deviations of the errors.
-        seed: of the draws; None for the first order alone.
+        seed: of the draws.
         factor: of each row of the tests in the Jacobian, such as the root of a robust weight.
     """
     known = [(error, size) for error in tests.errors if (size := error.std(tolerances)) > 0.0]
@@ -200,9 +202,15 @@ def budget(
     effect = -svd.gain @ along
     none = np.zeros((plain.size, 0))
     found = Budget(tuple(error for error, _ in known), effect, effect @ effect.T, columns, none)
-    if not known or seed is None or not isinstance(jacobian, np.ndarray):
+    if not known or not isinstance(jacobian, np.ndarray):
         return found
-    return _drawn(tests, problem, u, jacobian, found, std, [size for _, size in known], plain, seed)
+
+    def change(z: np.ndarray) -> np.ndarray:
+        """Residual of noise-free data with errors, these over their tolerances."""
+        errors = {error.key: x * size for (error, size), x in zip(known, z, strict=True)}
+        return factor * _finite(plain - tests.residual(errors))
+
+    return _drawn(change, refit, jacobian, found, std, seed)
 
 
 def _finite(change: np.ndarray) -> np.ndarray:
@@ -211,30 +219,25 @@ def _finite(change: np.ndarray) -> np.ndarray:
 
 
 def _drawn(
-    tests: DescribedTests,
-    problem: Problem,
-    u: np.ndarray,
+    change: Callable[[np.ndarray], np.ndarray],
+    refit: Refit,
     jacobian: np.ndarray,
     found: Budget,
     std: np.ndarray,
-    sizes: Sequence[float],
-    plain: np.ndarray,
     seed: int,
 ) -> Budget:
     """The budget with covariance and curvature of refits to drawn errors where their effect is not linear."""
-    rng, linear, rows = np.random.default_rng(seed), np.sqrt(np.diag(found.covariance)), plain.size
+    rng, linear, rows = np.random.default_rng(seed), np.sqrt(np.diag(found.covariance)), len(found.columns)
     whole = np.hypot(linear, np.where(np.isfinite(std), std, 0.0))
     basis, is_linear = jacobian_svd(jacobian).basis(jacobian), False
     changes, linear_changes, curvature = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
-    draws, squares = list[np.ndarray](), list[list[float]]()
+    draws = list[np.ndarray]()
     for draw in range(DRAWS):
-        z = rng.normal(size=len(sizes))
-        errors = {error.key: x * size for error, x, size in zip(found.errors, z, sizes, strict=True)}
-        change, residual = _refit(problem, u, _finite(plain - tests.residual(errors)))
-        changes.append(change)
+        z = rng.normal(size=len(found.errors))
+        by_errors, residual = refit(change(z))
+        changes.append(by_errors)
         linear_changes.append(-found.effect @ z)
         draws.append(z)
-        squares.append([float(residual[own] @ residual[own]) for own in problem.row_slices])
         residual[:rows] += found.columns @ z
         curvature.append((residual - basis @ (basis.T @ residual))[:rows])
         if draw == TRIED - 1:
@@ -242,19 +245,30 @@ def _drawn(
             is_linear = bool(np.all(difference <= NONLINEAR * whole))
             if is_linear and np.linalg.norm(curvature, axis=1).max() <= NONLINEAR:
                 return found
-    found = found._replace(
-        curvature=np.array(curvature).T / np.sqrt(DRAWS), draws=np.array(draws), squares=np.array(squares)
-    )
+    found = found._replace(curvature=np.array(curvature).T / np.sqrt(DRAWS), draws=np.array(draws))
     if is_linear:
         return found
     return found._replace(covariance=np.array(changes).T @ np.array(changes) / DRAWS)
 
 
-def _refit(
-    problem: Problem, u: Float[np.ndarray, "d"], change: Float[np.ndarray, "m"]
-) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]:
-    """Change of u in a fit to noise-free data whose residual at u is changed, and the residual at its
-    end."""
+def linear_refit(jacobian: Float[np.ndarray, "m d"]) -> Refit:
+    """Refit of a linear least-squares estimate.
+
+    Args:
+        jacobian: of the residual; rows of a prior last.
+    """
+    svd = jacobian_svd(jacobian)
+    basis = svd.basis(jacobian)
+
+    def refit(change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        along = basis[: change.size].T @ change
+        return -svd.gain @ along, np.pad(change, (0, len(basis) - change.size)) - basis @ along
+
+    return refit
+
+
+def nonlinear_refit(problem: Problem, u: Float[np.ndarray, "d"], change: Float[np.ndarray, "m"]) -> Refitted:
+    """Refit of an estimate to noise-free data with a residual at u."""
     lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
     lower, upper = np.minimum(lower, u), np.maximum(upper, u)
 
@@ -352,10 +366,13 @@ def explained(
     beyond = [k for each in found.excess.exceeded for k in each.members.tolist()]
     rest, _ = joint_residual(residual, jacobian, row_weights, found.all_columns)
     explained = [own.explained for own in misfits(rest, jacobian, row_weights, rows)]
-    if found.squares is not None:
+    if found.draws is not None:
+        basis = jacobian_svd(jacobian).basis(jacobian)[: len(found.columns)]
+        drawn = np.sqrt(DRAWS) * found.curvature - (found.columns - basis @ (basis.T @ found.columns)) @ found.draws.T
         more = [float(np.sum(residual[own] ** 2) - np.sum(row_weights[own])) for own in rows]
         explained = [
-            yes or own <= drawn.max() for yes, own, drawn in zip(explained, more, found.squares.T, strict=True)
+            yes or own <= np.sum(drawn[part] ** 2, axis=0).max()
+            for yes, own, part in zip(explained, more, rows, strict=True)
         ]
     pairs = zip(explained, rows, strict=True)
     return tuple(yes and not found.columns[own][:, beyond].any() for yes, own in pairs)

@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.assess.budget import Budget, DescribedTests, budget, compared, explained
+from jaxmb.identify.assess.budget import (
+    Budget,
+    DescribedTests,
+    budget,
+    compared,
+    explained,
+    linear_refit,
+    nonlinear_refit,
+)
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.estimation.identifiability import (
     COUPLED,
@@ -188,13 +196,15 @@ def _tolerances(
     if step is not None:
         factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)
         std = step.known.std
-        found = budget(tests, problem, solution.u, step.jacobian, std, study.tolerances, seed=None, factor=factor)
+        refit = linear_refit(step.jacobian)
+        found = budget(tests, refit, step.jacobian, std, study.tolerances, solution.seed, factor)
         found = compared(found, *point, solution.row_weights)
         return found, explained(found, whole, *point, solution.row_weights) * len(each)
     std = identifiability(
         solution.jacobian, row_variances(problem, *point, solution.row_weights), problem.prior_std
     ).std
-    found = budget(tests, problem, solution.u, solution.jacobian, std, study.tolerances, solution.seed)
+    refit = functools.partial(nonlinear_refit, problem, solution.u)
+    found = budget(tests, refit, solution.jacobian, std, study.tolerances, solution.seed)
     noise = noise_variances(solution)
     found = compared(found, *point, noise)
     return found, explained(found, problem.row_slices, *point, noise)

@@ -69,7 +69,7 @@ class LinearSearch:
             errors: sizes by key, SI.
         """
         study = self.estimate.study
-        model = with_machine_errors(self.model, self.machine, errors)
+        model = with_machine_errors(self.model, study.free, self.machine, errors)
         own = [
             tests[k] if k in tests else entry.source.corrected(entry.test, model, errors)
             for k, entry in enumerate(study.fitted)

@@ -100,7 +100,7 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
             *bound_doubts(estimate),
         ),
         remarks=(
-            *(noise_remarks(step) if consistent else []),
+            *(noise_remarks(estimate, step) if consistent else []),
             *value_remarks(estimate if stated is None else estimate.with_added(stated.covariance)),
         ),
         causes=restricted,
@@ -297,13 +297,13 @@ def body_remarks(estimate: Estimate, step: LinearStep) -> list[str]:
     found = step.consistent
     if found is None:
         return []
-    return [*_price_remarks(step, found, estimate.study.free.names), *adjustment_remarks(estimate)]
+    return [*_price_remarks(estimate, step, found), *adjustment_remarks(estimate)]
 
 
-def _price_remarks(step: LinearStep, found: ConsistentSolution, names: tuple[str, ...]) -> list[str]:
+def _price_remarks(estimate: Estimate, step: LinearStep, found: ConsistentSolution) -> list[str]:
     named = listed(found.active)
     if found.excluding:
-        bounds = listed([names[i] for i in found.excluding])
+        bounds = listed([estimate.study.free.names[i] for i in found.excluding])
         return [
             f"no physically consistent body is within the bounds of {bounds}: masses, first moments and inertias are"
             " those of the best fit within them, expected wider bounds"
@@ -313,7 +313,7 @@ def _price_remarks(step: LinearStep, found: ConsistentSolution, names: tuple[str
             f"no physically consistent body has the fixed values of {named}: its mass, first moments and inertias are"
             " those of the best fit, expected more free or other fixed parameters"
         ]
-    if _noise_explains(step, found):
+    if estimate.goodness.misfit_tolerated or _noise_explains(step, found):
         return []
     rise = f"physical consistency raises chi^2 from {step.cost - found.rise:.4g} to {step.cost:.4g}"
     return [
@@ -327,16 +327,18 @@ def _noise_explains(step: LinearStep, found: ConsistentSolution) -> bool:
     return found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM))
 
 
-def noise_remarks(step: LinearStep) -> list[str]:
-    """A sentence on bodies that are physically inconsistent due to noise only, which is not a doubt."""
+def noise_remarks(estimate: Estimate, step: LinearStep) -> list[str]:
+    """A sentence on bodies that are physically inconsistent due to noise or tolerances only, which is not a doubt."""
     found = step.consistent
     if found is None or not found.exists or found.excluding:
         return []
-    if found.rise < SMALL_RISE or not _noise_explains(step, found):
+    by_noise = _noise_explains(step, found)
+    if found.rise < SMALL_RISE or not (by_noise or estimate.goodness.misfit_tolerated):
         return []
+    why = "noise explains" if by_noise else "errors within their tolerances explain"
     return [
         f"the data alone give physically inconsistent bodies ({listed(found.active)}): physical consistency raises"
-        f" chi^2 by {found.rise:.3g}, which noise explains"
+        f" chi^2 by {found.rise:.3g}, which {why}"
     ]
 
 

@@ -236,7 +236,7 @@ def _along(
     def residual(x: Array) -> Array:
         u, of_machine, of_test = jnp.split(x, [free.size, free.size + count])
         values = free.values(u)
-        changed = corrected_machine(free.apply(model, values), summed(of_machine, machine))
+        changed = free.apply(corrected_machine(free.apply(model, values), summed(of_machine, machine)), values)
         described = with_free_numbers(test, entries, values)
         if described.description is None:
             return described.residual(described.view(changed))
@@ -543,6 +543,8 @@ def _separation(found: Sequence[ModelError]) -> str:
     """A clause on the measurement that would separate some errors: it changes their effects differently."""
     if len(found) < 2:
         return ""
+    if any("factor" in error.text for error in found):
+        return " (a calibration with a known mass would separate them)"
     if all(error.of_machine for error in found):
         loads = any("payload" in error.text for error in found)
         return f" ({'weighing the payload' if loads else 'a test at another posture'} would separate them)"

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.identify.parameters.model_parameters import assigned, parameter_table, parameters, unit
+from jaxmb.identify.parameters.model_parameters import TENSOR, assigned, parameter_table, parameters, unit
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import central_inertia
 from jaxmb.machine.families import FAMILIES
@@ -76,7 +76,8 @@ def stated_names(model: Model) -> tuple[str, ...]:
 def machine_errors(
     model: Model, free: FreeParameters, frames: Collection[str]
 ) -> Iterator[tuple[StatedError, MachineErrors]]:
-    """Single errors of a machine, each for a size of 1 in SI units, except of free parameters.
+    """Single errors of a machine, each for a size of 1 in SI units, except those of free parameters alone: an error of
+    a centre of mass whose first moment is free remains in the moments of inertia.
 
     Args:
         model: the machine.
@@ -84,7 +85,7 @@ def machine_errors(
         frames: names of the frames that tests use.
     """
     right, named = no_machine_errors(model), {name for names in free.tied for name in names}
-    yield from _of_bodies(model, right, {tuple(name.split(".")[:2]) for name in named})
+    yield from _of_bodies(model, right, named)
     yield from _of_coordinates(model, right, named)
     own = parameters(model)
     for k, name in enumerate(stated_names(model)):
@@ -108,7 +109,7 @@ def machine_errors(
 
 
 def _of_bodies(
-    model: Model, right: MachineErrors, free_of: Collection[tuple[str, ...]]
+    model: Model, right: MachineErrors, free: Collection[str]
 ) -> Iterator[tuple[StatedError, MachineErrors]]:
     """Errors of masses, and payloads."""
     heavy = np.flatnonzero(np.asarray(model.mass) > 0.0).tolist()
@@ -118,16 +119,17 @@ def _of_bodies(
     yield StatedError("masses", size=0.1, text=lambda x: f"all masses {np.exp(x):.3g} times as large"), every
     for i in heavy:
         body, (_, about_centre) = model.masses[i], central_inertia(*_inertial(model, i))
-        if ("mass", body) not in free_of:
+        if f"mass.{body}" not in free:
             text = functools.partial(_mass_text, body)
             error = StatedError(f"mass of {body}", "mass_percent", 0.01, text=text)
             yield error, right._replace(log_mass=_at(right.log_mass, i))
+        inertia_free = all(f"inertia.{body}.{entry}" in free for entry in TENSOR)
         for k, axis in enumerate("xyz"):
-            if ("first_moment", body) not in free_of:
+            if not (inertia_free and f"first_moment.{body}.{axis}" in free):
                 error = StatedError(f"centre of mass of {body} {axis}", "center_of_mass_mm", 1e-3)
                 yield error, right._replace(centre=_at(right.centre, i, k))
             size = float(about_centre[k, k])
-            if ("inertia", body) not in free_of and size > 0.0:
+            if f"inertia.{body}.{axis}{axis}" not in free and size > 0.0:
                 error = StatedError(f"moment of inertia of {body} {axis}", "inertia_percent", 0.01 * size)
                 yield error._replace(least=-0.95 * size), right._replace(inertia=_at(right.inertia, i, k))
     total = float(np.sum(np.asarray(model.mass)))
@@ -242,14 +244,21 @@ def payload_carriers(model: Model) -> tuple[np.ndarray, np.ndarray]:
 
 
 def with_machine_errors(
-    model: Model, known: Sequence[tuple[StatedError, MachineErrors]], errors: Mapping[str, float]
+    model: Model,
+    free: FreeParameters,
+    known: Sequence[tuple[StatedError, MachineErrors]],
+    errors: Mapping[str, float],
 ) -> Model:
-    """The model with errors of `machine_errors` corrected by key, SI; other keys have no effect."""
+    """The model with errors of `machine_errors` corrected by key, SI, and free parameters unchanged; other keys have no
+    effect."""
     found = [(errors[error.key], at) for error, at in known if errors.get(error.key)]
     if not found:
         return model
     total = combined([at for _, at in found], np.array([x for x, _ in found]), no_machine_errors(model))
-    return jax.device_put(corrected_machine(model, total))
+    changed, values = corrected_machine(model, total), []
+    for target in free.targets:
+        values.append(np.asarray(getattr(model, target.leaf))[target.entries[0]])
+    return jax.device_put(assigned(changed, list(free.targets), values))
 
 
 def _steiner(xp: Any, c: Any) -> Any:

@@ -1,6 +1,7 @@
 """Predicted identifiability of the parameters before a measurement, and proposals for the next tests."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.assess.budget import DescribedTests, ParameterBudget, budget, parameter_budgets
+from jaxmb.identify.assess.budget import DescribedTests, ParameterBudget, budget, nonlinear_refit, parameter_budgets
 from jaxmb.identify.assess.linear_estimate import kept_values
 from jaxmb.identify.assess.modal_agreement import mode_shares
 from jaxmb.identify.assess.remarks import data_remarks
@@ -165,8 +166,7 @@ def inspect(study: Study) -> Inspection:
         u, model = np.asarray(study.free.encode(values)), study.free.apply(study.model, values)
         stated = budget(
             DescribedTests(study.fitted, model, study.free, study.exact),
-            study.problem,
-            u,
+            functools.partial(nonlinear_refit, study.problem, u),
             jacobian,
             known.std,
             study.tolerances,
