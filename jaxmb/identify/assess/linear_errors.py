@@ -126,7 +126,7 @@ def linear_model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     likely, others = _likely(search)
     hypotheses, ends = list[LinearHypothesis](), list[tuple[float, float, np.ndarray]]()
     for some in (likely, _alternatives(search), others):
-        if ends and min(end[0] for end in ends) <= float(chdtri(degrees, FALSE_ALARM)):
+        if not estimated and ends and min(end[0] for end in ends) <= float(chdtri(degrees, FALSE_ALARM)):
             break  # another one leaves noise alone
         hypotheses += some
         ends += [search.fitted(hypothesis) for hypothesis in some]

@@ -32,7 +32,7 @@ def data_remarks(study: Study) -> list[str]:
 
 
 MOST_EXCEEDED = 3
-"""Largest number of errors of one kind in a sentence."""
+"""Largest number of errors of one kind in a sentence, and of kinds with a sentence each."""
 CAPPED = "confidence is capped at 'weak' for all parameters: the fitted model does not reproduce the measurement"
 UNKNOWN = "no standard deviation is known: the fitted model does not reproduce the measurement"
 
@@ -49,10 +49,23 @@ def tolerance_remarks(estimate: Estimate) -> list[str]:
 
 
 def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> list[str]:
-    """A sentence on each error of machine and tests that exceeds its tolerance beyond chance."""
+    """A sentence on each error of machine and tests that exceeds its tolerance beyond chance; one on all where they are
+    many, or of sizes that are not plausible: then another error is likelier."""
     if budget is None or budget.excess is None or tolerances is None:
         return []
-    sentences = []
+    sentences, kinds = list[str](), list[str]()
+    is_plausible = len(budget.excess.exceeded) <= MOST_EXCEEDED
+    for each in budget.excess.exceeded:
+        for k, x in zip(each.members, each.sizes, strict=True):
+            error = budget.errors[k]
+            kinds.append(error.kind)
+            is_plausible &= error.bounds[0] <= x * error.std(tolerances) <= error.bounds[1]
+    if not is_plausible:
+        return [
+            f"the data contradict tolerances ({', '.join(dict.fromkeys(kinds))}) of several quantities, or by sizes"
+            " that are not plausible: an error of another kind is likelier, such as missing friction or a missing"
+            " elasticity; standard deviations were inflated accordingly"
+        ]
     for each in budget.excess.exceeded:
         kind, order = budget.errors[each.members[0]].kind, np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist()
         size, (name, unit) = float(getattr(tolerances, kind)), _kind_and_unit(kind)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.assess.budget import linear_refit
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.machine_errors import machine_errors, with_machine_errors
 from jaxmb.identify.experiments.motion import as_placed, displaced_view
@@ -45,6 +46,33 @@ def test_the_size_of_loads_scales_stiffness(tmp_path):
             np.hypot(found.metrics.uncertainty[name].noise, found.metrics.uncertainty[name].tolerances), rel=1e-12
         )
     assert found.metrics.uncertainty["stiffness.a"].sources[0].kind == "load_percent"
+
+
+def test_a_free_first_moment_leaves_the_centre_of_mass_in_the_moments_of_inertia():
+    model = jaxmb.build_model(MACHINE)
+    body, own = MACHINE.body[-1].name, jaxmb.parameters(model)
+    names = [f"first_moment.{body}.{axis}" for axis in "xyz"]
+    free = free_parameters(model, [Bound((name,), -50.0, 50.0, logarithmic=False) for name in names])
+    known = list(machine_errors(model, free, ()))
+    off = 0.01
+    moved = jaxmb.parameters(with_machine_errors(model, free, known, {f"centre of mass of {body} x": off}))
+    mass, moment = own[f"mass.{body}"], own[names[0]]
+    assert [moved[name] for name in names] == [own[name] for name in names]
+    rise = moved[f"inertia.{body}.yy"] - own[f"inertia.{body}.yy"]
+    assert rise == pytest.approx(2.0 * moment * off + mass * off**2, rel=1e-9)  # parallel axes
+    assert moved[f"inertia.{body}.xx"] == pytest.approx(own[f"inertia.{body}.xx"], rel=1e-12)
+    all_free = [*names, *(f"inertia.{body}.{entry}" for entry in ("xx", "yy", "zz", "xy", "xz", "yz"))]
+    free = free_parameters(model, [Bound((name,), -50.0, 50.0, logarithmic=False) for name in all_free])
+    assert not [e.key for e, _ in machine_errors(model, free, ()) if e.key.startswith(f"centre of mass of {body}")]
+
+
+def test_a_linear_refit_is_a_projection():
+    rng = np.random.default_rng(1)
+    jacobian, residual = rng.normal(size=(9, 3)), rng.normal(size=7)
+    change, rest = linear_refit(jacobian)(residual)
+    expected = np.linalg.lstsq(jacobian, -np.pad(residual, (0, 2)))[0]
+    np.testing.assert_allclose(change, expected, rtol=1e-12)
+    np.testing.assert_allclose(rest, np.pad(residual, (0, 2)) + jacobian @ expected, rtol=1e-12)
 
 
 def test_where_nothing_is_stated(tmp_path):
@@ -90,9 +118,10 @@ def test_errors_within_their_tolerances_are_covered_and_no_doubt(tmp_path):
 def test_numbers_of_a_machine_with_errors():
     """A mass changes its inertia in proportion, a centre of mass leaves the inertia about itself."""
     model = jaxmb.build_model(MACHINE)
-    known = list(machine_errors(model, free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)]), ["tool"]))
+    free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
+    known = list(machine_errors(model, free, ["tool"]))
     errors = {"mass of fore": np.log(1.1), "centre of mass of fore x": 0.02, "moment of inertia of fore y": 0.03}
-    changed = with_machine_errors(model, known, errors)
+    changed = with_machine_errors(model, free, known, errors)
     i = model.masses.index("fore")
     centre = np.array([0.32, 0.1, 0.0])
     about = 1.1 * (np.diag([0.05, 0.3, 0.3]) + np.diag([0.0, 0.03, 0.0]))
@@ -100,11 +129,11 @@ def test_numbers_of_a_machine_with_errors():
     np.testing.assert_allclose(changed.first_moment[i], 8.8 * centre, rtol=1e-12)
     inertia = about + 8.8 * (centre @ centre * np.eye(3) - np.outer(centre, centre))
     np.testing.assert_allclose(changed.inertia[i], inertia, rtol=1e-12)
-    assert with_machine_errors(model, known, {}) is model
-    loaded = with_machine_errors(model, known, {"payload tool": 2.0})
+    assert with_machine_errors(model, free, known, {}) is model
+    loaded = with_machine_errors(model, free, known, {"payload tool": 2.0})
     np.testing.assert_allclose(loaded.mass[i], 10.0, rtol=1e-12)
     np.testing.assert_allclose(loaded.first_moment[i], 8.0 * np.array([0.3, 0.1, 0.0]) + 2.0 * TOOL, rtol=1e-12)
-    moved = with_machine_errors(model, known, {"position of tool along z": 0.01, "tilt about X": 0.02})
+    moved = with_machine_errors(model, free, known, {"position of tool along z": 0.01, "tilt about X": 0.02})
     tool = model.frames.index("tool")
     np.testing.assert_allclose(moved.frame_offset[tool, :3, 3] - model.frame_offset[tool, :3, 3], [0.0, 0.0, 0.01])
     np.testing.assert_allclose(moved.gravity, [0.0, 0.02 * 9.81, -9.81], rtol=1e-12)

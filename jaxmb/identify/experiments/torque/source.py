@@ -1,5 +1,6 @@
 """Source of a torque test: samples of its record, and diagnosis of gross errors."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -65,8 +66,9 @@ class TorqueSource(Source):
     recorded: Recorded | None = None
     """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
 
-    rebuild: Callable[[Model, Mapping[str, float]], TorqueTest] | None = None
-    """Returns the test for the gravity of another model and zeros of coordinates, rad or m; None without a record."""
+    rebuild: Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest] | None = None
+    """Returns the test for the gravity of another model, zeros of coordinates, rad or m, and factors on the angle and
+    on the rates of coordinates; None without a record. Raises ValueError where other rows would be selected."""
     gravity: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3))
     """Gravity that its equations were made with [3]."""
 
@@ -102,7 +104,7 @@ class TorqueSource(Source):
         """The test with its description corrected; see `Source`."""
         zeros = {name: errors[error.key] for name, error in _zeros(model).items() if errors.get(error.key)}
         moved = bool(zeros) or not np.array_equal(self.gravity, np.asarray(model.gravity))
-        there = test if self.rebuild is None or not moved else self.rebuild(model, zeros)
+        there = test if self.rebuild is None or not moved else self.rebuild(model, zeros, {})
         gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])
         late = np.array([errors.get(_delay(name).key, 0.0) for name in self.coordinates]) + errors.get(DELAY.key, 0.0)
         effort, std, number = np.asarray(there.effort), np.asarray(there.std), np.asarray(test.coordinate)
@@ -134,7 +136,7 @@ class TorqueSource(Source):
         return dataclasses.replace(test, regressor=jax.device_put(regressor), constant=jax.device_put(constant))
 
     def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
-        """Reversed and exchanged torques, reversed angles, saturated torques."""
+        """Reversed and exchanged torques, reversed angles and those in degrees, saturated torques."""
         number, effort, std = (np.asarray(x) for x in (test.coordinate, test.effort, test.std))
         rows = [np.flatnonzero(number == i) for i in range(len(self.coordinates))]
 
@@ -152,10 +154,13 @@ class TorqueSource(Source):
                 k = model.coordinates.index(name)
                 axis = np.array(model.axis)
                 axis[k] *= -1.0
-                there = self.rebuild(dataclasses.replace(model, axis=jax.device_put(axis)), {})
+                there = self.rebuild(dataclasses.replace(model, axis=jax.device_put(axis)), {}, {})
                 yield f"the sign of angle {name}", f"the sign of angle {name}", measuring(None, sign, there)
                 text = f"the sign of angle {name} and of its torque"
                 yield text, text, measuring(None, np.ones(effort.size), there)
+                for text, rate in ((f"angle {name} in deg", 1.0), (f"angle {name} in deg, with its rates", DEGREE)):
+                    with contextlib.suppress(ValueError):
+                        yield text, text, self.rebuild(model, {}, {name: (DEGREE, rate)})
             most = np.abs(effort[rows[i]]).max(initial=0.0)
             flat = (number == i) & (np.abs(effort) > FLAT * most)
             if np.sum(flat) > MOST_FLAT * rows[i].size:
@@ -218,6 +223,7 @@ class TorqueSource(Source):
 
 STRIBECK_SPEEDS = (0.05, 0.15, 0.4)
 """Candidate Stribeck speeds over the largest speed."""
+DEGREE = np.pi / 180.0
 FLAT, MOST_FLAT = 0.97, 0.08
 """Share of the largest torque above which a sample may be saturated, and share of such samples in a motion without
 saturation: 8 % for a sine."""

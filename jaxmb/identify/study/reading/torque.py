@@ -151,11 +151,21 @@ def _torque_entry(
     if is_late:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
 
-    def rebuild(other: Model, zeros: Mapping[str, float]) -> TorqueTest:
+    def rebuild(other: Model, zeros: Mapping[str, float], scales: Mapping[str, tuple[float, float]]) -> TorqueTest:
         by = np.array([zeros.get(name, 0.0) for name in record.names])
-        there = q.copy()
-        there[:, [model.coordinates.index(name) for name in record.names]] += by
-        rows = prepared(brakes_released(other), record, motion._replace(position=motion.position + by), there, settings)
+        angle, rate = np.array([scales.get(name, (1.0, 1.0)) for name in record.names]).T
+        there, own = q.copy(), [model.coordinates.index(name) for name in record.names]
+        there[:, own] = angle * there[:, own] + by
+        moved = motion._replace(
+            position=angle * motion.position + by,
+            velocity=rate * motion.velocity,
+            acceleration=rate * motion.acceleration,
+        )
+        rates = [scales.get(name, (1.0, 1.0))[1] for name in independent_coordinates(model)]
+        same_rows = settings._replace(least_speed=settings.least_speed * np.array(rates))
+        rows = prepared(brakes_released(other), record, moved, there, same_rows)
+        if rows.regressor.shape != plain.regressor.shape:
+            raise ValueError("another speed has other rows")
         constant = np.asarray(test.constant) + rows.constant - plain.constant
         return dataclasses.replace(test, regressor=jax.device_put(rows.regressor), constant=jax.device_put(constant))
 

@@ -106,6 +106,12 @@ def test_joints_that_turn_often(tmp_path):
     assert not remarks(identified(tmp_path, changed(motion=often)), "turns")
 
 
+def test_angles_in_degrees_are_named(tmp_path):
+    record = simulated_motion(SimulateTorques.model_validate(HOW), jaxmb.build_model(ARM), np.zeros(2), 0)
+    result = identified(tmp_path, written(tmp_path, position=record.position * [1.0, 180.0 / np.pi]))
+    assert [error.text for error in result.metrics.model_errors] == ["angle b in deg, with its rates of test 'motion'"]
+
+
 def test_joints_beyond_their_range(tmp_path):
     recorded = written(tmp_path)
     column = np.genfromtxt(tmp_path / "motion.csv", delimiter=",", names=True, deletechars="")["a"]
