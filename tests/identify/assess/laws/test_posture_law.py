@@ -1,6 +1,7 @@
 """Laws of posture, load and amplitude: residuals against those of each test, known laws found, no false ones."""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -38,9 +39,9 @@ from tests.identify.derivatives import residual_alone
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """Results for a law of b, of the amplitude, and none."""
+    """Returns the result for a law of b, of the amplitude, or none; each is identified once."""
     folder = tmp_path_factory.mktemp("laws")
-    return {law: identify(study_of(folder, *laboratory(law), laws=LAWS, **BRIEF)) for law in ("b", "amplitude", None)}
+    return functools.cache(lambda law: identify(study_of(folder, *laboratory(law), laws=LAWS, **BRIEF)))
 
 
 @pytest.mark.parametrize("at", ["posture", "equilibrium"])
@@ -68,7 +69,7 @@ def test_each_test_sees_its_own_values(tmp_path, at):
 
 
 def test_a_law_of_a_coordinate_is_found(found):
-    laws = found["b"].metrics["laws"]
+    laws = found("b").metrics["laws"]
     assert [(line["parameter"], line["term"]) for line in laws["chosen"]] == [("stiffness.b", "sin b")]
     (line,) = laws["chosen"]
     assert abs(line["coefficient"] - 0.3) < 4.0 * line["std"]
@@ -78,14 +79,14 @@ def test_a_law_of_a_coordinate_is_found(found):
         1.0, abs=0.08
     )  # of 2352 rows, and 5 numbers from five sixths of them
     assert laws["one_model"]["does"]
-    assert any(line.startswith("stiffness.b follows exp(0.") for line in found["b"].remarks)
+    assert any(line.startswith("stiffness.b follows exp(0.") for line in found("b").remarks)
     for row in laws["values"]["stiffness.b"]:
         assert abs(np.log(row["law"] / row["truth"])) < 4.0 * row["law_std_log"]
         assert abs(np.log(row["own"] / row["truth"])) < 4.0 * row["own_std_log"]
 
 
 def test_a_law_of_the_amplitude_is_found(found):
-    laws = found["amplitude"].metrics["laws"]
+    laws = found("amplitude").metrics["laws"]
     assert [(line["parameter"], line["term"]) for line in laws["chosen"]] == [("stiffness.b", "ln amplitude")]
     (line,) = laws["chosen"]
     assert abs(line["coefficient"] + 0.1) < 4.0 * line["std"]
@@ -93,7 +94,7 @@ def test_a_law_of_the_amplitude_is_found(found):
 
 
 def test_no_law_is_found_where_there_is_none(found):
-    result = found[None]
+    result = found(None)
     laws = result.metrics["laws"]
     assert result.metrics["one_model"]["does"]
     assert laws["chosen"] == []
@@ -106,7 +107,7 @@ def test_no_law_is_found_where_there_is_none(found):
 def test_the_machine_at_a_posture_has_the_laws_applied(found):
     """At a posture and an amplitude that were not measured the parameters are true to a few standard deviations."""
     for law, (b, amplitude) in (("b", (0.1, None)), ("amplitude", (0.1, 30.0))):
-        result = found[law]
+        result = found(law)
         study, laws = result.study, result.metrics["laws"]
         model = model_with_laws(study, laws, posture(study.model, {"b": b}), amplitude)
         assert parameters(model)["stiffness.b"] == pytest.approx(9e3 * true_factor(law, b, amplitude), rel=0.005)
