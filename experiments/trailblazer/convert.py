@@ -32,8 +32,9 @@ HERE = Path(__file__).parent
 ARM = tuple(f"dsr_joint{k}" for k in range(1, 7))
 STAGES = {"column_middle_joint": -0.706, "column_top_joint": -0.736}
 """Offset of each sliding stage, which travels half the height of the column: as <mimic> in the URDF."""
-OVERLAP = {"column_middle_joint": 1.448, "column_top_joint": 1.414}
-"""Overlap of the guide of each stage where its coordinate is 0, m, as published with the data."""
+OVERLAP = {"column_middle_joint": 1.448}
+"""Overlap of the guide of the lower stage where its coordinate is 0, m, as published with the data. That of the upper
+stage is rigid: fits in which its compliance and play were free ended with both at 0."""
 STIFFNESS = 1e5
 """Nm/rad of the joints of the arm, before the fit."""
 
@@ -78,8 +79,8 @@ def points(path: Path) -> list[Point]:
 
 def machine(path: Path, out: Path) -> jaxmb.Machine:
     """The machine of the URDF: sliding stages as coordinates of their own, elastic joints, and virtual springs: at the
-    foot of the column (ground and tracks), at its top (flange), and in the guides of both stages, whose overlap
-    decreases with the height and which have play."""
+    foot of the column (ground and tracks), at its top (flange), and in the guide of the lower stage, whose overlap
+    decreases with the height and which has play."""
     urdf = out / "trailblazer.urdf"
     urdf.write_text(re.sub(r"<mimic[^>]*/>", "", (path / "trailblazer.urdf").read_text()))
     data = jaxmb.load_machine(urdf).model_dump(mode="python", exclude_defaults=True)
@@ -97,8 +98,7 @@ def machine(path: Path, out: Path) -> jaxmb.Machine:
         {"name": name, "body": body, "at": "joint", "diagonal": [0.1 * value for value in compliance],
          "guide": {"coordinate": coordinate, "overlap_m": OVERLAP[coordinate]},
          "play": [0.0, 0.0, 0.0, 1e-4, 1e-4, 0.0], "play_load": [1.0, 1.0, 1.0, 200.0, 200.0, 1.0]}
-        for name, body, coordinate in (("lower", "column_middle", "column_middle_joint"),
-                                       ("upper", "column_top", "column_top_joint"))
+        for name, body, coordinate in (("lower", "column_middle", "column_middle_joint"),)
     ]  # fmt: skip
     return jaxmb.Machine.model_validate(data | {"body": bodies, "virtual_spring": springs})
 
