@@ -151,6 +151,37 @@ def _torque_entry(
     if is_late:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
 
+    filtered = recording
+    if cutoff is not None:
+        filtered = recording._replace(part=part.model_copy(update={"cutoff_hz": cutoff}))
+    source = dataclasses.replace(
+        _source(part, context, model, record, motion, noisy, cutoff),
+        rebuild=_rebuild(test, model, record, motion, q, settings, plain),
+        gravity=np.asarray(model.gravity),
+        selection_rows=_by_known_speeds(model, rows) if is_trial else None,
+        recorded=signals,
+        reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),
+        about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
+        after_preliminary_fits=lambda later: _torque_entry(recording, later),
+    )
+    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, record)}"]
+    parallel = parallel_springs(model, rows.measured, [test.kind for test in context.file.test], list(free))
+    own = motion_remarks(context.unlocked_machine, model, record, part.simulate is None)
+    remarks = (*recording.remarks, *chosen, *parallel, *own)
+    return Entry("torque", test, source, recording.truth, role=part.role, remarks=remarks)
+
+
+def _rebuild(
+    test: TorqueTest,
+    model: Model,
+    record: MotionRecord,
+    motion: MotionEstimate,
+    q: Float[np.ndarray, "k n"],
+    settings: RowSettings,
+    plain: Prepared,
+) -> Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest]:
+    """`TorqueSource.rebuild` of a test with its equations before the choice of friction terms."""
+
     def rebuild(other: Model, zeros: Mapping[str, float], scales: Mapping[str, tuple[float, float]]) -> TorqueTest:
         by = np.array([zeros.get(name, 0.0) for name in record.names])
         angle, rate = np.array([scales.get(name, (1.0, 1.0)) for name in record.names]).T
@@ -169,24 +200,7 @@ def _torque_entry(
         constant = np.asarray(test.constant) + rows.constant - plain.constant
         return dataclasses.replace(test, regressor=jax.device_put(rows.regressor), constant=jax.device_put(constant))
 
-    filtered = recording
-    if cutoff is not None:
-        filtered = recording._replace(part=part.model_copy(update={"cutoff_hz": cutoff}))
-    source = dataclasses.replace(
-        _source(part, context, model, record, motion, noisy, cutoff),
-        rebuild=rebuild,
-        gravity=np.asarray(model.gravity),
-        selection_rows=_by_known_speeds(model, rows) if is_trial else None,
-        recorded=signals,
-        reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),
-        about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
-        after_preliminary_fits=lambda later: _torque_entry(recording, later),
-    )
-    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, record)}"]
-    parallel = parallel_springs(model, rows.measured, [test.kind for test in context.file.test], list(free))
-    own = motion_remarks(context.unlocked_machine, model, record, part.simulate is None)
-    remarks = (*recording.remarks, *chosen, *parallel, *own)
-    return Entry("torque", test, source, recording.truth, role=part.role, remarks=remarks)
+    return rebuild
 
 
 def _recording(part: TorqueTestPart, label: str, context: ReadingContext, model: Model) -> _Recording:
