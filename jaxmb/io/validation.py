@@ -68,8 +68,8 @@ def validated(
         raise InputError(f"{source}: {error}") from None
 
 
-CLOSE = 0.7
-"""Similarity of two keys or headings, by `difflib`, from which on one may be meant by the other."""
+CLOSE, CLOSE_NAME = 0.7, 0.65
+"""Similarity of two keys or headings, and of two names, by `difflib`, from which on one may be meant by the other."""
 
 
 class _Error(NamedTuple):
@@ -99,7 +99,7 @@ def sentence(error: ValidationError, data: Table, cls: type[BaseModel]) -> str:
     key = first.loc[-1] if first.loc else ""
     if first.type == "extra_forbidden":
         allowed = list(first.siblings)
-        hint = suggestion(str(key), allowed) or ";"
+        hint = suggestion(str(key), allowed, CLOSE) or ";"
         text = f"{location}: unknown key{hint} expected one of: {', '.join(allowed)}"
     elif first.type == "missing" and isinstance(key, int):
         location = _location_text(first.loc[:-1], data)
@@ -250,9 +250,9 @@ def known_name(label: str, name: str, names: Iterable[str]) -> str:
     return f"{label} '{name}' does not exist{hint or ';'} expected one of: {shown}"
 
 
-def suggestion(name: str, names: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str], close: float = CLOSE_NAME) -> str:
     """Clause ", did you mean '...'?" with the name closest to a wrong one; empty where none is close."""
-    closest = difflib.get_close_matches(name, list(names), n=1, cutoff=CLOSE)
+    closest = difflib.get_close_matches(name, list(names), n=1, cutoff=close)
     return f", did you mean '{closest[0]}'?" if closest else ""
 
 
