@@ -205,12 +205,13 @@ def _likely(search: LinearSearch) -> tuple[list[LinearHypothesis], list[LinearHy
 
 def _alternatives(search: LinearSearch) -> list[LinearHypothesis]:
     """Alternatives to single tests and to all of them."""
-    study, some, texts = search.estimate.study, dict[str, dict[int, Test]](), dict[str, str]()
+    study, texts = search.estimate.study, dict[str, str]()
+    some, common = dict[str, dict[int, Test]](), dict[str, dict[int, Test]]()
     for k, entry in enumerate(study.fitted):
         for key, text, test in entry.source.alternatives(entry.test, search.model):
             own = f"{key} of {entry.name}"
             some[own], texts[own] = {k: test}, f"{text} of {display_name(entry.name)}"
-            if len(study.fitted) > 1:
-                some.setdefault(key, {})[k] = test
-                texts[key] = text
+            common.setdefault(key, {})[k] = test
+            texts[key] = text
+    some |= {key: tests for key, tests in common.items() if len(tests) > 1}
     return [LinearHypothesis(None, tests, texts[key]) for key, tests in some.items()]

@@ -414,17 +414,16 @@ def _far_starts(search: Search, hypothesis: Hypothesis, points: Sequence[np.ndar
 
 def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
     """Refits of the most likely alternatives to tests."""
-    problem, some = search.corrected.problem, dict[str, dict[int, Test]]()
-    texts = dict[str, str]()
+    problem, texts = search.corrected.problem, dict[str, str]()
+    some, common = dict[str, dict[int, Test]](), dict[str, dict[int, Test]]()
     for k, test in enumerate(problem.tests):
         if test.description is None:
             continue
         for key, text, other in test.description.alternatives(problem.model):
-            some.setdefault(key, {})[k] = other
+            common.setdefault(key, {})[k] = other
             own = f"{key} of {test.name}"
             some[own], texts[own], texts[key] = {k: other}, f"{text} of {display_name(test.name)}", text
-    if len(problem.tests) == 1:
-        some = {key: tests for key, tests in some.items() if texts[key].endswith(display_name(problem.tests[0].name))}
+    some |= {key: tests for key, tests in common.items() if len(tests) > 1}
     tried = list[tuple[float, str, int]]()
     for p, u in enumerate(points):
         values = problem.free.values(u)

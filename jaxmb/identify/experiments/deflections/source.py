@@ -109,7 +109,7 @@ class DeflectionSource(Source):
         for k, axis in enumerate("xyz"):
             if not any(np.nan_to_num(case.displacement)[:, k].any() for case in plain):
                 text = f"missing displacement {axis}, 0 throughout,"
-                yield text, text, self._without(test, k)
+                yield text, text, self._without(self._turned(test, model, "displacement", one), k)
         for k, name in enumerate(model.coordinates):
             if model.revolute[k] and any(k < case.q.size and case.q[k] for case in plain) and not model.loops:
                 sign = np.where(np.arange(len(model.coordinates)) == k, -1.0, 1.0)

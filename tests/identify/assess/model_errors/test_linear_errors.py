@@ -28,6 +28,7 @@ def turned(case):
         (lambda: made(exchanged), "exchanged displacements x and y of test 'far'"),
         (lambda: made(lambda d: d * np.array([1, 1, -1, 1, 1, 1])), "the sign of displacement z of test 'far'"),
         (lambda: [turned(case) for case in made()], "of q3 in the posture of test 'far'"),
+        (lambda: made(lambda d: d * np.array([1, 0, 1, 1, 1, 1])), "missing displacement y, 0 throughout, of test"),
     ],
 )  # fmt: skip
 def test_an_error_of_deflections_is_named(tmp_path, wrong, named):
