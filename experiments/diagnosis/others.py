@@ -29,10 +29,8 @@ class Modes(Frfs):
             found = jaxmb.modes(jaxmb.linearize(model, q))
             count = len(jaxmb.coordinates(jaxmb.build_model(self.target.machine)))
             hz, ratio = (np.array(x)[:count] for x in (found.damped_frequency_hz, found.damping_ratio))
-            from jaxmb.response.frf import response_rows
-
             second = [(name, axis) for name in machine_frames(self.target) for axis in self.target.axes]
-            rows = np.asarray(response_rows(model, q, (*outputs, *second)))
+            rows = np.asarray(jaxmb.response_rows(model, q, (*outputs, *second)))
             shape = rows @ np.asarray(found.shape)[:, :count]
             shape = shape / shape[np.argmax(np.abs(shape), axis=0), np.arange(count)]
             std = 1e-3 * hz

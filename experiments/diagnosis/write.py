@@ -81,7 +81,7 @@ def within(data: Change, rng: np.random.Generator) -> None:
 
 
 class Frfs:
-    """FRF tests of a target at its postures: true machine, postures, sensors, and what was made of the data."""
+    """FRF tests of a target at its postures: true machine, postures, sensors, and changes of the data."""
 
     def __init__(self, target: Target, rng: np.random.Generator) -> None:
         """Without any error."""
@@ -139,11 +139,8 @@ def windowed(model: Any, q: Any, f: np.ndarray, outputs: Any, inputs: Any, decay
     """Accelerances with an exponential window on the responses: H at j omega + decay, over s^2 and times s^2."""
     tangent = jaxmb.linearize(model, q)
     mass, damping, stiffness = (np.asarray(x) for x in (tangent.mass, tangent.damping, tangent.stiffness))
-    # rows of sensors from the high-frequency limit of mobility would be inexact: responses of unit modal forces
-    from jaxmb.response.frf import response_rows
-
-    rows_out = np.asarray(response_rows(model, q, tuple(outputs)))
-    rows_in = np.asarray(response_rows(model, q, tuple(inputs)))
+    rows_out = np.asarray(jaxmb.response_rows(model, q, tuple(outputs)))
+    rows_in = np.asarray(jaxmb.response_rows(model, q, tuple(inputs)))
     found = []
     for w in 2.0 * np.pi * f:
         s = 1j * w + decay
@@ -167,7 +164,7 @@ def finish(folder: Path, machine: jaxmb.Machine, tests: list[Change], settings: 
 
 
 def frf_errors(target: Target) -> dict[str, Callable[[Frfs, int, np.random.Generator], Change]]:
-    """Makers of errors by kind: change the description of the data, and return what is true."""
+    """Functions by kind of error: each changes the data and returns the true cause."""
     bodies = [body.name for body in target.machine.body]
     model = jaxmb.build_model(target.machine)
     joints, stiffness = jaxmb.coordinates(model), np.asarray(model.stiffness)

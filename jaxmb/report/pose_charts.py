@@ -6,10 +6,10 @@ import numpy as np
 
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.assess.tests.poses import PoseRow
-from jaxmb.report.charts import AXIS, FITTED, INITIAL, OF_AXIS, Axis, Chart, Intervals, Line, Mark, Panel, Rule
+from jaxmb.report.charts import AXIS, FITTED, INITIAL, OF_AXIS, Axis, Band, Chart, Intervals, Line, Mark, Panel, Rule
 
 MANY = 80
-"""Number of rows above which markers are small."""
+"""Number of rows above which markers are small and intervals are bands."""
 
 
 def pose_chart(rows: Sequence[PoseRow], title: str, angles: bool = False) -> Chart:
@@ -30,16 +30,17 @@ def pose_chart(rows: Sequence[PoseRow], title: str, angles: bool = False) -> Cha
         Line(x, lengths[0], "before the fit", INITIAL, 0.0, "", "x", size),
         Line(x, lengths[1], "after the fit", FITTED, 0.0, "", "o", size),
     )
-    lower: list[Mark] = [Rule(0.0)]
+    rows_axis = Axis("row", whole=True)
+    panels = [Panel(upper, rows_axis, Axis(f"error ({unit})", log=True), height=1.6)]
     for i, (axis, color, marker) in enumerate(zip(AXIS, OF_AXIS, "^sD", strict=True)):
         reach = INTERVAL * np.nan_to_num(std[:, i])
-        at = x + 0.2 * (i - 1)
-        lower.append(Intervals(at, error[:, i], reach, "y", f"{axis}, 95 %", color, 0.6, marker, 0.8 * size))
-    rows_axis = Axis("row", whole=True)
-    cell = (
-        Panel(upper, rows_axis, Axis(f"error ({unit})", log=True), height=1.8),
-        Panel(lower, rows_axis, Axis(f"predicted -\nmeasured ({unit})"), height=1.8),
-    )
+        if len(rows) > MANY:  # intervals would cover each other
+            limits = Band(x, -reach, reach, f"95 % of {axis}", color)
+            marks: list[Mark] = [Rule(0.0), limits, Line(x, error[:, i], axis, color, 0.0, "", marker, 0.8 * size)]
+        else:
+            marks = [Rule(0.0), Intervals(x, error[:, i], reach, "y", f"{axis}, 95 %", color, 0.6, marker, 0.8 * size)]
+        panels.append(Panel(tuple(marks), rows_axis, Axis(f"{axis}, predicted -\nmeasured ({unit})"), height=1.1))
+    cell = tuple(panels)
     means = [f"{np.nanmean(each):.3g}" for each in lengths]
     finding = f"{title}: mean error {means[1]} {unit} after the fit, {means[0]} before"
     caption = "Error of each row before and after the fit, and its components after it with 95 % intervals."

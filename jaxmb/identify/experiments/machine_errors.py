@@ -1,4 +1,4 @@
-"""Errors of the stated numbers of a machine, of what it lacks, and the machine with them corrected."""
+"""Possible errors in the description of a machine: stated numbers, missing springs and payloads; their correction."""
 
 import dataclasses
 import functools
@@ -321,7 +321,7 @@ FURTHER = ("an elastic foundation", "a further elastic coordinate")
 
 def with_further_springs(model: Model) -> Model:
     """The model with further locked coordinates: of a foundation, translations along and rotations about the axes of
-    the ground, and at each joint behind the first, rotations across its axis, as of a link that bends.
+    the ground, and at each joint behind the first, rotations across its axis, like the bending of a link.
 
     They precede the joint of their name and follow all coordinates of the model in q. None in machines with loops.
 

@@ -140,9 +140,10 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
         noise = std * (found.level / test.noise.level)
     else:
         noise = std * (1.0 if excess is None or excess.explained else excess.factor)
-    # A parameter that is not known, as on a bound, lies somewhere within its bounds.
+    # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it.
     width = np.asarray(study.free.upper) - np.asarray(study.free.lower)
-    known = estimate.known._replace(std=np.where(np.isinf(estimate.std), width / np.sqrt(12.0), estimate.std))
+    unknown = width / np.sqrt(12.0) if entry.role == "check" else 0.0
+    known = estimate.known._replace(std=np.where(np.isinf(estimate.std), unknown, estimate.std))
     # The noise of a fitted row is a part of what determined its prediction.
     predicted = propagated_std(slope * std[:, None], known) ** 2
     if entry.role == "check":
