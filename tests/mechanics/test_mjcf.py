@@ -278,7 +278,23 @@ def one_joint(joint='<joint name="q"/>', further=""):
         ("<mujoco><wordbody/></mujoco>", "MuJoCo cannot read it: .*wordbody"),
         (one_joint("<freejoint/>"), "joint 'joint0': a free joint is not supported"),
         (one_joint('<joint type="ball" name="q"/>'), "joint 'q': a ball joint is not supported, expected hinge"),
-        (one_joint(further='<equality><joint name="e" joint1="q" joint2="p"/></equality>'), "equality 'e': an"),
+        (one_joint(further='<equality><joint name="e" joint1="q" joint2="p"/></equality>'),
+         "equality 'e': found type joint of 'q' and 'p', which is not supported, expected connect, weld or a joint at"),
+        (one_joint(further='<tendon><fixed name="t"><joint joint="q" coef="1"/></fixed></tendon><equality><tendon'
+         ' name="e" tendon1="t"/></equality>'), "equality 'e': found type tendon, which is not supported"),
+        (one_joint(further='<equality><weld name="e" body1="b" torquescale="0"/></equality>'),
+         "equality 'e': found torquescale 0, expected a positive one, or connect"),
+        (one_joint(further='<tendon><fixed name="t"><joint joint="q" coef="1"/></fixed></tendon><actuator><position'
+         ' name="grip" tendon="t" kp="8"/></actuator>'), "actuator 'grip': found a force of stiffness 8, damping 0"),
+        (one_joint(further='<actuator><position name="x" site="s" refsite="c" kp="7" kv="2" gear="0 1 0 0 0 0"/>'
+         "</actuator>").replace("<worldbody>", '<worldbody><site name="c"/>'), "actuator 'x': found a force of stiff"),
+        (one_joint(further='<actuator><pid name="c" joint="q" kp="8" ki="2"/></actuator>'),
+         "actuator 'c': a controller with an integrator is not supported"),
+        (one_joint(further='<worldbody><flexcomp name="f" type="grid" count="2 2 1" spacing="1 1 1" dim="2" mass="1">'
+         '<edge equality="true"/></flexcomp></worldbody>'), r"a deformable body \(flex\) is not supported, expected"),
+        (one_joint('<joint/><geom type="mesh" mesh="gone"/>').replace("<worldbody>", '<compiler inertiafromgeom="true'
+         '"/><asset><mesh file="gone.stl"/></asset><worldbody>'),
+         "MuJoCo cannot read it: .*gone.stl"),
         (one_joint(further='<tendon><fixed name="t" stiffness="3"><joint joint="q" coef="1"/></fixed></tendon>'),
          "tendon 't': a spring on joints is not supported, expected one between the first joint of a body"),
         (one_joint().replace("1 1 1", "1 1 9"), "MuJoCo cannot read it: .*A . B"),
@@ -344,6 +360,92 @@ def test_controllers_are_springs_and_dampers(tmp_path):
     for theirs, ours in ((mass, own.mass), (damping, own.damping), (stiffness, own.stiffness)):
         expected = theirs[np.ix_(order, order)]
         np.testing.assert_allclose(np.asarray(ours)[np.ix_(free, free)], expected, rtol=1e-6, atol=1e-5)
+
+
+def test_actuators_add_to_the_matrices(tmp_path):
+    """Armature, damping and forces by displacement or speed, at the commands of the keyframe, as MuJoCo linearizes."""
+    further = (
+        '<tendon><fixed name="t"><joint joint="q" coef="1"/><joint joint="p" coef="2"/></fixed></tendon><actuator>'
+        '<motor joint="q" gear="3" armature="0.5" damping="0.2"/><position jointinparent="p" kp="9" kv="2"/>'
+        '<motor tendon="t" armature="0.3" damping="0.1" gear="2"/><damper joint="q" kv="5" ctrlrange="0 1"/>'
+        '<general joint="p" gaintype="affine" gainprm="0 -3 -2" biastype="affine" biasprm="0 -5 -6"/></actuator>'
+        '<keyframe><key qpos="0.2 0.4" ctrl="-1 0.4 -1 0.7 0"/></keyframe>'
+    )
+    text = one_joint(further=further).replace('name="s"', 'name="tool"')
+    path = tmp_path / "driven.xml"
+    path.write_text(text.replace("<worldbody>", '<option gravity="0 0 0"/><worldbody>'))
+    reference = mujoco.MjModel.from_xml_path(str(path))
+    data, mass = mujoco.MjData(reference), np.zeros((2, 2))
+    mujoco.mj_resetDataKeyframe(reference, data, 0)
+    forces = []
+    for velocity, shift in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0)):
+        for j in range(2):
+            data.qpos[:], data.qvel[:] = [0.2, 0.4], 0.0
+            data.qpos[j] += shift
+            data.qvel[j] += velocity
+            mujoco.mj_forward(reference, data)
+            forces.append(data.qfrc_passive + data.qfrc_actuator)
+    mujoco.mj_fullM(reference, data, mass)
+    rest, damping, stiffness = np.reshape(forces, (3, 2, 2))
+    model = jaxmb.build_model(jaxmb.load_machine(path))
+    own = jaxmb.linearize(model, jaxmb.reference_posture(model))
+    np.testing.assert_allclose(own.damping, rest - damping, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(own.stiffness, rest - stiffness, rtol=1e-9, atol=1e-9)
+    data.qpos[:] = [0.2, 0.4]
+    mujoco.mj_forward(reference, data)
+    mujoco.mj_fullM(reference, data, mass)
+    np.testing.assert_allclose(own.mass, mass, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("flag", "zero"),
+    [
+        ("gravity", lambda machine: machine.gravity),
+        ("spring", lambda machine: [machine.moving_parts[0].stiffness, machine.spring[0].stiffness]),
+        ("damper", lambda machine: [machine.moving_parts[0].damping, machine.spring[0].damping]),
+        ("frictionloss", lambda machine: [machine.moving_parts[0].friction]),
+        ("equality", lambda machine: [machine.moving_parts[1].locked]),
+        ("constraint", lambda machine: [machine.moving_parts[0].friction, machine.moving_parts[1].locked]),
+        ("actuation", lambda machine: [machine.moving_parts[1].stiffness]),
+    ],
+)
+def test_flags_disable(tmp_path, flag, zero):
+    further = (
+        '<tendon><spatial damping="2" stiffness="8"><site site="c"/><site site="s"/></spatial></tendon>'
+        '<actuator><position joint="p" kp="3"/></actuator><equality><joint joint1="p"/></equality>'
+    )
+    text = one_joint('<joint name="q" stiffness="4" damping="1" frictionloss="0.1"/>', further)
+    text = text.replace('<body name="a">', '<site name="c" pos="0 0 1"/><body name="a">')
+    path = tmp_path / "robot.xml"
+    path.write_text(text)
+    assert all(zero(jaxmb.load_machine(path))[-1:])
+    path.write_text(text.replace("<worldbody>", f'<option><flag {flag}="disable"/></option><worldbody>'))
+    assert not any(zero(jaxmb.load_machine(path)))
+
+
+def test_a_viscous_fluid_is_reported(tmp_path):
+    (tmp_path / "robot.xml").write_text(one_joint().replace("<worldbody>", '<option viscosity="0.1"/><worldbody>'))
+    with pytest.warns(UserWarning, match="option viscosity: found 0.1, which is not read"):
+        jaxmb.load_machine(tmp_path / "robot.xml")
+
+
+GEAR = """<mujoco><worldbody><body name="a"><inertial pos="0 0 0" mass="1" diaginertia="1 2 2"/><joint name="q"/></body>
+<body name="r"><inertial pos="0 0 0" mass="0.1" diaginertia="0.02 0.02 0.01"/><joint name="shaft"/></body></worldbody>
+<tendon><fixed stiffness="100"><joint joint="q" coef="1"/><joint joint="shaft" coef="-0.1"/></fixed>{}</tendon>
+{}</mujoco>"""
+
+
+def test_a_gear_with_further_parts(tmp_path):
+    path = tmp_path / "gear.xml"
+    path.write_text(GEAR.format("", '<equality><joint joint1="shaft"/></equality>'))
+    (joint, shaft) = jaxmb.load_machine(path).moving_parts
+    assert (joint.locked, shaft.name, shaft.locked) == (False, "shaft", True)
+    second = '<fixed name="t" stiffness="9"><joint joint="q" coef="1"/><joint joint="shaft" coef="-0.2"/></fixed>'
+    servo = '<actuator><position joint="q" kp="4"/></actuator>'
+    for further, message in (((second, ""), "tendon 't': a second gear"), (("", servo), "a spring on joints")):
+        path.write_text(GEAR.format(*further))
+        with pytest.raises(NotImplementedError, match=message):
+            jaxmb.load_machine(path)
 
 
 def test_without_mujoco(tmp_path, monkeypatch):
