@@ -4,6 +4,7 @@ import importlib.util
 import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -324,10 +325,17 @@ class _Writer:
             rest = self.q[c.name] - self.q[shaft.name] / motor.ratio + self.hold[c.name] / c.stiffness
             values = {"stiffness": c.stiffness, "damping": c.damping, "springlength": rest}
             _add_fixed(tendons, f"{c.name}/gear", {c.name: 1.0, shaft.name: -1.0 / motor.ratio}, values)
+        below = {
+            joint.attrib["name"]: {further.attrib["name"] for further in body.iter("joint")}
+            for body in self.body[GROUND].iter("body")
+            for joint in body.findall("joint")
+        }
         for t in self.machine.transmission:
             values = {"armature": t.inertia, "damping": t.damping, "frictionloss": t.friction}
-            moving = {c.name for c in self.machine.moving_parts if not c.locked}
-            _add_fixed(tendons, t.name, {k: v for k, v in t.coordinates.items() if k in moving}, values)
+            rates = {name: rate for name, rate in t.coordinates.items() if name in below}
+            if t.inertia and not all(a in below[b] or b in below[a] for a, b in combinations(rates, 2)):
+                self.changed.append(f"no inertial coupling by {t.name}, which MuJoCo has along a chain only")
+            _add_fixed(tendons, t.name, rates, values)
         for s in self.machine.spring:
             values = {"stiffness": s.stiffness, "damping": s.damping, "springlength": s.free_length or 0.0}
             spatial = ElementTree.SubElement(tendons, "spatial", {"name": s.name} | _attributes(values))
@@ -368,6 +376,8 @@ class _Writer:
                 joint, motor = of_shaft[c.name]
                 limit = None if joint.effort_limit is None else joint.effort_limit / abs(motor.ratio)
             if limit is not None:
+                if abs(self.controls[c.name]) > limit:
+                    self.changed.append(f"the weight exceeds the effort limit of {c.name}")
                 element.set("forcerange", _numbers((-limit, limit)))
         if len(actuators):
             self.root.append(actuators)
@@ -389,9 +399,13 @@ def _add_rod(element: Element, pose: np.ndarray) -> None:
 
 
 def _disc(shaft: Coordinate) -> np.ndarray:
-    """Inertia of a thin disc with that of a rotor about its axis, in the axes of the joint."""
+    """Inertia of a thin disc with that of a rotor about its axis, in the axes of the joint.
+
+    It is thicker than none by 1e-9, since MuJoCo rejects rounding errors of the triangle inequality.
+    """
     axis = np.array(shaft.axis) / np.linalg.norm(shaft.axis)
-    return 0.5 * shaft.rotor_inertia * (np.eye(3) + np.outer(axis, axis))
+    across = 0.5 * (1.0 + 1e-9)
+    return shaft.rotor_inertia * (across * np.eye(3) + (1.0 - across) * np.outer(axis, axis))
 
 
 def _motion(c: Coordinate, value: float) -> np.ndarray:

@@ -171,6 +171,42 @@ def test_omissions_are_listed(tmp_path):
     assert f"<!-- {'; '.join(notes)} -->" in path.read_text()
 
 
+def two_arms(**more):
+    arm = {"mass": 1.0, "inertia_products": {"xx": 0.3, "yy": 0.2, "zz": 0.2}}
+    bodies = [arm | {"name": name, "joint": [{"name": f"q_{name}", "damping": 1.0}]} for name in "ab"]
+    return jaxmb.Machine.model_validate({"name": "two-arms", "body": bodies} | more)
+
+
+def test_an_inertia_between_branches_is_reported(tmp_path):
+    """MuJoCo's mass matrix has entries between joints of one chain only."""
+    coupled = {"transmission": [{"name": "belt", "coordinates": {"q_a": 1.0, "q_b": -0.5}, "inertia": 0.2}]}
+    notes = jaxmb.write_mjcf(two_arms(**coupled), tmp_path / "arms.xml")
+    assert notes == ("no inertial coupling by belt, which MuJoCo has along a chain only",)
+    m = mujoco.MjModel.from_xml_path(str(tmp_path / "arms.xml"))
+    data, mass = mujoco.MjData(m), np.zeros((2, 2))
+    mujoco.mj_forward(m, data)
+    mujoco.mj_fullM(m, data, mass)
+    assert mass[0, 1] == 0.0
+
+
+def test_an_effort_limit_below_the_weight_is_reported(tmp_path):
+    body = {"name": "a", "mass": 1.0, "center_of_mass": [1.0, 0.0, 0.0]}
+    horizontal = [body | {"joint": [{"name": "q", "axis": [0.0, 1.0, 0.0], "effort_limit": 5.0}]}]
+    notes = jaxmb.write_mjcf(two_arms(body=horizontal), tmp_path / "arm.xml")
+    assert notes == ("the weight exceeds the effort limit of q",)
+
+
+def test_rotors_in_any_direction(tmp_path):
+    """MuJoCo checks the triangle inequality to the last digit."""
+    for axis in np.random.default_rng(0).normal(size=(5, 3)):
+        motor = {"inertia": 2e-4, "ratio": 50.0, "axis": (axis / np.linalg.norm(axis)).tolist()}
+        body = {"name": "a", "mass": 1.0, "inertia_products": {"xx": 0.3, "yy": 0.2, "zz": 0.2}}
+        machine = two_arms(body=[body | {"joint": [{"name": "q", "stiffness": 100.0, "motor": motor}]}])
+        jaxmb.write_mjcf(machine, tmp_path / "arm.xml")
+        _, rotor = jaxmb.load_machine(tmp_path / "arm.xml").moving_parts
+        assert rotor.rotor_inertia == pytest.approx(2e-4, rel=1e-12)
+
+
 def test_a_closed_chain(tmp_path):
     """The loop is soft in MuJoCo, and the same mechanism when it is read back."""
     path = tmp_path / "crank.xml"
