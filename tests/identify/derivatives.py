@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.fit.problem import without_name
+from jaxmb.identify.experiments.test import without_name
 
 
 @eqx.filter_jit

@@ -26,10 +26,10 @@ from jaxmb.identify.experiments.machine_errors import (
     with_further_springs,
 )
 from jaxmb.identify.experiments.motion import PostureTest
-from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.test import Test, without_name
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers, without_name
+from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.linalg import FEW

@@ -4,10 +4,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+import jax
 import numpy as np
+from jaxtyping import Array
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.machine_errors import combined
-from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.test import Test, without_name
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
@@ -84,13 +87,12 @@ class Source:
             model: the machine, also with other geometry or gravity than the test was read with.
             errors: sizes of `errors` by key, SI; others are 0.
         """
-        if test.description is None or not errors:
-            there = self.corrected(test, model, errors)
-            return np.asarray(there.residual(there.view(model)))
+        if test.description is None:
+            return np.asarray(_residual(without_name(self.corrected(test, model, errors)), model, None))
         found = [(errors[error.key], at) for error, at in test.description.errors(model) if errors.get(error.key)]
         numbers = np.array([x for x, _ in found])
         total = combined([at for _, at in found], numbers, test.description.none(model))
-        return np.asarray(test.description.residual(model, total))
+        return np.asarray(_residual(without_name(test), model, jax.device_put(total)))
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
         """The test with its description corrected, for kinds with linear equations; see `residual_with`."""
@@ -102,6 +104,14 @@ class Source:
 
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming the location, where the data do not permit a linear step."""
+
+
+@compiled
+def _residual(test: Test[Any], model: Model, errors: Any) -> Array:
+    """Residual of a test, with errors of its description corrected where its kind has any."""
+    if test.description is None:
+        return test.residual(test.view(model))
+    return test.description.residual(model, errors)
 
 
 T = TypeVar("T", bound=Test[Any])

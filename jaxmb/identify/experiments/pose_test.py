@@ -74,7 +74,7 @@ class PoseTest(Test[PoseView]):
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
         device = self.pose[self.station] if self.levelled else None
-        return PoseView(_poses_by_row(model, self.q, device, self.points, self.elastic, self.has_rotations))
+        return _view(model, self.q, device, self.points, self.elastic, self.has_rotations)
 
     def predict(self, view: PoseView) -> Float[Array, "t p 4 4"]:
         """Poses of all points at all rows in the device's frame."""
@@ -124,7 +124,7 @@ class PoseTest(Test[PoseView]):
 
     def score(self, view: PoseView, reference_hz: np.ndarray | None) -> Score:
         """Explained part of the scatter of the measured positions about their mean."""
-        component, error = np.asarray(self.component), np.asarray(self.errors(view))
+        component, error = np.asarray(self.component), np.asarray(compared(self, view)[0])
         position = component % 6 < 3
         measured = np.asarray(self.position).reshape(-1, 3)[component[position] // 6, component[position] % 6]
         total = float(np.sum((measured - measured.mean()) ** 2)) if position.any() else 0.0
@@ -406,3 +406,21 @@ def station_pose(
 def poses_of(test: PoseTest, model: Model) -> Float[Array, "t p 4 4"]:
     """Poses of all points at all rows in the ground frame."""
     return test.view(model).poses
+
+
+@compiled
+def _view(
+    model: Model,
+    q: Float[Array, "t n"],
+    device: Float[Array, "t 6"] | None,
+    points: tuple[str, ...],
+    elastic: bool,
+    rotations: bool,
+) -> PoseView:
+    return PoseView(_poses_by_row(model, q, device, points, elastic, rotations))
+
+
+@compiled
+def compared(test: PoseTest, view: PoseView) -> tuple[Float[Array, "m"], Float[Array, "t p 4 4"]]:
+    """Errors of the components of a test, and its prediction."""
+    return test.errors(view), test.predict(view)

@@ -1,6 +1,7 @@
 """Interface common to all kinds of tests: view of a machine, prediction, residual, score and optional components."""
 
 import abc
+import dataclasses
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -122,3 +123,8 @@ class Test(eqx.Module, Generic[View]):
     def vibration(self) -> Vibration[Any] | None:
         """Linearized motion of the machine at the test's posture; None for tests without one."""
         return None
+
+
+def without_name(test: Test[Any]) -> Test[Any]:
+    """The test without its name and without arrays that its residual ignores: tests of equal form share a program."""
+    return dataclasses.replace(test.evaluation.stripped(), name="")

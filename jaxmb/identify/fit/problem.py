@@ -17,7 +17,7 @@ from jaxmb.compiled import compiled, on_host
 from jaxmb.identify.estimation.identifiability import Jacobian, triangular_factor
 from jaxmb.identify.estimation.least_squares import Box, NormalEquations, normal_equations, residual_and_jacobian
 from jaxmb.identify.experiments.components import AffineView, own_names
-from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.test import Test, without_name
 from jaxmb.identify.fit.devices import (
     in_blocks,
     memory_of_fits,
@@ -301,11 +301,6 @@ def _stacked(*leaves: Any) -> Array:
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         return jnp.stack(leaves)
     return jax.device_put(np.stack([np.asarray(leaf) for leaf in leaves]))
-
-
-def without_name(test: Test) -> Test:
-    """The test without its name and without arrays that its residual ignores: tests of equal form share a program."""
-    return dataclasses.replace(test.evaluation.stripped(), name="")
 
 
 def group_by_form(unnamed: Sequence[Test], views: Sequence[AffineView | None]) -> list[list[int]]:

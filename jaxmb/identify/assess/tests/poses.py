@@ -9,7 +9,7 @@ import numpy as np
 from jaxmb.identify.assess.deflections import propagated_std
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.experiments.pose_test import PoseEntry, PoseTest, rotation_vector_of
+from jaxmb.identify.experiments.pose_test import PoseEntry, PoseTest, compared, rotation_vector_of
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large, state_of_test, test_at
 
@@ -132,7 +132,8 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     """
     study, test = estimate.study, entry.test.at_all_points()
     initial = cast(PoseTest, test_at(test, study.free, estimate.solver.initial))
-    before = np.asarray(initial.errors(initial.view(study.free.apply(study.model, estimate.solver.initial))))
+    start = study.free.apply(study.model, estimate.solver.initial)
+    before = np.asarray(compared(initial, initial.view(start))[0])
     residual, slope = _residual_and_slope(estimate, entry, test)
     std = np.asarray(test.std)
     excess = estimate.goodness.excess
@@ -153,7 +154,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     size, points = (len(entry.source.row), len(test.points)), test.points
     measured = np.isin(test.component, entry.test.component)
     errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
-    predicted = np.asarray(test.predict(test.view(estimate.model)))
+    predicted = np.asarray(compared(test, test.view(estimate.model))[1])
     turns = [[rotation_vector_of(pose) for pose in row] for row in predicted[..., :3, :3]]
     columns = [_spread(test, values, size) for values in (*errors, np.sqrt(variance))]
     columns.append(np.concatenate([predicted[..., :3, 3], np.reshape(turns, (*size, 3))], axis=-1))
