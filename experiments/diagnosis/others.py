@@ -160,7 +160,7 @@ class Deflections:
         self.reference = np.asarray(jaxmb.reference_posture(model))
         stiffness = float(np.median(np.asarray(model.stiffness)))
         self.size = 3e-3 * stiffness
-        self.q = [self.reference + rng.uniform(-1.0, 1.0, (12, len(self.coordinates))) for _ in range(2)]
+        self.q = [regular_postures(model, self.reference, rng) for _ in range(2)]
         self.load = [self.size * unit(rng.normal(size=(12, 3))) for _ in range(2)]
         self.offset = [np.zeros(len(self.coordinates)) for _ in range(2)]
         self.turn = [np.zeros(3) for _ in range(2)]
@@ -200,6 +200,16 @@ class Deflections:
         free = {f"stiffness.{c}": {"lower": own[f"stiffness.{c}"] / 30.0, "upper": own[f"stiffness.{c}"] * 12.0}
                 for c in self.coordinates}  # fmt: skip
         finish(folder, self.machine, tests, {"free": free} | self.settings)
+
+
+def regular_postures(model: Any, reference: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Twelve postures within 1 rad of the reference posture, away from singular ones."""
+    drawn = reference + rng.uniform(-1.0, 1.0, (120, reference.size))
+    pose = jax.jit(jax.vmap(jax.jacfwd(lambda q: jaxmb.frame_pose(model, q, "tool")[:3])))
+    jacobian = np.array(pose(jnp.asarray(drawn)))
+    jacobian[:, :, 3] /= np.abs(jacobian[:, :, 3]).max()
+    size = np.linalg.svd(jacobian.reshape(len(drawn), -1, reference.size), compute_uv=False)
+    return drawn[size[:, -1] > 0.05 * size[:, 0]][:12]
 
 
 def unit(rows: np.ndarray) -> np.ndarray:

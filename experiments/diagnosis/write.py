@@ -170,6 +170,8 @@ def frf_errors(target: Target) -> dict[str, Callable[[Frfs, int, np.random.Gener
     joints, stiffness = jaxmb.coordinates(model), np.asarray(model.stiffness)
     revolute = [name for name, r in zip(joints, model.revolute, strict=True) if r]
     typical, total = float(np.median(stiffness)), float(np.sum(np.asarray(model.mass)))
+    # errors out of the plane of a plane machine have no effect on its data
+    along, about = ([0, 2], [1]) if target.axes == "xz" else ([0, 1, 2], [0, 1, 2])
 
     def masses(t: Frfs, size: int, rng: np.random.Generator) -> Change:
         factor = (1.1, 1.3, 2.0)[size] ** rng.choice([-1, 1])
@@ -188,12 +190,12 @@ def frf_errors(target: Target) -> dict[str, Callable[[Frfs, int, np.random.Gener
         return {"words": ["mass", name], "without": ["masses", "centre"], "size": factor}
 
     def centre(t: Frfs, size: int, rng: np.random.Generator) -> Change:
-        name, axis, by = str(rng.choice(bodies)), int(rng.integers(3)), (0.015, 0.05, 0.15)[size]
+        name, axis, by = str(rng.choice(bodies)), int(rng.choice(along)), (0.015, 0.05, 0.15)[size]
         part(t.data, name)["center_of_mass"][axis] += by
         return {"words": ["centre of mass", name, "xyz"[axis]], "size": by}
 
     def inertia(t: Frfs, size: int, rng: np.random.Generator) -> Change:
-        name, axis, factor = str(rng.choice(bodies)), int(rng.integers(3)), 1.0 + (0.2, 0.5, 0.9)[size]
+        name, axis, factor = str(rng.choice(bodies)), int(rng.choice(about)), 1.0 + (0.2, 0.5, 0.9)[size]
         body = part(t.data, name)
         key = "inertia_products" if body.get("inertia_products") else "inertia"
         own = ["xx", "yy", "zz"][axis]
@@ -221,7 +223,7 @@ def frf_errors(target: Target) -> dict[str, Callable[[Frfs, int, np.random.Gener
         return {"words": ["gravity"], "size": size}
 
     def foundation(t: Frfs, size: int, rng: np.random.Generator) -> Change:
-        axis, k = int(rng.integers(2)), typical * (50.0, 10.0, 3.0)[size]
+        axis, k = int(rng.choice([axis for axis in about if axis < 2])), typical * (50.0, 10.0, 3.0)[size]
         root = next(body["name"] for body in t.data["body"] if body.get("parent", "ground") == "ground")
         elastic_before(t.data, root, np.eye(3)[axis].tolist(), k, k * 1e-4)
         return {"words": ["foundation", "XY"[axis]], "size": k}
@@ -229,7 +231,10 @@ def frf_errors(target: Target) -> dict[str, Callable[[Frfs, int, np.random.Gener
     def flexible(t: Frfs, size: int, rng: np.random.Generator) -> Change:
         name = str(rng.choice(bodies[1:]))
         own = np.abs(part(t.data, name)["joint"][0].get("axis", [0.0, 0.0, 1.0]))
-        axis, k = int(rng.choice(np.flatnonzero(own < 0.5))), typical * (20.0, 5.0, 1.5)[size]
+        across = [axis for axis in np.flatnonzero(own < 0.5) if axis in about]
+        if not across:
+            raise ValueError("an elasticity out of the plane has no effect")
+        axis, k = int(rng.choice(across)), typical * (20.0, 5.0, 1.5)[size]
         joint = part(t.data, name)["joint"][0]["name"]
         elastic_before(t.data, name, np.eye(3)[axis].tolist(), k, k * 1e-4)
         return {"words": ["further", joint, "xyz"[axis]], "size": k}

@@ -26,7 +26,7 @@ from jaxmb.identify.experiments.machine_errors import (
     with_further_springs,
 )
 from jaxmb.identify.experiments.motion import PostureTest
-from jaxmb.identify.experiments.test import Test, without_name
+from jaxmb.identify.experiments.test import Test, residual_at, without_name
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers
@@ -430,12 +430,12 @@ def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
         model = problem.free.apply(problem.model, values)
         views, each = [test.view(model) for test in problem.tests], list[np.ndarray]()
         for test, view in zip(problem.tests, views, strict=True):
-            each.append(np.asarray(test.residual(view)))
+            each.append(residual_at(test, view))
         for key, tests in some.items():
             parts = list(each)
             for k, test in tests.items():
                 seen = views[k] if _same_view(test, problem.tests[k]) else test.view(model)
-                parts[k] = np.asarray(test.residual(seen))
+                parts[k] = residual_at(test, seen)
             whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
             tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), key, p))
     found, chosen = list[Fitted](), set[str]()

@@ -18,6 +18,8 @@ from jaxmb.machine.families import FAMILIES
 
 RIGID = 1e6
 """Stiffness of locked coordinates over the largest of all others."""
+OWN_INERTIA = 1e-5
+"""Inertia of a further coordinate over that of all bodies."""
 T = TypeVar("T")
 
 
@@ -323,7 +325,9 @@ def with_further_springs(model: Model) -> Model:
     """The model with further locked coordinates: of a foundation, translations along and rotations about the axes of
     the ground, and at each joint behind the first, rotations across its axis, like the bending of a link.
 
-    They precede the joint of their name and follow all coordinates of the model in q. None in machines with loops.
+    They precede the joint of their name and follow all coordinates of the model in q. Some move the machine like its
+    joints do, such as the foundation about the axis of a first joint: each has a small inertia of its own, without
+    which the mass matrix would be singular. None in machines with loops.
 
     Source: Huynh et al. 2020, steps 2 and 3: elastic coordinates that the measured shapes ask for.
     """
@@ -366,6 +370,8 @@ def with_further_springs(model: Model) -> Model:
     names, origin_rows, axes, turns = (list(x) for x in zip(*((t, o, a, r) for t, _, o, a, r in new), strict=True))
     padded = {"reading_scale": np.ones(count), "stribeck_speed": np.ones(count), "origin": np.array(origin_rows),
               "axis": np.array(axes)}  # fmt: skip
+    mass, inertia = float(np.sum(np.asarray(model.mass))), float(np.trace(np.sum(np.asarray(model.inertia), axis=0)))
+    padded["rotor_inertia"] = OWN_INERTIA * np.where(turns, inertia, mass)
     leaves = {"origin": origins}
     for name in _OF_COORDINATES:
         own = leaves.get(name, np.asarray(getattr(model, name)))

@@ -289,10 +289,11 @@ class ModesDescription(Description[ModesTest]):
             frequency_std=test.frequency_std * factor,
             damping_ratio=test.damping_ratio * damping,
             damping_std=test.damping_std * damping,
-            shape=test.shape * jnp.exp(-errors.log_gain),
             content=jnp.pad(test.content, ((0, 0), (0, further))),
         )
-        return true.residual(displaced_view(true, model, errors.place))
+        view = displaced_view(true, model, errors.place)
+        rows = view.output_rows * jnp.exp(errors.log_gain)[:, None]  # on measured shapes it would scale their noise
+        return true.residual(dataclasses.replace(view, output_rows=rows))
 
     def errors(self, model: Model) -> Iterator[tuple[StatedError, ModesErrors]]:
         """Single errors, those common to all tests first."""

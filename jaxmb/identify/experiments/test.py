@@ -8,6 +8,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import (
     Description,
     Evaluation,
@@ -128,3 +129,13 @@ class Test(eqx.Module, Generic[View]):
 def without_name(test: Test[Any]) -> Test[Any]:
     """The test without its name and without arrays that its residual ignores: tests of equal form share a program."""
     return dataclasses.replace(test.evaluation.stripped(), name="")
+
+
+def residual_at(test: Test, view: Any) -> Float[np.ndarray, "m"]:
+    """Residual of a test for a view of a machine; tests of equal form share a program."""
+    return np.asarray(_residual_at(without_name(test), view))
+
+
+@compiled
+def _residual_at(test: Test, view: Any) -> Float[Array, "m"]:
+    return test.residual(view)
