@@ -375,7 +375,40 @@ def _without_each(search: Search, u: np.ndarray) -> list[np.ndarray]:
 
 
 def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray) -> list[Fitted]:
-    """Refits of the hypotheses that explain most to first order at any of some points."""
+    """Refits of the hypotheses that explain most to first order at any of some points, then at the free parameters of
+    the best refit, and of those that have starts of their own."""
+    errors = search.corrected.errors
+    expected, distinct = _expected(search, points, std)
+    at, found, best = list(points), dict[int, Fitted](), np.inf
+    enough = float(chdtri(search.noise, FALSE_ALARM))
+
+    def refit(numbers: Sequence[int]) -> None:
+        nonlocal best
+        for k in numbers:
+            if best <= enough and expected[:, k].min() > best + LINEAR * (chi_square - best):
+                continue  # another error leaves noise alone, and this one more to first order
+            hypothesis, u = Hypothesis(k, None, ""), at[int(np.argmin(expected[:, k]))]
+            firsts = [np.append(u, 0.0), *_far_starts(search, hypothesis, points)]
+            ends = (Fitted(hypothesis, *search.fitted(hypothesis, first)) for first in firsts)
+            found[k] = min(ends, key=lambda end: end.chi_square)
+            best = min(best, found[k].chi_square)
+
+    def likely() -> list[int]:
+        order = np.argsort(expected.min(axis=0), kind="stable").tolist()
+        return [k for k in order if distinct[k] and k not in found][:TRIED]
+
+    refit(likely())
+    refit([k for k in np.argsort(expected.min(axis=0)).tolist() if distinct[k] and k not in found and errors[k].starts])
+    if found:
+        at.append(min(found.values(), key=lambda end: end.chi_square).x[: search.size])
+        expected = np.concatenate([expected, _expected(search, at[-1:], std)[0]])
+        refit(likely())
+    return [*found.values(), *(() if best <= enough else _alternatives(search, points))]
+
+
+def _expected(search: Search, points: Sequence[np.ndarray], std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sum of squares that each error leaves to first order at each point [p, e], and whether its effect is distinct
+    from that of earlier ones [e]."""
     corrected, size = search.corrected, search.size
     errors, every = corrected.errors, np.arange(size + len(corrected.errors))
     typical = np.array([error.typical for error in errors])
@@ -388,20 +421,7 @@ def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, s
         rest, drops = first_order_drops(search.metric(residual), at_u, columns, std / typical, largest)
         drops[repeated] = 0.0
         expected[p], distinct[repeated] = rest - drops, False
-    found, best = list[Fitted](), np.inf
-    order, enough = np.argsort(expected.min(axis=0), kind="stable").tolist(), float(chdtri(search.noise, FALSE_ALARM))
-    likely = [k for k in order if distinct[k]][:TRIED]
-    for k in dict.fromkeys([*likely, *(k for k in order if errors[k].starts)]):
-        if not distinct[k]:
-            continue
-        if best <= enough and expected[:, k].min() > best + LINEAR * (chi_square - best):
-            continue  # another error leaves noise alone, and this one more to first order
-        hypothesis, u = Hypothesis(k, None, ""), points[int(np.argmin(expected[:, k]))]
-        firsts = [np.append(u, 0.0), *_far_starts(search, hypothesis, points)]
-        ends = (Fitted(hypothesis, *search.fitted(hypothesis, first)) for first in firsts)
-        found.append(min(ends, key=lambda end: end.chi_square))
-        best = min(best, found[-1].chi_square)
-    return found if best <= enough else [*found, *_alternatives(search, points)]
+    return expected, distinct
 
 
 def _far_starts(search: Search, hypothesis: Hypothesis, points: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -18,6 +18,8 @@ from jaxmb.machine.families import FAMILIES
 
 RIGID = 1e6
 """Stiffness of locked coordinates over the largest of all others."""
+MOST_GRAVITY = 9.9
+"""m/s^2, largest gravity on Earth."""
 OWN_INERTIA = 1e-5
 """Inertia of a further coordinate over that of all bodies."""
 T = TypeVar("T")
@@ -102,12 +104,15 @@ def machine_errors(
             for k, axis in enumerate("xyz"):
                 error = StatedError(f"position of {frame} along {axis}", "frame_mm", 1e-3)
                 yield error, right._replace(frame=_at(right.frame, i, k))
-    if np.any(np.asarray(model.gravity)):
+    stated = float(np.linalg.norm(np.asarray(model.gravity)))
+    if stated:
         for k, axis in enumerate("XY"):
             error = StatedError(f"tilt about {axis}", "tilt_deg", np.pi / 180.0)
             yield error, right._replace(tilt=np.eye(3)[k])
         text = "a gravity of {:.3g} times the stated one".format
-        yield StatedError("gravity", size=1.0, text=lambda x: text(1.0 + x)), right._replace(gravity=np.ones(()))
+        error = StatedError("gravity", size=1.0, text=lambda x: text(1.0 + x))
+        most = MOST_GRAVITY / stated
+        yield error._replace(least=-most - 1.0, most=most - 1.0), right._replace(gravity=np.ones(()))
 
 
 def _of_bodies(
@@ -155,7 +160,7 @@ def _of_coordinates(
         if is_locked or (own > 0.0 and f"stiffness.{name}" not in named):
             here, at = typical / float(seen[i]), right._replace(compliance=_at(right.compliance, i))
             text = functools.partial(_stiffness_text, name, of[0], 0.0 if is_locked else 1.0 / own)
-            starts = (0.3 / here, 1.0 / here, 3.0 / here)
+            starts = tuple(size / here for size in (0.1, 0.3, 1.0, 3.0))
             if is_locked:
                 own_size = 0.1 / here
                 yield StatedError(f"compliance {name}", size=own_size, text=text, least=0.0, starts=starts), at

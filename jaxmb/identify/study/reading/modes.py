@@ -11,7 +11,7 @@ from jaxmb.identify.experiments.motion_view import check_motion, motion_view
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.modes_format import ModesTestPart
 from jaxmb.identify.study.format.test_format import SimulateModes
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, listed
 from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.kinematics import check_coordinates
 from jaxmb.mechanics.postures import stated_posture
@@ -46,7 +46,9 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
     count = frequency_hz.size
     degrees, names = len(motion_coordinates(model)), spring_names(model)
     if count > degrees:
-        raise ValueError(f"{count} modes were measured, but the machine has only {degrees} coordinates")
+        locked = listed([name for name, own in zip(model.coordinates, model.locked, strict=True) if own])
+        without = f": the stiffness of {locked}, locked, may be missing" if locked else ""
+        raise ValueError(f"{count} modes were measured, but the machine has only {degrees} coordinates{without}")
     every = (*model.coordinates, *model.springs, *model.beams)
     what = " or ".join(["coordinate"] + ["spring"] * bool(model.springs) + ["beam"] * bool(model.beams))
     content = np.zeros((count, len(every)), dtype=bool)
