@@ -101,3 +101,12 @@ def test_modes_are_paired_by_shape(arm):
     np.testing.assert_allclose(predict_modes(exchanged, view).frequency_hz, test.frequency_hz, rtol=1e-9)
     without = dataclasses.replace(exchanged, outputs=(), inputs=(), shape=jnp.zeros((2, 0)))
     np.testing.assert_allclose(predict_modes(without, view).frequency_hz, test.frequency_hz[::-1], rtol=1e-9)
+
+
+def test_a_gain_does_not_scale_the_noise_of_a_sensor(arm):
+    """A sensor at a node measures noise: a gain of it explains nothing."""
+    test = dataclasses.replace(arm.tests[0], shape=arm.tests[0].shape.at[:, 0].set(0.01))
+    none = test.description.none(arm.model)
+    low = none._replace(log_gain=-20.0 * np.eye(none.log_gain.size)[0])
+    parts = np.asarray(test.description.residual(arm.model, low)).reshape(-1, test.frequency_hz.size)
+    np.testing.assert_allclose(parts[3], 0.01 / test.shape_std, rtol=1e-6)  # as measured, with no prediction
