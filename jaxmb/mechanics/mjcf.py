@@ -213,7 +213,7 @@ class _Writer:
         for body in self.machine.body:
             shaft = body.joint[0].shaft if body.joint and _rotates(body.joint[0]) else None
             if shaft is not None and body.parent != GROUND:
-                turn = (origin_matrix(body.origin) @ _deviation(body.joint[0].origin_deviation))[:3, :3]
+                turn = origin_matrix(body.origin)[:3, :3]
                 tensor = turn @ _disc(shaft) @ turn.T
                 found[body.parent] = found.get(body.parent, np.zeros((3, 3))) + tensor
         return found
@@ -221,9 +221,9 @@ class _Writer:
     def _add_body(self, body: Body, rotors: np.ndarray) -> None:
         pose = self.offset[body.parent] @ origin_matrix(body.origin)
         if body.joint:
-            pose = pose @ _deviation(body.joint[0].origin_deviation)
             if _rotates(body.joint[0]) and (shaft := body.joint[0].shaft) is not None:
                 self._add_rotor(body, shaft, pose)
+            pose = pose @ _deviation(body.joint[0].origin_deviation)
         _add_rod(self.body[body.parent], pose)
         element = ElementTree.SubElement(self.body[body.parent], "body", {"name": body.name} | _placed(pose))
         offset = np.eye(4)

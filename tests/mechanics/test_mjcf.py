@@ -27,6 +27,7 @@ SLIDER = {
         {"name": "arm", "parent": "cart", "origin": {"xyz": [0.4, 0.0, 0.1], "rpy": [0.0, 0.5, 0.2]}, "mass": 1.5,
          "center_of_mass": [0.2, 0.0, 0.0], "inertia_tensor": [[0.01, 0, 0], [0, 0.05, 0], [0, 0, 0.05]],
          "joint": [{"name": "turn", "stiffness": 500.0, "damping": 0.5, "effort_limit": 90.0,
+                    "origin_deviation": [0.01, 0.0, 0.02, 0.3, -0.2, 0.1],
                     "motor": {"inertia": 2e-4, "ratio": -30.0, "axis": [0.6, 0.0, 0.8], "damping": 1e-3,
                               "stiffness": 0.4, "friction": 0.01}}]},
         {"name": "disc", "parent": "arm", "mass": 0.4, "inertia_tensor": [[4e-3, 0, 0], [0, 4e-3, 0], [0, 0, 6e-3]],
