@@ -341,7 +341,7 @@ def direction_chart(found: Inspection) -> Chart:
     colors = Colors("RdBu_r", (-1.0, 1.0), "component")
     prior = ", of the prior's" if found.study.problem.prior is not None else ""
     names, stds = [found.study.free.names[i] for i in rows], [_std(group.std) for group in groups]
-    label = f"weak direction: standard deviation along it{prior}"
+    label = f"standard deviation of the direction{prior}"
     shown = np.where(np.abs(parts) >= 0.095, parts, 0.0)
     panel = matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1)
     note = f", {len(groups)} of {len(found.groups)}" if len(groups) < len(found.groups) else ""

@@ -67,7 +67,10 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
     traces, shapes, notes = list[Table](), list[Table](), list[Table]()
     x = cell[-1].x
     upright: Table = {"tickangle": 90} if x.names is not None and is_upright(x.names, chart.width) else {}
-    layout: Table = {"xaxis": _axis(x, chart.width) | upright | {"anchor": f"y{len(cell) if len(cell) > 1 else ''}"}}
+    frame: Table = {"mirror": "all"} if len(cell) > 1 else {}  # lines above and below each panel
+    layout: Table = {
+        "xaxis": _axis(x, chart.width) | upright | frame | {"anchor": f"y{len(cell) if len(cell) > 1 else ''}"}
+    }
     top = 1.0
     for number, (panel, height, room) in enumerate(zip(cell, heights, rooms, strict=True), 1):
         top -= room / total

@@ -131,14 +131,18 @@
     const body = data.skeletons[Number(root.dataset.skeleton)], canvas = root.querySelector("canvas"), pen = canvas.getContext("2d");
     const pick = root.querySelector("select"), amplitude = root.querySelector("input"), play = root.querySelector("button");
     const shares = root.querySelector(".shares"), points = body.points;
-    const middle = [0, 1, 2].map((k) => 0.5 * (Math.min(...points.map((p) => p[k])) + Math.max(...points.map((p) => p[k]))));
+    const longest = Math.max(...body.arrows.flatMap((a) => a.vector).map((v) => Math.hypot(...v)), 1e-30);
+    const tip = (o, vector) => o.map((c, i) => c + (Number(amplitude.value) * 0.2 * body.size * vector[i]) / longest);
+    const shown = [...points, ...body.arrows.flatMap((a) => a.origin.flatMap((o, k) => [o, tip(o, a.vector[k])]))];
+    const low = [0, 1, 2].map((k) => Math.min(...shown.map((p) => p[k]))), high = [0, 1, 2].map((k) => Math.max(...shown.map((p) => p[k])));
+    const middle = low.map((v, k) => 0.5 * (v + high[k])), size = Math.max(body.size, Math.hypot(...low.map((v, k) => high[k] - v)));
     let turn = -0.9, tilt = 0.35, zoom = 1, phase = 0, running = body.modes.length > 0, last = null;
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) running = false;
     const mode = () => body.modes[pick ? pick.selectedIndex : 0];
     function project(p) {
       const [x, y, z] = p.map((v, k) => v - middle[k]);
       const a = Math.cos(turn) * x - Math.sin(turn) * y, b = Math.sin(turn) * x + Math.cos(turn) * y;
-      const scale = (1.05 * zoom * Math.min(canvas.width, canvas.height)) / body.size;
+      const scale = (1.05 * zoom * Math.min(canvas.width, canvas.height)) / size;
       return [canvas.width / 2 + scale * a, canvas.height / 2 - scale * (Math.cos(tilt) * z - Math.sin(tilt) * b)];
     }
     function displaced() {
@@ -165,10 +169,9 @@
       });
     }
     function arrows() {
-      const ratio = devicePixelRatio || 1, all = body.arrows.flatMap((a) => a.vector);
-      const longest = Math.max(...all.map((v) => Math.hypot(...v)), 1e-30), factor = (Number(amplitude.value) * 0.2 * body.size) / longest;
+      const ratio = devicePixelRatio || 1;
       for (const { origin, vector, color } of body.arrows) origin.forEach((o, k) => {
-        const [x, y] = project(o), [u, v] = project(o.map((c, i) => c + factor * vector[k][i])), angle = Math.atan2(v - y, u - x);
+        const [x, y] = project(o), [u, v] = project(tip(o, vector[k])), angle = Math.atan2(v - y, u - x);
         pen.beginPath(); pen.strokeStyle = color; pen.lineWidth = 1.4 * ratio; pen.moveTo(x, y); pen.lineTo(u, v);
         for (const side of [2.6, -2.6]) { pen.moveTo(u, v); pen.lineTo(u + 7 * ratio * Math.cos(angle + side), v + 7 * ratio * Math.sin(angle + side)); }
         pen.stroke();

@@ -379,7 +379,7 @@ def parameter_chart(result: Result) -> Chart:
         else:
             panels.setdefault(scale_of(p.value, p.interval_95, p.unit), []).append((label, name))
     scales = sorted(panels)
-    rows = [[(_interval_panel(result, scale, panels[scale]),)] for scale in scales]
+    rows = [[(interval_panel(result, scale, panels[scale]),)] for scale in scales]
     shown = [result.parameters[name] for names in panels.values() for _, name in names]
     certain = sum(p.identifiable == "yes" for p in shown)
     title = f"{result.study.name}: {certain} of {len(shown) + len(unknown)} parameters identified"
@@ -392,19 +392,30 @@ def parameter_chart(result: Result) -> Chart:
     return Chart(title, caption, rows, 5.0, note=note)
 
 
-def _ends(p: Parameter, scale: Scale) -> tuple[float, float]:
-    """Bounds of a parameter on an axis, clipped to its ends."""
-    low, high = sorted(np.clip([scale.along(x, p.value) for x in (p.lower, p.upper)], *scale.ends))
-    return float(low), float(high)
+def _panel_ends(result: Result, scale: Scale, names: list[tuple[str, str]]) -> tuple[float, float]:
+    """Ends of the axis of a panel: 1, 2 or 5 times a power of ten, beyond its intervals and near true values."""
+    if scale.kind == 1:
+        return scale.ends
+    drawn = [
+        abs(scale.along(x, result.parameters[name].value))
+        for _, name in names
+        for x in (
+            *(result.parameters[name].interval_95 or ()),
+            result.study.truth.get(name, result.parameters[name].value),
+        )
+    ]
+    largest = scale.ends[1]
+    end = next(part * largest for part in (0.2, 0.5, 1.0) if part == 1.0 or part * largest >= max(drawn))
+    return -end, end
 
 
-def _interval_panel(result: Result, scale: Scale, names: list[tuple[str, str]]) -> Panel:
+def interval_panel(result: Result, scale: Scale, names: list[tuple[str, str]]) -> Panel:
     """Intervals of parameters on one scale."""
-    left, right = scale.ends
+    left, right = _panel_ends(result, scale, names)
     found = [result.parameters[name] for _, name in names]
     rows = np.arange(len(names))
-    bounds = np.array([_ends(p, scale) for p in found])
-    beyond = "beyond the bounds" if np.any(bounds != scale.ends) else ""
+    bounds = np.sort(np.clip([[scale.along(x, p.value) for x in (p.lower, p.upper)] for p in found], left, right))
+    beyond = "beyond the bounds" if np.any(bounds != (left, right)) else ""
     marks: list[Mark] = [
         Bars(rows, np.full(rows.size, left), bounds[:, 0], "x", 0.7, beyond, BEYOND),
         Bars(rows, bounds[:, 1], np.full(rows.size, right), "x", 0.7, "", BEYOND),

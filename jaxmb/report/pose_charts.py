@@ -39,11 +39,21 @@ def pose_chart(rows: Sequence[PoseRow], title: str, angles: bool = False) -> Cha
             marks: list[Mark] = [Rule(0.0), limits, Line(x, error[:, i], axis, color, 0.0, "", marker, 0.8 * size)]
         else:
             marks = [Rule(0.0), Intervals(x, error[:, i], reach, "y", f"{axis}, 95 %", color, 0.6, marker, 0.8 * size)]
-        panels.append(Panel(tuple(marks), rows_axis, Axis(f"{axis}, predicted -\nmeasured ({unit})"), height=1.1))
+        panels.append(
+            Panel(
+                tuple(marks),
+                rows_axis,
+                Axis(f"along {axis} ({unit})" if not angles else f"about {axis} ({unit})"),
+                height=1.1,
+            )
+        )
     cell = tuple(panels)
     means = [f"{np.nanmean(each):.3g}" for each in lengths]
     finding = f"{title}: mean error {means[1]} {unit} after the fit, {means[0]} before"
-    caption = "Error of each row before and after the fit, and its components after it with 95 % intervals."
+    caption = (
+        "Error (predicted minus measured) of each row before and after the fit, and its components after it with 95 %"
+        " intervals."
+    )
     return Chart(finding, caption, [[cell]], 6.8)
 
 

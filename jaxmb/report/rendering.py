@@ -296,7 +296,7 @@ def _draw_axis(axes: Axes, direction: str, panel: Panel, width: float) -> None:
             drawn.set_minor_formatter(NullFormatter())
     elif direction == "x" or axis.whole or panel.height < 1.2:
         most = max(4, int(2.0 * width)) if direction == "x" else max(2, int(4.0 * panel.height))
-        drawn.set_major_locator(MaxNLocator(min(most, 8), integer=axis.whole))
+        drawn.set_major_locator(MaxNLocator(min(most, 8), integer=axis.whole, steps=[1, 2, 5, 10]))
 
 
 def handle(mark: Mark) -> Line2D | Patch:

@@ -168,11 +168,10 @@ def percent(value: float, signed: bool = False) -> str:
 
 
 def deviation(percentage: float) -> str:
-    """A standard deviation by `percent`, with more digits where rounding would reach a limit of "yes" or "weak"."""
-    text, digits = percent(percentage), 3
-    while text in ("10", "100") and percentage < float(text) and digits < 10:
-        rounded = f"{percentage:.{digits}g}"
-        text, digits = (text if float(rounded) == float(text) else rounded), digits + 1
+    """A standard deviation by `percent`, with three digits where two would reach a limit of "yes" or "weak"."""
+    text = percent(percentage)
+    if text in ("10", "100") and percentage < float(text):
+        return f"{min(float(f'{percentage:.3g}'), 0.999 * float(text)):.3g}"
     return text
 
 

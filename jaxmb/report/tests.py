@@ -542,8 +542,9 @@ def torque_chart(result: Result, entry: TorqueEntry) -> Chart:
         unit = "Nm" if turns else "N"
         cell.append(Panel(marks, Axis("time (s)", limits=limits), Axis(f"{name} ({unit})"), height=1.55))
     worst = max(errors, key=errors.__getitem__)
-    title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}: RMS errors of {min(errors.values()):.2g} to "
-    title += f"{errors[worst]:.2g} % of the measurement, the largest of {worst}"
+    smallest = f"s of {min(errors.values()):.2g} to" if len(errors) > 1 else " of"
+    title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}: RMS error{smallest} {errors[worst]:.2g} % of the"
+    title += f" measurement, the largest of {worst}" if len(errors) > 1 else " measurement"
     caption = "Measured and predicted torque or force of each drive over time, and their difference."
     return Chart(title, caption, [[tuple(cell)]], 7.0)
 

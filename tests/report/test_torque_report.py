@@ -1,5 +1,6 @@
 """Figures of torque studies are drawn from what the result holds."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from jaxmb.identify.assess.result import Parameter
 from jaxmb.identify.assess.tests.torque import BaseRow, TorqueMetrics
 from jaxmb.report.charts import Line
-from jaxmb.report.parameters import Scale, scale_of
+from jaxmb.report.parameters import Scale, interval_panel, scale_of
 from jaxmb.report.tests import base_chart, base_table
 
 
@@ -64,3 +65,13 @@ def test_every_interval_can_be_seen(found: Parameter, scale: Scale) -> None:
     assert scale.ends[0] <= low <= high <= scale.ends[1]
     if found.std and scale.kind != 1:
         assert high - low > 0.05 * (scale.ends[1] - scale.ends[0])
+
+
+@pytest.mark.parametrize(
+    ("std", "true", "end"), [(0.07, 2.1, 20.0), (0.07, 2.9, 50.0), (0.07, 9.0, 100.0), (0.6, 2.0, 100.0)]
+)
+def test_the_axis_ends_near_the_intervals(std: float, true: float, end: float) -> None:
+    """Intervals of 7 % of the value are not drawn on an axis of 100 %."""
+    result: Any = SimpleNamespace(parameters={"m": parameter(2.0, std)}, study=SimpleNamespace(truth={"m": true}))
+    panel = interval_panel(result, Scale(0, "%", 2), [("m", "m")])
+    assert panel.x.limits == (-end, end)
