@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from scipy.special import chdtri
 
 from jaxmb.compiled import compiled
@@ -40,8 +40,10 @@ TRIED, TRIED_ALTERNATIVES = 6, 3
 """Numbers of errors, and of alternatives, that are refitted: those that explain most to first order."""
 FAR_STARTS = 2
 """Number of starts away from 0 of errors that need them."""
-MOST_TESTS = 4
-"""Largest number of tests for fits without each of them."""
+SCANNED = tuple(sign * 2.0**power for power in range(6) for sign in (1.0, -1.0))
+"""Sizes over the typical one from which errors of a wrong channel start: log FRFs are not linear at antiresonances."""
+MOST_TESTS, MOST_CHANNELS = 4, 6
+"""Largest number of tests, and number of sensors and inputs, for fits without each of them."""
 LINEAR = 0.1
 """Part of the misfit by which a decrease to first order may be too small."""
 EXPLAINS = 0.9
@@ -264,7 +266,7 @@ class Search:
     metric: Metric
     noise: float
     """Expected sum of squares of the residual: degrees of freedom."""
-    masked: slice | None = None
+    masked: slice | Bool[np.ndarray, "m"] | None = None
     """Rows that are left out."""
 
     @property
@@ -355,7 +357,7 @@ def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     if chi_square <= float(chdtri(degrees, ERROR_RATE)) and (lower or not _exceeded(estimate)):
         return lower
     start = np.asarray(study.free.encode(study.start.values))
-    points = [plain, *_without_each(search, plain), start]
+    points = [plain, *_without_tests(search, plain), start]
     found = _refitted(search, points, chi_square, std)
     return _reported(search, plain, chi_square, found) or lower or _single_lines(estimate, search, plain, chi_square)
 
@@ -366,7 +368,7 @@ def _exceeded(estimate: Estimate) -> bool:
     return budget is not None and budget.excess is not None and bool(budget.excess.exceeded)
 
 
-def _without_each(search: Search, u: np.ndarray) -> list[np.ndarray]:
+def _without_tests(search: Search, u: np.ndarray) -> list[np.ndarray]:
     """Fits without each test, where there are a few."""
     rows = search.corrected.problem.row_slices
     if not 1 < len(rows) <= MOST_TESTS:
@@ -374,12 +376,31 @@ def _without_each(search: Search, u: np.ndarray) -> list[np.ndarray]:
     return [dataclasses.replace(search, masked=own).fitted(NONE, u)[0] for own in rows]
 
 
+def _without_channel(search: Search, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Fit without the sensor or input that explains most, and the mask of its rows; None where no single one leaves
+    noise alone: a single wrong one misleads the fit, so that no error is small there."""
+    problem, residual = search.corrected.problem, search.state(NONE, u)[0]
+    channels = dict[str, np.ndarray]()
+    for own, test in zip(problem.row_slices, problem.tests, strict=True):
+        for name, mask in ({} if test.description is None else test.description.channels).items():
+            channels.setdefault(name, np.zeros(residual.size, bool))[own] |= mask & (search.metric.scale[own] > 0.0)
+    used = np.count_nonzero(search.metric.scale)
+    partial = [mask for mask in channels.values() if np.count_nonzero(mask) < used]
+    partial.sort(key=lambda mask: -float(np.sum(residual[mask] ** 2)))
+    for mask in partial[:MOST_CHANNELS]:
+        without, chi_square = dataclasses.replace(search, masked=mask).fitted(NONE, u)
+        if chi_square <= float(chdtri(search.noise - np.count_nonzero(mask), FALSE_ALARM)):
+            return without, mask
+    return None
+
+
 def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray) -> list[Fitted]:
-    """Refits of the hypotheses that explain most to first order at any of some points, then at the free parameters of
-    the best refit, and of those that have starts of their own."""
-    errors = search.corrected.errors
-    expected, distinct = _expected(search, points, std)
-    at, found, best = list(points), dict[int, Fitted](), np.inf
+    """Refits of the hypotheses on a single wrong channel, of those that explain most to first order at any of some
+    points, then at the free parameters of the best refit, and of those that have starts of their own."""
+    errors, channel = search.corrected.errors, _without_channel(search, points[0])
+    at = [*points, *([] if channel is None else [channel[0]])]
+    expected, distinct, inside = _expected(search, at, std, None if channel is None else channel[1])
+    found, best = dict[int, Fitted](), np.inf
     enough = float(chdtri(search.noise, FALSE_ALARM))
 
     def refit(numbers: Sequence[int]) -> None:
@@ -388,31 +409,37 @@ def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, s
             if best <= enough and expected[:, k].min() > best + LINEAR * (chi_square - best):
                 continue  # another error leaves noise alone, and this one more to first order
             hypothesis, u = Hypothesis(k, None, ""), at[int(np.argmin(expected[:, k]))]
-            firsts = [np.append(u, 0.0), *_far_starts(search, hypothesis, points)]
+            scanned = [size * errors[k].typical for size in SCANNED] if inside[k] else errors[k].starts
+            firsts = [np.append(u, 0.0), *_far_starts(search, hypothesis, [u] if inside[k] else points, scanned)]
             ends = (Fitted(hypothesis, *search.fitted(hypothesis, first)) for first in firsts)
             found[k] = min(ends, key=lambda end: end.chi_square)
             best = min(best, found[k].chi_square)
 
     def likely() -> list[int]:
         order = np.argsort(expected.min(axis=0), kind="stable").tolist()
-        return [k for k in order if distinct[k] and k not in found][:TRIED]
+        return [k for k in order if distinct[k] and k not in found]
 
-    refit(likely())
-    refit([k for k in np.argsort(expected.min(axis=0)).tolist() if distinct[k] and k not in found and errors[k].starts])
+    refit([k for k in likely() if inside[k]])
+    refit(likely()[:TRIED])
+    refit([k for k in likely() if errors[k].starts])
     if found:
         at.append(min(found.values(), key=lambda end: end.chi_square).x[: search.size])
-        expected = np.concatenate([expected, _expected(search, at[-1:], std)[0]])
-        refit(likely())
-    return [*found.values(), *(() if best <= enough else _alternatives(search, points))]
+        expected = np.concatenate([expected, _expected(search, at[-1:], std, None)[0]])
+        refit(likely()[:TRIED])
+    return [*found.values(), *(() if best <= enough else _alternatives(search, at))]
 
 
-def _expected(search: Search, points: Sequence[np.ndarray], std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum of squares that each error leaves to first order at each point [p, e], and whether its effect is distinct
-    from that of earlier ones [e]."""
+def _expected(
+    search: Search, points: Sequence[np.ndarray], std: np.ndarray, channel: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sum of squares that each error leaves to first order at each point [p, e]; whether its effect is distinct from
+    that of earlier ones [e]; whether it has an effect in a channel alone, whose fit without it is the last point [e]:
+    such an error may leave noise alone there."""
     corrected, size = search.corrected, search.size
     errors, every = corrected.errors, np.arange(size + len(corrected.errors))
     typical = np.array([error.typical for error in errors])
     expected, distinct = np.zeros((len(points), len(errors))), np.ones(len(errors), bool)
+    inside = np.zeros(len(errors), bool)
     for p, u in enumerate(points):
         residual, jacobian = corrected.state(u, np.zeros(len(errors)), every)
         columns = search.metric(jacobian[:, size:] * typical)
@@ -421,13 +448,20 @@ def _expected(search: Search, points: Sequence[np.ndarray], std: np.ndarray) -> 
         rest, drops = first_order_drops(search.metric(residual), at_u, columns, std / typical, largest)
         drops[repeated] = 0.0
         expected[p], distinct[repeated] = rest - drops, False
-    return expected, distinct
+        if channel is not None and p == len(points) - 1:
+            effect = jacobian[:, size:] * typical * search.metric.scale[:, None]
+            inside = np.any(effect != 0.0, axis=0) & ~np.any(effect[~channel], axis=0)
+            expected[p, inside] = 0.0
+    return expected, distinct, inside
 
 
-def _far_starts(search: Search, hypothesis: Hypothesis, points: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The best starts of an error with further starting values, at any of some points; none for others."""
+def _far_starts(
+    search: Search, hypothesis: Hypothesis, points: Sequence[np.ndarray], sizes: Sequence[float]
+) -> list[np.ndarray]:
+    """The best starts of an error among some sizes, SI, at any of some points."""
     error = search.corrected.errors[hypothesis.number or 0]
-    tried = [np.append(u, start / error.typical) for u in points for start in error.starts]
+    least, most = error.bounds
+    tried = [np.append(u, size / error.typical) for u in points for size in sizes if least <= size <= most]
     squares = [float(np.sum(np.nan_to_num(search.state(hypothesis, y)[0], nan=1e6) ** 2)) for y in tried]
     return [tried[i] for i in np.argsort(squares)[:FAR_STARTS]]
 

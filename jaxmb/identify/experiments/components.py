@@ -5,13 +5,13 @@ Each component refers to its test and computes derived quantities on demand. A t
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -279,6 +279,11 @@ class Description(Component[T]):
         """Errors that are no number, such as exchanged channels: key common to all tests, text that names the test, and
         the test without that error."""
         return iter(())
+
+    @property
+    def channels(self) -> Mapping[str, Bool[np.ndarray, "m"]]:
+        """Mask of the rows of each sensor and input by name. This default: none."""
+        return {}
 
 
 class OwnParameters(Component[T]):

@@ -310,7 +310,10 @@ def point_errors(
 
 def _of_all(error: StatedError, has_tolerance: bool) -> StatedError:
     """An error with its tolerance, or without one where it is that of all tests, whose sensors are mounted anew."""
-    return error if has_tolerance else error._replace(kind="", size=error.typical, text=error.described)
+    if has_tolerance:
+        return error
+    least, most = error.bounds
+    return error._replace(kind="", size=error.typical, text=error.described, least=least, most=most)
 
 
 Q = TypeVar("Q", bound="PostureTest")

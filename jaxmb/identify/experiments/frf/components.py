@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from scipy.special import chdtri
 
 from jaxmb.identify.estimation.least_squares import NormalEquations
@@ -480,6 +480,17 @@ class FrfDescription(Description["FrfTest"]):
         for which, points in (("output", test.outputs), ("input", test.inputs)):
             for error, place in point_errors(test, len(right.place.posture), which, points):
                 yield error, right._replace(place=place)
+
+    @property
+    def channels(self) -> dict[str, Bool[np.ndarray, "m"]]:
+        """Mask of the rows of each output and input."""
+        _, output, into = np.indices(self.test.measured.shape)
+        ends = (("output", output, self.test.outputs), ("input", into, self.test.inputs))
+        return {
+            f"{what} {point}": np.tile((index == k).ravel(), 2)
+            for what, index, points in ends
+            for k, point in enumerate(dof_names(points))
+        }
 
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, "FrfTest"]]:
         """Reversed and exchanged channels, other kinds of FRFs, a reversed sign of the phase, degrees for radians."""
