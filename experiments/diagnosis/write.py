@@ -224,7 +224,9 @@ def frf_errors(target: Target) -> dict[str, Callable[[Frfs, int, np.random.Gener
         return {"words": ["gravity"], "size": size}
 
     def foundation(t: Frfs, size: int, rng: np.random.Generator) -> Change:
-        axis, k = int(rng.choice([axis for axis in about if axis < 2])), typical * (50.0, 10.0, 3.0)[size]
+        if len(about) == 1:
+            raise ValueError("in the plane it is in series with the spring of the first joint")
+        axis, k = int(rng.integers(2)), typical * (50.0, 10.0, 3.0)[size]
         root = next(body["name"] for body in t.data["body"] if body.get("parent", "ground") == "ground")
         elastic_before(t.data, root, np.eye(3)[axis].tolist(), k, k * 1e-4)
         return {"words": ["foundation", "XY"[axis]], "size": k}
@@ -470,8 +472,8 @@ def main() -> None:
             (given.folder / name).mkdir(exist_ok=True)
             try:
                 truth = make(given.folder / name, rng)
-            except ValueError as error:  # a machine that is not physically consistent
-                print(f"{name}: left out, {str(error).splitlines()[-1]}")
+            except ValueError as error:  # a machine that is not physically consistent, or an error without effect
+                print(f"{name}: left out, {' '.join(str(error).split())[:100]}")
                 continue
             keep(given.folder, name, {"kind": kind, "machine": machine, "size": SIZES[size], "truth": truth})
     for kind, machine, make in correct_cases(given.kinds):
