@@ -9,12 +9,6 @@ from .modes import (
     mac_panels as mac_panels,
     measured_pairs as measured_pairs,
 )
-from .parameters import (
-    in_order as in_order,
-    mean_error as mean_error,
-    modes_table as modes_table,
-    parameters_table as parameters_table,
-)
 from .pick import (
     PolePicker as PolePicker,
     pick_poles as pick_poles,

@@ -20,6 +20,7 @@ from jaxmb.report.charts import (
     Chart,
     Colors,
     Contours,
+    Direction,
     Intervals,
     Line,
     Mark,
@@ -194,21 +195,18 @@ def decimated(x: np.ndarray, y: np.ndarray, most: int = MOST_POINTS) -> tuple[np
     for group in groups:
         own = y[group]
         finite = np.flatnonzero(np.isfinite(own))
-        kept |= (
-            {int(group[k]) for k in (finite[np.argmin(own[finite])], finite[np.argmax(own[finite])])}
-            if finite.size
-            else set()
-        )
+        if finite.size:
+            kept |= {int(group[finite[k]]) for k in (np.argmin(own[finite]), np.argmax(own[finite]))}
         gaps = np.flatnonzero(~np.isfinite(own))
         kept |= {int(group[gaps[0]])} if gaps.size else set()
     index = np.array(sorted(kept | {0, y.size - 1}))
     return x[index], y[index]
 
 
-def _hover(label: str) -> Table:
+def _hover(label: str, along: Direction = "y") -> Table:
     if not label:
         return {"hoverinfo": "skip"}
-    return {"name": label, "hovertemplate": f"%{{y:.4~g}}<extra>{markup(label)}</extra>"}
+    return {"name": label, "hovertemplate": f"%{{{along}:.4~g}}<extra>{markup(label)}</extra>"}
 
 
 @singledispatch
@@ -264,11 +262,8 @@ def _(mark: Intervals) -> list[Table]:
     trace["marker"] = (
         _marker(mark.marker, mark.size, mark.color, mark.filled) if mark.marker else {"size": 0.1, "color": mark.color}
     )
-    value = "%{x:.4~g}" if mark.along == "x" else "%{y:.4~g}"
-    hover = _hover(mark.label)
-    hover |= {"hovertemplate": f"{value}<extra>{markup(mark.label)}</extra>"} if mark.label else {}
     trace[f"error_{mark.along}"] = bars
-    return [trace | hover]
+    return [trace | _hover(mark.label, mark.along)]
 
 
 @traces_of.register
@@ -278,14 +273,11 @@ def _(mark: Bars) -> list[Table]:
     if mark.hatched:
         look = {"color": "#ffffff", "line": {"width": 1, "color": mark.color},
                 "pattern": {"shape": "/", "fgcolor": mark.color, "size": 6}}  # fmt: skip
-    along, across = ("y", "x") if mark.along == "y" else ("x", "y")
+    along, across = mark.along, "x" if mark.along == "y" else "y"
     sizes: Table = {along: numbers(end - start), across: numbers(mark.at), "base": numbers(start)}
     trace: Table = {"type": "bar", "orientation": "v" if mark.along == "y" else "h", "width": mark.thickness}
-    hover: Table = {"hoverinfo": "skip"}
-    if mark.label:
-        hover = {"name": mark.label, "hovertemplate": f"%{{{along}:.4~g}}<extra>{markup(mark.label)}</extra>"}
     trace["marker"] = look
-    return [trace | sizes | hover]
+    return [trace | sizes | _hover(mark.label, mark.along)]
 
 
 @traces_of.register

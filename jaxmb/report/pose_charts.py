@@ -39,14 +39,8 @@ def pose_chart(rows: Sequence[PoseRow], title: str, angles: bool = False) -> Cha
             marks: list[Mark] = [Rule(0.0), limits, Line(x, error[:, i], axis, color, 0.0, "", marker, 0.8 * size)]
         else:
             marks = [Rule(0.0), Intervals(x, error[:, i], reach, "y", f"{axis}, 95 %", color, 0.6, marker, 0.8 * size)]
-        panels.append(
-            Panel(
-                tuple(marks),
-                rows_axis,
-                Axis(f"along {axis} ({unit})" if not angles else f"about {axis} ({unit})"),
-                height=1.1,
-            )
-        )
+        label = f"{'about' if angles else 'along'} {axis} ({unit})"
+        panels.append(Panel(tuple(marks), rows_axis, Axis(label), height=1.1))
     cell = tuple(panels)
     means = [f"{np.nanmean(each):.3g}" for each in lengths]
     finding = f"{title}: mean error {means[1]} {unit} after the fit, {means[0]} before"

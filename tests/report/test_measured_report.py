@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,11 +10,10 @@ from jaxmb.identify.assess.modal_agreement import UnpairedMode
 from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
-from jaxmb.report.modes import ModePairs, mac_panels
-from jaxmb.report.parameters import mean_error, modes_table, parameter_table, parameters_table
+from jaxmb.report.modes import mac_panels
+from jaxmb.report.parameters import parameter_table
 from jaxmb.report.rendering import figure_of
 from jaxmb.report.result_sections import sections
-from jaxmb.response.modal import Modes
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 
@@ -69,24 +67,6 @@ def test_modes_that_stand_alone_have_rows(result, text_of):
     assert ["5", "29.500", "-", "-", "0.700", "-", "-"] in rows
 
 
-def few(frequency_hz):
-    count = len(frequency_hz)
-    f = jnp.asarray(frequency_hz)
-    return Modes(f, f, jnp.full(count, 0.01), 2j * np.pi * f, jnp.ones((3, count), dtype=complex), jnp.zeros(0))
-
-
-def test_table_6_of_a_machine_with_other_modes(text_of):
-    """One measured mode without a fitted one, and one fitted that was not measured."""
-    pairs = ModePairs(few([10.0, 20.0]), few([10.5, 15.0]), np.eye(2), (0, None))
-    assert pairs.unmeasured == (1,)
-    rows = [line.split() for line in text_of(modes_table("t", {"identified": pairs})).splitlines()]
-    assert ["f1", "[Hz]", "10.00", "10.50"] in rows
-    assert ["f2", "[Hz]", "20.00", "/"] in rows
-    assert ["mean", "error", "[Hz]", "/", "0.500"] in rows
-    assert ["not", "measured", "[Hz]", "/", "15.00"] in rows
-    assert np.isnan(mean_error(np.ones(2), np.full(2, np.nan)))
-
-
 def test_mac_of_several_fits_beside_each_other(overlapping):
     columns = ("measured: modes (Hz)", np.array([10.0, 20.0]))
     panels = [
@@ -111,8 +91,3 @@ def test_one_sensor_has_no_mac_and_its_own_unit_of_frequency(tmp_path, text_of, 
     figures = figures_of(sections(result))
     assert figures["frf-hammer"].axes[-1].get_xlabel() == "frequency (cycles per sample)"
     assert " bound " in text_of(parameter_table(result))
-
-
-def test_table_5_has_a_column_a_machine(text_of):
-    rows = [line.split() for line in text_of(parameters_table({"true": {"a": 1.0}, "fit": {"a": 2e6}})).splitlines()]
-    assert ["a", "1", "2e+06"] in rows
