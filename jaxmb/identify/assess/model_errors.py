@@ -288,6 +288,11 @@ class Search:
             residual[self.masked], jacobian[self.masked] = 0.0, 0.0
         return self.metric(residual), self.metric(jacobian)
 
+    def cost(self, u: np.ndarray) -> float:
+        """Sum of squares of the residual in units of the noise alone, which tolerances do not lower."""
+        residual, _ = self.corrected.state(u, np.zeros(len(self.corrected.errors)), np.zeros(0, dtype=int))
+        return float(np.sum((residual * self.metric.scale) ** 2))
+
     def fitted(self, hypothesis: Hypothesis, first: np.ndarray) -> tuple[np.ndarray, float]:
         """Fitted u, and size of an error over the typical one, and the sum of squares."""
         free, k = self.corrected.problem.free, hypothesis.number
@@ -352,7 +357,7 @@ def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     excess = float(before @ before) - degrees
     explains = min(1.0 - (chi_square - degrees) / max(excess, 1e-300), 1.0)
     lower = tuple[ModelError, ...]()
-    if explains >= EXPLAINS and excess > degrees:
+    if explains >= EXPLAINS and excess > degrees and search.cost(plain) < search.cost(estimate.u):
         lower = (_with_values(study.free, _minimum_text(study.free, estimate.u, plain), explains, plain, slopes),)
     if chi_square <= float(chdtri(degrees, ERROR_RATE)) and (lower or not _exceeded(estimate)):
         return lower
