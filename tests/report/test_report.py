@@ -67,6 +67,7 @@ def result(tmp_path_factory):
             "free": {"stiffness.z[12]": BOUNDS},
             "rounds": 1,
             "refine": {"coarse_lines": 0, "starts": 1},  # one stage, one compilation
+            "tolerances": "exact",
         }
     )
     return jaxmb.identify(make_study(file, "two", tmp_path_factory.mktemp("study")))

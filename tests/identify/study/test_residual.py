@@ -30,7 +30,7 @@ TESTS = {
 
 def study(kind, folder):
     if kind == "frf":
-        return study_of(folder, frf(noise=0.02, noise_log_std=0.01, weights={"elsewhere": 0.5}), **BRIEF)
+        return study_of(folder, frf(noise=0.02, noise_log_std=0.02, weights={"elsewhere": 0.5}), **BRIEF)
     if kind == "torque":
         effort = 0.1 * np.random.default_rng(0).standard_normal(test_torque_pendulum.TIME.size)
         return test_torque_pendulum.study(folder, effort)

@@ -118,14 +118,15 @@ def result(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     jaxmb.write_machine(Machine.model_validate(ARM), folder / "arm.toml")
     test = {"kind": "frf", "simulate": {"lines": {"first_hz": 1.0, "last_hz": 12.0, "step_hz": 0.25}},
-            "posture": {"r": 0.4}, "noise_log_std": 0.01,
+            "posture": {"r": 0.4}, "noise_log_std": 0.1,
             "outputs": [["tool", "y"], ["tool", "z"]]}  # fmt: skip
     free = {
         "stiffness.*": {"lower": 1e2, "upper": 1e5},
         "damping.*": {"lower": 1.0, "upper": 1e2, "tied": True},
         "mass.c": {"lower": 2.0, "upper": 6.0, "scale": "linear"},
     }
-    file = StudyFile.model_validate({"machine": "arm.toml", "test": [test], "free": free})
+    brief = {"rounds": 1, "refine": {"coarse_lines": 0, "starts": 1}}
+    file = StudyFile.model_validate({"machine": "arm.toml", "test": [test], "free": free} | brief)
     return jaxmb.identify(jaxmb.make_study(file, "small", folder))
 
 

@@ -45,7 +45,9 @@ def recorded(folder, changed=same, seed=0, late_s=((0.0, 0.0), (0.0, 0.0)), **se
         tests.append(test | ({} if carries else {"without": ["load"]}))
     machine = jaxmb.Machine.model_validate(ARM.model_dump(exclude_unset=True) | {"payload": [LOAD]})
     jaxmb.write_machine(machine, folder / "arm.toml")
-    return make_study({"machine": "arm.toml", "test": tests, "free": FREE | PAYLOAD} | settings, "arm", folder)
+    return make_study(
+        {"machine": "arm.toml", "test": tests, "free": FREE | PAYLOAD, "tolerances": "exact"} | settings, "arm", folder
+    )
 
 
 def identified(folder, changed=same, **settings):

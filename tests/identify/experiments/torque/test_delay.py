@@ -21,7 +21,9 @@ def identified(folder, delay_s, noise=0.0, seed=0, free=FREE | DELAY):
     )
     jaxmb.write_machine(ARM, folder / "arm.toml")
     test = {"kind": "torque", "file": "run.csv", "cutoff_hz": 20.0, "least_speed": 0.02}
-    return jaxmb.identify(make_study({"machine": "arm.toml", "test": [test], "free": free}, "arm", folder))
+    return jaxmb.identify(
+        make_study({"machine": "arm.toml", "test": [test], "free": free, "tolerances": "exact"}, "arm", folder)
+    )
 
 
 @pytest.mark.parametrize("delay_s", [0.0034, -0.031])
