@@ -430,6 +430,31 @@ def test_frfs_and_poses_in_one_fit():
     assert result.parameters["stiffness.z2"].std < 1e-3 * stiffness
 
 
+def test_poses_and_deflections_in_one_fit(tmp_path):
+    """Geometry from poses and stiffness from both: the information of the tests adds up."""
+    true = {"zero.q2": 4e-3, "origin.q2.x": 1e-3, "stiffness.q1": 2.2e4, "stiffness.q2": 7e3}
+    plan = {"rows": 25, "ranges": {"q1": [-1.0, 2.0], "q2": [-2.2, 2.2]}, "parameters": true, "noise_seed": 1}
+    pose = {"kind": "pose", "std_mm": 0.05, "simulate": plan}
+    loads = {"kind": "deflection", "instruments": {"tracker_mm": 0.02}, "frame": "tool", "simulate": {
+        "tests": 8, "zones": {"all": {"q1": [-0.5, 1.0], "q2": [-1.5, 1.5]}}, "force_n": [20.0, 60.0],
+        "directions": [[0.0, 0.0, -1.0], [1.0, 0.0, 0.0]], "noise_seed": 1, "parameters": true,
+    }}  # fmt: skip
+    springs = {"stiffness.*": {"lower": 2e3, "upper": 2e5}}
+    geometry = {"zero.q2": {"lower": -0.02, "upper": 0.02}, "origin.q2.x": {"lower": -0.01, "upper": 0.01}}
+    machine = machine_file(tmp_path, ARM)
+
+    def fitted(tests, free):
+        return identify(make_study({"machine": machine, "test": tests, "free": free}, "arm", tmp_path)).parameters
+
+    poses, deflections = fitted([pose], springs | geometry), fitted([loads], springs)
+    both = fitted([pose, loads], springs | geometry)
+    for name, value in true.items():
+        assert abs(both[name].value - value) < 4.0 * both[name].std
+        information = [found[name].std ** -2 for found in (poses, deflections) if name in found]
+        assert both[name].std < 1.02 * sum(information) ** -0.5  # less: correlations are resolved as well
+        assert both[name].std > 0.8 * sum(information) ** -0.5
+
+
 def test_levelled_stations_turn_the_weight(tmp_path):
     """A machine on tilted ground: its weight is vertical for the device, and the tilt is that of the station."""
     folder, tilt, lean = tmp_path, 0.08, np.eye(4)
