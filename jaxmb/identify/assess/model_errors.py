@@ -66,7 +66,7 @@ class ModelError:
     values: dict[str, float] = dataclasses.field(default_factory=dict)
     """Values of the free parameters in a fit with the error corrected, SI."""
     std: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Their standard deviations there, SI; of the noise alone."""
+    """Their standard deviations there, SI: of the noise, and of the misfit that remains, as scatter."""
     of_machine: bool = False
     """Whether it is an error of the machine, not of a test."""
 
@@ -353,12 +353,13 @@ def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     search = Search(corrected, metric(variances, effects[:, std > 0.0]), degrees)
     plain, chi_square = search.fitted(NONE, estimate.u)
-    before, slopes = search.state(NONE, estimate.u)
+    before, _ = search.state(NONE, estimate.u)
     excess = float(before @ before) - degrees
     explains = min(1.0 - (chi_square - degrees) / max(excess, 1e-300), 1.0)
     lower = tuple[ModelError, ...]()
     if explains >= EXPLAINS and excess > degrees and search.cost(plain) < search.cost(estimate.u):
-        lower = (_with_values(study.free, _minimum_text(study.free, estimate.u, plain), explains, plain, slopes),)
+        text, slopes = _minimum_text(study.free, estimate.u, plain), search.state(NONE, plain)[1]
+        lower = (_with_values(study.free, text, explains, plain, slopes, chi_square / degrees),)
     if chi_square <= float(chdtri(degrees, ERROR_RATE)) and (lower or not _exceeded(estimate)):
         return lower
     start = np.asarray(study.free.encode(study.start.values))
@@ -544,21 +545,29 @@ def _reported(search: Search, u: np.ndarray, chi_square: float, found: Sequence[
     other, lower = search.fitted(NONE, ends[0].x[: search.size])
     if selected([lower], chi_square, search.noise, 1)[0] and lower <= max(chi_squares[k] for k in named):
         text = _minimum_text(free, u, other)
-        return (_with_values(free, text, explains, other, search.state(NONE, other)[1]),)
+        return (_with_values(free, text, explains, other, search.state(NONE, other)[1], lower / search.noise),)
     errors = [
-        _with_values(free, search.text(*end[:2]), explains, end.x[: search.size], search.state(*end[:2])[1])
+        _with_values(
+            free, search.text(*end[:2]), explains, end.x[: search.size], search.state(*end[:2])[1],
+            end.chi_square / search.noise,
+        )
         for end in ends
-    ]
+    ]  # fmt: skip
     of_machine = (end.hypothesis.number is not None and end.hypothesis.number < corrected.of_machine for end in ends)
     return tuple(dataclasses.replace(error, of_machine=own) for error, own in zip(errors, of_machine, strict=True))
 
 
 def _with_values(
-    free: FreeParameters, text: str, explains: float, u: np.ndarray, jacobian: Float[np.ndarray, "m k"]
+    free: FreeParameters, text: str, explains: float, u: np.ndarray, jacobian: Float[np.ndarray, "m k"], ratio: float
 ) -> ModelError:
-    """A model error with the values of a fit with it; the first columns of the Jacobian are those of u."""
+    """A model error with the values of a fit with it; the first columns of the Jacobian are those of u.
+
+    Args:
+        ratio: of the sum of squares that remains to its degrees of freedom.
+    """
     values = free.values(u)
-    std = identifiability(jacobian, np.ones(len(jacobian))).std[: u.size] * np.abs(free.slope(values))
+    scatter = max(ratio, 1.0) ** 0.5
+    std = scatter * identifiability(jacobian, np.ones(len(jacobian))).std[: u.size] * np.abs(free.slope(values))
     return ModelError(text, explains, free.named(values), free.named(std))
 
 

@@ -279,19 +279,21 @@ def _inertial(model: Model, i: int) -> tuple[float, np.ndarray, np.ndarray]:
 
 
 def all_elastic(model: Model) -> Model:
-    """The model with springs in place of locks, nearly rigid and with the median loss factor."""
+    """The model with springs in place of locks, nearly rigid, their damping over stiffness as the machine states it or,
+    where it does not, the median of the others."""
     locked, stiffness, damping = np.array(model.locked), np.asarray(model.stiffness), np.asarray(model.damping)
     if not locked.any():
         return model
     elastic = ~locked & (stiffness > 0.0)
     seen = seen_at_joints(model)
     rigid = RIGID * float(np.max(stiffness * seen, where=elastic, initial=1.0)) / seen
-    loss = float(np.median(damping[elastic] / stiffness[elastic])) if elastic.any() else 0.0
+    own = damping / np.where(stiffness > 0.0, stiffness, np.inf)
+    ratio = np.where(own > 0.0, own, float(np.median(own[elastic])) if elastic.any() else 0.0)
     return dataclasses.replace(
         model,
         locked=(False,) * locked.size,
         stiffness=jax.device_put(np.where(locked, rigid, stiffness)),
-        damping=jax.device_put(np.where(locked, rigid * loss, damping)),
+        damping=jax.device_put(np.where(locked, rigid * ratio, damping)),
     )
 
 

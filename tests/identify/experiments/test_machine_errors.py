@@ -1,5 +1,7 @@
 """Errors of a machine's description."""
 
+import dataclasses
+
 import numpy as np
 
 from jaxmb import Machine, build_model, linearize, modes
@@ -16,3 +18,13 @@ def test_nearly_rigid_further_springs_leave_the_modes():
     q = np.append(np.full(n, 0.3), np.zeros(count - n))
     own, found = (np.asarray(modes(linearize(m, at)).eigenvalue) for m, at in ((model, q[:n]), (further, q)))
     np.testing.assert_allclose(found[:n], own, rtol=1e-5)  # RIGID and the springs' number in series
+
+
+def test_a_released_joint_has_its_own_ratio_of_damping():
+    """The machine states it for a; a further spring, of which nothing is known, has that of b."""
+    model = build_model(Machine.model_validate(MACHINE))
+    locked = dataclasses.replace(model, locked=(True, False))
+    released = all_elastic(with_further_springs(locked))
+    ratio = np.asarray(released.damping) / np.asarray(released.stiffness)
+    own = np.asarray(model.damping) / np.asarray(model.stiffness)
+    np.testing.assert_allclose(ratio, np.where(np.arange(len(ratio)) == 0, own[0], own[1]), rtol=1e-12)
