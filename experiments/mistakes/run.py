@@ -199,7 +199,7 @@ def cases() -> list[Case]:
         found.append(Case(f"loads by {factor:g}", "on the loads of test 'd'", loads(factor)))
     for count, factor in ((1, 1.3), (2, 2.0), (3, 0.3)):
         lines = (11, 12, 47)[:count]
-        text = "leaving out " + ", ".join(f"{1.0 + 0.5 * k:.4g}" for k in lines) + " Hz of test 'p0'"
+        text = "excluding " + ", ".join(f"{1.0 + 0.5 * k:.4g}" for k in lines) + " Hz of test 'p0'"
         found.append(Case(f"{count} lines by {factor}", text, measured(single(lines, factor))))
     for seconds in (5e-4, 2e-3, 5e-3):
         found.append(Case(f"p0 late by {1e3 * seconds} ms", "responses of test 'p0'", measured(late(seconds))))
