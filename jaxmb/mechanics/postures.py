@@ -50,6 +50,10 @@ SHORTEST_STEP = 1e-6
 """Least step, relative to the total change."""
 
 
+class OutOfReachError(ValueError):
+    """A posture at which a closed chain cannot be closed."""
+
+
 def build_model(machine: Machine) -> Model:
     """Model of a machine, with the loops of its reference posture closed.
 
@@ -352,7 +356,7 @@ def closed_along(
             f"{name} = {value:.4g}"
             for name, value in zip(independent_coordinates(model), z[open_samples[0]], strict=True)
         )
-        raise ValueError(
+        raise OutOfReachError(
             f"a loop of '{model.name}' opens at sample {open_samples[0] + 1}, {names}: the posture is out of reach"
         )
     return q

@@ -33,6 +33,7 @@ from jaxmb.identify.fit.noise import FALSE_ALARM, misfits
 from jaxmb.identify.fit.problem import Problem, final_state
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.postures import OutOfReachError
 
 NAMED = 5
 """Sources of a parameter's uncertainty that a result names."""
@@ -152,7 +153,10 @@ class DescribedTests:
         parts = []
         for entry, keys in zip(self.entries, self._own, strict=True):
             own = {key: x for key, x in errors.items() if key in keys}
-            parts.append(entry.source.residual_with(entry.test, model, own))
+            try:
+                parts.append(entry.source.residual_with(entry.test, model, own))
+            except OutOfReachError:
+                parts.append(np.full(entry.test.rows, np.nan))
         return np.concatenate(parts)
 
 

@@ -32,6 +32,7 @@ from jaxmb.identify.fit.linear import linear_equations, with_prior
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.postures import OutOfReachError
 
 TRIED = 8
 """Errors that are refitted: those that explain most to first order."""
@@ -96,8 +97,14 @@ class LinearSearch:
             x, residual = self.solved(hypothesis.tests, {})
             return float(residual @ residual), 0.0, x
 
+        plain, without = self.solved({}, {})
+
         def residual_at(size: np.ndarray) -> np.ndarray:
-            return np.nan_to_num(self.solved({}, {error.key: float(size[0]) * error.typical})[1], nan=1e6)
+            try:
+                residual = self.solved({}, {error.key: float(size[0]) * error.typical})[1]
+            except OutOfReachError:
+                return np.full(without.size, 1e6)
+            return np.nan_to_num(residual, nan=1e6)
 
         low, high = (bound / error.typical for bound in error.bounds)
         starts = [0.0, *(start / error.typical for start in error.starts if low <= start / error.typical <= high)]
@@ -107,8 +114,10 @@ class LinearSearch:
             residual_at, [inside], bounds=([low], [high]), diff_step=STEP, x_scale=max(abs(inside), 1.0),
             ftol=1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
-        size = float(found.x[0]) * error.typical
-        return float(found.fun @ found.fun), size, self.solved({}, {error.key: size})[0]
+        size, square = float(found.x[0]) * error.typical, float(found.fun @ found.fun)
+        if square >= 1e12:
+            return square, 0.0, plain
+        return square, size, self.solved({}, {error.key: size})[0]
 
 
 def linear_model_errors(estimate: Estimate) -> tuple[ModelError, ...]:

@@ -151,7 +151,7 @@ def _of_coordinates(
 ) -> Iterator[tuple[StatedError, MachineErrors]]:
     """Errors of stated stiffnesses, dampings and rotor inertias; stiffnesses of locked and further coordinates."""
     stiffness, damping, seen = np.asarray(model.stiffness), np.asarray(model.damping), seen_at_joints(model)
-    joints = stiffness[(stiffness > 0.0) & ~np.array(model.locked)]
+    joints = stiffness[(stiffness > 0.0) & ~np.array(model.locked, bool)]
     typical, driven = float(np.median(joints)) if joints.size else 1.0, {joint for joint, _ in model.motors}
     inertia = np.asarray(model.rotor_inertia)
     for i, name in enumerate(model.coordinates):
@@ -281,7 +281,7 @@ def _inertial(model: Model, i: int) -> tuple[float, np.ndarray, np.ndarray]:
 def all_elastic(model: Model) -> Model:
     """The model with springs in place of locks, nearly rigid, their damping over stiffness as the machine states it or,
     where it does not, the median of the others."""
-    locked, stiffness, damping = np.array(model.locked), np.asarray(model.stiffness), np.asarray(model.damping)
+    locked, stiffness, damping = np.array(model.locked, bool), np.asarray(model.stiffness), np.asarray(model.damping)
     if not locked.any():
         return model
     elastic = ~locked & (stiffness > 0.0)

@@ -280,7 +280,7 @@ class ModesDescription(Description[ModesTest]):
     def residual(self, model: Model, errors: ModesErrors) -> Float[Array, "r"]:
         """Residual with the description corrected."""
         test = self.test
-        further = len(model.coordinates) - test.content.shape[1]
+        further = max(len(model.coordinates) - test.content.shape[1], 0)
         factor = jnp.exp(errors.log_frequency)
         damping = jnp.exp(-errors.log_damping)
         true = dataclasses.replace(
