@@ -97,13 +97,11 @@ class LinearSearch:
             x, residual = self.solved(hypothesis.tests, {})
             return float(residual @ residual), 0.0, x
 
-        plain, without = self.solved({}, {})
-
         def residual_at(size: np.ndarray) -> np.ndarray:
             try:
                 residual = self.solved({}, {error.key: float(size[0]) * error.typical})[1]
             except OutOfReachError:
-                return np.full(without.size, 1e6)
+                return np.full(self.metric.scale.size, 1e6)
             return np.nan_to_num(residual, nan=1e6)
 
         low, high = (bound / error.typical for bound in error.bounds)
@@ -114,10 +112,8 @@ class LinearSearch:
             residual_at, [inside], bounds=([low], [high]), diff_step=STEP, x_scale=max(abs(inside), 1.0),
             ftol=1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
-        size, square = float(found.x[0]) * error.typical, float(found.fun @ found.fun)
-        if square >= 1e12:
-            return square, 0.0, plain
-        return square, size, self.solved({}, {error.key: size})[0]
+        size = float(found.x[0]) * error.typical
+        return float(found.fun @ found.fun), size, self.solved({}, {error.key: size})[0]
 
 
 def linear_model_errors(estimate: Estimate) -> tuple[ModelError, ...]:

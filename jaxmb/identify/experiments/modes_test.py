@@ -280,7 +280,8 @@ class ModesDescription(Description[ModesTest]):
     def residual(self, model: Model, errors: ModesErrors) -> Float[Array, "r"]:
         """Residual with the description corrected."""
         test = self.test
-        further = max(len(model.coordinates) - test.content.shape[1], 0)
+        own = test.content.shape[1] - len(model.springs) - len(model.beams)
+        further = jnp.zeros((test.content.shape[0], len(model.coordinates) - own), bool)  # follow its coordinates
         factor = jnp.exp(errors.log_frequency)
         damping = jnp.exp(-errors.log_damping)
         true = dataclasses.replace(
@@ -289,7 +290,7 @@ class ModesDescription(Description[ModesTest]):
             frequency_std=test.frequency_std * factor,
             damping_ratio=test.damping_ratio * damping,
             damping_std=test.damping_std * damping,
-            content=jnp.pad(test.content, ((0, 0), (0, further))),
+            content=jnp.concatenate([test.content[:, :own], further, test.content[:, own:]], axis=1),
         )
         view = displaced_view(true, model, errors.place)
         rows = view.output_rows * jnp.exp(errors.log_gain)[:, None]  # on measured shapes it would scale their noise

@@ -74,7 +74,7 @@ class PoseTest(Test[PoseView]):
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
         device = self.pose[self.station] if self.levelled else None
-        return _view(model, self.q, device, self.points, self.elastic, self.has_rotations)
+        return PoseView(_compiled_poses(model, self.q, device, self.points, self.elastic, self.has_rotations))
 
     def predict(self, view: PoseView) -> Float[Array, "t p 4 4"]:
         """Poses of all points at all rows in the device's frame."""
@@ -279,6 +279,9 @@ def _poses_by_row_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     return jax.vmap(row)(q, device, tangents[1], tangents[2])
 
 
+_compiled_poses = compiled(lambda *arguments: _poses_by_row(*arguments))
+
+
 def _pose_matrix(vector: Float[Array, "6"]) -> Float[Array, "4 4"]:
     return jnp.eye(4).at[:3, :3].set(rotation_by(vector[3:])).at[:3, 3].set(vector[:3])
 
@@ -400,24 +403,6 @@ def station_pose(
     sign = np.diag([1.0, 1.0, np.linalg.det(left @ right)])
     rotation = left @ sign @ right
     return rotation, b.mean(axis=0) - rotation @ a.mean(axis=0)
-
-
-@compiled
-def poses_of(test: PoseTest, model: Model) -> Float[Array, "t p 4 4"]:
-    """Poses of all points at all rows in the ground frame."""
-    return test.view(model).poses
-
-
-@compiled
-def _view(
-    model: Model,
-    q: Float[Array, "t n"],
-    device: Float[Array, "t 6"] | None,
-    points: tuple[str, ...],
-    elastic: bool,
-    rotations: bool,
-) -> PoseView:
-    return PoseView(_poses_by_row(model, q, device, points, elastic, rotations))
 
 
 @compiled

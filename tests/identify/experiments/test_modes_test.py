@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmb.identify.experiments.machine_errors import all_elastic, with_further_springs
 from jaxmb.identify.experiments.modes_test import predict_modes
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.response.modal import mac, modes
@@ -110,3 +111,13 @@ def test_a_gain_does_not_scale_the_noise_of_a_sensor(arm):
     low = none._replace(log_gain=-20.0 * np.eye(none.log_gain.size)[0])
     parts = np.asarray(test.description.residual(arm.model, low)).reshape(-1, test.frequency_hz.size)
     np.testing.assert_allclose(parts[3], 0.01 / test.shape_std, rtol=1e-6)  # as measured, with no prediction
+
+
+def test_dominant_coordinates_beside_further_springs(modal):
+    """Columns of a spring between frames stay its own where a hypothesis adds coordinates."""
+    (test,), model = modal.tests, modal.free.apply(modal.model, modal.free.values(modal_u(modal)))
+    own = np.asarray(test.residual(test.view(model)))
+    assert own[5] > 0.1  # the second mode has less of its dominant coordinates than stated
+    for other in (model, all_elastic(with_further_springs(model))):
+        found = np.asarray(test.description.residual(other, test.description.none(other)))
+        np.testing.assert_allclose(found, own, rtol=1e-3, atol=1e-3 * np.abs(own).max())  # springs in series

@@ -15,7 +15,6 @@ from jaxmb.identify.experiments.pose_test import (
     PoseRows,
     PoseSource,
     pose_test,
-    poses_of,
     rotation_vector_of,
     station_pose,
 )
@@ -135,9 +134,9 @@ def _station_poses(
     if not fitted.row:
         raise ValueError(f"no row of station '{stations[0]}' is fitted, expected some that determine its pose")
     test = pose_test(label, fitted, stations, found, std, elastic)
-    poses = np.asarray(poses_of(test, model))
+    poses = np.asarray(test.view(model).poses)
     if not np.isfinite(poses).all():  # without a stiffness before the fit
-        poses = np.asarray(poses_of(dataclasses.replace(test, elastic=False), model))
+        poses = np.asarray(dataclasses.replace(test, elastic=False).view(model).poses)
     for k, station in enumerate(stations):
         own = np.array([name == station for name in fitted.station], dtype=bool)
         device = station_pose(poses[own].reshape(-1, 4, 4), fitted.measured[own].reshape(-1, 6)) if own.any() else None

@@ -6,7 +6,6 @@ from jaxmb.identify.experiments.pose_test import (
     PoseRows,
     PoseTest,
     pose_test,
-    poses_of,
     rotation_of,
     rotation_vector_of,
 )
@@ -72,7 +71,7 @@ def measured_rows(
     """
     stations = tuple(dict.fromkeys(rows.station))
     test = pose_test("", rows, stations, pose, std, elastic, levelled)
-    seen = _in_device(test, np.asarray(poses_of(test, model)))
+    seen = _in_device(test, np.asarray(test.view(model).poses))
     draw = np.random.default_rng(seed)
     noise = np.concatenate([s * draw.normal(size=(*seen.shape[:2], 3)) for s in std], axis=-1)
     measured = np.full(rows.measured.shape, np.nan)
