@@ -288,17 +288,18 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
     changes = {name: [_difference(results[0], other, name) for other in results[1:]] for name in shared}
     moved = {name: max((abs(z) for z in zs if z is not None), default=0.0) for name, zs in changes.items()}
     notable = sorted((name for name in shared if moved[name] >= NOTABLE), key=lambda name: -moved[name])
+    known = [name for name, zs in changes.items() if any(z is not None for z in zs)]
     sentences = [
-        f"{len(notable)} of {len(shared)} common parameters differ by more than {NOTABLE:g} standard deviations from"
-        f" {names[0]}."
+        f"{len(notable)} of {len(known)} common identifiable parameters differ by more than {NOTABLE:g}"
+        f" standard deviations from {names[0]}."
     ]
     sentences += [f"{name}: {', '.join(_change_text(results, names, name))}." for name in notable[:MOST_NAMED]]
     if len(notable) > MOST_NAMED:
         sentences.append(f"And {len(notable) - MOST_NAMED} more, in the table.")
     counts = [(name, f"{sum(p.identifiable == 'yes' for p in r.parameters.values())} of {len(r.parameters)} identified,"
                f" {r.status}") for name, r in zip(names, results, strict=True)]  # fmt: skip
-    draw = partial(comparison_chart, results, names, shared, sentences[0].removesuffix("."))
-    pictures = (Picture("compared-parameters", draw),) if shared else ()
+    draw = partial(comparison_chart, results, names, known, sentences[0].removesuffix("."))
+    pictures = (Picture("compared-parameters", draw),) if known else ()
     parts = (
         Facts(tuple(counts)), comparison_table(results, names, changes), *pictures,
     )  # fmt: skip
@@ -311,10 +312,15 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
 
 
 def _difference(one: Result, other: Result, name: str) -> float | None:
-    """Difference of a parameter over its standard deviation, the results taken as independent; None if unknown."""
+    """Difference of a parameter over its standard deviation, the results taken as independent.
+
+    None if it is unknown, or not identifiable in one of them, where the value is that of a prior or a start.
+    """
     if name not in other.parameters:
         return None
     a, b = one.parameters[name], other.parameters[name]
+    if "no" in (a.identifiable, b.identifiable):
+        return None
     if one.is_logarithmic(name) and other.is_logarithmic(name) and a.value > 0.0 and b.value > 0.0:
         std = math.hypot(a.std_log, b.std_log)
         change = math.log(b.value / a.value)
@@ -346,7 +352,8 @@ def comparison_table(results: Sequence[Result], names: Sequence[str], changes: d
     columns = (*left("parameter", "unit"), *right(*names), *right(*(f"{name}: difference / std" for name in names[1:])))
     caption = (
         f"± one standard deviation; difference from {names[0]} over the standard deviation of the difference, with the"
-        " results taken as independent, which they are not where they share data"
+        " results taken as independent, which they are not where they share data; - for a parameter that is not"
+        " identifiable in one of them"
     )
     return Table("", columns, tuple(rows), caption)
 
@@ -364,7 +371,7 @@ LARGEST_FACTOR = 1e3
 
 
 def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Sequence[str], title: str) -> Chart:
-    """95 % intervals of the common parameters relative to the values of the first result."""
+    """95 % intervals of parameters relative to the values of the first result."""
     rows = np.arange(len(shared))
     reference = np.array([results[0].parameters[name].value for name in shared])
     value, ends = np.full((len(results), len(shared)), np.nan), np.full((len(results), len(shared), 2), np.nan)

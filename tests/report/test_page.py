@@ -109,9 +109,15 @@ def test_results_beside_each_other(folder):
     moved = one._replace(value=one.value * (1.0 + 10.0 * one.std_log))
     other = dataclasses.replace(result, parameters=result.parameters | {"stiffness.z1": moved})
     page = comparison_page([result, other], ["three", "moved"])
-    assert page.sentences[0] == "1 of 6 common parameters differ by more than 2 standard deviations from three."
+    every = "1 of 6 common identifiable parameters differ by more than 2 standard deviations from three."
+    assert page.sentences[0] == every
     assert page.sentences[1].startswith("stiffness.z1: ")
     assert "7.07 standard deviations" in page.sentences[1]  # 10 / sqrt 2
+    unknown = dataclasses.replace(
+        other, parameters=other.parameters | {"stiffness.z1": moved._replace(identifiable="no")}
+    )
+    sentences = comparison_page([result, unknown], ["three", "moved"]).sentences
+    assert sentences == [every.replace("1 of 6", "0 of 5")]
 
 
 def test_sections_of_several_reports_appear_once():
