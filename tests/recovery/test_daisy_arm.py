@@ -96,9 +96,11 @@ def test_the_third_mode_lies_where_the_record_has_a_peak(fitted):
 
 @here
 def test_what_is_known(fitted):
-    """Spring, hub, arm and payload are known to a few per cent, losses less well, and nothing ends on a bound."""
-    elastic = {n: p.identifiable for n, p in fitted.parameters.items() if not n.startswith("damping.")}
-    assert set(elastic.values()) == {"yes"}, elastic
+    """Spring, hub and payload are known to a few per cent; losses, and the mass of the arm beside the usual tolerances
+    of sensor and payload, less well; nothing ends on a bound."""
+    less = ("damping.", "mass.tenth")
+    known = {name for name, p in fitted.parameters.items() if p.identifiable == "yes"}
+    assert known == {name for name in fitted.parameters if not name.startswith(less)}
     assert all(p.identifiable != "no" for p in fitted.parameters.values())
     assert not fitted.doubts
     assert fitted.remarks[0] == fitted.study.note
@@ -115,7 +117,7 @@ def test_another_place_of_the_sensor_fits_better(fitted, tmp_path):
     hub = [result.parameters["rotor_inertia.hinge"] for result in (fitted, other)]
     assert [result.cost for result in (fitted, other)] == pytest.approx([0.2140, 0.1595], abs=5e-4)
     assert [p.value for p in hub] == pytest.approx([0.354, 0.123], rel=0.01)
-    assert [p.identifiable for p in hub] == ["yes", "yes"]
+    assert [p.identifiable for p in hub] == ["yes", "weak"]
     assert "0.12 kg m^2 instead of 0.35" in fitted.study.note
 
 

@@ -135,7 +135,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         misfit_tolerated = all(t or (by_test and own.explained) for t, own in zip(tolerated, each, strict=True))
     systematic, gross = _systematic(solution, each, tolerated), dict[str, str]()
     for entry, rows, allowed in zip(study.fitted, problem.row_slices, tolerated, strict=True):
-        text = entry.source.gross_errors(entry.test, model, solution.jacobian[rows], study.free)
+        text = entry.source.gross_errors(entry.test, model, solution.jacobian[rows])
         if text and not (allowed and misfit_tolerated):
             gross[entry.name] = text
     held_out = {entry.name: entry.source.gross_errors(entry.test, model) for entry in study.checks}

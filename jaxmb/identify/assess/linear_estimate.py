@@ -203,15 +203,10 @@ def _restricted_remarks(estimate: Estimate) -> list[str]:
     )
     if tests and misfit.square <= float(fdtri(misfit.degrees, max(1.0, degrees), 1.0 - FALSE_ALARM)):
         return []
-    pairs = zip(estimate.study.fitted, estimate.study.tests, strict=True)
-    named = {test.name: entry.source.cause(test, estimate.model, estimate.study.free) for entry, test in pairs}
-    cause = "; ".join(f"{text} of {display_name(name)}" for name, text in named.items() if text) or (
-        "fixed values, bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a"
-        " length or the direction of gravity is wrong"
-    )
     return [
-        f"the residual is {misfit.factor:.3g} times that of a fit of all inertial and friction parameters: {cause};"
-        " standard deviations were inflated accordingly"
+        f"the residual is {misfit.factor:.3g} times that of a fit of all inertial and friction parameters: fixed"
+        " values, bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a length or"
+        " the direction of gravity is wrong; standard deviations were inflated accordingly"
     ]
 
 

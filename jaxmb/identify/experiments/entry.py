@@ -12,7 +12,6 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.machine_errors import combined
 from jaxmb.identify.experiments.test import Test, without_name
 from jaxmb.identify.experiments.tolerances import StatedError
-from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.response.modal import Modes
@@ -51,9 +50,7 @@ class Source:
     std_unknown: ClassVar[bool] = False
     """Whether standard deviations cannot be derived from its errors."""
 
-    def gross_errors(
-        self, test: Any, model: Model, jacobian: np.ndarray | None = None, free: FreeParameters | None = None
-    ) -> str:
+    def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None = None) -> str:
         """A sentence on data that the prediction does not reproduce, independent of the stated noise; empty where there
         are none.
 
@@ -61,13 +58,7 @@ class Source:
             test: the test.
             model: of the identified machine.
             jacobian: of its residual; None for a test that was not fitted.
-            free: the free parameters; None for a test that was not fitted.
         """
-        return ""
-
-    def cause(self, test: Any, model: Model, free: FreeParameters) -> str:
-        """A clause on the single error in the test description that explains the residual; empty where none is
-        found."""
         return ""
 
     def errors(self, test: Any, model: Model) -> "Iterable[StatedError]":

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import scipy
 from jaxtyping import Float
 
 from jaxmb.identify.experiments.entry import Entry, Source
@@ -18,14 +17,10 @@ from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared, stribeck
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 from jaxmb.identify.experiments.torque.unexplained import unexplained
-from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import Cutoff
 from jaxmb.mechanics.loops import independent_coordinates
-
-EXPLAINS = 0.9
-"""Part of the variance of a residual above which the opposite sign of a gear ratio explains it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -136,7 +131,7 @@ class TorqueSource(Source):
         return dataclasses.replace(test, regressor=jax.device_put(regressor), constant=jax.device_put(constant))
 
     def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
-        """Reversed and exchanged torques, reversed angles and those in degrees, saturated torques."""
+        """Reversed, exchanged and saturated torques, reversed angles, those in degrees and those of reversed gears."""
         number, effort, std = (np.asarray(x) for x in (test.coordinate, test.effort, test.std))
         rows = [np.flatnonzero(number == i) for i in range(len(self.coordinates))]
 
@@ -172,10 +167,13 @@ class TorqueSource(Source):
                 order[rows[i]], order[rows[k]] = rows[k], rows[i]
                 text = f"exchanged torques of {self.coordinates[i]} and {self.coordinates[k]}"
                 yield text, text, measuring(order, np.ones(effort.size))
+        for joints, read in self.reversed_gears.items():
+            there = read()
+            if np.asarray(there.effort).size == effort.size:
+                text = f"the opposite sign of the gear ratio of {listed(joints)}"
+                yield text, text, there
 
-    def gross_errors(
-        self, test: Any, model: Model, jacobian: np.ndarray | None = None, free: FreeParameters | None = None
-    ) -> str:
+    def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None = None) -> str:
         """A sentence on joints whose torque is not reproduced; see `Source.gross_errors`."""
         if self.impossible or not self.noise_bound.size:
             return self.impossible  # without a time record
@@ -188,37 +186,11 @@ class TorqueSource(Source):
             for name, p in zip(found.joints, found.percent, strict=True)
         ]
         rest_text = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
-        named = "" if free is None else self.cause(test, model, free)
-        cause = (
-            named
-            or found.cause
-            or (
-                f"usual causes: {rest_text}order, sign or unit of columns, sign or zero of an angle, torque and angle"
-                " at different times, the direction of gravity, the stiffness of a gear on a joint without motor"
-            )
+        cause = found.cause or (
+            f"usual causes: {rest_text}order, sign or unit of columns, sign or zero of an angle, torque and angle"
+            " at different times, the direction of gravity, the stiffness of a gear on a joint without motor"
         )
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"
-
-    def cause(self, test: TorqueTest, model: Model, free: FreeParameters) -> str:
-        """A clause on the gear ratios whose opposite sign explains the residual; see `Source.cause`."""
-        best, text, effort = EXPLAINS, "", np.asarray(test.effort)
-        own = [np.asarray(test.coordinate) == i for i in range(len(self.coordinates))]
-        stds = [float(np.std(effort[rows])) or np.inf for rows in own]
-
-        def size(residual: np.ndarray) -> float:
-            return sum(float(np.mean((residual[rows] / s) ** 2)) for rows, s in zip(own, stds, strict=True))
-
-        before = size(effort - np.asarray(test.predict(test.view(model))))
-        for joints, read in self.reversed_gears.items():
-            rows = read().linear.equations(model, free)
-            if len(rows.measured) != effort.size:
-                continue
-            matrix, measured = rows.matrix / rows.std[:, None], rows.measured / rows.std
-            found = scipy.optimize.lsq_linear(matrix, measured, (free.lower_value, free.upper_value))
-            explains = 1.0 - size((measured - matrix @ found.x) * rows.std) / before
-            if explains > best:
-                best, text = explains, f"the opposite sign of the gear ratio of {listed(joints)}"
-        return text and f"{text} would explain {100.0 * best:.0f} % of the residual"
 
 
 STRIBECK_SPEEDS = (0.05, 0.15, 0.4)

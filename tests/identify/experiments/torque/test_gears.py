@@ -188,7 +188,7 @@ def test_the_sign_of_a_ratio_is_named(tmp_path, motion, offset, status):
     free["offset.q_motor"] = {"lower": -offset, "upper": offset}
     result = jaxmb.identify(make(tmp_path, heads, columns, free=free, hold=hold))
     assert result.status.startswith(status)
-    named = "the opposite sign of the gear ratio of q would explain (9[0-9]|100) % of the residual"
+    named = "the opposite sign of the gear ratio of q of test 'motion' would explain (9[0-9]|100) % of the misfit"
     assert re.search(named, result.doubts[0])
     columns[0] = RATIO * angle  # the sign of the torque is another error
     result = jaxmb.identify(make(tmp_path, heads, columns, free=free, hold=hold))
