@@ -70,13 +70,13 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
         kind, order = budget.errors[each.members[0]].kind, np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist()
         size, (name, unit) = float(getattr(tolerances, kind)), _kind_and_unit(kind)
         # a correction of this size reduces the residual; the error has the opposite sign
-        off = [f"{budget.errors[each.members[i]].key} by {-each.sizes[i] * size:.3g} {unit}" for i in order]
+        off = [f"{budget.errors[each.members[i]].key} off by {-each.sizes[i] * size:.3g} {unit}" for i in order]
         text = listed(off)
         factor = float(budget.excess.factors[each.members[0]])
         if each.members.size > 1 and factor > 1.0:
-            text = f"{name} by {factor:.2g} times the tolerance, most of all {text}"
+            text = f"{name} off by {factor:.2g} times the tolerance, most of all {text}"
         sentences.append(
-            f"the data contradict a tolerance of {size:.3g} {unit} ({kind}): off is {text}; correct the description or"
+            f"the data contradict a tolerance of {size:.3g} {unit} ({kind}): {text}; correct the description or"
             " state a larger tolerance; standard deviations were inflated accordingly"
         )
     return sentences
