@@ -1,26 +1,51 @@
 """Charts of pose tests: the error of each row before and after a fit."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxmb.identify.assess.result import INTERVAL
 from jaxmb.identify.assess.tests.poses import PoseRow
+from jaxmb.identify.experiments.pose_test import INCLINATION, POSITION, ROTATION
 from jaxmb.report.charts import AXIS, FITTED, INITIAL, OF_AXIS, Axis, Band, Chart, Intervals, Line, Mark, Panel, Rule
 
 MANY = 80
 """Number of rows above which markers are small and intervals are bands."""
 
 
-def pose_chart(rows: Sequence[PoseRow], title: str, angles: bool = False) -> Chart:
+class Quantity(NamedTuple):
+    """A measured quantity of a point."""
+
+    name: str
+    prefix: str
+    """Of its entries in `PoseErrors`."""
+    file: str
+    """Beginning of the name of its picture."""
+    part: slice
+    """Components in `PoseRow`."""
+    unit: str
+    """In which errors are shown, a thousandth of the SI unit."""
+    labels: tuple[str, ...]
+    """Of the components."""
+
+
+QUANTITIES = (
+    Quantity("position", "", "poses", POSITION, "mm", tuple(f"along {axis}" for axis in AXIS)),
+    Quantity("rotation", "angle_", "pose-angles", ROTATION, "mrad", tuple(f"about {axis}" for axis in AXIS)),
+    Quantity("inclination", "inclination_", "inclinations", INCLINATION, "mrad", ("1st direction", "2nd direction")),
+)
+
+
+def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart:
     """Error of each row before and after a fit, and its components after it with 95 % intervals.
 
     Args:
         rows: of one test and role.
         title: name and role of the test.
-        angles: whether rotations are drawn instead of positions.
+        quantity: to be drawn.
     """
-    part, unit = (slice(3, 6), "mrad") if angles else (slice(0, 3), "mm")
+    part, unit = quantity.part, quantity.unit
     before, error, std = (
         1e3 * np.array([getattr(row, what)[part] for row in rows]) for what in ("before", "error", "std")
     )
@@ -32,15 +57,14 @@ def pose_chart(rows: Sequence[PoseRow], title: str, angles: bool = False) -> Cha
     )
     rows_axis = Axis("row", whole=True)
     panels = [Panel(upper, rows_axis, Axis(f"error ({unit})", log=True), height=1.6)]
-    for i, (axis, color, marker) in enumerate(zip(AXIS, OF_AXIS, "^sD", strict=True)):
+    for i, (label, color, marker) in enumerate(zip(quantity.labels, OF_AXIS, "^sD", strict=False)):
         reach = INTERVAL * np.nan_to_num(std[:, i])
         if len(rows) > MANY:  # intervals would cover each other
-            limits = Band(x, -reach, reach, f"95 % of {axis}", color)
-            marks: list[Mark] = [Rule(0.0), limits, Line(x, error[:, i], axis, color, 0.0, "", marker, 0.8 * size)]
+            limits = Band(x, -reach, reach, f"95 %, {label}", color)
+            marks: list[Mark] = [Rule(0.0), limits, Line(x, error[:, i], label, color, 0.0, "", marker, 0.8 * size)]
         else:
-            marks = [Rule(0.0), Intervals(x, error[:, i], reach, "y", f"{axis}, 95 %", color, 0.6, marker, 0.8 * size)]
-        label = f"{'about' if angles else 'along'} {axis} ({unit})"
-        panels.append(Panel(tuple(marks), rows_axis, Axis(label), height=1.1))
+            marks = [Rule(0.0), Intervals(x, error[:, i], reach, "y", f"{label}, 95 %", color, 0.6, marker, 0.8 * size)]
+        panels.append(Panel(tuple(marks), rows_axis, Axis(f"{label} ({unit})"), height=1.1))
     cell = tuple(panels)
     means = [f"{np.nanmean(each):.3g}" for each in lengths]
     finding = f"{title}: mean error {means[1]} {unit} after the fit, {means[0]} before"

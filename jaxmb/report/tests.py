@@ -14,6 +14,7 @@ from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
 from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.entry import Entry, by_kind
+from jaxmb.identify.experiments.pose_test import INCLINATION
 from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.families import OF_GEOMETRY, STATION
@@ -35,7 +36,7 @@ from jaxmb.report.modes import (
     pairs_chart,
     true_modes_table,
 )
-from jaxmb.report.pose_charts import pose_chart
+from jaxmb.report.pose_charts import QUANTITIES, pose_chart
 from jaxmb.report.section import ROLES, Cell, Part, Picture, Section, Table, left, number, right, section
 
 MOST_TESTS = 3
@@ -426,29 +427,31 @@ def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         rows = [row for row in own if row.is_measured]
         title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}"
         prefix = "" if entry.role == "fit" else "check-"
-        for angles, what, part in ((False, "poses", slice(0, 3)), (True, "pose-angles", slice(3, 6))):
-            if any(np.isfinite(row.error[part]).any() for row in rows):
-                draw = partial(pose_chart, rows, title, angles)
-                parts.append(Picture(f"{prefix}{what}-{files[entry]}", draw))
+        for quantity in QUANTITIES:
+            seen = [row for row in rows if np.isfinite(row.error[quantity.part]).any()]
+            if seen:
+                draw = partial(pose_chart, seen, title, quantity)
+                parts.append(Picture(f"{prefix}{quantity.file}-{files[entry]}", draw))
     return section("Pose tests", parts)
 
 
 def pose_table(metrics: PoseMetrics) -> Table:
     """Errors of the poses of each test before and after the fit."""
 
-    def cells(errors: PoseErrors, angles: bool) -> list[str]:
-        known = (errors.angle_mean, errors.angle_percentile_95, errors.angle_largest) if angles else (
-            errors.mean, errors.percentile_95, errors.largest)  # fmt: skip
+    def cells(errors: PoseErrors, prefix: str) -> list[str]:
+        known = (getattr(errors, prefix + what) for what in ("mean", "percentile_95", "largest"))
         return [MISSING if x is None else number(1e3 * x, 3) for x in known]
 
     rows = []
     for line in metrics.pose_sets:
-        for angles, unit in ((False, "position (mm)"), (True, "rotation (mrad)")):
-            if (line.after.angle_mean if angles else line.after.mean) is None:
+        covered = MISSING if line.after.covered_percent is None else f"{line.after.covered_percent:.1f}"
+        for quantity in QUANTITIES:
+            if getattr(line.after, f"{quantity.prefix}mean") is None:
                 continue
-            covered = MISSING if line.after.covered_percent is None else f"{line.after.covered_percent:.1f}"
-            both = (*cells(line.before, angles), *cells(line.after, angles))
-            rows.append((line.test, ROLES[line.role], str(line.after.points), unit, *both, covered))
+            count = line.after.inclinations if quantity.part == INCLINATION else line.after.points
+            both = (*cells(line.before, quantity.prefix), *cells(line.after, quantity.prefix))
+            error = f"{quantity.name} ({quantity.unit})"
+            rows.append((line.test, ROLES[line.role], str(count), error, *both, covered))
     columns = (
         *left("test", "role"), *right("points"), *left("error"),
         *right("before: mean", "95 %", "largest", "after: mean", "95 %", "largest", "within 95 %"),

@@ -171,7 +171,8 @@ class Result:
         Args:
             name: "parameters", "modes" (with the posture of each), "correlation" (of the entries of u), "history"
                 (best objective by number of evaluations) or "poses" (predicted position and rotation vector of each row
-                of pose tests in the device's frame, standard deviation and error, m and rad). Unknown numbers are NaN.
+                of pose tests in the device's frame, upward direction in the point's axes where inclinations are
+                measured, standard deviation and error, m and rad). Unknown numbers are NaN.
 
         Raises:
             ValueError: there is no such table.
@@ -309,9 +310,16 @@ def _correlation_columns(result: Result) -> dict[str, list[Any]]:
 def _pose_columns(result: Result) -> dict[str, list[Any]]:
     rows = result.metrics.get("pose_rows") or []
     columns = {key: [row[key] for row in rows] for key in ("test", "role", "row", "station", "point")}
+    values = {
+        what: [[math.nan if x is None else x for x in row[what]] for row in rows]
+        for what in ("predicted", "std", "error")
+    }
     for what, prefix in (("predicted", ""), ("std", "std_"), ("error", "error_")):
-        values = [[math.nan if x is None else x for x in row[what]] for row in rows]
-        columns |= {f"{prefix}{axis}": [row[i] for row in values] for i, axis in enumerate(ELASTIC_AXES)}
+        columns |= {f"{prefix}{axis}": [row[i] for row in values[what]] for i, axis in enumerate(ELASTIC_AXES)}
+    if any(x is not None for row in rows for x in row["predicted"][6:]):
+        columns |= {f"a{axis}": [row[6 + i] for row in values["predicted"]] for i, axis in enumerate("xyz")}
+        columns["std_inclination"] = [math.hypot(*row[6:]) / math.sqrt(2.0) for row in values["std"]]
+        columns["error_inclination"] = [math.hypot(*row[6:]) for row in values["error"]]
     return columns
 
 

@@ -1,6 +1,7 @@
-"""A pose test: poses of points of a machine at recorded joint values, seen by a measuring device.
+"""A pose test: poses and inclinations of points of a machine at recorded joint values.
 
-The device stands at stations of unknown pose, or in the ground frame. Drives hold the recorded values; the machine
+A measuring device at stations of unknown pose, or in the ground frame, sees the poses; accelerometers at rest measure
+the inclinations. Drives hold the recorded values; the machine
 deflects under its weight (`jaxmb.response.static.frame_poses_under_weight`).
 """
 
@@ -31,6 +32,10 @@ REACH_M, REACH_RAD = 0.25, 0.25
 """Bounds of a station's pose on either side of its initial value."""
 LEAST_SPREAD = 1e-3
 """Second singular value of the points of a station over the first, below which they are in line."""
+POSITION, ROTATION, INCLINATION = slice(0, 3), slice(3, 6), slice(6, 8)
+"""Components of a point: position [m], rotation vector [rad], and two of the direction of the vertical [rad]."""
+KIND = np.repeat([0, 1, 2], [3, 3, 2])
+"""Index in `PoseTest.deviation` of each component of a point."""
 
 
 class PoseView(NamedTuple):
@@ -38,6 +43,8 @@ class PoseView(NamedTuple):
 
     poses: Float[Array, "t p 4 4"]
     """Of each point at each row, in the ground frame, deflected under the machine's weight."""
+    vertical: Float[Array, "t 3"] | None
+    """Upward direction at each row, in ground axes; None where no inclination is measured."""
 
 
 class PoseTest(Test[PoseView]):
@@ -52,6 +59,8 @@ class PoseTest(Test[PoseView]):
     """Whether the machine deflects under its weight."""
     has_rotations: bool = eqx.field(static=True)
     """Whether any rotation is measured."""
+    has_inclinations: bool = eqx.field(static=True)
+    """Whether any inclination is measured."""
     levelled: bool = eqx.field(static=True)
     """Whether the device's z axis is vertical at every station; the weight of the machine then acts along it."""
     q: Float[Array, "t n"]
@@ -60,10 +69,13 @@ class PoseTest(Test[PoseView]):
     """In the device's frame, m; 0 where not measured."""
     rotation: Float[Array, "t p 3 3"]
     """Likewise; the identity where not measured."""
+    vertical: Float[Array, "t p 3 3"]
+    """Axes whose last one is the upward direction in the axes of the point; the identity where not measured."""
     component: Int[Array, "m"]
-    """Measured components, as flat indices of [t, p, 6]."""
-    deviation: Float[Array, "2"]
-    """Standard deviation of a component of a position, m, and of a rotation about an axis, rad."""
+    """Measured components, as flat indices of [t, p, 8]."""
+    deviation: Float[Array, "3"]
+    """Standard deviation of a component of a position, m, of a rotation about an axis, and of a component of the
+    direction of the vertical, rad."""
     noise_is_known: bool = eqx.field(static=True)
     """Whether they are as stated; otherwise their common factor is estimated."""
     station: Int[Array, "t"]
@@ -74,7 +86,13 @@ class PoseTest(Test[PoseView]):
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
         device = self.pose[self.station] if self.levelled else None
-        return PoseView(_compiled_poses(model, self.q, device, self.points, self.elastic, self.has_rotations))
+        turns = self.has_rotations or self.has_inclinations
+        poses = _compiled_poses(model, self.q, device, self.points, self.elastic, turns)
+        if not self.has_inclinations:
+            return PoseView(poses, None)
+        if device is None:
+            return PoseView(poses, jnp.tile(-model.gravity / jnp.linalg.norm(model.gravity), (len(self.q), 1)))
+        return PoseView(poses, jax.vmap(rotation_by)(device[:, 3:])[:, :, 2])
 
     def predict(self, view: PoseView) -> Float[Array, "t p 4 4"]:
         """Poses of all points at all rows in the device's frame."""
@@ -87,31 +105,61 @@ class PoseTest(Test[PoseView]):
         upper = jnp.concatenate([rotation, jnp.einsum("tij,tpj->tpi", turned, position)[..., None]], axis=-1)
         return view.poses.at[..., :3, :].set(upper)
 
+    def upward(self, view: PoseView) -> Float[Array, "t p 3"]:
+        """Upward direction in the axes of all points at all rows; 0 where no inclination is measured."""
+        if view.vertical is None:
+            return jnp.zeros((*view.poses.shape[:2], 3))
+        return jnp.einsum("tpij,ti->tpj", view.poses[..., :3, :3], view.vertical)
+
     def errors(self, view: PoseView) -> Float[Array, "m"]:
-        """Predicted minus measured components: positions [m], rotation vectors [rad], in the device's axes."""
+        """Predicted minus measured components: positions [m], rotation vectors [rad], in the device's axes, and
+        directions of the vertical [rad] in two directions across the measured one.
+
+        The length of the last is 2 tan(angle / 2), which exceeds the angle by its third power over 12.
+        """
         predicted = self.predict(view)
         translation = predicted[..., :3, 3] - self.position
-        if not self.has_rotations:  # their derivatives are not computed then
-            return jnp.concatenate([translation, jnp.zeros_like(translation)], axis=-1).ravel()[self.component]
-        turn = predicted[..., :3, :3] @ jnp.swapaxes(self.rotation, -1, -2)
-        rotation = jax.vmap(jax.vmap(rotation_vector))(turn)
-        return jnp.concatenate([translation, rotation], axis=-1).ravel()[self.component]
+        rotation, inclination = jnp.zeros_like(translation), jnp.zeros_like(translation[..., :2])
+        if self.has_rotations:  # their derivatives are not computed otherwise
+            turn = predicted[..., :3, :3] @ jnp.swapaxes(self.rotation, -1, -2)
+            rotation = jax.vmap(jax.vmap(rotation_vector))(turn)
+        if self.has_inclinations:
+            parts = jnp.einsum("tpij,tpj->tpi", self.vertical, self.upward(view))
+            inclination = 2.0 * parts[..., :2] / (1.0 + parts[..., 2:])
+        return jnp.concatenate([translation, rotation, inclination], axis=-1).ravel()[self.component]
 
     def residual(self, view: PoseView) -> Float[Array, "m"]:
         """Errors over their standard deviations."""
         return self.errors(view) / self.std
 
-    def at_all_points(self) -> "PoseTest":
-        """The test with the positions of all points in all rows, and the rotations if any is measured; 0 and the
-        identity where not measured."""
-        every = np.arange(6 * len(self.q) * len(self.points))
-        chosen = every if self.has_rotations else every[every % 6 < 3]
-        return dataclasses.replace(self, component=jax.device_put(chosen))
+    def at_all_points(self, model: Model) -> "PoseTest":
+        """The test with the positions of all points in all rows, and the rotations and inclinations if any is measured;
+        those predicted for a machine where they are not measured."""
+        kinds = [0] + [1] * self.has_rotations + [2] * self.has_inclinations
+        every = np.arange(KIND.size * len(self.q) * len(self.points))
+        return self.completed(every[np.isin(KIND[every % KIND.size], kinds)], model)
+
+    def completed(self, component: np.ndarray, model: Model) -> "PoseTest":
+        """The test with other measured components, those predicted for a machine where they are not measured: at
+        them the derivatives of errors are those of the prediction."""
+        poses, upward = predicted(self, model)
+        seen = np.isin(np.arange(KIND.size * len(self.q) * len(self.points)), np.asarray(self.component))
+        seen = seen.reshape(*poses.shape[:2], KIND.size)[..., None]
+        vertical = axes_about(upward) if self.has_inclinations else self.vertical
+        return dataclasses.replace(
+            self,
+            position=jax.device_put(np.where(seen[..., POSITION, 0], self.position, poses[..., :3, 3])),
+            rotation=jax.device_put(np.where(seen[..., ROTATION, :].any(axis=-2, keepdims=True), self.rotation,
+                                             poses[..., :3, :3])),
+            vertical=jax.device_put(np.where(seen[..., INCLINATION, :].any(axis=-2, keepdims=True), self.vertical,
+                                             vertical)),
+            component=jax.device_put(component),
+        )  # fmt: skip
 
     @property
     def std(self) -> Float[Array, "m"]:
         """Standard deviation of each measured component, m or rad."""
-        return self.deviation[jnp.where(self.component % 6 < 3, 0, 1)]
+        return self.deviation[jnp.asarray(KIND)[self.component % KIND.size]]
 
     @property
     def rows(self) -> int:
@@ -124,9 +172,10 @@ class PoseTest(Test[PoseView]):
 
     def score(self, view: PoseView, reference_hz: np.ndarray | None) -> Score:
         """Explained part of the scatter of the measured positions about their mean."""
-        component, error = np.asarray(self.component), np.asarray(compared(self, view)[0])
-        position = component % 6 < 3
-        measured = np.asarray(self.position).reshape(-1, 3)[component[position] // 6, component[position] % 6]
+        component, error = np.asarray(self.component), np.asarray(compiled_errors(self, view))
+        point, part = np.divmod(component, KIND.size)
+        position = part < POSITION.stop
+        measured = np.asarray(self.position).reshape(-1, 3)[point[position], part[position]]
         total = float(np.sum((measured - measured.mean()) ** 2)) if position.any() else 0.0
         part = float(np.sum(error[position] ** 2))
         return Score(explained_percent=100.0 * (1.0 - math.sqrt(part / total)) if total else None)
@@ -147,7 +196,7 @@ class PoseCorrelation(Correlation[PoseTest]):
 
     def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Correlation length of the residual, in rows of the table (see `correlation_length`)."""
-        errors = np.zeros((2, 6 * len(self.test.q) * len(self.test.points)))
+        errors = np.zeros((2, KIND.size * len(self.test.q) * len(self.test.points)))
         errors[:, np.asarray(self.test.component)] = residual, np.ones_like(residual)
         by_row = errors.reshape(2, len(self.test.q), -1).swapaxes(1, 2)
         return correlation_length(by_row[0], by_row[1] > 0.0)
@@ -303,8 +352,9 @@ class PoseRows(NamedTuple):
 
     points: tuple[str, ...]
     q: Float[np.ndarray, "t n"]
-    measured: Float[np.ndarray, "t p 6"]
-    """Position [m] and rotation vector [rad] in the device's frame; NaN where not measured."""
+    measured: Float[np.ndarray, "t p 9"]
+    """Position [m] and rotation vector [rad] in the device's frame, and upward direction of any length in the axes of
+    the point; NaN where not measured."""
     station: tuple[str, ...]
     """Label of the station of each row; empty for a device in the ground frame."""
     held_out: np.ndarray
@@ -325,7 +375,7 @@ class PoseRows(NamedTuple):
 
 
 def pose_test(
-    name: str, rows: PoseRows, stations: Sequence[str], pose: Float[np.ndarray, "s 6"], std: tuple[float, float],
+    name: str, rows: PoseRows, stations: Sequence[str], pose: Float[np.ndarray, "s 6"], std: Sequence[float],
     elastic: bool, levelled: bool = False, noise_is_known: bool = True,
 ) -> PoseTest:  # fmt: skip
     """The pose test of some rows.
@@ -335,24 +385,27 @@ def pose_test(
         rows: as measured.
         stations: labels, of which those of the rows are some.
         pose: initial pose of the device at each station.
-        std: of a component of a position [m], and of a rotation about an axis [rad].
+        std: of a component of a position [m], of a rotation about an axis and of an inclination [rad].
         elastic: whether the machine deflects under its weight.
         levelled: whether the device's z axis is vertical.
         noise_is_known: whether `std` is as stated; otherwise a common factor is estimated.
     """
     seen = np.isfinite(rows.measured)
-    turns = np.where(seen[..., 3:], rows.measured[..., 3:], 0.0)
-    component = np.flatnonzero(seen)
+    turns = np.where(seen[..., ROTATION], rows.measured[..., ROTATION], 0.0)
+    upward = np.where(seen[..., 6:], rows.measured[..., 6:], [0.0, 0.0, 1.0])
+    component = np.flatnonzero(seen[..., :8])  # two components of a direction
     return PoseTest(
         name=name,
         points=rows.points,
         stations=tuple(stations),
         elastic=elastic,
-        has_rotations=bool(seen[..., 3:].any()),
+        has_rotations=bool(seen[..., ROTATION].any()),
+        has_inclinations=bool(seen[..., 6:].any()),
         levelled=levelled,
         q=jnp.asarray(rows.q),
-        position=jnp.asarray(np.where(seen[..., :3], rows.measured[..., :3], 0.0)),
+        position=jnp.asarray(np.where(seen[..., POSITION], rows.measured[..., POSITION], 0.0)),
         rotation=jnp.asarray([[rotation_of(v) for v in row] for row in turns]),
+        vertical=jnp.asarray(axes_about(upward)),
         component=jnp.asarray(component),
         deviation=jnp.asarray(std),
         noise_is_known=noise_is_known,
@@ -367,6 +420,18 @@ def rotation_of(vector: np.ndarray) -> Float[np.ndarray, "3 3"]:
     return rotation_about(vector / angle, angle) if angle else np.eye(3)
 
 
+def axes_about(direction: Float[np.ndarray, "*k 3"]) -> Float[np.ndarray, "*k 3 3"]:
+    """Right-handed perpendicular axes, as rows, whose last one has a direction, of any length but 0.
+
+    The first one is nearly the coordinate axis that follows the one nearest the direction.
+    """
+    last = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
+    first = np.eye(3)[(np.argmax(np.abs(last), axis=-1) + 1) % 3]
+    first = first - np.sum(first * last, axis=-1, keepdims=True) * last
+    first /= np.linalg.norm(first, axis=-1, keepdims=True)
+    return np.stack([first, np.cross(last, first), last], axis=-2)
+
+
 def rotation_vector_of(rotation: np.ndarray) -> Float[np.ndarray, "3"]:
     """Rotation vector [rad] of a rotation matrix, for any angle up to pi."""
     from scipy.spatial.transform import Rotation
@@ -375,27 +440,27 @@ def rotation_vector_of(rotation: np.ndarray) -> Float[np.ndarray, "3"]:
 
 
 def station_pose(
-    predicted: Float[np.ndarray, "k 4 4"], measured: Float[np.ndarray, "k 6"]
+    predicted: Float[np.ndarray, "k 4 4"], measured: Float[np.ndarray, "k 9"]
 ) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]] | None:
     """Rotation and translation of a device in the ground frame, from poses in both frames, by least squares.
 
     Args:
         predicted: in the ground frame.
-        measured: in the device's frame; NaN where not measured.
+        measured: as in `PoseRows`, NaN where not measured; inclinations are not used.
 
     Returns:
         R and t with p_ground = R p_device + t; None where the points do not determine them.
 
     Source: Umeyama 1991, without scale; measured rotations count as axes of the points' mean radius.
     """
-    has_position, has_rotation = np.isfinite(measured[:, :3]).all(axis=1), np.isfinite(measured[:, 3:]).all(axis=1)
+    has_position, has_rotation = (np.isfinite(measured[:, part]).all(axis=1) for part in (POSITION, ROTATION))
     if not has_position.any():
         return None
     a, b = measured[has_position, :3], predicted[has_position, :3, 3]
     spread_a, spread_b = a - a.mean(axis=0), b - b.mean(axis=0)
     moment = spread_b.T @ spread_a
     radius = max(float(np.sum(spread_a**2)) / len(a), 1e-6)
-    for vector, pose in zip(measured[has_rotation, 3:], predicted[has_rotation], strict=True):
+    for vector, pose in zip(measured[has_rotation, ROTATION], predicted[has_rotation], strict=True):
         moment += radius * pose[:3, :3] @ rotation_of(vector).T
     left, size, right = np.linalg.svd(moment)
     if not size[1] > LEAST_SPREAD * size[0]:
@@ -406,6 +471,18 @@ def station_pose(
 
 
 @compiled
-def compared(test: PoseTest, view: PoseView) -> tuple[Float[Array, "m"], Float[Array, "t p 4 4"]]:
-    """Errors of the components of a test, and its prediction."""
-    return test.errors(view), test.predict(view)
+def compiled_errors(test: PoseTest, view: PoseView) -> Float[Array, "m"]:
+    """`PoseTest.errors`, compiled."""
+    return test.errors(view)
+
+
+def predicted(test: PoseTest, model: Model) -> tuple[Float[np.ndarray, "t p 4 4"], Float[np.ndarray, "t p 3"]]:
+    """Poses in the device's frame and upward directions in the axes of the points, as predicted for a machine."""
+    alike = dataclasses.replace(test, name="", component=jnp.zeros(0, int))
+    poses, upward = _predicted(alike, alike.view(model))
+    return np.asarray(poses), np.asarray(upward)
+
+
+@compiled
+def _predicted(test: PoseTest, view: PoseView) -> tuple[Float[Array, "t p 4 4"], Float[Array, "t p 3"]]:
+    return test.predict(view), test.upward(view)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from jaxmb.identify.estimation.design import Observability, choose_tests, observability
 from jaxmb.identify.estimation.identifiability import Identifiability, identifiability
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.pose_test import PoseTest
+from jaxmb.identify.experiments.pose_test import KIND, PoseTest
 from jaxmb.identify.fit.problem import state_of_test, test_at
 from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, postures_of
 from jaxmb.identify.plan.next_tests import criterion_of, known_directions
@@ -96,8 +96,8 @@ def plan_poses(study: Study, operating_point: OperatingPoint, before: PlannedInf
         raise ValueError(known_name("[next]: station", part.station, like.stations))
     station = like.stations.index(part.station) if part.station is not None else 0
     q = postures_of(part, np.asarray(study.model.reference), study.model.coordinates)
-    candidates = _at_postures(like, q, station)
     u = np.asarray(operating_point.u)
+    candidates = _at_postures(like, q, station, study.free.apply(study.model, before.values))
     _, slope = state_of_test(study.problem, candidates, u)
     finite = np.isfinite(slope).all(axis=1).reshape(len(q), -1).all(axis=1)
     information = slope.reshape(len(q), -1, slope.shape[1])[finite]
@@ -131,16 +131,15 @@ def plan_poses(study: Study, operating_point: OperatingPoint, before: PlannedInf
     return Planned(chosen, remark)
 
 
-def _at_postures(like: PoseTest, q: np.ndarray, station: int) -> PoseTest:
-    """A test like another one at other postures, each measured in all components that the other one measures."""
-    count, size = len(q), 6 * len(like.points)
+def _at_postures(like: PoseTest, q: np.ndarray, station: int, model: Model) -> PoseTest:
+    """A test like another one at other postures, each measured in all components that the other one measures, as
+    predicted for a machine."""
+    count, size = len(q), KIND.size * len(like.points)
     seen = np.unique(np.asarray(like.component) % size)
     shape: Any = (count, len(like.points))
-    return dataclasses.replace(
-        like,
-        q=jnp.asarray(q),
-        position=jnp.zeros((*shape, 3)),
-        rotation=jnp.broadcast_to(jnp.eye(3), (*shape, 3, 3)),
-        component=jnp.asarray((np.arange(count)[:, None] * size + seen).ravel()),
-        station=jnp.full(count, station),
-    )
+    axes = jnp.broadcast_to(jnp.eye(3), (*shape, 3, 3))
+    empty = dataclasses.replace(
+        like, q=jnp.asarray(q), position=jnp.zeros((*shape, 3)), rotation=axes, vertical=axes,
+        component=jnp.zeros(0, int), station=jnp.full(count, station),
+    )  # fmt: skip
+    return empty.completed((np.arange(count)[:, None] * size + seen).ravel(), model)

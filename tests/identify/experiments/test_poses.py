@@ -13,7 +13,14 @@ import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
-from jaxmb.identify.experiments.pose_test import PoseView, _row_poses  # pyright: ignore[reportPrivateUsage]
+from jaxmb.identify.experiments.pose_test import (
+    PoseRows,
+    PoseView,
+    _row_poses,  # pyright: ignore[reportPrivateUsage]
+    axes_about,
+    pose_test,
+    predicted,
+)
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.plan.inspection import inspect
 from jaxmb.identify.study.study import make_study
@@ -25,6 +32,7 @@ from jaxmb.mechanics.equilibrium import static_equilibrium
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import build_model
 from jaxmb.response.static import frame_poses_under_weight
+from jaxmb.spatial import rotation_by
 
 L1, L2, G = 0.7, 0.5, 9.81
 UPRIGHT = {"xyz": [0.0, 0.0, 0.0], "rpy": [np.pi / 2, 0.0, 0.0]}
@@ -75,17 +83,20 @@ def simulated(**more):
     return {"kind": "pose", "name": "tracker", "std_mm": 0.05, "simulate": how}
 
 
-def planar(q, zero=(0.0, 0.0), scale=(1.0, 1.0), stiffness=(2e4, 8e3)):
-    """Position in the plane of an arm whose joints deflect under its weight, to first order in the deflection."""
+def planar_bend(q, stiffness=(2e4, 8e3)):
+    """Deflection of the joints of the arm under its weight, that at the deflected posture."""
 
     def efforts(a, b):
         fore = 4.0 * G * 0.2 * np.cos(a + b)
         return np.array([(6.0 * 0.3 + 4.0 * L1) * G * np.cos(a) + fore, fore])
 
-    a, b = (s * x + z for s, x, z in zip(scale, q, zero, strict=True))
-    first = -efforts(a, b) / stiffness
-    da, db = -efforts(a + first[0], b + first[1]) / stiffness
-    a, b = a + da, b + db
+    return -efforts(*(q - efforts(*q) / stiffness)) / stiffness
+
+
+def planar(q, zero=(0.0, 0.0), scale=(1.0, 1.0), stiffness=(2e4, 8e3)):
+    """Position in the plane of an arm whose joints deflect under its weight, to first order in the deflection."""
+    actual = np.array(scale) * q + zero
+    a, b = actual + planar_bend(actual, stiffness)
     return np.array([L1 * np.cos(a) + L2 * np.cos(a + b), 0.0, L1 * np.sin(a) + L2 * np.sin(a + b)])
 
 
@@ -94,6 +105,32 @@ def test_prediction_of_a_planar_arm_in_closed_form():
     for q in ([0.3, 0.4], [1.2, -0.9]):
         pose = frame_poses_under_weight(model, np.array(q), ("tool",))[0]
         np.testing.assert_allclose(pose[:3, 3], planar(q, zero=(0.01, -0.02)), atol=1e-12)
+
+
+def test_inclination_of_a_planar_arm_in_closed_form():
+    """The vertical in the axes of the deflected forearm: its x axis is a + b above the horizontal, its y axis in the
+    plane of the arm. Errors are the components across a measured vertical, 1 mrad away."""
+    model, q = build_model(ARM), np.array([[0.3, 0.4], [1.2, -0.9]])
+    bend = np.array([planar_bend(row) for row in q])
+    angle = np.sum(q + bend, axis=1)
+    expected = np.stack([np.sin(angle), np.cos(angle), np.zeros(2)], axis=1)
+    seen = np.stack([np.sin(angle + 1e-3), np.cos(angle + 1e-3), np.zeros(2)], axis=1)
+    measured = np.full((2, 1, 9), np.nan)
+    measured[:, 0, 6:] = 3.0 * seen
+    rows = PoseRows(("fore",), q, measured, (), np.zeros(2, bool), ("1", "2"))
+    test = pose_test("", rows, (), np.zeros((0, 6)), (1e-4, 1e-4, 2e-4), elastic=True)
+    np.testing.assert_allclose(predicted(test, model)[1][:, 0], expected, atol=1e-12)
+    errors = np.asarray(test.residual(test.view(model))).reshape(2, 2)
+    np.testing.assert_allclose(np.linalg.norm(errors, axis=1), 1e-3 / 2e-4, rtol=1e-6)
+
+
+def test_axes_about_a_direction():
+    """A rotation whose last row is the direction, for every direction."""
+    direction = np.concatenate([np.eye(3), -np.eye(3), np.random.default_rng(1).normal(size=(20, 3))])
+    axes = axes_about(direction)
+    np.testing.assert_allclose(axes @ np.swapaxes(axes, 1, 2), np.tile(np.eye(3), (26, 1, 1)), atol=1e-14)
+    np.testing.assert_allclose(np.linalg.det(axes), 1.0, atol=1e-14)
+    np.testing.assert_allclose(axes[:, 2] * np.linalg.norm(direction, axis=1)[:, None], direction, atol=1e-14)
 
 
 def test_scale_and_zero_of_a_reading():
@@ -146,9 +183,10 @@ def test_derivative_by_geometry_and_stiffness():
 
 def test_derivatives_of_rows_are_those_of_forward_mode(tmp_path):
     """The rule in reverse mode, by rows, against automatic differentiation in forward mode: geometry, stiffness,
-    station and weight of a levelled device, positions and rotations of two points."""
+    station and weight of a levelled device, positions, rotations and inclinations of two points."""
     machine = machine_file(tmp_path, ARM)
-    how = {"rows": 6, "ranges": {"q1": [-1.0, 2.0], "q2": [-2.0, 2.0]}, "measured": "pose", "points": ["tool", "fore"]}
+    how = {"rows": 6, "ranges": {"q1": [-1.0, 2.0], "q2": [-2.0, 2.0]}, "measured": "pose", "points": ["tool", "fore"],
+           "inclinations": ["fore"]}  # fmt: skip
     free = {"stiffness.q1": {"lower": 1e3, "upper": 1e6}, "origin.q2.r?": {"lower": -0.1, "upper": 0.1},
             "reading_scale.q1": {"lower": 0.9, "upper": 1.1},
             "frame.tool.y": {"lower": -0.1, "upper": 0.1}}  # fmt: skip
@@ -161,7 +199,8 @@ def test_derivatives_of_rows_are_those_of_forward_mode(tmp_path):
         values = study.free.values(u)
         own, model = found.own.with_values(values[-6:]), study.free.apply(study.model, values)
         poses = jax.vmap(lambda q, device: _row_poses(model, q, device, own.points, own.elastic))
-        return own.residual(PoseView(poses(own.q, own.pose[own.station])))
+        device = own.pose[own.station]
+        return own.residual(PoseView(poses(own.q, device), jax.vmap(rotation_by)(device[:, 3:])[:, :, 2]))
 
     by_rows = np.asarray(jax.jit(jax.jacfwd(problem.residual))(u))
     expected = np.asarray(jax.jit(jax.jacfwd(by_forward_mode))(u))
@@ -186,18 +225,18 @@ def test_noise_free_poses_give_the_truth_and_predict_what_is_held_out(tmp_path):
     assert before["mean"] > 1e-4
 
 
-def poses_by_pinocchio(path, q):
-    """Positions of the tool [t, 3] of a URDF."""
+def poses_by_pinocchio(path, q, frame="tool"):
+    """Positions [t, 3] and orientations [t, 3, 3] of a frame of a URDF."""
     model = pin.buildModelFromUrdf(str(path))
-    data, frame = model.createData(), model.getFrameId("tool")
+    data, index = model.createData(), model.getFrameId(frame)
     order = [model.joints[model.getJointId(f"q{k}")].idx_q for k in (1, 2, 3)]
     found = []
     for row in q:
         values = np.empty(3)
         values[order] = row
         pin.framesForwardKinematics(model, data, values)
-        found.append(data.oMf[frame].translation.copy())
-    return np.array(found)
+        found.append(data.oMf[index].homogeneous.copy())
+    return np.array(found)[:, :3, 3], np.array(found)[:, :3, :3]
 
 
 def test_fit_against_scipy_on_kinematics_by_pinocchio(tmp_path):
@@ -208,7 +247,7 @@ def test_fit_against_scipy_on_kinematics_by_pinocchio(tmp_path):
     q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(25)])
     turn, shift = Rotation.from_rotvec([0.1, -0.2, 2.6]), np.array([2.0, -1.0, 0.3])
     true_q = q + np.array([0.0, 3e-3, -2e-3])
-    seen = turn.inv().apply(poses_by_pinocchio(urdf, true_q) - shift) + std * rng.normal(size=(25, 3))
+    seen = turn.inv().apply(poses_by_pinocchio(urdf, true_q)[0] - shift) + std * rng.normal(size=(25, 3))
     with open(tmp_path / "poses.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["q1", "q2", "q3", "tool.x", "tool.y", "tool.z", "station"])
@@ -219,8 +258,8 @@ def test_fit_against_scipy_on_kinematics_by_pinocchio(tmp_path):
     result = identify(study)
 
     def residual(x):
-        predicted = poses_by_pinocchio(urdf, q + np.array([0.0, x[0], x[1]]))
-        return ((Rotation.from_rotvec(x[5:]).inv().apply(predicted - x[2:5]) - seen) / std).ravel()
+        points, _ = poses_by_pinocchio(urdf, q + np.array([0.0, x[0], x[1]]))
+        return ((Rotation.from_rotvec(x[5:]).inv().apply(points - x[2:5]) - seen) / std).ravel()
 
     names = [*(f"zero.q{k}" for k in (2, 3)), *(f"station.t.A.{a}" for a in ("x", "y", "z", "rx", "ry", "rz"))]
     start = [0.0, 0.0, *shift, *turn.as_rotvec()]
@@ -232,6 +271,115 @@ def test_fit_against_scipy_on_kinematics_by_pinocchio(tmp_path):
         assert result.parameters[name].std == pytest.approx(deviation, rel=1e-3), name
 
 
+def write_inclinations(folder, q, upward, positions=None):
+    """Table of readings of an accelerometer at the tool, m/s2, and of positions seen from a station."""
+    heads = ["q1", "q2", "q3", "tool.ax", "tool.ay", "tool.az"]
+    rows = np.hstack([q, G * upward])
+    if positions is not None:
+        heads, rows = [*heads, "tool.x", "tool.y", "tool.z"], np.hstack([rows, positions])
+    with open(folder / "poses.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow([*heads, *(["station"] if positions is not None else [])])
+        table.writerows([*row, *(["A"] if positions is not None else [])] for row in rows.tolist())
+
+
+def assert_equal_to(found, names, solution):
+    """Values and standard deviations of a fit are those of SciPy's."""
+    deviations = np.sqrt(np.diag(np.linalg.inv(solution.jac.T @ solution.jac)))
+    for name, value, deviation in zip(names, solution.x, deviations, strict=True):
+        assert found[name].value == pytest.approx(value, abs=1e-3 * deviation), name
+        assert found[name].std == pytest.approx(deviation, rel=1e-3), name
+
+
+def test_fit_of_inclinations_alone_against_scipy(tmp_path):
+    """No measuring device: tilt of the base, a zero and a scale from the vertical in the axes of the tool. SciPy compares
+    the cross product of measured and predicted vertical, whose part along them is 0."""
+    rng, std, true = np.random.default_rng(4), 2e-4, np.array([4e-3, -6e-3, 3e-3, 1.002])
+    urdf = tmp_path / "arm.urdf"
+    write_urdf(SPATIAL, urdf)
+    q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(25)])
+
+    def upward(x):
+        _, turned = poses_by_pinocchio(urdf, q * [1.0, 1.0, x[3]] + [0.0, x[2], 0.0])
+        base = Rotation.from_rotvec([x[0], x[1], 0.0]).as_matrix()
+        return np.swapaxes(turned, 1, 2) @ base.T @ [0.0, 0.0, 1.0]
+
+    seen = upward(true) + std * rng.normal(size=(25, 3))
+    write_inclinations(tmp_path, q, seen)
+    seen /= np.linalg.norm(seen, axis=1)[:, None]
+    solution = least_squares(lambda x: (np.cross(seen, upward(x)) / std).ravel(), true, x_scale="jac",
+                             xtol=1e-14, ftol=1e-14, gtol=1e-14)  # fmt: skip
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "inclination_std_mrad": 1e3 * std}
+    free = {name: {"lower": -0.05, "upper": 0.05} for name in ("origin.q1.r[xy]", "zero.q2")}
+    free |= {"reading_scale.q3": {"lower": 0.98, "upper": 1.02}}
+    study = {"machine": "arm.urdf", "test": [test], "free": free, "tolerances": "exact"}
+    result = identify(make_study(study, "s", tmp_path))
+    assert result.status == "converged"
+    assert result.metrics.misfit.explained
+    assert_equal_to(result.parameters, ["origin.q1.rx", "origin.q1.ry", "zero.q2", "reading_scale.q3"], solution)
+    line = result.metrics["pose_sets"][0]
+    assert line["after"]["inclinations"] == 25
+    assert line["after"]["points"] == 0
+    angle = np.arccos(np.sum(seen * upward(solution.x), axis=1))
+    assert line["after"]["inclination_mean"] == pytest.approx(angle.mean(), rel=1e-3)
+    free = {f"zero.q{k}": {"lower": -0.05, "upper": 0.05} for k in (1, 2)}
+    found = identify(make_study(study | {"free": free}, "s", tmp_path))  # q1 turns everything about the vertical
+    assert found.parameters["zero.q1"].identifiable == "no"
+    assert [line["parameters"] for line in found.metrics["known_together"]] == [{"zero.q1": 1.0}]
+
+
+def test_fit_of_inclinations_and_positions_against_scipy(tmp_path):
+    """A levelled station: the vertical is that of the device, so that inclinations determine its tilt."""
+    rng, std, tilt_std = np.random.default_rng(5), 1e-4, 5e-5
+    urdf = tmp_path / "arm.urdf"
+    write_urdf(SPATIAL, urdf)
+    q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(12)])
+    truth = np.array([3e-3, -2e-3, 2.0, -1.0, 0.3, 0.02, -0.03, 0.6])
+
+    def predict(x):
+        points, turned = poses_by_pinocchio(urdf, q + np.array([0.0, x[0], x[1]]))
+        device = Rotation.from_rotvec(x[5:])
+        return device.inv().apply(points - x[2:5]), np.swapaxes(turned, 1, 2) @ device.as_matrix()[:, 2]
+
+    points, upward = (x + s * rng.normal(size=(12, 3)) for x, s in zip(predict(truth), (std, tilt_std), strict=True))
+    write_inclinations(tmp_path, q, upward, points)
+    upward /= np.linalg.norm(upward, axis=1)[:, None]
+
+    def residual(x):
+        a, b = predict(x)
+        return np.concatenate([((a - points) / std).ravel(), (np.cross(upward, b) / tilt_std).ravel()])
+
+    solution = least_squares(residual, truth, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "std_mm": 1e3 * std, "levelled": True,
+            "inclination_std_mrad": 1e3 * tilt_std}  # fmt: skip
+    study = {"machine": "arm.urdf", "test": [test], "free": ZEROS, "tolerances": "exact"}
+    result = identify(make_study(study, "s", tmp_path))
+    names = [*(f"zero.q{k}" for k in (2, 3)), *(f"station.t.A.{a}" for a in ("x", "y", "z", "rx", "ry", "rz"))]
+    assert result.metrics.misfit.explained
+    assert_equal_to(result.parameters, names, solution)
+
+
+def test_simulated_inclinations_of_a_sensor_beside_positions_of_the_tool(tmp_path):
+    """Prediction of held-out rows within their intervals, and the columns of `poses.csv`."""
+    machine = machine_file(tmp_path, SPATIAL)
+    test = simulated(check_rows=30, inclinations=["b3"], stations=1) | {"inclination_std_mrad": 0.05}
+    result = identify(make_study({"machine": machine, "test": [test], "free": FREE}, "poses", tmp_path))
+    for name, true in TRUTH.items():
+        assert abs(result.parameters[name].value - true) < 4.0 * result.parameters[name].std
+    errors = result.metrics["poses"]
+    assert (errors["points"], errors["inclinations"]) == (30, 30)
+    assert 90.0 < errors["covered_percent"] < 99.0  # 150 components
+    assert 0.04e-3 < errors["inclination_mean"] < 0.09e-3  # 0.063 mrad of two components of 0.05 mrad
+    table = result.table("poses")
+    size = np.array([[row[axis] for row in zip(*(table[a] for a in ("ax", "ay", "az")), strict=True)]
+                     for axis in range(3)])  # fmt: skip
+    np.testing.assert_allclose(np.sum(size**2, axis=0), 1.0, rtol=1e-12)
+    has_sensor = np.array(table["point"]) == "b3"
+    assert np.isfinite(np.array(table["error_inclination"])[has_sensor]).all()
+    assert np.isnan(np.array(table["error_inclination"])[~has_sensor]).all()
+    assert np.isnan(np.array(table["error_x"])[has_sensor]).all()
+
+
 def measured_set(folder, rows, std, seed, held_out=0, station="A"):
     """Table of positions of the tool with noise; the last rows are to be predicted and not measured."""
     rng = np.random.default_rng(seed)
@@ -239,7 +387,7 @@ def measured_set(folder, rows, std, seed, held_out=0, station="A"):
     write_urdf(SPATIAL, urdf)
     q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(rows)])
     turn, shift = Rotation.from_rotvec(rng.uniform(-1.0, 1.0, 3)), rng.uniform(-2.0, 2.0, 3)
-    exact = turn.apply(poses_by_pinocchio(urdf, q + np.array([0.0, 3e-3, -2e-3]))) + shift
+    exact = turn.apply(poses_by_pinocchio(urdf, q + np.array([0.0, 3e-3, -2e-3]))[0]) + shift
     seen = exact + std * rng.normal(size=exact.shape)
     lines = [[*row, *point, station, "fit"] for row, point in zip(q.tolist(), seen.tolist(), strict=True)]
     for line in lines[rows - held_out :]:
@@ -399,6 +547,11 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.x", "0.1"], r"line 2 has 1 cells, expected 2"),
         (["q1,tool.x"], r"found 1 lines, expected a heading and a line for each pose"),
         (["q1,tool.x", "0.1,"], r"poses.csv: line 2: nothing is measured"),
+        (["q1,tool.ax,tool.az", "0.1,1,0"], r"point 'tool' has the columns ax, az, expected ax, ay and az"),
+        (["q1,tool.ax,tool.ay,tool.az", "0.1,1,,0"], r"line 2: point 'tool' has some of ax, ay and az, expected all"),
+        (["q1,tool.ax,tool.ay,tool.az", "0.1,0,0,0"], r"line 2: tool.ax, ay and az are 0, expected the reading of an"),
+        (["q1,tool.ax,tool.ay,tool.az", "0.1,0,-9.8,0"], r"ax, ay and az of point 'tool' are more than 90 deg from"),
+        (["q1,tool.ax,tool.ay,tool.az,station", "0.1,0,9.8,0,A"], r"station 'A' has 1 fitted rows, which do not"),
     ],
 )
 def test_wrong_tables(tmp_path, lines, message):

@@ -9,7 +9,17 @@ import numpy as np
 from jaxmb.identify.assess.deflections import propagated_std
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.experiments.pose_test import PoseEntry, PoseTest, compared, rotation_vector_of
+from jaxmb.identify.experiments.pose_test import (
+    INCLINATION,
+    KIND,
+    POSITION,
+    ROTATION,
+    PoseEntry,
+    PoseTest,
+    compiled_errors,
+    predicted,
+    rotation_vector_of,
+)
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large, state_of_test, test_at
 
@@ -22,7 +32,7 @@ class PoseErrors:
     """Errors of predicted poses: distances, m, and angles, rad; None where nothing of the kind was measured."""
 
     points: int
-    """Number of measured points, rows times points."""
+    """Number of measured positions and poses, rows times points."""
     mean: float | None
     percentile_95: float | None
     largest: float | None
@@ -32,6 +42,11 @@ class PoseErrors:
     covered_percent: float | None
     """Share of the components within the 95 % intervals of their predictions, noise included; None before a fit, and
     where standard deviations are unknown."""
+    inclinations: int = 0
+    """Number of measured inclinations."""
+    inclination_mean: float | None = None
+    inclination_percentile_95: float | None = None
+    inclination_largest: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,14 +71,15 @@ class PoseRow:
     station: str
     """Empty for a device in the ground frame."""
     before: np.ndarray
-    """Predicted minus measured position and rotation vector by the machine as stated [6], m and rad; NaN where not
-    measured."""
+    """Predicted minus measured position, rotation vector and inclination, in two directions across the vertical, by the
+    machine as stated [8], m and rad; NaN where not measured."""
     error: np.ndarray
-    """The same of the identified machine [6]."""
+    """The same of the identified machine [8]."""
     std: np.ndarray
-    """Standard deviation of `error`, of the prediction and of the noise [6]; NaN where unknown."""
+    """Standard deviation of `error`, of the prediction and of the noise [8]; NaN where unknown."""
     predicted: np.ndarray
-    """Position and rotation vector predicted by the identified machine [6], m and rad, also where not measured."""
+    """Position, rotation vector and upward direction in the axes of the point predicted by the identified machine [9],
+    m, rad and 1, also where not measured; NaN of directions where no inclination of the test is measured."""
 
     @property
     def is_measured(self) -> bool:
@@ -130,10 +146,10 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
         entry: the test.
         found: its estimated noise; None for the stated one.
     """
-    study, test = estimate.study, entry.test.at_all_points()
+    study, test = estimate.study, entry.test.at_all_points(estimate.model)
     initial = cast(PoseTest, test_at(test, study.free, estimate.solver.initial))
     start = study.free.apply(study.model, estimate.solver.initial)
-    before = np.asarray(compared(initial, initial.view(start))[0])
+    before = np.asarray(compiled_errors(initial, initial.view(start)))
     residual, slope = _residual_and_slope(estimate, entry, test)
     std = np.asarray(test.std)
     excess = estimate.goodness.excess
@@ -146,18 +162,19 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     unknown = width / np.sqrt(12.0) if entry.role == "check" else 0.0
     known = estimate.known._replace(std=np.where(np.isinf(estimate.std), unknown, estimate.std))
     # The noise of a fitted row is a part of what determined its prediction.
-    predicted = propagated_std(slope * std[:, None], known) ** 2
+    propagated = propagated_std(slope * std[:, None], known) ** 2
     if entry.role == "check":
-        variance = noise**2 + predicted
+        variance = noise**2 + propagated
     else:
-        variance = np.maximum(noise**2 - predicted / (1.0 if found is None else found.length), 0.0)
+        variance = np.maximum(noise**2 - propagated / (1.0 if found is None else found.length), 0.0)
     size, points = (len(entry.source.row), len(test.points)), test.points
     measured = np.isin(test.component, entry.test.component)
     errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
-    predicted = np.asarray(compared(test, test.view(estimate.model))[1])
-    turns = [[rotation_vector_of(pose) for pose in row] for row in predicted[..., :3, :3]]
+    poses, upward = predicted(test, estimate.model)
+    upward = np.where(test.has_inclinations, upward, np.nan)
+    turns = [[rotation_vector_of(pose) for pose in row] for row in poses[..., :3, :3]]
     columns = [_spread(test, values, size) for values in (*errors, np.sqrt(variance))]
-    columns.append(np.concatenate([predicted[..., :3, 3], np.reshape(turns, (*size, 3))], axis=-1))
+    columns.append(np.concatenate([poses[..., :3, 3], np.reshape(turns, (*size, 3)), upward], axis=-1))
     names = [test.stations[k] if test.stations else "" for k in np.asarray(test.station).tolist()]
     return [
         PoseRow(entry.name, entry.role, row, point, names[t], *(column[t, p] for column in columns))
@@ -176,8 +193,8 @@ def _residual_and_slope(estimate: Estimate, entry: PoseEntry, test: PoseTest) ->
 
 
 def _spread(test: PoseTest, values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Values of the measured components by row, point and component [t, p, 6], NaN elsewhere."""
-    found = np.full((*size, 6), np.nan)
+    """Values of the measured components by row, point and component [t, p, 8], NaN elsewhere."""
+    found = np.full((*size, KIND.size), np.nan)
     found.ravel()[np.asarray(test.component)] = values
     return found
 
@@ -190,14 +207,17 @@ def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrors:
         what: "before" or "error".
     """
     rows = [row for row in rows if row.is_measured]
-    errors = np.array([getattr(row, what) for row in rows]).reshape(-1, 6)
-    std = np.array([row.std for row in rows]).reshape(-1, 6)
-    lengths, angles = (_lengths(errors[:, part]) for part in (slice(0, 3), slice(3, 6)))
+    errors = np.array([getattr(row, what) for row in rows]).reshape(-1, KIND.size)
+    std = np.array([row.std for row in rows]).reshape(-1, KIND.size)
+    lengths, angles, tilts = (_lengths(errors[:, part]) for part in (POSITION, ROTATION, INCLINATION))
     known = np.isfinite(errors) & np.isfinite(std)
     covered = None
     if what == "error" and known.any():
         covered = 100.0 * float(np.mean(np.abs(errors[known]) <= INTERVAL * std[known]))
-    return PoseErrors(len(rows), *_statistics(lengths), *_statistics(angles), covered)
+    points = int(np.isfinite(errors[:, : ROTATION.stop]).any(axis=1).sum())
+    return PoseErrors(
+        points, *_statistics(lengths), *_statistics(angles), covered, tilts.size, *_statistics(tilts)
+    )  # fmt: skip
 
 
 def _lengths(vectors: np.ndarray) -> np.ndarray:

@@ -14,7 +14,9 @@ from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.pose_test import (
     PoseRows,
     PoseSource,
+    PoseTest,
     pose_test,
+    predicted,
     rotation_vector_of,
     station_pose,
 )
@@ -31,6 +33,10 @@ STATION, ROLE = "station", "role"
 ROLES = ("fit", "check")
 FREE_COMPLIANCE = ("stiffness.", "compliance.", "young_modulus.", "shear_modulus.")
 """Families of parameters whose patterns in `[free]` make a machine elastic."""
+UPWARD = ("ax", "ay", "az")
+"""Columns of the reading of an accelerometer at rest."""
+COLUMNS = (*ELASTIC_AXES, *UPWARD)
+"""Columns of a point."""
 LEAST_ROWS = 3
 """Fewest fitted points that determine the pose of a device, without rotations."""
 
@@ -53,7 +59,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     if part.simulate is None:
         rows = read_poses(context.folder / str(part.file), model, np.asarray(at))
         seen = np.isfinite(rows.measured)
-        changed += _assumed(part, bool(seen[..., :3].any()), bool(seen[..., 3:].any()))
+        changed += _assumed(part, [bool(seen[..., k : k + 3].any()) for k in (0, 3, 6)])
     else:
         rows, truth = _simulated(part.simulate, part, label, std, context, np.asarray(at))
     if part.role == "check":
@@ -70,6 +76,8 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
         raise ValueError("levelled is true, but no row has a station: expected the column 'station' in the table")
     fitted = rows.chosen(~rows.held_out)
     pose = _station_poses(model, label, rows, stations, std, elastic)
+    if np.isfinite(rows.measured[..., 6:]).any():
+        _check_upward(model, pose_test(label, rows, stations, pose, std, elastic=False, levelled=part.levelled), rows)
 
     def entry(some: PoseRows, role: Literal["fit", "check"], remarks: tuple[str, ...]) -> Entry:
         test = pose_test(label, some, stations, pose, std, elastic, part.levelled, known)
@@ -87,12 +95,32 @@ def _is_elastic(model: Model, context: ReadingContext) -> bool:
     return stiff or any(pattern.startswith(FREE_COMPLIANCE) for pattern in context.file.free)
 
 
-def _assumed(part: PoseTestPart, position: bool, rotation: bool) -> tuple[str, ...]:
-    """A sentence on default standard deviations of poses that were measured."""
+def _check_upward(model: Model, test: PoseTest, rows: PoseRows) -> None:
+    """Raise ValueError where most measured verticals of a point are closer to downwards than to upwards."""
+    if not np.any(np.asarray(model.gravity)):
+        raise ValueError(f"machine '{model.name}' has gravity 0, expected its direction for measured inclinations")
+    _, upward = predicted(test, model)
+    for p, point in enumerate(rows.points):
+        seen = np.isfinite(rows.measured[:, p, 6:]).all(axis=1)
+        reversed_rows = np.sum(rows.measured[seen, p, 6:] * upward[seen, p], axis=1) < 0.0
+        if reversed_rows.sum() > 0.5 * seen.sum():
+            raise ValueError(
+                f"ax, ay and az of point '{point}' are more than 90 deg from the vertical of the machine as stated in"
+                f" {reversed_rows.sum()} of {seen.sum()} rows: expected the reading of an accelerometer at rest, which"
+                " points upwards, in the axes of that frame"
+            )
+
+
+def _assumed(part: PoseTestPart, measured: Sequence[bool]) -> tuple[str, ...]:
+    """A sentence on default standard deviations of the positions, rotations and inclinations that were measured."""
     if part.std_mm == "estimate":
         return ()
-    kinds = (("std_mm", f"{part.std_mm:g} mm", position), ("std_mrad", f"{part.std_mrad:g} mrad", rotation))
-    texts = [text for key, text, present in kinds if present and key not in part.model_fields_set]
+    keys, units = ("std_mm", "std_mrad", "inclination_std_mrad"), ("mm", "mrad of a rotation", "mrad of an inclination")
+    texts = [
+        f"{getattr(part, key):g} {unit}"
+        for key, unit, present in zip(keys, units, measured, strict=True)
+        if present and key not in part.model_fields_set
+    ]
     if not texts:
         return ()
     return (
@@ -105,7 +133,7 @@ def _simulated(
     how: SimulatePoses,
     part: PoseTestPart,
     label: str,
-    std: tuple[float, float],
+    std: Sequence[float],
     context: ReadingContext,
     at: np.ndarray,
 ) -> tuple[PoseRows, Truth]:
@@ -125,7 +153,7 @@ def _simulated(
 
 
 def _station_poses(
-    model: Model, label: str, rows: PoseRows, stations: Sequence[str], std: tuple[float, float], elastic: bool
+    model: Model, label: str, rows: PoseRows, stations: Sequence[str], std: Sequence[float], elastic: bool
 ) -> np.ndarray:
     """Initial pose of the device at each station [s, 6], from the fitted rows and the machine as stated."""
     fitted, found = rows.chosen(~rows.held_out), np.zeros((len(stations), 6))
@@ -139,7 +167,7 @@ def _station_poses(
         poses = np.asarray(dataclasses.replace(test, elastic=False).view(model).poses)
     for k, station in enumerate(stations):
         own = np.array([name == station for name in fitted.station], dtype=bool)
-        device = station_pose(poses[own].reshape(-1, 4, 4), fitted.measured[own].reshape(-1, 6)) if own.any() else None
+        device = station_pose(poses[own].reshape(-1, 4, 4), fitted.measured[own].reshape(-1, 9)) if own.any() else None
         if device is None:
             raise ValueError(
                 f"station '{station}' has {int(own.sum())} fitted rows, which do not determine its pose: expected"
@@ -150,7 +178,8 @@ def _station_poses(
 
 
 def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
-    """Rows of a CSV file: coordinates by name [rad, m], `<point>.x|y|z` [m], `<point>.rx|ry|rz` [rad], station, role.
+    """Rows of a CSV file: coordinates by name [rad, m], `<point>.x|y|z` [m], `<point>.rx|ry|rz` [rad],
+    `<point>.ax|ay|az` [any], station, role.
 
     Args:
         path: the file.
@@ -184,8 +213,8 @@ def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
         if head in (STATION, ROLE) or head in model.coordinates:
             continue
         point, dot, axis = head.rpartition(".")
-        if not dot or axis not in ELASTIC_AXES:
-            names = (*model.coordinates, *(f"tool.{axis}" for axis in ELASTIC_AXES), STATION, ROLE)
+        if not dot or axis not in COLUMNS:
+            names = (*model.coordinates, *(f"tool.{axis}" for axis in COLUMNS), STATION, ROLE)
             raise ValueError(known_name("column", head, names))
         if point not in model.frames:
             raise ValueError(known_name(f"column '{head}': point", point, model.frames))
@@ -193,9 +222,11 @@ def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
     if not points:
         raise ValueError("there is no column of a measured point, expected tool.x, tool.y and tool.z for example")
     for point, axes in points.items():
-        turns = axes & set(ELASTIC_AXES[3:])
-        if turns and len(turns) < 3:
-            raise ValueError(f"point '{point}' has the columns {', '.join(sorted(turns))}, expected rx, ry and rz")
+        for together in (ELASTIC_AXES[3:], UPWARD):
+            some = [axis for axis in together if axis in axes]
+            if 0 < len(some) < 3:
+                expected = f"{together[0]}, {together[1]} and {together[2]}"
+                raise ValueError(f"point '{point}' has the columns {', '.join(some)}, expected {expected}")
     return tuple(points)
 
 
@@ -204,7 +235,7 @@ def _rows(
     posture: np.ndarray,
 ) -> PoseRows:  # fmt: skip
     q = np.tile(posture, (len(lines), 1))
-    measured = np.full((len(lines), len(points), 6), np.nan)
+    measured = np.full((len(lines), len(points), len(COLUMNS)), np.nan)
     station, held_out = list[str](), np.zeros(len(lines), bool)
     for i, (number, row) in enumerate(lines):
         if len(row) != len(heads):
@@ -214,11 +245,15 @@ def _rows(
             for k, name in enumerate(model.coordinates):
                 q[i, k] = _number(cells, name) if name in cells else q[i, k]
             for p, point in enumerate(points):
-                for a, axis in enumerate(ELASTIC_AXES):
+                for a, axis in enumerate(COLUMNS):
                     if cells.get(f"{point}.{axis}"):
                         measured[i, p, a] = _number(cells, f"{point}.{axis}")
-                if 0 < np.isfinite(measured[i, p, 3:]).sum() < 3:
-                    raise ValueError(f"point '{point}' has some of rx, ry and rz, expected all or none")
+                for k in (3, 6):
+                    names = f"{COLUMNS[k]}, {COLUMNS[k + 1]} and {COLUMNS[k + 2]}"
+                    if 0 < np.isfinite(measured[i, p, k : k + 3]).sum() < 3:
+                        raise ValueError(f"point '{point}' has some of {names}, expected all or none")
+                if not measured[i, p, 6:].any():
+                    raise ValueError(f"{point}.ax, ay and az are 0, expected the reading of an accelerometer at rest")
             if STATION in cells:
                 station.append(_label(cells[STATION]))
             role = cells.get(ROLE) or ROLES[0]

@@ -1,11 +1,15 @@
 """Pseudo-measured poses of a machine whose geometry and stiffness are known."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from jaxmb.identify.experiments.pose_test import (
+    POSITION,
+    ROTATION,
     PoseRows,
-    PoseTest,
     pose_test,
+    predicted,
     rotation_of,
     rotation_vector_of,
 )
@@ -31,7 +35,8 @@ def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple
         ValueError: a coordinate or a frame does not exist, or too few postures are possible.
     """
     check_known("ranges: coordinate", how.ranges, model.coordinates)
-    check_known("points: frame", how.points, model.frames)
+    points = tuple(dict.fromkeys((*how.points, *how.inclinations)))
+    check_known("points and inclinations: frame", points, model.frames)
     count = how.rows + how.check_rows
     fixed = dict(zip(model.coordinates, ((x, x) for x in posture.tolist()), strict=True))
     floor = -np.inf if how.floor_m is None else how.floor_m
@@ -43,11 +48,12 @@ def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple
         station[:3] = distance * np.cos(angle), distance * np.sin(angle), draw.uniform(0.5, 1.5)
         station[3:] = np.array([0.02, 0.02, 1.0]) * draw.uniform(-1.0, 1.0, size=3)
     labels = [STATION.format(k + 1) for k in range(how.stations)]
-    components = np.array([True] * 3 + [how.measured == "pose"] * 3)
+    chosen = [[point in how.points, point in how.points and how.measured == "pose", point in how.inclinations]
+              for point in points]  # fmt: skip
     return PoseRows(
-        points=how.points,
+        points=points,
         q=q,
-        measured=np.tile(np.where(components, 0.0, np.nan), (count, len(how.points), 1)),
+        measured=np.tile(np.where(np.repeat(chosen, 3, axis=1), 1.0, np.nan), (count, 1, 1)),
         station=tuple(labels[i % how.stations] for i in range(count)) if labels else (),
         held_out=np.arange(count) >= how.rows,
         row=tuple(str(i + 1) for i in range(count)),
@@ -55,7 +61,7 @@ def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple
 
 
 def measured_rows(
-    model: Model, rows: PoseRows, pose: np.ndarray, std: tuple[float, float], elastic: bool, seed: int,
+    model: Model, rows: PoseRows, pose: np.ndarray, std: Sequence[float], elastic: bool, seed: int,
     levelled: bool = False,
 ) -> PoseRows:  # fmt: skip
     """The rows as a device would measure them on a machine.
@@ -64,31 +70,18 @@ def measured_rows(
         model: the measured machine.
         rows: the plan.
         pose: of the device at each station [s, 6].
-        std: of a component of a position [m], and of a rotation about an axis [rad].
+        std: of a component of a position [m], of a rotation about an axis and of an inclination [rad].
         elastic: whether the machine deflects under its weight.
         seed: of the noise.
         levelled: whether the device's z axis is vertical.
     """
-    stations = tuple(dict.fromkeys(rows.station))
-    test = pose_test("", rows, stations, pose, std, elastic, levelled)
-    seen = _in_device(test, np.asarray(test.view(model).poses))
+    test = pose_test("", rows, tuple(dict.fromkeys(rows.station)), pose, std, elastic, levelled)
+    seen, upward = predicted(test, model)
     draw = np.random.default_rng(seed)
     noise = np.concatenate([s * draw.normal(size=(*seen.shape[:2], 3)) for s in std], axis=-1)
     measured = np.full(rows.measured.shape, np.nan)
     for at in np.ndindex(*seen.shape[:2]):
-        turn = rotation_of(noise[at][3:]) @ seen[at][:3, :3]
-        measured[at] = [*(seen[at][:3, 3] + noise[at][:3]), *rotation_vector_of(turn)]
+        turn = rotation_of(noise[at][ROTATION]) @ seen[at][:3, :3]
+        position = seen[at][:3, 3] + noise[at][POSITION]
+        measured[at] = [*position, *rotation_vector_of(turn), *(upward[at] + noise[at][6:])]
     return rows._replace(measured=np.where(np.isfinite(rows.measured), measured, np.nan))
-
-
-def _in_device(test: PoseTest, poses: np.ndarray) -> np.ndarray:
-    """Poses [t, p, 4, 4] in the frame of the device."""
-    if not test.stations:
-        return poses
-    seen = poses.copy()
-    for row, station in enumerate(np.asarray(test.station).tolist()):
-        device = np.asarray(test.pose)[station]
-        turned = rotation_of(device[3:]).T
-        seen[row, :, :3, :3] = turned @ poses[row, :, :3, :3]
-        seen[row, :, :3, 3] = (poses[row, :, :3, 3] - device[:3]) @ turned.T
-    return seen
