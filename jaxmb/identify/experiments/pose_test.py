@@ -216,14 +216,19 @@ class PoseNoise(Noise[PoseTest]):
         return self.test.noise_is_known
 
     @property
+    def kind(self) -> int:
+        """First measured kind of components: positions, rotations or inclinations."""
+        return int(KIND[np.asarray(self.test.component) % KIND.size].min(initial=2))
+
+    @property
     def level(self) -> float:
-        """Standard deviation of a component of a position, m."""
-        return float(self.test.deviation[0])
+        """Standard deviation of a component of the first measured kind, m or rad."""
+        return float(self.test.deviation[self.kind])
 
     @property
     def level_text(self) -> str:
         """`level` with its unit and quantity."""
-        return f"{1e3 * self.level:g} mm of a position"
+        return f"{1e3 * self.level:g} {('mm of a position', 'mrad of a rotation', 'mrad of an inclination')[self.kind]}"
 
     def estimated(self, residual: np.ndarray, expected: float) -> float:
         """`level` at which the sum of squares of a residual equals its expectation."""

@@ -292,8 +292,10 @@ def assert_equal_to(found, names, solution):
 
 
 def test_fit_of_inclinations_alone_against_scipy(tmp_path):
-    """No measuring device: tilt of the base, a zero and a scale from the vertical in the axes of the tool. SciPy compares
-    the cross product of measured and predicted vertical, whose part along them is 0."""
+    """No measuring device: tilt of the base, a zero and a scale from the vertical in the axes of the tool.
+
+    SciPy compares the cross product of measured and predicted vertical, whose part along them is 0.
+    """
     rng, std, true = np.random.default_rng(4), 2e-4, np.array([4e-3, -6e-3, 3e-3, 1.002])
     urdf = tmp_path / "arm.urdf"
     write_urdf(SPATIAL, urdf)
@@ -322,6 +324,10 @@ def test_fit_of_inclinations_alone_against_scipy(tmp_path):
     assert line["after"]["points"] == 0
     angle = np.arccos(np.sum(seen * upward(solution.x), axis=1))
     assert line["after"]["inclination_mean"] == pytest.approx(angle.mean(), rel=1e-3)
+    unstated = identify(make_study(study | {"free": free, "test": [test | {"std_mm": "estimate"}]}, "s", tmp_path))
+    level = np.sqrt(2.0 * solution.cost / (50 - 4)) * std
+    assert unstated.metrics["pose_std_mrad"] == {"t": pytest.approx(1e3 * level, rel=1e-3)}
+    assert "pose_std_mm" not in unstated.metrics
     free = {f"zero.q{k}": {"lower": -0.05, "upper": 0.05} for k in (1, 2)}
     found = identify(make_study(study | {"free": free}, "s", tmp_path))  # q1 turns everything about the vertical
     assert found.parameters["zero.q1"].identifiable == "no"
@@ -551,7 +557,7 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.ax,tool.ay,tool.az", "0.1,1,,0"], r"line 2: point 'tool' has some of ax, ay and az, expected all"),
         (["q1,tool.ax,tool.ay,tool.az", "0.1,0,0,0"], r"line 2: tool.ax, ay and az are 0, expected the reading of an"),
         (["q1,tool.ax,tool.ay,tool.az", "0.1,0,-9.8,0"], r"ax, ay and az of point 'tool' are more than 90 deg from"),
-        (["q1,tool.ax,tool.ay,tool.az,station", "0.1,0,9.8,0,A"], r"station 'A' has 1 fitted rows, which do not"),
+        (["q1,tool.ax,tool.ay,tool.az,station", "0.1,0,9.8,0,A"], r"'A' has 1 fitted rows.*beside inclinations alone"),
     ],
 )
 def test_wrong_tables(tmp_path, lines, message):

@@ -97,42 +97,52 @@ class PoseMetrics(KindMetrics):
     pose_rows: tuple[PoseRow, ...]
     pose_std_mm: dict[str, float] | None = None
     """Estimated standard deviation of a component of a position, by name of the tests without a stated one."""
+    pose_std_mrad: dict[str, float] | None = None
+    """The same of a rotation or inclination, of tests without positions."""
 
     @property
     def noise_levels(self) -> Mapping[str, float]:
-        """Estimated standard deviations, m."""
-        return {name: 1e-3 * level for name, level in (self.pose_std_mm or {}).items()}
+        """Estimated standard deviations, m or rad."""
+        levels = (self.pose_std_mm or {}) | (self.pose_std_mrad or {})
+        return {name: 1e-3 * level for name, level in levels.items()}
 
     @property
     def noise_text(self) -> str:
         """Text on the estimated standard deviations."""
-        levels = (self.pose_std_mm or {}).items()
-        return f"of positions {', '.join(f'{level:.2g} mm ({name})' for name, level in levels)}" if levels else ""
+        kinds = (("positions", "mm", self.pose_std_mm), ("angles", "mrad", self.pose_std_mrad))
+        return ", ".join(
+            f"of {what} {', '.join(f'{level:.2g} {unit} ({name})' for name, level in levels.items())}"
+            for what, unit, levels in kinds
+            if levels
+        )
 
     @classmethod
     def found(cls, estimate: Estimate, entries: Sequence[PoseEntry]) -> "PoseMetrics":
         """Metrics of a fit; see `KindMetrics`."""
-        rows, sets, levels = list[PoseRow](), list[PoseSet](), dict[str, _Estimated]()
+        rows, sets, estimated = list[PoseRow](), list[PoseSet](), dict[str, _Estimated]()
+        mm, mrad = dict[str, float](), dict[str, float]()
         misfits = dict(zip((test.name for test in estimate.study.tests), estimate.goodness.misfits, strict=True))
         for entry, _, own in estimate.of(entries):
             test: PoseTest = entry.test
             if not test.noise.is_known:
                 length = correlated_by_misfit(test, estimate.residual[own], estimate.row_weights[own])
-                levels[entry.name] = _Estimated(test.noise.level * misfits[entry.name].factor, length)
+                factor = misfits[entry.name].factor
+                estimated[entry.name] = _Estimated(factor * np.asarray(test.deviation), length)
+                (mm if test.noise.kind == 0 else mrad)[entry.name] = 1e3 * factor * test.noise.level
         for entry in entries:
-            own = _rows(estimate, entry, levels.get(entry.name))
+            own = _rows(estimate, entry, estimated.get(entry.name))
             sets.append(PoseSet(entry.name, entry.role, pose_errors(own, "before"), pose_errors(own, "error")))
             rows += own
         held_out = [row for row in rows if row.role == "check" and row.is_measured]
-        by_name = {name: 1e3 * found.level for name, found in levels.items()}
-        return cls(pose_errors(held_out, "error") if held_out else None, tuple(sets), tuple(rows), by_name or None)
+        errors = pose_errors(held_out, "error") if held_out else None
+        return cls(errors, tuple(sets), tuple(rows), mm or None, mrad or None)
 
 
 class _Estimated(NamedTuple):
     """Noise estimated from the residual of a test."""
 
-    level: float
-    """Standard deviation of a component of a position, m."""
+    deviation: np.ndarray
+    """As `PoseTest.deviation` [3]."""
     length: float
     """Correlation length in rows, by which the variance of estimates is increased."""
 
@@ -154,7 +164,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     std = np.asarray(test.std)
     excess = estimate.goodness.excess
     if found is not None:
-        noise = std * (found.level / test.noise.level)
+        noise = found.deviation[KIND[np.asarray(test.component) % KIND.size]]
     else:
         noise = std * (1.0 if excess is None or excess.explained else excess.factor)
     # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it.

@@ -169,9 +169,11 @@ def _station_poses(
         own = np.array([name == station for name in fitted.station], dtype=bool)
         device = station_pose(poses[own].reshape(-1, 4, 4), fitted.measured[own].reshape(-1, 9)) if own.any() else None
         if device is None:
+            alone = np.isfinite(fitted.measured).any() and not np.isfinite(fitted.measured[..., :6]).any()
             raise ValueError(
                 f"station '{station}' has {int(own.sum())} fitted rows, which do not determine its pose: expected"
                 f" {LEAST_ROWS} positions that are not in line, or rotations"
+                + (", or no column 'station' beside inclinations alone" if alone else "")
             )
         found[k] = [*device[1], *rotation_vector_of(device[0])]
     return found
