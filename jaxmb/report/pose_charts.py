@@ -28,12 +28,22 @@ class Quantity(NamedTuple):
     """In which errors are shown, a thousandth of the SI unit."""
     labels: tuple[str, ...]
     """Of the components."""
+    note: str = ""
+    """On the components, at the end of the caption."""
 
 
 QUANTITIES = (
     Quantity("position", "", "poses", POSITION, "mm", tuple(f"along {axis}" for axis in AXIS)),
     Quantity("rotation", "angle_", "pose-angles", ROTATION, "mrad", tuple(f"about {axis}" for axis in AXIS)),
-    Quantity("inclination", "inclination_", "inclinations", INCLINATION, "mrad", ("1st direction", "2nd direction")),
+    Quantity(
+        "inclination",
+        "inclination_",
+        "inclinations",
+        INCLINATION,
+        "mrad",
+        ("1st direction", "2nd direction"),
+        " Components of an inclination: in two perpendicular directions across the measured vertical.",
+    ),
 )
 
 
@@ -55,7 +65,8 @@ def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart
         Line(x, lengths[0], "before the fit", INITIAL, 0.0, "", "x", size),
         Line(x, lengths[1], "after the fit", FITTED, 0.0, "", "o", size),
     )
-    rows_axis = Axis("row", whole=True)
+    one_point = len({row.point for row in rows}) == 1
+    rows_axis = Axis("row" if one_point else "row and point", whole=True)
     panels = [Panel(upper, rows_axis, Axis(f"error ({unit})", log=True), height=1.6)]
     for i, (label, color, marker) in enumerate(zip(quantity.labels, OF_AXIS, "^sD", strict=False)):
         reach = INTERVAL * np.nan_to_num(std[:, i])
@@ -70,7 +81,7 @@ def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart
     finding = f"{title}: mean error {means[1]} {unit} after the fit, {means[0]} before"
     caption = (
         "Error (predicted minus measured) of each row before and after the fit, and its components after it with 95 %"
-        " intervals."
+        " intervals." + quantity.note
     )
     return Chart(finding, caption, [[cell]], 6.8)
 
