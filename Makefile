@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 SELECTED := -m "not long"
 
-.PHONY: help demo test test-long lint types pytest docs bench bench-quick studies release lock clean
+.PHONY: help demo test test-long lint docs bench bench-quick studies release lock clean
 
 help:
 	@echo "make demo    identify the KUKA KR90 twice, from its measured modes and from its FRFs, and write results/report.html"
-	@echo "make test    all checks and the short tests; test-long: every test"
+	@echo "make test    the short tests; test-long: every test"
+	@echo "make lint    style, types, and which package imports which"
 	@echo "make docs    the documentation site in docs/_build/html, notebooks run"
 	@echo "make bench   speed beside NumPy, SciPy, CMA-ES, Pinocchio and MJX, ten minutes; bench-quick: a few minutes"
 	@echo "make studies the experiments whose numbers the pages quote, hours"
@@ -41,9 +42,8 @@ demo: $(VENV)/installed-report
 	$(BIN)/jaxmb identify kr90-modelled --out results/kr90-modelled
 	$(BIN)/jaxmb report results/kr90-modelled results/kr90-measured-modes --out results/report.html
 
-# The type checker and the tests run beside each other.
-test: lint
-	@$(MAKE) --no-print-directory --jobs 2 types pytest SELECTED='$(SELECTED)'
+test: $(VENV)/installed-test
+	$(BIN)/python -m pytest $(SELECTED) --numprocesses $(WORKERS) --durations 10
 
 test-long: SELECTED :=
 test-long: test
@@ -52,12 +52,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
-
-types: $(VENV)/installed-test
 	$(BIN)/basedpyright --pythonpath $(BIN)/python --level error
-
-pytest: $(VENV)/installed-test
-	$(BIN)/python -m pytest $(SELECTED) --numprocesses $(WORKERS) --durations 10
 
 $(VENV)/installed-docs: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'

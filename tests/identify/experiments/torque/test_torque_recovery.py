@@ -37,10 +37,14 @@ TEST = {"kind": "torque", "posture": {"a": -0.3, "b": 0.5}, "cutoff_hz": 40.0, "
         "from_s": 0.3, "to_s": 4.7, "simulate": HOW}  # fmt: skip
 
 
-def identified(folder, *tests, free=FREE, machine=ARM, **settings):
+def study_of(folder, *tests, free=FREE, machine=ARM, **settings):
     jaxmb.write_machine(machine, folder / "arm.toml")
     data = {"machine": "arm.toml", "test": list(tests), "free": free} | settings
-    return jaxmb.identify(make_study(StudyFile.model_validate(data), "arm", folder))
+    return make_study(StudyFile.model_validate(data), "arm", folder)
+
+
+def identified(folder, *tests, **settings):
+    return jaxmb.identify(study_of(folder, *tests, **settings))
 
 
 def changed(**changes):

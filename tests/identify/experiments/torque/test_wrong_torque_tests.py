@@ -14,7 +14,16 @@ from jaxmb.cli import main
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.torque_format import SimulateTorques
 from jaxmb.identify.study.simulation.torques import simulated_motion
-from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, HOW, MOTION, TEST, changed, identified
+from tests.identify.experiments.torque.test_torque_recovery import (
+    ARM,
+    FREE,
+    HOW,
+    MOTION,
+    TEST,
+    changed,
+    identified,
+    study_of,
+)
 from tests.recovery.test_flexible import ARM as BEAMS
 
 FOUR_BAR = jaxmb.Machine.model_validate({
@@ -91,6 +100,12 @@ def with_range(low, high):
     return jaxmb.Machine.model_validate(data)
 
 
+def told_of(folder, word, test, machine=ARM):
+    """Sentences with a word on the motion of a test."""
+    (entry,) = study_of(folder, test, machine=machine).fitted
+    return [text for text in (*entry.remarks, *entry.source.doubts) if word in text]
+
+
 def remarks(result, word):
     return [text for text in result.as_json()["remarks"] if word in text]
 
@@ -99,11 +114,10 @@ def test_joints_that_turn_often(tmp_path):
     """Angles in degrees look like that; a crank may turn, in a simulation or where its range allows it."""
     often = MOTION | {"a": {"speed": 3.0}}
     recorded = written(tmp_path, often)
-    told = remarks(identified(tmp_path, recorded), "turns")
-    assert told == ["test 'motion': a turns 2.39 times: are its angles in degrees, or is a gear ratio missing?"]
-    free = with_range(-20.0, 20.0)
-    assert not remarks(identified(tmp_path, recorded, machine=free), "turns")
-    assert not remarks(identified(tmp_path, changed(motion=often)), "turns")
+    told = "a turns 2.39 times: are its angles in degrees, or is a gear ratio missing?"
+    assert told_of(tmp_path, "turns", recorded) == [told]
+    assert not told_of(tmp_path, "turns", recorded, machine=with_range(-20.0, 20.0))
+    assert not told_of(tmp_path, "turns", changed(motion=often))
 
 
 def test_angles_in_degrees_are_named(tmp_path):
@@ -117,17 +131,21 @@ def test_joints_beyond_their_range(tmp_path):
     column = np.genfromtxt(tmp_path / "motion.csv", delimiter=",", names=True, deletechars="")["a"]
     low, high = column.min(), column.max()
     width = high - low
-    result = identified(tmp_path, recorded, machine=with_range(low + 0.05 * width, high))
-    assert result.doubts[0] == (
-        f"test 'motion': a goes from {low:.3g} to {high:.3g} rad, beyond its range of {low + 0.05 * width:.3g} to"
+    (told,) = told_of(tmp_path, "range", recorded, machine=with_range(low + 0.05 * width, high))
+    assert told == (
+        f"a goes from {low:.3g} to {high:.3g} rad, beyond its range of {low + 0.05 * width:.3g} to"
         f" {high:.3g} rad: is it in degrees, or counted from another zero?"
     )
-    # no zero makes that the machine's motion
-    far = identified(tmp_path, recorded, machine=with_range(low, low + 0.4 * width))
+    # as far beyond as zeros of encoders are off
+    assert not told_of(tmp_path, "range", recorded, machine=with_range(low + 0.01 * width, high))
+
+
+def test_a_range_that_no_zero_of_a_joint_meets(tmp_path):
+    recorded = written(tmp_path)
+    column = np.genfromtxt(tmp_path / "motion.csv", delimiter=",", names=True, deletechars="")["a"]
+    far = identified(tmp_path, recorded, machine=with_range(column.min(), 0.6 * column.min() + 0.4 * column.max()))
     assert far.status == "data not followed: the best fit does not reproduce test 'motion'"
     assert len(remarks(far, "beyond its range")) == 1
-    # as far beyond as zeros of encoders are off
-    assert not remarks(identified(tmp_path, recorded, machine=with_range(low + 0.01 * width, high)), "range")
 
 
 def test_a_joint_without_torque(tmp_path):
