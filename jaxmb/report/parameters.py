@@ -49,7 +49,7 @@ from jaxmb.report.section import (
 
 STRONG = 0.9
 """Smallest absolute correlation that is listed."""
-MOST_PAIRS = 5
+MOST_PAIRS, MOST_SPRINGS = 5, 8
 
 
 def parameter_sections(result: Result) -> list[Section]:
@@ -126,6 +126,17 @@ def budget_sections(result: Result) -> list[Section]:
         return []
     known = {name: (result.parameters[name].value, result.parameters[name].std_log) for _, name in free_values(result)}
     return section("Uncertainty budget", (budget_table(known, result.metrics.uncertainty),))
+
+
+def further_spring_sections(result: Result) -> list[Section]:
+    """Section on springs that the model lacks; empty where none would lower the residual."""
+    rows = [
+        (spring.place, number(spring.stiffness), spring.unit, percent(100.0 * spring.explains))
+        for spring in (result.metrics.further_springs or ())[:MOST_SPRINGS]
+    ]
+    columns = (*left("spring"), *right("stiffness"), *left("unit"), *right("explains %"))
+    caption = "explains: part of the misfit beyond noise, each spring fitted alone beside the free parameters"
+    return section("Further springs that the data ask for", (Table("", columns, tuple(rows), caption),) if rows else ())
 
 
 def correlation_sections(result: Result) -> list[Section]:

@@ -16,6 +16,7 @@ from jaxmb.report.parameters import (
     budget_sections,
     correlation_sections,
     cost_chart,
+    further_spring_sections,
     parameter_sections,
     profile_sections,
 )
@@ -153,6 +154,7 @@ def sections(result: Result) -> tuple[Section, ...]:
         verdict_section(result),
         *parameter_sections(result),
         *budget_sections(result),
+        *further_spring_sections(result),
         *sections_of_tests(result),
         *law_sections(result),
         *correlation_sections(result),

@@ -11,9 +11,11 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.budget import used_frames
 from jaxmb.identify.assess.estimate import Estimate, Linear
 from jaxmb.identify.assess.model_errors import (
+    Explanations,
     Metric,
     ModelError,
     first_order_drops,
+    further_springs,
     metric,
     selected,
 )
@@ -116,15 +118,16 @@ class LinearSearch:
         return float(found.fun @ found.fun), size, self.solved({}, {error.key: size})[0]
 
 
-def linear_model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
-    """Model-error hypotheses that each explain most of the misfit of a linear step, the best first; see `model_errors`.
+def linear_model_errors(estimate: Estimate) -> Explanations:
+    """Model-error hypotheses that each explain most of the misfit of a linear step, and further springs; see
+    `model_errors`.
 
     Where the noise is estimated from the residual, that of the best hypothesis takes its place.
     """
     linear, study, goodness = estimate.linear, estimate.study, estimate.goodness
     exceeded = goodness.budget is not None and goodness.budget.excess is not None and goodness.budget.excess.exceeded
     if linear is None or not (exceeded or goodness.missed or not _explained(linear, estimate)):
-        return ()
+        return Explanations()
     search, degrees = _search(estimate, linear)
     residual = search.solved({}, {})[1]
     plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
@@ -137,19 +140,25 @@ def linear_model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
         ends += [search.fitted(hypothesis) for hypothesis in some]
     chi_squares = [end[0] for end in ends]
     if not chi_squares:
-        return ()
+        return Explanations()
     noise = max(min(chi_squares) / degrees, 1e-300) if estimated else 1.0
     tried = sum(1 for _ in _errors(search)) + len(hypotheses)
     named, explains = selected([c / noise for c in chi_squares], plain / noise, degrees, tried)
     if estimated and min(chi_squares) > MOST_LEFT * plain:
-        return ()
+        return Explanations()
     found, machine = list[ModelError](), [error for error, _ in search.machine]
     for k in named:
         hypothesis, (_, size, x) = hypotheses[k], ends[k]
         text = hypothesis.text if hypothesis.error is None else hypothesis.error.described(size)
         values = study.free.named(linear.unknowns.decode(x))
         found.append(ModelError(text, min(explains, 1.0), values, of_machine=hypothesis.error in machine))
-    return tuple(found)
+    sizes = [
+        (hypothesis.error, size / hypothesis.error.typical, chi_square / noise)
+        for hypothesis, (chi_square, size, _) in zip(hypotheses, ends, strict=True)
+        if hypothesis.error is not None
+    ]
+    springs = further_springs(search.model, sizes, plain / noise, degrees, tried)
+    return Explanations(tuple(found), springs)
 
 
 MOST_LEFT = 0.5

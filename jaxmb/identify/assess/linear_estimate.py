@@ -86,7 +86,7 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.with_std(np.full(estimate.u.size, np.inf))
-    hypotheses = linear_model_errors(estimate)
+    hypotheses, springs = linear_model_errors(estimate)
     wrong = wrong or bool(hypotheses)
     stated = estimate.goodness.budget
     consistent = not estimate.goodness.gross_errors  # which invalidate everything else
@@ -108,6 +108,7 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
         metrics={
             "adjusted_parameters": adjusted_parameters(estimate.study, estimate.values, step) or None,
             "model_errors": hypotheses or None,
+            "further_springs": springs or None,
         },
     )
 

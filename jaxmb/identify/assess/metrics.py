@@ -12,7 +12,7 @@ from jaxmb.identify.assess.budget import ParameterBudget, ToleranceCheck
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import Laws
 from jaxmb.identify.assess.laws.one_model import OneModel
-from jaxmb.identify.assess.model_errors import ModelError
+from jaxmb.identify.assess.model_errors import FurtherSpring, ModelError
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
@@ -144,6 +144,8 @@ class Metrics(Mapping[str, Any]):
     """Reduced chi-square of all data; None where noise is estimated from the residual."""
     model_errors: tuple[ModelError, ...] | None = dataclasses.field(default=None, metadata={"key": "mistakes"})
     """Model-error hypotheses on the machine or its tests, each of which explains the misfit."""
+    further_springs: tuple[FurtherSpring, ...] | None = None
+    """Springs that the model lacks, each of which would lower the residual, the best first."""
     fit: Verdict | None = None
     """Prediction scores of the fitted tests."""
     holdout: Verdict | None = None

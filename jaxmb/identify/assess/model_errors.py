@@ -19,6 +19,7 @@ from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import (
+    FURTHER,
     MachineErrors,
     all_elastic,
     corrected_machine,
@@ -69,6 +70,27 @@ class ModelError:
     """Their standard deviations there, SI: of the noise, and of the misfit that remains, as scatter."""
     of_machine: bool = False
     """Whether it is an error of the machine, not of a test."""
+
+
+class FurtherSpring(NamedTuple):
+    """A spring that the model lacks, fitted alone beside the free parameters."""
+
+    place: str
+    """Where it acts, and in which direction."""
+    stiffness: float
+    """N m/rad or N/m."""
+    unit: str
+    explains: float
+    """Part of the misfit beyond noise that it explains."""
+
+
+class Explanations(NamedTuple):
+    """What would explain a misfit."""
+
+    errors: tuple[ModelError, ...] = ()
+    """Hypotheses that each explain most of it, the best first."""
+    further_springs: tuple[FurtherSpring, ...] = ()
+    """Springs that each lower the residual significantly, the best first, also where none explains most."""
 
 
 class Metric(NamedTuple):
@@ -325,8 +347,8 @@ class Fitted(NamedTuple):
     chi_square: float
 
 
-def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
-    """Model-error hypotheses that each explain most of the misfit beyond noise, the best first.
+def model_errors(estimate: Estimate) -> Explanations:
+    """Model-error hypotheses that each explain most of the misfit beyond noise, the best first, and further springs.
 
     Each adds one number, an error in the description of the machine or of a test, or replaces some tests, as by
     exchanged channels. They are ranked to first order, by the Jacobian; the best are fitted jointly with the free
@@ -338,10 +360,10 @@ def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
     """
     problem = estimate.study.problem
     if problem.one_by_one or is_large(problem):
-        return ()  # each evaluation of a machine with many degrees of freedom would take minutes
+        return Explanations()  # each evaluation of a machine with many degrees of freedom would take minutes
     scatter = _scatter(estimate)
     if scatter is None:
-        return ()
+        return Explanations()
     corrected, study = Corrected.of(estimate), estimate.study
     zero, every = np.zeros(len(corrected.errors)), np.arange(estimate.u.size + len(corrected.errors))
     jacobian = corrected.state(estimate.u, zero, every)[1]
@@ -361,11 +383,40 @@ def model_errors(estimate: Estimate) -> tuple[ModelError, ...]:
         text, slopes = _minimum_text(study.free, estimate.u, plain), search.state(NONE, plain)[1]
         lower = (_with_values(study.free, text, explains, plain, slopes, chi_square / degrees),)
     if chi_square <= float(chdtri(degrees, ERROR_RATE)) and (lower or not _exceeded(estimate)):
-        return lower
+        return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *_without_tests(search, plain), start]
     found = _refitted(search, points, chi_square, std)
-    return _reported(search, plain, chi_square, found) or lower or _single_lines(estimate, search, plain, chi_square)
+    named = _reported(search, plain, chi_square, found) or lower
+    ends = [(corrected.errors[end.hypothesis.number], float(end.x[-1]), end.chi_square)
+            for end in found if end.hypothesis.number is not None]  # fmt: skip
+    return Explanations(
+        named or _single_lines(estimate, search, plain, chi_square),
+        further_springs(corrected.model, ends, chi_square, degrees, len(corrected.errors)),
+    )
+
+
+def further_springs(
+    model: Model, ends: Sequence[tuple[StatedError, float, float]], plain: float, noise: float, tried: int
+) -> tuple[FurtherSpring, ...]:
+    """Further springs whose decrease of the residual is significant, the best first.
+
+    Args:
+        model: with further springs.
+        ends: refitted errors: size over the typical one, and sum of squares.
+        plain: sum of squares without any.
+        noise: degrees of freedom.
+        tried: number of errors that could have been refitted.
+    """
+    least, found = float(chdtri(1, ERROR_RATE / tried)), list[FurtherSpring]()
+    places = {f"compliance {name}": k for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)}
+    for error, size, chi_square in sorted(ends, key=lambda end: end[2]):
+        k = places.get(error.key)
+        if k is not None and size > 0.0 and plain - chi_square > least:
+            explains = min((plain - chi_square) / max(plain - noise, least), 1.0)
+            unit = "N m/rad" if model.revolute[k] else "N/m"
+            found.append(FurtherSpring(model.coordinates[k], 1.0 / (size * error.typical), unit, explains))
+    return tuple(found)
 
 
 def _exceeded(estimate: Estimate) -> bool:

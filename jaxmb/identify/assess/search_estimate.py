@@ -102,7 +102,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate, ambiguous = ambiguity(estimate, fit, solver.variances)
         estimate = with_curvature(estimate)
     estimate, bounded = not_bound_limited(estimate)
-    hypotheses, agreed = model_errors(estimate), one_model(estimate)
+    (hypotheses, springs), agreed = model_errors(estimate), one_model(estimate)
     if agreed is not None and agreed.is_consistent and goodness.not_reproduced:
         agreed = None
     if goodness.misfit_tolerated:  # errors of the description of single tests are no disagreement on a parameter
@@ -134,7 +134,12 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         ),
         causes=[text for text in (one_model_text(agreed),) if text],
         hypothesis=model_errors_text(hypotheses),
-        metrics={"one_model": agreed, "model_errors": hypotheses or None, "laws": laws},
+        metrics={
+            "one_model": agreed,
+            "model_errors": hypotheses or None,
+            "further_springs": springs or None,
+            "laws": laws,
+        },
     )
 
 

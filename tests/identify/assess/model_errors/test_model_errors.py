@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import model_errors
+from jaxmb.identify.assess.model_errors import further_springs, model_errors
+from jaxmb.identify.assess.saved import load_result, write_result
+from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
+from jaxmb.mechanics.postures import build_model
 from tests.identify.arm import BRIEF, MACHINE, TRUTH, study_of
 
 NOISE = 0.015
@@ -136,7 +140,7 @@ def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
     good = study(tmp_path)
     u = findings[0].u + np.where(np.arange(findings[0].u.size) == 0, 0.1, 0.0)
     residual = np.asarray(good.problem.residual(u))
-    (cause,) = model_errors(dataclasses.replace(findings[0], study=good, u=u, residual=residual))
+    (cause,), _ = model_errors(dataclasses.replace(findings[0], study=good, u=u, residual=residual))
     assert cause.text.startswith("a lower minimum of the cost that the search did not find, with stiffness.a near ")
     assert float(cause.text.rstrip(",").split()[-1]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
 
@@ -195,3 +199,40 @@ def test_single_lines(tmp_path, level):
     for name, value in TRUTH.items():
         found = robust.parameters[name]
         assert abs(np.log(found.value / value)) < 4.0 * found.std_log
+
+
+def on_foundation(stiffness):
+    """The arm on a base that moves along Z."""
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    joint = {"name": "base", "type": "prismatic", "axis": [0.0, 0.0, 1.0], "stiffness": stiffness, "damping": 300.0}
+    upper, fore = data["body"]
+    base = {"name": "base", "mass": 0.1, "joint": [joint]}
+    return Machine.model_validate(data | {"body": [base, upper | {"parent": "base"}, fore]})
+
+
+def test_further_springs_by_what_they_leave():
+    """Those that lower the sum of squares significantly, with the unit of their motion; errors of other kinds, and a
+    negative compliance, are no springs."""
+    model = with_further_springs(build_model(MACHINE))
+    along, about, bent = (f"compliance {name}" for name in (f"{FURTHER[0]} along Z", f"{FURTHER[0]} about X",
+                                                           f"{FURTHER[1]} at b about x"))  # fmt: skip
+    sizes = {"mass of upper": (1.0, 50.0), about: (2.0, 300.0), along: (4.0, 100.0), bent: (1.0, 999.0)}
+    ends = [(StatedError(key, size=1e-6), size, left) for key, (size, left) in sizes.items()]
+    found = further_springs(model, ends, 1000.0, 100.0, 50)
+    assert found == (
+        ("an elastic foundation along Z", pytest.approx(2.5e5), "N/m", 1.0),
+        ("an elastic foundation about X", pytest.approx(5e5), "N m/rad", pytest.approx(7.0 / 9.0)),
+    )
+    assert not further_springs(model, [(error, -size, left) for error, size, left in ends], 1000.0, 100.0, 50)
+
+
+def test_further_springs_are_ranked(tmp_path):
+    result = identify(study(tmp_path, on_foundation(1.5e6)))
+    write_result(result, tmp_path)
+    found = load_result(tmp_path).metrics.further_springs
+    assert found == result.metrics.further_springs
+    assert found[0].place == "an elastic foundation along Z"
+    assert found[0].stiffness == pytest.approx(1.5e6, rel=0.05)
+    assert found[0].unit == "N/m"
+    assert found[0].explains > 0.95
+    assert [spring.explains for spring in found] == sorted((spring.explains for spring in found), reverse=True)
