@@ -72,7 +72,8 @@ class ModelError:
     """Whether it is an error of the machine, not of a test."""
 
 
-class FurtherSpring(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class FurtherSpring:
     """A spring that the model lacks, fitted alone beside the free parameters."""
 
     place: str
