@@ -59,7 +59,8 @@ from jaxmb.response.modal import modes
 
 BUDGET = "Uncertainty budget"
 NO_BUDGET = (
-    "The standard deviations are those of the noise alone: this result has no tolerances of the machine and the tests."
+    "This result has no tolerances of the machine and the tests: the standard deviations are those of the noise, and of"
+    " what the fit does not follow."
 )
 MOST_MODES = 8
 """Largest number of modes of a machine in an animation."""
