@@ -6,8 +6,9 @@ deflects under its weight (`jaxmb.response.static.frame_poses_under_weight`).
 """
 
 import dataclasses
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,9 +18,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import Correlation, Noise, OwnParameters
+from jaxmb.identify.experiments.components import Correlation, Description, Noise, OwnParameters
 from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.test import Score, Test
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import rotation_about
@@ -82,6 +84,8 @@ class PoseTest(Test[PoseView]):
     """Station of each row."""
     pose: Float[Array, "s 6"]
     """Pose of the device in the ground frame at each station: translation [m], rotation vector [rad]."""
+    approach: Float[Array, "t n"] | None
+    """Sign of the direction from which each coordinate was approached, 0 where it is unknown; None without any."""
 
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
@@ -186,6 +190,11 @@ class PoseTest(Test[PoseView]):
         return PoseNoise(self)
 
     @property
+    def description(self) -> "Backlash | None":
+        """Backlash of coordinates whose direction of approach is known; None without any."""
+        return None if self.approach is None else Backlash(self, self.approach)
+
+    @property
     def own(self) -> "Stations | None":
         """Poses of the device at its stations; None for a device in the ground frame."""
         return Stations(self) if self.stations else None
@@ -272,6 +281,40 @@ class Stations(OwnParameters[PoseTest]):
             Bound((name,), value - by, value + by, value, logarithmic=False)
             for name, value, by in zip(self.names, values.tolist(), reach.tolist(), strict=True)
         )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Backlash(Description[PoseTest]):
+    """Backlash of each coordinate: its actual value is behind its reading, by half of it in the direction of approach.
+
+    The numbers are those of all coordinates [n], rad or m.
+    """
+
+    approach: Float[Array, "t n"]
+    """As in `PoseTest`."""
+
+    def none(self, model: Model) -> Float[np.ndarray, "n"]:
+        """No backlash."""
+        return np.zeros(self.test.q.shape[1])
+
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, Float[np.ndarray, "n"]]]:
+        """The backlash of each coordinate with a known direction of approach, common to all tests."""
+        approached = np.any(np.asarray(self.approach) != 0.0, axis=0)
+        for k in np.flatnonzero(approached).tolist():
+            unit = "mrad" if model.revolute[k] else "mm"
+            text = functools.partial(_backlash_text, model.coordinates[k], unit)
+            error = StatedError(f"backlash of {model.coordinates[k]}", size=1e-3, text=text, least=-0.1, most=0.1)
+            yield error, np.eye(approached.size)[k]
+
+    def residual(self, model: Model, errors: Float[Array, "n"]) -> Float[Array, "m"]:
+        """The residual with a backlash of each coordinate."""
+        actual = dataclasses.replace(self.test, q=self.test.q - 0.5 * self.approach * errors)
+        return actual.residual(actual.view(model))
+
+
+def _backlash_text(coordinate: str, unit: str, value: float) -> str:
+    reversed_text = " with the directions of approach reversed" if value < 0.0 else ""
+    return f"a backlash of {1e3 * abs(value):.3g} {unit} of {coordinate}{reversed_text}"
 
 
 def _row_poses(
@@ -366,6 +409,8 @@ class PoseRows(NamedTuple):
     """Whether each row is predicted only [t]."""
     row: tuple[str, ...]
     """Name of each row."""
+    approach: Float[np.ndarray, "t n"] | None = None
+    """As in `PoseTest`."""
 
     def chosen(self, rows: np.ndarray) -> "PoseRows":
         """Some of the rows, by a mask."""
@@ -376,6 +421,7 @@ class PoseRows(NamedTuple):
             station=tuple(self.station[i] for i in kept) if self.station else (),
             held_out=self.held_out[kept],
             row=tuple(self.row[i] for i in kept),
+            approach=None if self.approach is None else self.approach[kept],
         )
 
 
@@ -416,6 +462,7 @@ def pose_test(
         noise_is_known=noise_is_known,
         station=jnp.asarray([list(stations).index(label) for label in rows.station] or [0] * len(rows.q)),
         pose=jnp.asarray(np.asarray(pose, float).reshape(-1, 6)),
+        approach=None if rows.approach is None else jnp.asarray(rows.approach),
     )
 
 

@@ -140,6 +140,6 @@ def _at_postures(like: PoseTest, q: np.ndarray, station: int, model: Model) -> P
     axes = jnp.broadcast_to(jnp.eye(3), (*shape, 3, 3))
     empty = dataclasses.replace(
         like, q=jnp.asarray(q), position=jnp.zeros((*shape, 3)), rotation=axes, vertical=axes,
-        component=jnp.zeros(0, int), station=jnp.full(count, station),
+        component=jnp.zeros(0, int), station=jnp.full(count, station), approach=None,
     )  # fmt: skip
     return empty.completed((np.arange(count)[:, None] * size + seen).ravel(), model)

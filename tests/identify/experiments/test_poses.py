@@ -1,6 +1,7 @@
 """Pose tests: predictions against closed forms, fits against SciPy on kinematics by Pinocchio, and their intervals."""
 
 import csv
+import re
 
 import jax
 import numpy as np
@@ -386,6 +387,39 @@ def test_simulated_inclinations_of_a_sensor_beside_positions_of_the_tool(tmp_pat
     assert np.isnan(np.array(table["error_x"])[has_sensor]).all()
 
 
+def backlash_study(folder, backlash, approach):
+    """Positions of the tool at joint values that are behind their readings, from kinematics by Pinocchio."""
+    rng, urdf = np.random.default_rng(6), folder / "arm.urdf"
+    write_urdf(SPATIAL, urdf)
+    q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(30)])
+    sign = rng.choice([-1, 1], size=(30, 2))
+    behind = 0.5 * backlash * sign
+    points, _ = poses_by_pinocchio(urdf, q + np.array([0.0, 3e-3, -2e-3]) - np.pad(behind, ((0, 0), (1, 0))))
+    heads = ["q1", "q2", "q3", "tool.x", "tool.y", "tool.z", *(["q2.approach", "q3.approach"] if approach else [])]
+    with open(folder / "poses.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(heads)
+        for values, point, signs in zip(q, points + 5e-5 * rng.normal(size=(30, 3)), sign, strict=True):
+            table.writerow([*values, *point, *(signs if approach else [])])
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "std_mm": 0.05}
+    return make_study({"machine": "arm.urdf", "test": [test], "free": ZEROS, "tolerances": "exact"}, "s", folder)
+
+
+def test_backlash_by_the_direction_of_approach_is_named(tmp_path):
+    """1 mrad of joint 2, with its size; values with it corrected hold the truth."""
+    result = identify(backlash_study(tmp_path, np.array([1e-3, 0.0]), approach=True))
+    (error,) = result.metrics.model_errors
+    size = float(re.fullmatch(r"a backlash of (\S+) mrad of q2", error.text)[1])
+    assert size == pytest.approx(1.0, abs=0.1)  # 0.05 mm at 0.6 m, 30 rows of one or two components
+    assert error.explains > 0.98
+    for name, true in {"zero.q2": 3e-3, "zero.q3": -2e-3}.items():
+        assert abs(error.values[name] - true) < 4.0 * error.std[name]
+
+
+def test_no_backlash_is_named_without_one(tmp_path):
+    assert identify(backlash_study(tmp_path, np.zeros(2), approach=True)).metrics.model_errors is None
+
+
 def measured_set(folder, rows, std, seed, held_out=0, station="A"):
     """Table of positions of the tool with noise; the last rows are to be predicted and not measured."""
     rng = np.random.default_rng(seed)
@@ -553,6 +587,8 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.x", "0.1"], r"line 2 has 1 cells, expected 2"),
         (["q1,tool.x"], r"found 1 lines, expected a heading and a line for each pose"),
         (["q1,tool.x", "0.1,"], r"poses.csv: line 2: nothing is measured"),
+        (["q1,q1.approach,tool.x", "0.1,2,1"], r"line 2: q1.approach is 2, expected 1, -1 or 0"),
+        (["q1,q4.approach,tool.x", "0.1,1,1"], r"column 'q4.approach'"),
         (["q1,tool.ax,tool.az", "0.1,1,0"], r"point 'tool' has the columns ax, az, expected ax, ay and az"),
         (["q1,tool.ax,tool.ay,tool.az", "0.1,1,,0"], r"line 2: point 'tool' has some of ax, ay and az, expected all"),
         (["q1,tool.ax,tool.ay,tool.az", "0.1,0,0,0"], r"line 2: tool.ax, ay and az are 0, expected the reading of an"),

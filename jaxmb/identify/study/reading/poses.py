@@ -29,7 +29,7 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.postures import stated_posture
 
-STATION, ROLE = "station", "role"
+STATION, ROLE, APPROACH = "station", "role", ".approach"
 ROLES = ("fit", "check")
 FREE_COMPLIANCE = ("stiffness.", "compliance.", "young_modulus.", "shear_modulus.")
 """Families of parameters whose patterns in `[free]` make a machine elastic."""
@@ -181,7 +181,7 @@ def _station_poses(
 
 def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
     """Rows of a CSV file: coordinates by name [rad, m], `<point>.x|y|z` [m], `<point>.rx|ry|rz` [rad],
-    `<point>.ax|ay|az` [any], station, role.
+    `<point>.ax|ay|az` [any], `<coordinate>.approach`, station, role.
 
     Args:
         path: the file.
@@ -212,7 +212,7 @@ def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
     for head in heads:
         if heads.count(head) > 1:
             raise ValueError(f"column '{head}' occurs twice, expected it once")
-        if head in (STATION, ROLE) or head in model.coordinates:
+        if head in (STATION, ROLE) or head.removesuffix(APPROACH) in model.coordinates:
             continue
         point, dot, axis = head.rpartition(".")
         if not dot or axis not in COLUMNS:
@@ -237,6 +237,7 @@ def _rows(
     posture: np.ndarray,
 ) -> PoseRows:  # fmt: skip
     q = np.tile(posture, (len(lines), 1))
+    approach = np.zeros(q.shape)
     measured = np.full((len(lines), len(points), len(COLUMNS)), np.nan)
     station, held_out = list[str](), np.zeros(len(lines), bool)
     for i, (number, row) in enumerate(lines):
@@ -246,6 +247,10 @@ def _rows(
         with error_location(f"line {number}"):
             for k, name in enumerate(model.coordinates):
                 q[i, k] = _number(cells, name) if name in cells else q[i, k]
+                if cells.get(name + APPROACH):
+                    approach[i, k] = _number(cells, name + APPROACH)
+                    if approach[i, k] not in (-1.0, 0.0, 1.0):
+                        raise ValueError(f"{name}{APPROACH} is {approach[i, k]:g}, expected 1, -1 or 0 (unknown)")
             for p, point in enumerate(points):
                 for a, axis in enumerate(COLUMNS):
                     if cells.get(f"{point}.{axis}"):
@@ -262,7 +267,8 @@ def _rows(
             if role not in ROLES:
                 raise ValueError(f"role is '{role[:40]}', expected fit or check")
             held_out[i] = role == ROLES[1]
-    return PoseRows(points, q, measured, tuple(station), held_out, tuple(f"line {number}" for number, _ in lines))
+    row = tuple(f"line {number}" for number, _ in lines)
+    return PoseRows(points, q, measured, tuple(station), held_out, row, approach if approach.any() else None)
 
 
 def _label(text: str) -> str:
