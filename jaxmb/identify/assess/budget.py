@@ -26,7 +26,13 @@ from jaxmb.identify.estimation.variance_components import (
 )
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.machine_errors import MachineErrors, machine_errors, with_machine_errors
+from jaxmb.identify.experiments.machine_errors import (
+    MachineErrors,
+    all_elastic,
+    machine_errors,
+    with_further_springs,
+    with_machine_errors,
+)
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.fit.noise import FALSE_ALARM, misfits
@@ -68,7 +74,7 @@ class ParameterBudget:
     tolerances: float | None
     """Of the tolerances; None where the noise part is unknown."""
     sources: tuple[Contribution, ...]
-    """The largest contributions, to first order."""
+    """The largest contributions, to first order, with the most likely sizes of the errors."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,11 +114,15 @@ class Budget(NamedTuple):
     """Comparison of the residual with the tolerances; None where there is no residual."""
 
     @property
+    def factors(self) -> Float[np.ndarray, "e"]:
+        """Most likely factor on the standard deviation of each error; 1 where there is no residual."""
+        return np.ones(len(self.errors)) if self.excess is None else self.excess.factors[: len(self.errors)]
+
+    @property
     def all_columns(self) -> Float[np.ndarray, "m c"]:
         """Columns of the covariance of the residual by all errors: linear ones with their most likely sizes, and
         those of the curvature."""
-        factors = np.ones(len(self.errors)) if self.excess is None else self.excess.factors[: len(self.errors)]
-        return np.concatenate([self.columns * factors, self.curvature], axis=1)
+        return np.concatenate([self.columns * self.factors, self.curvature], axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -123,6 +133,8 @@ class DescribedTests:
     model: Model
     """At the values of the estimate."""
     free: FreeParameters
+    tolerances: Tolerances
+    """Standard deviations of the errors."""
     exact: Collection[str] = ()
     """Names of tests that are as described, such as simulated ones."""
 
@@ -137,7 +149,7 @@ class DescribedTests:
     @property
     def errors(self) -> tuple[StatedError, ...]:
         """Possible errors of machine and tests, except the free parameters; equal keys are one error."""
-        found = {error.key: error for error, _ in self._machine}
+        found = {error.key: error for error, _ in (self._machine if self._founded is None else self._founded[1])}
         for own in self._own:
             found |= own
         return tuple(found.values())
@@ -147,14 +159,26 @@ class DescribedTests:
         """Errors of the machine with their directions."""
         return list(machine_errors(self.model, self.free, list(used_frames(self.entries))))
 
+    @functools.cached_property
+    def _founded(self) -> tuple[Model, list[tuple[StatedError, MachineErrors]]] | None:
+        """The machine on a nearly rigid foundation with its errors; None where its compliance has no tolerance."""
+        if not (self.tolerances.foundation_um_per_kn or self.tolerances.foundation_urad_per_knm):
+            return None
+        model = with_further_springs(self.model)
+        errors = machine_errors(model, self.free, list(used_frames(self.entries)))
+        return all_elastic(model), list(errors)
+
     def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
         """Residual of all tests with some errors corrected, SI."""
-        model = with_machine_errors(self.model, self.free, self._machine, errors)
+        model = founded = with_machine_errors(self.model, self.free, self._machine, errors)
+        if self._founded is not None:
+            founded = with_machine_errors(self._founded[0], self.free, self._founded[1], errors)
         parts = []
         for entry, keys in zip(self.entries, self._own, strict=True):
             own = {key: x for key, x in errors.items() if key in keys}
+            moves = isinstance(entry.test, PostureTest) or isinstance(entry.source, DeflectionSource)
             try:
-                parts.append(entry.source.residual_with(entry.test, model, own))
+                parts.append(entry.source.residual_with(entry.test, founded if moves else model, own))
             except OutOfReachError:
                 parts.append(np.full(entry.test.rows, np.nan))
         return np.concatenate(parts)
@@ -175,31 +199,31 @@ def budget(
     refit: Refit,
     jacobian: Jacobian,
     std: Float[np.ndarray, "d"],
-    tolerances: Tolerances,
     seed: int = 0,
     factor: Float[np.ndarray, "m"] | float = 1.0,
 ) -> Budget:
     """Effect of the errors of machine and tests on a least-squares estimate.
 
     To first order S c, S = -(J^T J)^-1 J^T and c the change of the residual by an error of one standard deviation, half
-    the difference of both signs. Where refits of noise-free data with all errors drawn differ from that, the covariance
-    is that of the refits: responses near resonances and antiresonances are not linear in such errors.
+    the difference of both signs where it has two. Where refits of noise-free data with all errors drawn differ from
+    that, the covariance is that of the refits: responses near resonances and antiresonances are not linear in such
+    errors.
 
     Args:
         tests: fitted tests.
         refit: of the estimate to changed data.
         jacobian: of the residual; rows of a prior last.
         std: standard deviations of u by noise.
-        tolerances: standard deviations of the errors.
         seed: of the draws.
         factor: of each row of the tests in the Jacobian, such as the root of a robust weight.
     """
-    known = [(error, size) for error in tests.errors if (size := error.std(tolerances)) > 0.0]
+    known = [(error, size) for error in tests.errors if (size := error.std(tests.tolerances)) > 0.0]
     plain = tests.residual({})
     columns = np.zeros((plain.size, len(known)))
     for k, (error, size) in enumerate(known):
-        plus, minus = (tests.residual({error.key: sign * size}) for sign in (1.0, -1.0))
-        columns[:, k] = factor * _finite(0.5 * (plus - minus))
+        least = -size if _is_signed(error) else 0.0
+        plus, minus = (tests.residual({error.key: x}) for x in (size, least))
+        columns[:, k] = factor * _finite((plus - minus) * size / (size - least))
     svd = jacobian_svd(jacobian)
     blocks = ((jacobian[block], columns[block]) for block in row_blocks(jacobian))
     along = sum(svd.basis(rows[: len(own)]).T @ own for rows, own in blocks)
@@ -215,6 +239,11 @@ def budget(
         return factor * _finite(plain - tests.residual(errors))
 
     return _drawn(change, refit, jacobian, found, std, seed)
+
+
+def _is_signed(error: StatedError) -> bool:
+    """Whether the error may be negative, unlike a compliance."""
+    return error.bounds[0] < 0.0
 
 
 def _finite(change: np.ndarray) -> np.ndarray:
@@ -238,6 +267,7 @@ def _drawn(
     draws = list[np.ndarray]()
     for draw in range(DRAWS):
         z = rng.normal(size=len(found.errors))
+        z = np.where([_is_signed(error) for error in found.errors], z, np.abs(z))
         by_errors, residual = refit(change(z))
         changes.append(by_errors)
         linear_changes.append(-found.effect @ z)
@@ -319,8 +349,9 @@ def compared(
         gram = data.gram[:count]
         data = data._replace(drawn=np.sqrt(DRAWS) * gram[:, count:] - gram[:, :count] @ found.draws.T)
     judged = excess(data, members, _noise_factor(data, list(members.values())))
-    more = judged.factors[: len(found.errors)] ** 2 - 1.0
-    return found._replace(excess=judged, covariance=found.covariance + (found.effect * more) @ found.effect.T)
+    found = found._replace(excess=judged)
+    more = found.factors**2 - 1.0
+    return found._replace(covariance=found.covariance + (found.effect * more) @ found.effect.T)
 
 
 def tolerance_checks(found: Budget) -> dict[str, ToleranceCheck] | None:
@@ -418,8 +449,9 @@ def parameter_budgets(
         slope: derivative of each physical value by its entry of u [d].
     """
     by_name, whole = dict[str, ParameterBudget](), np.sqrt(np.diag(found.covariance))
+    effect = found.effect * found.factors
     for i, names in enumerate(free.tied):
-        parts, scale = np.abs(found.effect[i] * slope[i]), abs(slope[i])
+        parts, scale = np.abs(effect[i] * slope[i]), abs(slope[i])
         sources = tuple(
             Contribution(found.errors[k].key, found.errors[k].kind, float(parts[k]))
             for k in np.argsort(-parts)[:NAMED].tolist()

@@ -191,20 +191,20 @@ def _tolerances(
     not_linearized = study.solver is Solver.TWO_STEPS or problem.one_by_one or is_large(problem)
     if study.tolerances is None or (step is None and not_linearized):
         return None, (False,) * len(each)
-    tests = DescribedTests(study.fitted, solution.model, study.free, study.exact)
+    tests = DescribedTests(study.fitted, solution.model, study.free, study.tolerances, study.exact)
     point = solution.residual, solution.jacobian
     if step is not None:
         factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)
         std = step.known.std
         refit = linear_refit(step.jacobian)
-        found = budget(tests, refit, step.jacobian, std, study.tolerances, solution.seed, factor)
+        found = budget(tests, refit, step.jacobian, std, solution.seed, factor)
         found = compared(found, *point, solution.row_weights)
         return found, explained(found, whole, *point, solution.row_weights) * len(each)
     std = identifiability(
         solution.jacobian, row_variances(problem, *point, solution.row_weights), problem.prior_std
     ).std
     refit = functools.partial(nonlinear_refit, problem, solution.u)
-    found = budget(tests, refit, solution.jacobian, std, study.tolerances, solution.seed)
+    found = budget(tests, refit, solution.jacobian, std, solution.seed)
     noise = noise_variances(solution)
     found = compared(found, *point, noise)
     return found, explained(found, problem.row_slices, *point, noise)

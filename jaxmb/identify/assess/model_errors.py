@@ -410,7 +410,7 @@ def further_springs(
         tried: number of errors that could have been refitted.
     """
     least, found = float(chdtri(1, ERROR_RATE / tried)), list[FurtherSpring]()
-    places = {f"compliance {name}": k for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)}
+    places = {f"compliance of {name}": k for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)}
     for error, size, chi_square in sorted(ends, key=lambda end: end[2]):
         k = places.get(error.key)
         if k is not None and size > 0.0 and plain - chi_square > least:

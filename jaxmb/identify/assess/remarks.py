@@ -85,6 +85,8 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
 def _kind_and_unit(kind: str) -> tuple[str, str]:
     """Name and unit of a key of `[tolerances]`."""
     words = kind.split("_")
+    if "per" in words:  # um_per_kn, urad_per_knm
+        return " ".join(words[:-3]), f"{words[-3]}/{'kN m' if words[-1] == 'knm' else 'kN'}"
     return " ".join(words[:-1]), "%" if words[-1] == "percent" else words[-1]
 
 

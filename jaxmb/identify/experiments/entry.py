@@ -78,15 +78,18 @@ class Source:
             model: the machine, also with other geometry or gravity than the test was read with.
             errors: sizes of `errors` by key, SI; others are 0.
         """
+        there = self.corrected(test, model, errors)
         if test.description is None:
-            return np.asarray(_residual(without_name(self.corrected(test, model, errors)), model, None))
-        found = [(errors[error.key], at) for error, at in test.description.errors(model) if errors.get(error.key)]
+            return np.asarray(_residual(without_name(there), model, None))
+        some = {} if there is not test else errors
+        found = [(some[error.key], at) for error, at in test.description.errors(model) if some.get(error.key)]
         numbers = np.array([x for x, _ in found])
         total = combined([at for _, at in found], numbers, test.description.none(model))
-        return np.asarray(_residual(without_name(test), model, jax.device_put(total)))
+        return np.asarray(_residual(without_name(there), model, jax.device_put(total)))
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
-        """The test with its description corrected, for kinds with linear equations; see `residual_with`."""
+        """The test with all errors of its description corrected, for kinds with linear equations; the test itself for
+        the others. See `residual_with`."""
         return test
 
     def alternatives(self, test: Any, model: Model) -> "Iterable[tuple[str, str, Any]]":

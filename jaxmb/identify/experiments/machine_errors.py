@@ -11,7 +11,14 @@ from jaxtyping import Array, Float
 
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.identify.parameters.model_parameters import TENSOR, assigned, parameter_table, parameters, unit
+from jaxmb.identify.parameters.model_parameters import (
+    TENSOR,
+    ParameterSpec,
+    assigned,
+    parameter_table,
+    parameters,
+    unit,
+)
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import central_inertia
 from jaxmb.machine.families import FAMILIES
@@ -48,7 +55,7 @@ class MachineErrors(NamedTuple):
     rotor_inertia: Float[np.ndarray, "n"] | Array
     """kg m^2 or kg."""
     log_stated: Float[np.ndarray, "p"] | Array
-    """Logarithm of true over stated value of `stated_names`."""
+    """Logarithm of true over stated value of `stated`."""
 
 
 def no_machine_errors(model: Model) -> MachineErrors:
@@ -65,16 +72,17 @@ def no_machine_errors(model: Model) -> MachineErrors:
         compliance=np.zeros(n),
         log_damping=np.zeros(n),
         rotor_inertia=np.zeros(n),
-        log_stated=np.zeros(len(stated_names(model))),
+        log_stated=np.zeros(len(stated(model))),
     )
 
 
-def stated_names(model: Model) -> tuple[str, ...]:
-    """Parameters with a tolerance, beside stiffness, damping and rotor inertia of coordinates."""
-    table = parameter_table(model)
+def stated(model: Model) -> dict[str, ParameterSpec]:
+    """Parameters with a tolerance, beside stiffness, damping and rotor inertia of coordinates: those of locked
+    coordinates too, so that their order is that of the machine with springs in place of locks."""
+    table = parameter_table(dataclasses.replace(model, locked=(False,) * len(model.coordinates)))
     rows = {(row.name, row.leaf) for row in FAMILIES if row.tolerance}
     own = {"stiffness", "damping", "rotor_inertia"}
-    return tuple(n for n, p in table.items() if (n.split(".")[0], p.leaf) in rows and p.leaf not in own)
+    return {n: p for n, p in table.items() if (n.split(".")[0], p.leaf) in rows and p.leaf not in own}
 
 
 def machine_errors(
@@ -92,9 +100,9 @@ def machine_errors(
     yield from _of_bodies(model, right, named)
     yield from _of_coordinates(model, right, named)
     own = parameters(model)
-    for k, name in enumerate(stated_names(model)):
+    for k, name in enumerate(stated(model)):
         kind = next(row.tolerance for row in FAMILIES if row.name == name.split(".")[0] and row.tolerance)
-        if own[name] != 0.0 and name not in named:
+        if own.get(name, 0.0) != 0.0 and name not in named:
             text = functools.partial(_stated_text, name, unit(model, name), own[name])
             size = np.eye(right.log_stated.size)[k]
             yield StatedError(name, kind, 0.01, text=text), right._replace(log_stated=size)
@@ -104,14 +112,14 @@ def machine_errors(
             for k, axis in enumerate("xyz"):
                 error = StatedError(f"position of {frame} along {axis}", "frame_mm", 1e-3)
                 yield error, right._replace(frame=_at(right.frame, i, k))
-    stated = float(np.linalg.norm(np.asarray(model.gravity)))
-    if stated:
+    size = float(np.linalg.norm(np.asarray(model.gravity)))
+    if size:
         for k, axis in enumerate("XY"):
             error = StatedError(f"tilt about {axis}", "tilt_deg", np.pi / 180.0)
             yield error, right._replace(tilt=np.eye(3)[k])
         text = "a gravity of {:.3g} times the stated one".format
         error = StatedError("gravity", size=1.0, text=lambda x: text(1.0 + x))
-        most = MOST_GRAVITY / stated
+        most = MOST_GRAVITY / size
         yield error._replace(least=-most - 1.0, most=most - 1.0), right._replace(gravity=np.ones(()))
 
 
@@ -162,8 +170,10 @@ def _of_coordinates(
             text = functools.partial(_stiffness_text, name, of[0], 0.0 if is_locked else 1.0 / own)
             starts = tuple(size / here for size in (0.1, 0.3, 1.0, 3.0))
             if is_locked:
-                own_size = 0.1 / here
-                yield StatedError(f"compliance {name}", size=own_size, text=text, least=0.0, starts=starts), at
+                key, kind = f"compliance of {name}", ""
+                if name.startswith(FURTHER[0]):
+                    kind = "foundation_urad_per_knm" if model.revolute[i] else "foundation_um_per_kn"
+                yield StatedError(key, kind, 1e-9, size=0.1 / here, text=text, least=0.0, starts=starts), at
             else:
                 error = StatedError(f"stiffness.{name}", "stiffness_percent", 0.01 / own, text=text)
                 yield error._replace(least=-0.99 / own, most=np.inf, starts=(2.0 / own, 9.0 / own)), at
@@ -237,8 +247,7 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
         rotor_inertia=xp.asarray(model.rotor_inertia) + errors.rotor_inertia,
     )
-    names, table = stated_names(model), parameter_table(model)
-    specs = [table[name] for name in names]
+    specs = list(stated(model).values())
     values = [xp.asarray(getattr(model, spec.leaf))[spec.entries[0]] for spec in specs]
     return assigned(changed, specs, [value * xp.exp(errors.log_stated[k]) for k, value in enumerate(values)])
 

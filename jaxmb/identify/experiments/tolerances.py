@@ -34,6 +34,10 @@ class Tolerances(Part):
     """Each component of the position of a frame that tests use, such as the tool point, common to all tests."""
     tilt_deg: NonNegative = 0.2
     """Direction of gravity, about each horizontal axis of the ground."""
+    foundation_um_per_kn: NonNegative = 0.0
+    """Displacement of the machine's base along each axis of the ground over the force."""
+    foundation_urad_per_knm: NonNegative = 0.0
+    """Rotation of the machine's base about each axis of the ground over the moment."""
     joint_zero_deg: NonNegative = 0.05
     """Zero of each revolute coordinate, common to all tests."""
     joint_zero_mm: NonNegative = 0.2

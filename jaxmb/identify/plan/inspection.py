@@ -165,11 +165,10 @@ def inspect(study: Study) -> Inspection:
     if study.tolerances is not None and not study.problem.one_by_one:
         u, model = np.asarray(study.free.encode(values)), study.free.apply(study.model, values)
         stated = budget(
-            DescribedTests(study.fitted, model, study.free, study.exact),
+            DescribedTests(study.fitted, model, study.free, study.tolerances, study.exact),
             functools.partial(nonlinear_refit, study.problem, u),
             jacobian,
             known.std,
-            study.tolerances,
         )
         budgets = parameter_budgets(stated, study.free, known.std, study.free.slope(values))
         whole_std = np.sqrt(known.std**2 + np.diag(stated.covariance))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 import jaxmb
 from jaxmb.identify.assess.budget import linear_refit
@@ -46,6 +47,48 @@ def test_the_size_of_loads_scales_stiffness(tmp_path):
             np.hypot(found.metrics.uncertainty[name].noise, found.metrics.uncertainty[name].tolerances), rel=1e-12
         )
     assert found.metrics.uncertainty["stiffness.a"].sources[0].kind == "load_percent"
+
+
+def compliances_by_hand(study, wrenches):
+    """Compliances of joints, by least squares, that explain the displacements under some loads by the stated ones."""
+    (entry,), model, rows, seen = study.fitted, study.model, [], []
+    for case, wrench in zip(entry.source.cases, wrenches, strict=True):
+        loaded = np.asarray(jaxmb.frame_jacobian(model, case.q, case.frame))
+        points = np.stack([np.asarray(jaxmb.frame_jacobian(model, case.q, point)) for point in case.points])
+        for load, into in ((case.wrench, rows), (wrench, seen)):
+            into.append((points * (loaded.T @ load))[case.measured])
+    true = np.array([1.0 / TRUTH[f"stiffness.{name}"] for name in "ab"])
+    std = np.asarray(entry.test.std)
+    return np.linalg.lstsq(np.concatenate(rows) / std[:, None], np.concatenate(seen) @ true / std)[0]
+
+
+@pytest.mark.parametrize("kind", ["load_direction_deg", "load_lever_mm"])
+def test_errors_of_loads_as_by_hand(tmp_path, kind):
+    free = {"stiffness.*": {"lower": 1e3, "upper": 1e6}}
+    study, size = study_of(tmp_path, loads(1e-4), free=free, tolerances=EXACT | {kind: 1.0}), np.pi / 180.0
+    cases, changes = study.fitted[0].source.cases, []
+    for axis in np.eye(3):
+        if kind == "load_direction_deg":
+            turn = Rotation.from_rotvec(size * axis).as_matrix()
+            wrenches = [np.append(turn @ case.wrench[:3], case.wrench[3:]) for case in cases]
+        else:
+            wrenches = [case.wrench + np.append(np.zeros(3), np.cross(1e-3 * axis, case.wrench[:3])) for case in cases]
+        own, other = (compliances_by_hand(study, w) for w in ([case.wrench for case in cases], wrenches))
+        changes.append(other / own - 1.0)
+    expected = dict(zip(("stiffness.a", "stiffness.b"), np.linalg.norm(changes, axis=0), strict=True))
+    assert parts(identify(study)) == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize("test", [loads(1e-6), frf(noise=0.01)], ids=["deflections", "frf"])
+def test_a_foundation_is_in_series_with_the_first_joint(tmp_path, test):
+    """1 / K of the joint grows by the compliance about its axis; the second joint is not concerned."""
+    free, known = (
+        BRIEF | {"free": {"stiffness.*": {"lower": 1e3, "upper": 1e6}}},
+        EXACT | {"foundation_urad_per_knm": 100.0},
+    )
+    share = parts(identify(study_of(tmp_path, test, **free, tolerances=known)))
+    assert share["stiffness.a"] == pytest.approx(1e-7 * TRUTH["stiffness.a"], rel=0.01)
+    assert share["stiffness.b"] < 0.05 * share["stiffness.a"]
 
 
 def test_a_free_first_moment_leaves_the_centre_of_mass_in_the_moments_of_inertia():

@@ -3,9 +3,17 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
+import jaxmb
 from jaxmb import Machine, build_model, linearize, modes
-from jaxmb.identify.experiments.machine_errors import all_elastic, with_further_springs
+from jaxmb.identify.experiments.machine_errors import (
+    all_elastic,
+    machine_errors,
+    with_further_springs,
+    with_machine_errors,
+)
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from tests.identify.arm import MACHINE
 
 
@@ -28,3 +36,22 @@ def test_a_released_joint_has_its_own_ratio_of_damping():
     ratio = np.asarray(released.damping) / np.asarray(released.stiffness)
     own = np.asarray(model.damping) / np.asarray(model.stiffness)
     np.testing.assert_allclose(ratio, np.where(np.arange(len(ratio)) == 0, own[0], own[1]), rtol=1e-12)
+
+
+def test_a_stated_number_is_corrected_alone_where_locks_are_released():
+    """Numbers that follow those of coordinates, such as the stiffness of a spring between frames, keep their place."""
+    spring = {"name": "balancer", "frame_a": "wall", "frame_b": "tool", "type": "length", "stiffness": 100.0,
+              "free_length": 0.3}  # fmt: skip
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    frames = [*data["frame"], {"name": "wall", "body": "ground", "origin": {"xyz": [0.0, 0.0, 0.5]}}]
+    model = with_further_springs(build_model(Machine.model_validate(data | {"frame": frames, "spring": [spring]})))
+    free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
+    released = all_elastic(model)
+    known = list(machine_errors(model, free, ()))
+    before = jaxmb.parameters(released)
+    for key, name in (("stiffness.balancer", "stiffness.balancer"), ("mass of fore", "mass.fore")):
+        after = jaxmb.parameters(with_machine_errors(released, free, known, {key: 0.1}))
+        changed = {own for own, value in after.items() if not np.isclose(value, before[own], rtol=1e-12, atol=0.0)}
+        assert name in changed
+        assert all("fore" in own or own == name for own in changed)
+    assert after["mass.fore"] == pytest.approx(before["mass.fore"] * np.exp(0.1))

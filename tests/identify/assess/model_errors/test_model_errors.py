@@ -214,7 +214,7 @@ def test_further_springs_by_what_they_leave():
     """Those that lower the sum of squares significantly, with the unit of their motion; errors of other kinds, and a
     negative compliance, are no springs."""
     model = with_further_springs(build_model(MACHINE))
-    along, about, bent = (f"compliance {name}" for name in (f"{FURTHER[0]} along Z", f"{FURTHER[0]} about X",
+    along, about, bent = (f"compliance of {name}" for name in (f"{FURTHER[0]} along Z", f"{FURTHER[0]} about X",
                                                            f"{FURTHER[1]} at b about x"))  # fmt: skip
     sizes = {"mass of upper": (1.0, 50.0), about: (2.0, 300.0), along: (4.0, 100.0), bent: (1.0, 999.0)}
     ends = [(StatedError(key, size=1e-6), size, left) for key, (size, left) in sizes.items()]
