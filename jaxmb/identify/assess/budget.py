@@ -140,11 +140,15 @@ class DescribedTests:
 
     @functools.cached_property
     def _own(self) -> list[dict[str, StatedError]]:
-        """Errors of the description of each test by key."""
-        return [
-            {} if entry.name in self.exact else {e.key: e for e in entry.source.errors(entry.test, self.model)}
-            for entry in self.entries
-        ]
+        """Errors of the description of each test by key, without zeros that are free."""
+        named = {name for names in self.free.tied for name in names}
+        zeros = {f"zero of {name.partition('.')[2]}" for name in named if name.startswith("zero.")}
+        found = list[dict[str, StatedError]]()
+        for entry in self.entries:
+            errors = () if entry.name in self.exact else entry.source.errors(entry.test, self.model)
+            freed = zeros if _follows_geometry(entry) else ()
+            found.append({error.key: error for error in errors if error.key not in freed})
+        return found
 
     @property
     def errors(self) -> tuple[StatedError, ...]:
@@ -176,12 +180,17 @@ class DescribedTests:
         parts = []
         for entry, keys in zip(self.entries, self._own, strict=True):
             own = {key: x for key, x in errors.items() if key in keys}
-            moves = isinstance(entry.test, PostureTest) or isinstance(entry.source, DeflectionSource)
+            there = founded if _follows_geometry(entry) else model
             try:
-                parts.append(entry.source.residual_with(entry.test, founded if moves else model, own))
+                parts.append(entry.source.residual_with(entry.test, there, own))
             except OutOfReachError:
                 parts.append(np.full(entry.test.rows, np.nan))
         return np.concatenate(parts)
+
+
+def _follows_geometry(entry: Entry) -> bool:
+    """Whether the prediction of a test follows free geometry and a foundation, unlike that of torques."""
+    return isinstance(entry.test, PostureTest) or isinstance(entry.source, DeflectionSource)
 
 
 def used_frames(entries: Sequence[Entry]) -> Iterator[str]:

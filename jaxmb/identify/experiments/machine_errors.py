@@ -110,13 +110,15 @@ def machine_errors(
         i = model.frames.index(frame)
         if model.frame_node[i] >= 0:
             for k, axis in enumerate("xyz"):
+                if f"frame.{frame}.{axis}" in named:
+                    continue
                 error = StatedError(f"position of {frame} along {axis}", "frame_mm", 1e-3)
                 yield error, right._replace(frame=_at(right.frame, i, k))
     size = float(np.linalg.norm(np.asarray(model.gravity)))
     if size:
-        for k, axis in enumerate("XY"):
-            error = StatedError(f"tilt about {axis}", "tilt_deg", np.pi / 180.0)
-            yield error, right._replace(tilt=np.eye(3)[k])
+        for axis in _across(np.asarray(model.gravity) / size):
+            error = StatedError(f"tilt about {_axis_text(axis).upper()}", "tilt_deg", np.pi / 180.0)
+            yield error, right._replace(tilt=axis)
         text = "a gravity of {:.3g} times the stated one".format
         error = StatedError("gravity", size=1.0, text=lambda x: text(1.0 + x))
         most = MOST_GRAVITY / size

@@ -33,7 +33,7 @@ class Tolerances(Part):
     frame_mm: NonNegative = 1.0
     """Each component of the position of a frame that tests use, such as the tool point, common to all tests."""
     tilt_deg: NonNegative = 0.2
-    """Direction of gravity, about each horizontal axis of the ground."""
+    """Direction of gravity, about each of two axes across it."""
     foundation_um_per_kn: NonNegative = 0.0
     """Displacement of the machine's base along each axis of the ground over the force."""
     foundation_urad_per_knm: NonNegative = 0.0

@@ -5,10 +5,11 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 import jaxmb
-from jaxmb.identify.assess.budget import linear_refit
+from jaxmb.identify.assess.budget import DescribedTests, linear_refit
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.machine_errors import machine_errors, with_machine_errors
 from jaxmb.identify.experiments.motion import as_placed, displaced_view
+from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
@@ -107,6 +108,28 @@ def test_a_free_first_moment_leaves_the_centre_of_mass_in_the_moments_of_inertia
     all_free = [*names, *(f"inertia.{body}.{entry}" for entry in ("xx", "yy", "zz", "xy", "xz", "yz"))]
     free = free_parameters(model, [Bound((name,), -50.0, 50.0, logarithmic=False) for name in all_free])
     assert not [e.key for e, _ in machine_errors(model, free, ()) if e.key.startswith(f"centre of mass of {body}")]
+
+
+def test_free_geometry_has_no_tolerance(tmp_path):
+    free = {"stiffness.*": {"lower": 1e3, "upper": 1e6}, "zero.a": {"lower": -0.1, "upper": 0.1}}
+    free["frame.tool.x"] = {"lower": -0.01, "upper": 0.01}
+    study = study_of(tmp_path, frf(noise=0.01), free=free)
+    described = DescribedTests(study.fitted, study.model, study.free, Tolerances())
+    keys = {error.key for error in described.errors}
+    assert {"zero of b", "position of tool along y"} < keys
+    assert not {"zero of a", "position of tool along x"} & keys
+
+
+def test_gravity_is_tilted_across_its_direction():
+    data = MACHINE.model_dump(mode="json", exclude_unset=True) | {"gravity": [0.0, -9.81, 0.0]}
+    model = jaxmb.build_model(Machine.model_validate(data))
+    free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
+    known = list(machine_errors(model, free, ()))
+    tilted = [key for key in (error.key for error, _ in known) if key.startswith("tilt")]
+    assert tilted == ["tilt about X", "tilt about Z"]
+    for key, expected in zip(tilted, ([0.0, -9.81, -0.0981], [0.0981, -9.81, 0.0]), strict=True):
+        there = with_machine_errors(model, free, known, {key: 0.01})
+        np.testing.assert_allclose(there.gravity, expected, atol=1e-12)
 
 
 def test_a_linear_refit_is_a_projection():
