@@ -396,7 +396,7 @@ def explained(
 ) -> tuple[bool, ...]:
     """Whether stated errors explain the residual of each test beyond its noise, without one that exceeds its tolerance.
 
-    With refits to drawn errors, also where their residual is larger in at least one.
+    With refits to drawn errors, also where their curvature leaves a larger residual in at least one.
 
     Args:
         found: the budget, compared with the residual.
@@ -408,12 +408,12 @@ def explained(
     if found.excess is None or not isinstance(jacobian, np.ndarray):
         return (False,) * len(rows)
     beyond = [k for each in found.excess.exceeded for k in each.members.tolist()]
-    rest, _ = joint_residual(residual, jacobian, row_weights, found.all_columns)
-    explained = [own.explained for own in misfits(rest, jacobian, row_weights, rows)]
-    if found.draws is not None:
-        basis = jacobian_svd(jacobian).basis(jacobian)[: len(found.columns)]
-        drawn = np.sqrt(DRAWS) * found.curvature - (found.columns - basis @ (basis.T @ found.columns)) @ found.draws.T
-        more = [float(np.sum(residual[own] ** 2) - np.sum(row_weights[own])) for own in rows]
+    count, both = len(found.columns), np.column_stack([residual, np.pad(found.curvature, _below(found, residual))])
+    rest, squares = joint_residual(both, jacobian, row_weights, found.all_columns)
+    explained = [own.explained for own in misfits(rest[:, 0], jacobian, row_weights, rows)]
+    if found.draws is not None:  # residual of the curvature of each draw beside the errors and the other draws
+        drawn = np.sqrt(DRAWS) * rest[:count, 1:] / np.maximum(1.0 - squares[1:], np.finfo(float).tiny)
+        more = [float(np.sum(rest[own, 0] ** 2) - np.sum(row_weights[own])) for own in rows]
         explained = [
             yes or own <= np.sum(drawn[part] ** 2, axis=0).max()
             for yes, own, part in zip(explained, more, rows, strict=True)
@@ -422,28 +422,34 @@ def explained(
     return tuple(yes and not found.columns[own][:, beyond].any() for yes, own in pairs)
 
 
+def _below(found: Budget, residual: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Width of zeros below the rows of a budget, for the rows of a prior."""
+    return (0, residual.size - len(found.columns)), (0, 0)
+
+
 def joint_residual(
-    residual: Float[np.ndarray, "m"],
+    residuals: Float[np.ndarray, "m k"],
     jacobian: Float[np.ndarray, "m d"],
     row_weights: Float[np.ndarray, "m"],
-    columns: Float[np.ndarray, "m e"],
-) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "e"]]:
-    """Residual of a joint fit of the parameters and of all stated errors, these with their tolerances as a prior, to
-    first order, and the errors over their tolerances.
+    columns: Float[np.ndarray, "r e"],
+) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "k"]]:
+    """Residuals of joint fits of the parameters and of all stated errors, these with their tolerances as a prior, to
+    first order, and the sums of squares of residuals and errors in units of noise and tolerances.
 
     Args:
-        residual: at the estimate; rows of a prior last.
+        residuals: at the estimate; rows of a prior last.
         jacobian: of the residual.
         row_weights: variance of each residual under the stated noise.
         columns: change of the residual of the tests by each error.
     """
-    size = columns.shape[1]
-    scale = np.sqrt(np.where(row_weights > 0.0, row_weights, np.inf)) ** -1.0
-    padded = np.pad(columns, ((0, residual.size - len(columns)), (0, 0)))
-    both = np.concatenate([jacobian, padded], axis=1)
-    rows = np.concatenate([both * scale[:, None], np.pad(np.eye(size), ((0, 0), (jacobian.shape[1], 0)))])
-    change = scaled_svd(rows).solve(-np.concatenate([residual * scale, np.zeros(size)]))
-    return residual + both @ change, change[jacobian.shape[1] :]
+    size, below = columns.shape[1], len(residuals) - len(columns)
+    scale = np.sqrt(np.where(row_weights > 0.0, row_weights, np.inf))[:, None] ** -1.0
+    both = np.concatenate([jacobian, np.pad(columns, ((0, below), (0, 0)))], axis=1) * scale
+    whole = np.concatenate([both, np.pad(np.eye(size), ((0, 0), (jacobian.shape[1], 0)))])
+    svd, right = scaled_svd(whole), np.pad(residuals * scale, ((0, size), (0, 0)))
+    basis = svd.range(len(right))
+    left = right - basis @ (basis.T @ right)
+    return left[: len(residuals)] * np.sqrt(row_weights)[:, None], np.sum(left**2, axis=0)
 
 
 def parameter_budgets(

@@ -181,7 +181,8 @@ def _search(estimate: Estimate, linear: Linear) -> tuple[LinearSearch, float]:
     budget = estimate.goodness.budget
     effects = np.zeros((estimate.residual.size, 0))
     if budget is not None and len(budget.columns):
-        effects = np.pad(budget.columns, ((0, estimate.residual.size - len(budget.columns)), (0, 0)))
+        both = np.concatenate([budget.columns, budget.curvature], axis=1)
+        effects = np.pad(both, ((0, estimate.residual.size - len(both)), (0, 0)))
     variances = estimate.row_weights * lengths
     used = variances > 0.0
     degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank

@@ -17,7 +17,7 @@ from jaxmb.identify.assess.estimate import (
 )
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.linear_errors import linear_model_errors
-from jaxmb.identify.assess.model_errors import model_errors_text
+from jaxmb.identify.assess.model_errors import model_errors_text, with_hypotheses
 from jaxmb.identify.assess.remarks import (
     bound_doubts,
     tests_text,
@@ -81,13 +81,13 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     if not (wrong or estimate.goodness.misfit_tolerated):
         estimate, systematic = with_systematic_errors(estimate)
     restricted = _restricted_remarks(estimate)
-    wrong = wrong or bool(restricted and not systematic and step.misfit.square > RESTRICTED)
+    hypotheses, springs = linear_model_errors(estimate)
+    wrong = wrong or bool(hypotheses or (restricted and not systematic and step.misfit.square > RESTRICTED))
     if wrong:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
+    estimate = with_hypotheses(estimate, hypotheses)
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
-        estimate = estimate.with_std(np.full(estimate.u.size, np.inf))
-    hypotheses, springs = linear_model_errors(estimate)
-    wrong = wrong or bool(hypotheses)
+        estimate = estimate.unknown
     stated = estimate.goodness.budget
     consistent = not estimate.goodness.gross_errors  # which invalidate everything else
     return Diagnosis(

@@ -650,6 +650,17 @@ def _single_lines(estimate: Estimate, search: Search, u: np.ndarray, chi_square:
     return (ModelError(text, explains),) if explains >= EXPLAINS else ()
 
 
+def with_hypotheses(estimate: Estimate, found: Sequence[ModelError]) -> Estimate:
+    """The estimate with standard deviations that include its change by each hypothesis: the error may be there or
+    not."""
+    free = estimate.study.free
+    values = [np.array([error.values[name] for name in free.names]) for error in found if error.values]
+    if not values:
+        return estimate
+    changes = [np.abs(free.encode(own) - estimate.u) for own in values]
+    return estimate.with_std(np.hypot(estimate.std, np.max(changes, axis=0)))
+
+
 def model_errors_text(found: Sequence[ModelError]) -> str:
     """A sentence on the errors that would explain a misfit; empty where there are none."""
     if not found:

@@ -5,7 +5,7 @@ import numpy as np
 from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solution, SolverHistory, goodness_of_fit, jackknife_std
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
-from jaxmb.identify.assess.model_errors import ModelError, model_errors, model_errors_text
+from jaxmb.identify.assess.model_errors import model_errors, model_errors_text, with_hypotheses
 from jaxmb.identify.assess.remarks import bound_remarks, on_bound, search_remarks, unmatched_remarks
 from jaxmb.identify.assess.result import Outcome, evaluations
 from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity, not_bound_limited, with_curvature
@@ -111,11 +111,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     wrong = bool(goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or apart)
     if wrong and not is_large(estimate.study.problem):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
-    changes = [
-        estimate.study.free.encode(_values(error, estimate.study)) - estimate.u for error in hypotheses if error.values
-    ]
-    if changes:  # the error may be there or not
-        estimate = estimate.with_std(np.hypot(estimate.std, np.max(np.abs(changes), axis=0)))
+    estimate = with_hypotheses(estimate, hypotheses)
     excess = goodness.excess is not None and not goodness.excess.explained
     laws = chosen_laws(estimate.unknown if goodness.not_reproduced else estimate)
     return Diagnosis(
@@ -141,11 +137,6 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             "laws": laws,
         },
     )
-
-
-def _values(error: ModelError, study: Study) -> np.ndarray:
-    """Values of the free parameters with a model error corrected [d]."""
-    return np.array([error.values[name] for name in study.free.names])
 
 
 def search_status(estimate: Estimate, fit: Fit, ended: str) -> str:

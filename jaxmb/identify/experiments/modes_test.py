@@ -28,7 +28,7 @@ from jaxmb.identify.experiments.motion import (
 )
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
-from jaxmb.identify.experiments.tolerances import TIME_BASE, StatedError, usual
+from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, usual
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -312,7 +312,7 @@ class ModesDescription(Description[ModesTest]):
             for key, end in (("", ""), (f" of {name}", f" of {where}")):
                 text = functools.partial(_factor_text, f"output {point}{end}")
                 kind = "" if end else "gain_percent"
-                yield StatedError(f"gain of output {point}{key}", kind, 0.01, 0.1, text), at
+                yield StatedError(f"gain of output {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN), at
         for error, place in placement_errors(test, model):
             yield error, right._replace(place=place)
         for error, place in point_errors(test, len(right.place.posture), "output", test.outputs):

@@ -153,6 +153,10 @@ TIME_BASE = StatedError("time base", "time_base_ppm", 1e-6, text=_times_text)
 """Of all tests with frequencies."""
 
 
+MOST_GAIN = 10.0
+"""Logarithm of the largest plausible factor on a channel: units may differ by thousands."""
+
+
 def joint_kind(what: str, revolute: bool) -> tuple[str, float]:
     """Tolerance of a coordinate, such as `posture_deg` or `posture_mm`, and its unit, rad or m."""
     return (f"{what}_deg", math.pi / 180.0) if revolute else (f"{what}_mm", 1e-3)

@@ -1,15 +1,18 @@
 """The uncertainty budget against closed forms, and intervals of studies that are described with errors."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
 import jaxmb
-from jaxmb.identify.assess.budget import DescribedTests, linear_refit
+from jaxmb.identify.assess.budget import DRAWS, Budget, DescribedTests, explained, linear_refit
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.estimation.variance_components import Excess
 from jaxmb.identify.experiments.machine_errors import machine_errors, with_machine_errors
 from jaxmb.identify.experiments.motion import as_placed, displaced_view
-from jaxmb.identify.experiments.tolerances import Tolerances
+from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
@@ -92,6 +95,17 @@ def test_a_foundation_is_in_series_with_the_first_joint(tmp_path, test):
     assert share["stiffness.b"] < 0.05 * share["stiffness.a"]
 
 
+def test_a_joint_zero_moves_the_postures_of_deflections(tmp_path):
+    study = study_of(tmp_path, loads(), free={"stiffness.*": {"lower": 1e3, "upper": 1e6}})
+    test, source = study.fitted[0].test, study.fitted[0].source
+    cases = [dataclasses.replace(case, q=case.q + np.array([0.0, 0.01])) for case in source.cases]
+    moved = source.with_cases(test, study.model, cases)
+    expected = np.asarray(moved.residual(moved.view(study.model)))
+    plain, found = (source.residual_with(test, study.model, by) for by in ({}, {"zero of b": 0.01}))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert np.linalg.norm(found - plain) > 1e-3 * np.linalg.norm(plain)
+
+
 def test_a_free_first_moment_leaves_the_centre_of_mass_in_the_moments_of_inertia():
     model = jaxmb.build_model(MACHINE)
     body, own = MACHINE.body[-1].name, jaxmb.parameters(model)
@@ -139,6 +153,23 @@ def test_a_linear_refit_is_a_projection():
     expected = np.linalg.lstsq(jacobian, -np.pad(residual, (0, 2)))[0]
     np.testing.assert_allclose(change, expected, rtol=1e-12)
     np.testing.assert_allclose(rest, np.pad(residual, (0, 2)) + jacobian @ expected, rtol=1e-12)
+
+
+def test_tolerances_explain_a_residual_by_its_shape():
+    """Not by its size: a smaller one in other directions than those of the errors is not theirs."""
+    rng = np.random.default_rng(0)
+    jacobian, column, curved = np.ones((40, 1)), np.zeros((40, 1)), np.zeros((40, DRAWS))
+    column[:20, 0] = 30.0
+    curved[20:30] = 1e-2 * rng.normal(size=(10, DRAWS))
+    draws = rng.normal(size=(DRAWS, 1))
+    stated = Budget((StatedError("a", "gain_percent", 0.01),), np.zeros((1, 1)), np.zeros((1, 1)), column, curved,
+                    draws, Excess(np.ones(1 + DRAWS), (), {}))  # fmt: skip
+    noise, weights = rng.normal(size=40), np.ones(40)
+    of_error, other = noise + column[:, 0], noise + 20.0 * np.where(np.arange(40) >= 30, 1.0, -1.0)
+    assert np.sum(other**2) < np.sum(of_error**2)
+    found = [explained(stated, [slice(0, 40)], residual - residual.mean(), jacobian, weights)
+             for residual in (of_error, other)]  # fmt: skip
+    assert found == [(True,), (False,)]
 
 
 def test_where_nothing_is_stated(tmp_path):

@@ -372,7 +372,7 @@ class LoadSize(Description[DeflectionTest]):
         """A change of the loads over their size."""
         name = self.test.name
         text = functools.partial(loads_text, name)
-        yield StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text), np.ones(())
+        yield StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text, most=np.inf), np.ones(())
 
     def residual(self, model: Model, errors: Float[Array, ""]) -> Float[Array, "m"]:
         """The residual with (1 + number) times the loads."""

@@ -64,7 +64,7 @@ class DeflectionSource(Source):
     def _errors(self, name: str, model: Model) -> Iterator[tuple[StatedError, int]]:
         """Errors with their index in the errors of `true_case`; 0 for the size of the loads."""
         text = functools.partial(loads_text, name)
-        yield StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text, starts=FACTORS), 0
+        yield StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text, most=np.inf, starts=FACTORS), 0
         for i, axis in enumerate("XYZ"):
             error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", np.pi / 180.0)
             yield error, 1 + i

@@ -51,7 +51,7 @@ from jaxmb.identify.experiments.motion import (
     test_joints,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.identify.experiments.tolerances import TIME_BASE, StatedError, usual
+from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, usual
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.measurement.noise import correlation_length, lines_of_window, outlier_lines, systematic
@@ -464,7 +464,7 @@ class FrfDescription(Description["FrfTest"]):
                 for key, at, kind in (("", "", "gain_percent"), (f" of {name}", f" of {where}", "")):
                     # positive where the true value is larger than measured
                     text = functools.partial(factor_text, f"{what} {point}{at}")
-                    error = StatedError(f"gain of {what} {point}{key}", kind, 0.01, 0.1, text)
+                    error = StatedError(f"gain of {what} {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN)
                     yield error, right._replace(**{gain: sign * of_point})
                     if what == "output":
                         text = functools.partial(_late_text, f"{what} {point}{at}, which is")

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.experiments.entry import Entry, Source
-from jaxmb.identify.experiments.tolerances import StatedError, joint_kind, usual
+from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, joint_kind, usual
 from jaxmb.identify.experiments.torque.gain_fit import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared, stribeck
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest
@@ -193,7 +193,7 @@ class TorqueSource(Source):
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"
 
 
-STRIBECK_SPEEDS = (0.05, 0.15, 0.4)
+STRIBECK_SPEEDS = (0.03, 0.06, 0.12, 0.25, 0.5)
 """Candidate Stribeck speeds over the largest speed."""
 DEGREE = np.pi / 180.0
 FLAT, MOST_FLAT = 0.97, 0.08
@@ -226,7 +226,7 @@ def _delay(name: str) -> StatedError:
 def _torque_constant(name: str) -> StatedError:
     """Logarithm of measured over true torque."""
     text = functools.partial(_factor_text, name)
-    return StatedError(f"torque constant of {name}", "torque_percent", 0.01, text=text)
+    return StatedError(f"torque constant of {name}", "torque_percent", 0.01, text=text, most=MOST_GAIN)
 
 
 def _zeros(model: Model) -> dict[str, StatedError]:
