@@ -464,7 +464,8 @@ def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, s
     def refit(numbers: Sequence[int]) -> None:
         nonlocal best
         for k in numbers:
-            if best <= enough and expected[:, k].min() > best + LINEAR * (chi_square - best):
+            far = errors[k].kind and errors[k].starts  # a stated number that may be wrong by a large factor
+            if best <= enough and not far and expected[:, k].min() > best + LINEAR * (chi_square - best):
                 continue  # another error leaves noise alone, and this one more to first order
             hypothesis, u = Hypothesis(k, None, ""), at[int(np.argmin(expected[:, k]))]
             scanned = [size * errors[k].typical for size in SCANNED] if inside[k] else errors[k].starts

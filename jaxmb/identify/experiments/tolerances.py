@@ -149,7 +149,8 @@ def usual(factor: float) -> str:
     return f" ({', '.join(found)})" if found else ""
 
 
-TIME_BASE = StatedError("time base", "time_base_ppm", 1e-6, text=_times_text)
+_CIRCLE = math.log(2.0 * math.pi)
+TIME_BASE = StatedError("time base", "time_base_ppm", 1e-6, text=_times_text, starts=(_CIRCLE, -_CIRCLE))
 """Of all tests with frequencies."""
 
 
