@@ -56,7 +56,7 @@ def judged(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
         result = jaxmb.identify(study)
     except (ValueError, NotImplementedError) as error:
         named, truth = [str(error)], case["truth"]
-        is_right = truth is not None and right(named[0], truth)
+        is_right = truth is not None and right(named[0], truth | {"words": truth.get("refused", truth["words"])})
         return {**case, "name": folder.name, "refused": True, "causes": named, "right": is_right, "flagged": True,
                 "beyond": [], "seconds": time.monotonic() - began}  # fmt: skip
     own = jaxmb.parameters(jaxmb.build_model(jaxmb.load_machine(folder / "machine.toml")))

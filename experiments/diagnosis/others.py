@@ -202,14 +202,14 @@ class Deflections:
         finish(folder, self.machine, tests, {"free": free} | self.settings)
 
 
-def regular_postures(model: Any, reference: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Twelve postures within 1 rad of the reference posture, away from singular ones."""
-    drawn = reference + rng.uniform(-1.0, 1.0, (120, reference.size))
+def regular_postures(model: Any, middle: np.ndarray, rng: np.random.Generator, most: float = 1.0) -> np.ndarray:
+    """Twelve postures within `most` rad of one, away from singular ones."""
+    drawn = middle + most * rng.uniform(-1.0, 1.0, (120, middle.size))
     pose = jax.jit(jax.vmap(jax.jacfwd(lambda q: jaxmb.frame_pose(model, q, "tool")[:3])))
     jacobian = np.array(pose(jnp.asarray(drawn)))
     jacobian[:, :, 3] /= np.abs(jacobian[:, :, 3]).max()
-    size = np.linalg.svd(jacobian.reshape(len(drawn), -1, reference.size), compute_uv=False)
-    return drawn[size[:, -1] > 0.05 * size[:, 0]][:12]
+    size = np.linalg.svd(jacobian.reshape(len(drawn), -1, middle.size), compute_uv=False)
+    return drawn[size[:, -1] > 0.05 * most * size[:, 0]][:12]
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -227,7 +227,8 @@ def deflection_errors() -> dict[str, Callable[[Deflections, int, np.random.Gener
                     name[0] == columns == "d" and k == 1) else x for name, x in table.items()}  # fmt: skip
 
             t.table.append(how)
-            return {"words": [*words, "d1"], "size": factors[size]}
+            refused = ["displacement", "in mm", "d1"] if columns == "d" else [*words, "d1"]
+            return {"words": [*words, "d1"], "refused": refused, "size": factors[size]}
 
         return make
 
@@ -276,7 +277,8 @@ def deflection_errors() -> dict[str, Callable[[Deflections, int, np.random.Gener
             name = t.coordinates[int(rng.integers(len(t.coordinates)))]
             t.table.append(lambda k, table: table | ({f"{name} rad": -table[f"{name} rad"]} if k == 1 or size else {}))
             return {"words": ["sign", name] + ([] if size else ["d1"]), "size": -1.0}
-        t.q = [0.15 * (q - t.reference) for q in t.q]  # small angles, so that degrees are no impossible radians
+        model = jaxmb.build_model(t.machine)  # small angles, so that degrees are no impossible radians
+        t.q = [regular_postures(model, 0.0 * t.reference, rng, 0.15) for _ in t.q]
         t.table.append(lambda k, table: {n: x / DEGREE if " rad" in n and k == 1 else x for n, x in table.items()})
         return {"words": ["degrees", "d1"], "size": 57.3}
 
@@ -375,13 +377,14 @@ class Torques:
         table |= {f"{name}.torque": torque[:, k] for k, name in enumerate(self.names)}
         for how in self.columns:
             table = how(dict(table))
+        recorded = {name: 0.01 * float(np.sqrt(np.mean(table[f"{name}.torque"] ** 2))) for name in self.names}
         np.savetxt(folder / "t.csv", np.column_stack(list(table.values())), "%.9g", ",", header=",".join(table),
                    comments="")  # fmt: skip
         test = {
             "kind": "torque",
             "name": "m",
             "file": "t.csv",
-            "torque_std": dict(zip(self.names, std.tolist(), strict=True)),
+            "torque_std": recorded,
         }
         last = self.machine.body[-1].name
         free: Change = {f"first_moment.{last}.{axis}": {"lower": -20.0, "upper": 20.0} for axis in "xz"}

@@ -143,7 +143,8 @@ def linear_model_errors(estimate: Estimate) -> Explanations:
         return Explanations()
     noise = max(min(chi_squares) / degrees, 1e-300) if estimated else 1.0
     tried = sum(1 for _ in _errors(search)) + len(hypotheses)
-    named, explains = selected([c / noise for c in chi_squares], plain / noise, degrees, tried)
+    relative = [0.0 if h.error is None else end[1] / h.error.typical for h, end in zip(hypotheses, ends, strict=True)]
+    named, explains = selected([c / noise for c in chi_squares], relative, plain / noise, degrees, tried)
     if estimated and min(chi_squares) > MOST_LEFT * plain:
         return Explanations()
     found, machine = list[ModelError](), [error for error, _ in search.machine]

@@ -349,7 +349,8 @@ class Fitted(NamedTuple):
 
 
 def model_errors(estimate: Estimate) -> Explanations:
-    """Model-error hypotheses that each explain most of the misfit beyond noise, the best first, and further springs.
+    """Model-error hypotheses that each explain most of the misfit beyond noise, the most plausible first, and further
+    springs.
 
     Each adds one number, an error in the description of the machine or of a test, or replaces some tests, as by
     exchanged channels. They are ranked to first order, by the Jacobian; the best are fitted jointly with the free
@@ -564,15 +565,18 @@ def _same_view(test: Any, other: Any) -> bool:
     return not hasattr(test, "q") or test.q is other.q
 
 
-def selected(chi_squares: Sequence[float], plain: float, noise: float, tried: int) -> tuple[list[int], float]:
-    """Indices of the hypotheses that explain a misfit, the best first, and the explained part of the misfit.
+def selected(
+    chi_squares: Sequence[float], sizes: Sequence[float], plain: float, noise: float, tried: int
+) -> tuple[list[int], float]:
+    """Indices of the hypotheses that explain a misfit, the most plausible first, and the explained part of the misfit.
 
     The decrease of the best must be significant, at `ERROR_RATE` over the number of hypotheses, and leave noise alone
     or less than a tenth of the misfit. Others are equivalent where the difference of their sums of squares is
-    insignificant.
+    insignificant; of these, small errors are more plausible than large ones.
 
     Args:
         chi_squares: sum of squares of each refit.
+        sizes: of each error over its typical size; 0 for an alternative.
         plain: without a hypothesis.
         noise: degrees of freedom.
         tried: number of hypotheses.
@@ -583,20 +587,21 @@ def selected(chi_squares: Sequence[float], plain: float, noise: float, tried: in
     if plain - best < least or not enough:
         return [], explains
     near = best + float(chdtri(1, ERROR_RATE)) * max(best / noise, 1.0)
-    order = np.argsort(chi_squares, kind="stable").tolist()
+    order = np.argsort(np.abs(sizes), kind="stable").tolist()
     return [k for k in order if chi_squares[k] <= near][:MOST_NAMED], explains
 
 
 def _reported(search: Search, u: np.ndarray, chi_square: float, found: Sequence[Fitted]) -> tuple[ModelError, ...]:
-    """The hypotheses that explain the misfit, the best first."""
+    """The hypotheses that explain the misfit, the most plausible first."""
     chi_squares, corrected = [end.chi_square for end in found], search.corrected
     free = corrected.problem.free
-    named, explains = selected(chi_squares, chi_square, search.noise, len(corrected.errors))
+    sizes = [0.0 if end.hypothesis.number is None else float(end.x[-1]) for end in found]
+    named, explains = selected(chi_squares, sizes, chi_square, search.noise, len(corrected.errors))
     if not named:
         return ()
     ends = [found[k] for k in named]
-    other, lower = search.fitted(NONE, ends[0].x[: search.size])
-    if selected([lower], chi_square, search.noise, 1)[0] and lower <= max(chi_squares[k] for k in named):
+    other, lower = search.fitted(NONE, found[int(np.argmin(chi_squares))].x[: search.size])
+    if selected([lower], [0.0], chi_square, search.noise, 1)[0] and lower <= max(chi_squares[k] for k in named):
         text = _minimum_text(free, u, other)
         return (_with_values(free, text, explains, other, search.state(NONE, other)[1], lower / search.noise),)
     errors = [
