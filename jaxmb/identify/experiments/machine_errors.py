@@ -178,12 +178,8 @@ def _of_coordinates(
                 yield StatedError(key, kind, 1e-9, size=0.1 / here, text=text, least=0.0, starts=starts), at
             else:
                 error = StatedError(f"stiffness.{name}", "stiffness_percent", 0.01 / own, text=text)
-                yield (
-                    error._replace(
-                        least=-0.99 / own, most=np.inf, starts=tuple(x / own for x in (2.0, 9.0, 99.0, 999.0))
-                    ),
-                    at,
-                )
+                far = tuple(x / own for x in (2.0, 9.0, 99.0, 999.0))
+                yield error._replace(least=-0.99 / own, most=np.inf, starts=far), at
         if damping[i] > 0.0 and not is_locked and f"damping.{name}" not in named:
             text = functools.partial(_damping_text, name, of[1], float(damping[i]))
             at = right._replace(log_damping=_at(right.log_damping, i))
