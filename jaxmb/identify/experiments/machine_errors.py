@@ -245,7 +245,7 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         + moved
         + xp.tensordot(of_body, load[:, None, None] * _steiner(xp, where), 1),
         frame_offset=pose,
-        gravity=(gravity + xp.cross(errors.tilt, gravity)) * (1.0 + errors.gravity),
+        gravity=_turned(xp, errors.tilt, gravity) * (1.0 + errors.gravity),
         stiffness=xp.asarray(model.stiffness) * softer,
         damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
         rotor_inertia=xp.asarray(model.rotor_inertia) + errors.rotor_inertia,
@@ -253,6 +253,12 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
     specs = list(stated(model).values())
     values = [xp.asarray(getattr(model, spec.leaf))[spec.entries[0]] for spec in specs]
     return assigned(changed, specs, [value * xp.exp(errors.log_stated[k]) for k, value in enumerate(values)])
+
+
+def _turned(xp: Any, tilt: Any, vector: Any) -> Any:
+    """A vector after the rotation of the quaternion (1, tilt / 2): by tilt, to second order."""
+    across = xp.cross(tilt, vector)
+    return vector + (across + 0.5 * xp.cross(tilt, across)) / (1.0 + 0.25 * (tilt @ tilt))
 
 
 def payload_carriers(model: Model) -> tuple[np.ndarray, np.ndarray]:

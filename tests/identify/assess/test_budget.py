@@ -233,7 +233,10 @@ def test_numbers_of_a_machine_with_errors():
     moved = with_machine_errors(model, free, known, {"position of tool along z": 0.01, "tilt about X": 0.02})
     tool = model.frames.index("tool")
     np.testing.assert_allclose(moved.frame_offset[tool, :3, 3] - model.frame_offset[tool, :3, 3], [0.0, 0.0, 0.01])
-    np.testing.assert_allclose(moved.gravity, [0.0, 0.02 * 9.81, -9.81], rtol=1e-12)
+    np.testing.assert_allclose(moved.gravity, [0.0, 0.02 * 9.81, -9.81], rtol=3e-4, atol=1e-12)
+    tilted = with_machine_errors(model, free, known, {"tilt about X": 0.3}).gravity
+    np.testing.assert_allclose(tilted, 9.81 * np.array([0.0, np.sin(0.3), -np.cos(0.3)]), atol=0.03)  # by 2 atan(0.15)
+    assert np.linalg.norm(tilted) == pytest.approx(9.81, rel=1e-12)
 
 
 def test_turned_and_displaced_points_are_those_of_another_frame(tmp_path):

@@ -93,7 +93,7 @@ class DeflectionSource(Source):
 
     def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
         """Reversed and exchanged axes of displacements and forces, displacements in the axes of the frame, columns
-        without values, reversed joint angles."""
+        without values, reversed joint angles, angles in degrees."""
         one, plain = np.eye(6), self.cases
         for what, field in (("displacement", "displacement"), ("force", "wrench")):
             for k, axis in enumerate("xyz"):
@@ -110,11 +110,16 @@ class DeflectionSource(Source):
             if not any(np.nan_to_num(case.displacement)[:, k].any() for case in plain):
                 text = f"missing displacement {axis}, 0 throughout,"
                 yield text, text, self._without(self._turned(test, model, "displacement", one), k)
-        for k, name in enumerate(model.coordinates):
-            if model.revolute[k] and any(k < case.q.size and case.q[k] for case in plain) and not model.loops:
-                sign = np.where(np.arange(len(model.coordinates)) == k, -1.0, 1.0)
-                cases = [dataclasses.replace(c, q=sign * c.q) for c in (_wide(model, c, 1.0) for c in plain)]
-                yield f"the sign of angle {name}", f"the sign of angle {name}", self.with_cases(test, model, cases)
+        if model.loops:
+            return
+        wide, factors = [_wide(model, case, 1.0) for case in plain], dict[str, np.ndarray]()
+        revolute = np.array(model.revolute)
+        for k in np.flatnonzero(revolute & np.any([case.q != 0.0 for case in wide], axis=0)).tolist():
+            factors[f"the sign of angle {model.coordinates[k]}"] = np.where(np.arange(revolute.size) == k, -1.0, 1.0)
+        if factors:
+            factors["joint angles in degrees"] = np.where(revolute, np.pi / 180.0, 1.0)
+        for text, factor in factors.items():
+            yield text, text, self.with_cases(test, model, [dataclasses.replace(c, q=factor * c.q) for c in wide])
 
     def _turned(self, test: Any, model: Model, field: str, matrix: np.ndarray | None) -> Any:
         """The test with displacements or wrenches times a matrix; None for the axes of the frame of each case."""

@@ -40,6 +40,16 @@ def test_an_error_of_deflections_is_named(tmp_path, wrong, named):
     assert texts[0] in result.doubts[0]
 
 
+def test_angles_in_degrees_are_an_alternative(tmp_path):
+    study = study_of(tmp_path, loaded(seed=1, noise=1.0))
+    entry = study.fitted[0]
+    wrong = [dataclasses.replace(case, q=np.degrees(case.q)) for case in entry.source.cases]
+    source = dataclasses.replace(entry.source, cases=tuple(wrong))
+    found = {key: test for key, _, test in source.alternatives(entry.test, study.model)}
+    np.testing.assert_allclose(found["joint angles in degrees"].q, entry.test.q, rtol=1e-12)
+    np.testing.assert_allclose(found["joint angles in degrees"].effort, entry.test.effort, rtol=1e-9)
+
+
 def test_a_metric_is_the_inverse_root_of_a_covariance():
     draw = np.random.default_rng(1)
     variances, effects = draw.uniform(0.5, 2.0, size=7), draw.normal(size=(7, 3))
