@@ -141,7 +141,8 @@ def test_gravity_is_tilted_across_its_direction():
     known = list(machine_errors(model, free, ()))
     tilted = [key for key in (error.key for error, _ in known) if key.startswith("tilt")]
     assert tilted == ["tilt about X", "tilt about Z"]
-    for key, expected in zip(tilted, ([0.0, -9.81, -0.0981], [0.0981, -9.81, 0.0]), strict=True):
+    down, across = -9.81 * np.cos(2.0 * np.arctan(0.005)), 9.81 * np.sin(2.0 * np.arctan(0.005))
+    for key, expected in zip(tilted, ([0.0, down, -across], [across, down, 0.0]), strict=True):
         there = with_machine_errors(model, free, known, {key: 0.01})
         np.testing.assert_allclose(there.gravity, expected, atol=1e-12)
 
