@@ -59,10 +59,8 @@ class PoseTest(Test[PoseView]):
     """Labels of the stations; empty for a device in the ground frame."""
     elastic: bool = eqx.field(static=True)
     """Whether the machine deflects under its weight."""
-    has_rotations: bool = eqx.field(static=True)
-    """Whether any rotation is measured."""
-    has_inclinations: bool = eqx.field(static=True)
-    """Whether any inclination is measured."""
+    kinds: tuple[tuple[bool, bool, bool], ...] = eqx.field(static=True)
+    """Whether positions, rotations and inclinations of each point are measured in any row of the table."""
     levelled: bool = eqx.field(static=True)
     """Whether the device's z axis is vertical at every station; the weight of the machine then acts along it."""
     q: Float[Array, "t n"]
@@ -90,13 +88,17 @@ class PoseTest(Test[PoseView]):
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
         device = self.pose[self.station] if self.levelled else None
-        turns = self.has_rotations or self.has_inclinations
-        poses = _compiled_poses(model, self.q, device, self.points, self.elastic, turns)
-        if not self.has_inclinations:
+        varied = tuple((position, rotation or inclination) for position, rotation, inclination in self.kinds)
+        poses = _compiled_poses(model, self.q, device, self.points, self.elastic, varied)
+        if not self.measures(2):
             return PoseView(poses, None)
         if device is None:
             return PoseView(poses, jnp.tile(-model.gravity / jnp.linalg.norm(model.gravity), (len(self.q), 1)))
         return PoseView(poses, jax.vmap(rotation_by)(device[:, 3:])[:, :, 2])
+
+    def measures(self, kind: int) -> bool:
+        """Whether positions (0), rotations (1) or inclinations (2) of any point are measured."""
+        return any(each[kind] for each in self.kinds)
 
     def predict(self, view: PoseView) -> Float[Array, "t p 4 4"]:
         """Poses of all points at all rows in the device's frame."""
@@ -124,10 +126,10 @@ class PoseTest(Test[PoseView]):
         predicted = self.predict(view)
         translation = predicted[..., :3, 3] - self.position
         rotation, inclination = jnp.zeros_like(translation), jnp.zeros_like(translation[..., :2])
-        if self.has_rotations:  # their derivatives are not computed otherwise
+        if self.measures(1):  # their derivatives are not computed otherwise
             turn = predicted[..., :3, :3] @ jnp.swapaxes(self.rotation, -1, -2)
             rotation = jax.vmap(jax.vmap(rotation_vector))(turn)
-        if self.has_inclinations:
+        if self.measures(2):
             parts = jnp.einsum("tpij,tpj->tpi", self.vertical, self.upward(view))
             inclination = 2.0 * parts[..., :2] / (1.0 + parts[..., 2:])
         return jnp.concatenate([translation, rotation, inclination], axis=-1).ravel()[self.component]
@@ -137,11 +139,10 @@ class PoseTest(Test[PoseView]):
         return self.errors(view) / self.std
 
     def at_all_points(self, model: Model) -> "PoseTest":
-        """The test with the positions of all points in all rows, and the rotations and inclinations if any is measured;
-        those predicted for a machine where they are not measured."""
-        kinds = [0] + [1] * self.has_rotations + [2] * self.has_inclinations
-        every = np.arange(KIND.size * len(self.q) * len(self.points))
-        return self.completed(every[np.isin(KIND[every % KIND.size], kinds)], model)
+        """The test with all `kinds` of all points in all rows; those predicted for a machine where they are not
+        measured."""
+        chosen = np.tile(np.array(self.kinds)[:, KIND], (len(self.q), 1, 1))
+        return self.completed(np.flatnonzero(chosen), model)
 
     def completed(self, component: np.ndarray, model: Model) -> "PoseTest":
         """The test with other measured components, those predicted for a machine where they are not measured: at
@@ -149,7 +150,7 @@ class PoseTest(Test[PoseView]):
         poses, upward = predicted(self, model)
         seen = np.isin(np.arange(KIND.size * len(self.q) * len(self.points)), np.asarray(self.component))
         seen = seen.reshape(*poses.shape[:2], KIND.size)[..., None]
-        vertical = axes_about(upward) if self.has_inclinations else self.vertical
+        vertical = axes_about(upward) if self.measures(2) else self.vertical
         return dataclasses.replace(
             self,
             position=jax.device_put(np.where(seen[..., POSITION, 0], self.position, poses[..., :3, 3])),
@@ -334,20 +335,21 @@ def _poses_by_row(
     device: Float[Array, "t 6"] | None,
     points: tuple[str, ...],
     elastic: bool,
-    rotations: bool,
+    varied: tuple[tuple[bool, bool], ...],
 ) -> Float[Array, "t p 4 4"]:
     """Poses of points at all rows, differentiated row by row in reverse mode.
 
     A row has three or six components, a machine tens of free parameters: the derivatives of a row by the numbers of the
-    machine are computed once, in reverse mode, and multiplied by all directions. Those of rotations are left out (0)
-    where no rotation is measured, since they take half of the time.
+    machine are computed once, in reverse mode, and multiplied by all directions. `varied` says of each point whether
+    those of its position and of its rotation are needed; the others are left out (0), since they take as much time.
     """
     return jax.vmap(lambda q, device: _row_poses(model, q, device, points, elastic))(q, device)
 
 
 @_poses_by_row.def_jvp
 def _poses_by_row_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    model, q, device, points, elastic, rotations = primals
+    model, q, device, points, elastic, needed = primals
+    moving, turning = (np.flatnonzero(np.repeat(each, 3)) for each in np.array(needed).T)
     varies = jax.tree.map(lambda tangent: tangent is not None, tangents[0], is_leaf=lambda tangent: tangent is None)
     varied, constant = eqx.partition(model, varies)
 
@@ -358,19 +360,22 @@ def _poses_by_row_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
             return (poses[:, :3, 3], jax.vmap(rotation_vector)(turn)), poses
 
         (shift, _), pull, poses = jax.vjp(twist, varied, q, device, has_aux=True)
-        basis, zero = jnp.eye(shift.size).reshape(-1, *shift.shape), jnp.zeros_like(shift)
+        basis, zero = np.eye(shift.size).reshape(-1, *shift.shape), jnp.zeros_like(shift)
         directions = tangents[0], by_q, by_device
 
-        def along(slope: Any) -> Array:
+        def along(slope: Any, component: np.ndarray) -> Array:
             used = eqx.filter(slope, jax.tree.map(lambda t: t is not None, directions, is_leaf=lambda t: t is None))
             parts = zip(jax.tree.leaves(used), jax.tree.leaves(directions), strict=True)
-            return sum((s.reshape(len(s), -1) @ t.ravel() for s, t in parts), start=jnp.zeros(shift.size))
+            found = sum((s.reshape(len(s), -1) @ t.ravel() for s, t in parts), start=jnp.zeros(component.size))
+            return jnp.zeros(shift.size).at[component].set(found).reshape(shift.shape)
 
-        moved = along(jax.vmap(lambda c: pull((c, zero)))(basis)).reshape(shift.shape)
-        change = jnp.zeros_like(poses).at[:, :3, 3].set(moved)
-        if not rotations:
+        change = jnp.zeros_like(poses)
+        if moving.size:
+            moved = along(jax.vmap(lambda c: pull((c, zero)))(basis[moving]), moving)
+            change = change.at[:, :3, 3].set(moved)
+        if not turning.size:
             return poses, change
-        turned = along(jax.vmap(lambda c: pull((zero, c)))(basis)).reshape(shift.shape)
+        turned = along(jax.vmap(lambda c: pull((zero, c)))(basis[turning]), turning)
         return poses, change.at[:, :3, :3].set(jax.vmap(skew)(turned) @ poses[:, :3, :3])
 
     return jax.vmap(row)(q, device, tangents[1], tangents[2])
@@ -411,6 +416,8 @@ class PoseRows(NamedTuple):
     """Name of each row."""
     approach: Float[np.ndarray, "t n"] | None = None
     """As in `PoseTest`."""
+    kinds: tuple[tuple[bool, bool, bool], ...] | None = None
+    """As in `PoseTest`, of the table of which these rows are a part; None for those of these rows."""
 
     def chosen(self, rows: np.ndarray) -> "PoseRows":
         """Some of the rows, by a mask."""
@@ -450,8 +457,7 @@ def pose_test(
         points=rows.points,
         stations=tuple(stations),
         elastic=elastic,
-        has_rotations=bool(seen[..., ROTATION].any()),
-        has_inclinations=bool(seen[..., 6:].any()),
+        kinds=measured_kinds(rows.measured) if rows.kinds is None else rows.kinds,
         levelled=levelled,
         q=jnp.asarray(rows.q),
         position=jnp.asarray(np.where(seen[..., POSITION], rows.measured[..., POSITION], 0.0)),
@@ -464,6 +470,12 @@ def pose_test(
         pose=jnp.asarray(np.asarray(pose, float).reshape(-1, 6)),
         approach=None if rows.approach is None else jnp.asarray(rows.approach),
     )
+
+
+def measured_kinds(measured: Float[np.ndarray, "t p 9"]) -> tuple[tuple[bool, bool, bool], ...]:
+    """Whether any position, rotation and inclination of each point is measured."""
+    seen = np.isfinite(measured).any(axis=0).reshape(-1, 3, 3).any(axis=2)
+    return tuple((bool(each[0]), bool(each[1]), bool(each[2])) for each in seen)
 
 
 def rotation_of(vector: np.ndarray) -> Float[np.ndarray, "3 3"]:

@@ -181,7 +181,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     measured = np.isin(test.component, entry.test.component)
     errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
     poses, upward = predicted(test, estimate.model)
-    upward = np.where(test.has_inclinations, upward, np.nan)
+    upward = np.where(np.array(test.kinds)[:, 2:], upward, np.nan)
     turns = [[rotation_vector_of(pose) for pose in row] for row in poses[..., :3, :3]]
     columns = [_spread(test, values, size) for values in (*errors, np.sqrt(variance))]
     columns.append(np.concatenate([poses[..., :3, 3], np.reshape(turns, (*size, 3)), upward], axis=-1))

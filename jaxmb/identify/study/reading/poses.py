@@ -15,6 +15,7 @@ from jaxmb.identify.experiments.pose_test import (
     PoseRows,
     PoseSource,
     PoseTest,
+    measured_kinds,
     pose_test,
     predicted,
     rotation_vector_of,
@@ -62,6 +63,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
         changed += _assumed(part, [bool(seen[..., k : k + 3].any()) for k in (0, 3, 6)])
     else:
         rows, truth = _simulated(part.simulate, part, label, std, context, np.asarray(at))
+    rows = rows._replace(kinds=measured_kinds(rows.measured))
     if part.role == "check":
         rows = rows._replace(held_out=np.ones(len(rows.q), bool))
     for name, measured, held_out in zip(rows.row, rows.measured, rows.held_out, strict=True):
