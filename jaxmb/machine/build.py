@@ -150,6 +150,10 @@ class Model(eqx.Module):
     loop_type: tuple[LoopType, ...] = eqx.field(static=True)
     loop_rigid: tuple[bool, ...] = eqx.field(static=True)
     loop_axis: Float[Array, "l 3"]
+    couplings: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    """Each coordinate that follows another one, and that one."""
+    coupling_ratio: Float[Array, "c"]
+    coupling_offset: Float[Array, "c"]
     dependent: tuple[int, ...] = eqx.field(static=True)
     """Dependent coordinates of a posture with closed loops."""
     following: tuple[int, ...] = eqx.field(static=True)
@@ -333,11 +337,15 @@ def _springs_and_loops(machine: Machine) -> Fields:
         "spring_direction": _array([s.direction or (0.0, 0.0, 0.0) for s in machine.spring], (3,)),
         "spring_free_length": _array([s.free_length or 0.0 for s in machine.spring]),
         **_columns(machine.spring, "stiffness", "damping", "loss_factor", prefix="spring_"),
-        "loops": tuple(loop.name for loop in machine.loop),
+        "loops": (*(loop.name for loop in machine.loop), *(f"coupling of {c.coordinate}" for c in machine.coupling)),
         "loop_frames": frame_pairs(machine.loop),
         "loop_type": tuple(loop.type for loop in machine.loop),
         "loop_rigid": tuple(loop.rigid for loop in machine.loop),
         "loop_axis": _array([loop.axis for loop in machine.loop], (3,)),
+        "couplings": tuple(
+            (machine.coordinates.index(c.coordinate), machine.coordinates.index(c.follows)) for c in machine.coupling
+        ),
+        **_columns(machine.coupling, "ratio", "offset", prefix="coupling_"),
     }
 
 

@@ -91,6 +91,19 @@ class Loop(Part):
         return self
 
 
+class Coupling(Part):
+    """A coordinate that follows another one: q = ratio q_follows + offset, as a sliding stage on a common belt."""
+
+    coordinate: Name
+    """Dependent coordinate."""
+    follows: Name
+    """Coordinate that it follows; not itself a dependent one of a coupling."""
+    ratio: Number = 1.0
+    """Its rate over that of the other [1, m/rad, rad/m]."""
+    offset: Number = 0.0
+    """Its value where the other is 0 [rad, m]."""
+
+
 class Transmission(Part):
     """A drive with the rate s' = sum_i c_i q_i' of several coordinates, as in a coupled wrist.
 

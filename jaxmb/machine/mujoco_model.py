@@ -111,6 +111,7 @@ class ModelReader:
             "spring": springs,
             "transmission": transmissions,
             "loop": loops,
+            "coupling": self._couplings(),
             "posture": self._posture(),
         }
 
@@ -356,6 +357,24 @@ class ModelReader:
         limit = own.get("effort_limit", 0.0) * abs(ratio)
         return drive | ({"effort_limit": limit} if limit else {})
 
+    def _couplings(self) -> list[Table]:
+        """Equalities of two joints, linear ones: MuJoCo's polynomial is of differences from the reference."""
+        m, found = self.m, list[Table]()
+        for i in np.flatnonzero(m.eq_active0):
+            if m.eq_type[i] != int(self.mujoco.mjtEq.mjEQ_JOINT) or m.eq_obj2id[i] < 0:
+                continue
+            joint, other = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
+            constant, ratio, *further = m.eq_data[i][:5]
+            names = [self.joints[k] for k in (joint, other)]
+            if np.any(further):
+                raise NotImplementedError(
+                    f"equality of '{names[0]}' and '{names[1]}': found a polynomial of higher order, expected a line"
+                )
+            own, of_other = (m.qpos0[m.jnt_qposadr[k]] for k in (joint, other))
+            offset = float(own + constant - ratio * of_other)
+            found.append({"coordinate": names[0], "follows": names[1], "ratio": float(ratio), "offset": offset})
+        return found
+
     def _loops(self) -> tuple[list[Table], list[Table]]:
         """Loops, and the frames that they need."""
         m, kinds = self.m, self.mujoco.mjtEq
@@ -363,22 +382,16 @@ class ModelReader:
         frames: list[Table] = []
         used = {*self.bodies, *self.sites}
         for i in np.flatnonzero(m.eq_active0):
-            if m.eq_type[i] == int(kinds.mjEQ_JOINT) and m.eq_obj2id[i] < 0:
-                continue  # of `fixed`
+            if m.eq_type[i] == int(kinds.mjEQ_JOINT):
+                continue  # of `fixed`, or a coupling
             name = self.mujoco.mj_id2name(m, self.mujoco.mjtObj.mjOBJ_EQUALITY, i) or f"loop{i + 1}"
             name = _OUTSIDE_NAME.sub("_", name)[:150]
             connect = m.eq_type[i] == int(kinds.mjEQ_CONNECT)
             ids = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
             if not connect and m.eq_type[i] != int(kinds.mjEQ_WELD):
                 found = str(kinds(int(m.eq_type[i])).name).removeprefix("mjEQ_").lower()
-                ends = (
-                    "".join(f" of '{self.joints[ids[0]]}' and '{self.joints[k]}'" for k in ids[1:])
-                    if found == "joint"
-                    else ""
-                )
                 raise NotImplementedError(
-                    f"equality '{name}': found type {found}{ends}, which is not supported, expected connect, weld or a"
-                    " joint at a constant"
+                    f"equality '{name}': found type {found}, which is not supported, expected connect, weld or joint"
                 )
             if not connect and m.eq_data[i][10] == 0.0:
                 raise NotImplementedError(

@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from jaxmb.io.validation import known_name
 from jaxmb.machine.beam import FlexibleBeam, VirtualSpring, expand_beams
-from jaxmb.machine.elements import Fractional, FurtherFriction, Loop, Rayleigh, Transmission
+from jaxmb.machine.elements import Coupling, Fractional, FurtherFriction, Loop, Rayleigh, Transmission
 from jaxmb.machine.values import (
     FEW,
     GROUND,
@@ -324,6 +324,8 @@ class Machine(Part):
     """Springs and dampers between frames, `[[spring]]`."""
     loop: Annotated[tuple[Loop, ...], FEW] = ()
     """Joints that close loops, `[[loop]]`."""
+    coupling: Annotated[tuple[Coupling, ...], FEW] = ()
+    """Coordinates that follow others, `[[coupling]]`."""
     independent: Annotated[tuple[Name, ...], FEW] = ()
     """Coordinates given by a posture, from which loop closure determines the others; chosen where none is named."""
     virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
@@ -349,7 +351,8 @@ class Machine(Part):
             for name, plural, found in (
                 ("body", "", self.body) if len(self.body) == 1 else ("bodies", "", self.body),
                 ("beam", "s", self.beam), ("payload", "s", self.payload), ("spring", "s", self.spring),
-                ("loop", "s", self.loop), ("virtual spring", "s", self.virtual_spring),
+                ("loop", "s", self.loop), ("coupling", "s", self.coupling),
+                ("virtual spring", "s", self.virtual_spring),
             )
             if found
         ]  # fmt: skip
@@ -414,8 +417,11 @@ class Machine(Part):
                 _known(f"{kind} '{part.name}': {key}", [getattr(part, key)], allowed)
         _unique("loop", [loop.name for loop in self.loop])
         _known("independent: coordinate", self.independent, self.coordinates)
-        if self.loop and self.virtual_spring:
-            raise ValueError("the machine has loops and virtual springs, expected one of them: write links as [[beam]]")
+        self._check_couplings()
+        if (self.loop or self.coupling) and self.virtual_spring:
+            raise ValueError(
+                "the machine has loops or couplings and virtual springs, expected one of them: write links as [[beam]]"
+            )
         _unique("virtual spring", [s.name for s in self.virtual_spring])
         prismatic = [c.name for c in self.moving_parts if c.type == "prismatic"]
         for spring in self.virtual_spring:
@@ -431,6 +437,21 @@ class Machine(Part):
                 f"the machine has {len(self.coordinates)} coordinates, expected at most {MOST_COORDINATES}"
             )
         return self
+
+    def _check_couplings(self) -> None:
+        _unique("coupling: coordinate", [coupling.coordinate for coupling in self.coupling])
+        followers = {coupling.coordinate for coupling in self.coupling}
+        locked = {c.name for c in self.moving_parts if c.locked}
+        for coupling in self.coupling:
+            label = f"coupling of '{coupling.coordinate}'"
+            _known("coupling: coordinate", [coupling.coordinate], self.coordinates)
+            _known(f"{label}: follows", [coupling.follows], self.coordinates)
+            if coupling.follows in followers:
+                raise ValueError(f"{label}: follows '{coupling.follows}', a dependent one, expected an independent one")
+            if found := locked & {coupling.coordinate, coupling.follows}:
+                raise ValueError(f"{label}: '{min(found)}' is locked, expected coordinates that move")
+            if coupling.coordinate in self.independent:
+                raise ValueError(f"independent: '{coupling.coordinate}' follows '{coupling.follows}' by a coupling")
 
     def _check_tree(self) -> None:
         carriers = [GROUND, *(b.name for b in self.body), *self.ends]

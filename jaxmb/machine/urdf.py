@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from xml.parsers import expat
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from jaxmb.io.files import write_atomically
 from jaxmb.io.validation import Table, known_name, sentence, shown
-from jaxmb.machine.elements import rotation_matrix
+from jaxmb.machine.elements import Coupling, rotation_matrix
 from jaxmb.machine.schema import Body, Coordinate, Machine, RigidMass
 from jaxmb.machine.values import GROUND, MOST_PARTS, Origin, first_cycle, valid_name
 
@@ -54,7 +54,7 @@ def machine_from_urdf(text: str, name: str) -> Machine:
     Raises:
         ValueError: the text is no XML, or describes no valid machine; the message names the link or joint, the value
             found and the expectation.
-        NotImplementedError: a floating, planar, spherical or mimicking joint, or an origin given by a quaternion.
+        NotImplementedError: a floating, planar or spherical joint, or an origin given by a quaternion.
     """
     robot = _parse(text)
     if robot.tag != "robot":
@@ -68,7 +68,8 @@ def machine_from_urdf(text: str, name: str) -> Machine:
     (root,) = (link for link in links if link not in parent_joint)
     order = [root, *(link for link in parent_joint)]
     bodies = [_body(link, links[link], parent_joint.get(link)) for link in order if not link == root == GROUND]
-    data = {"name": _OUTSIDE_NAME.sub("_", name) or "_", "body": bodies}
+    couplings = [each for name, joint in joints.items() for each in _coupling(name, joint, joints)]
+    data = {"name": _OUTSIDE_NAME.sub("_", name) or "_", "body": bodies, "coupling": couplings}
     try:
         return Machine.model_validate(data)
     except ValidationError as error:
@@ -98,6 +99,20 @@ def _body(name: str, link: _Element, joint: _Element | None) -> Table:
         coordinate |= _limits(limit, joint.attributes["type"], f"{label}, limit")
     body["joint"] = [coordinate]
     return body
+
+
+def _coupling(name: str, joint: _Element, joints: Mapping[str, _Element]) -> Iterator[Table]:
+    """The coupling of a joint that mimics another."""
+    label = _joint_label(joint)
+    mimic = _optional(joint, "mimic", label)
+    if mimic is None or COORDINATE_OF_JOINT[joint.attributes["type"]] is None:
+        return
+    follows, location = _attribute(mimic, "joint", f"{label}, mimic"), f"{label}, mimic"
+    if follows not in joints:
+        raise ValueError(f"{location}: {known_name('joint', follows, joints)}")
+    (ratio,) = _numbers(mimic, "multiplier", 1, location, "1")
+    (offset,) = _numbers(mimic, "offset", 1, location, "0")
+    yield {"coordinate": name, "follows": follows, "ratio": ratio, "offset": offset}
 
 
 def _limits(limit: _Element, kind: str, location: str) -> Table:
@@ -195,8 +210,6 @@ def _check_type(joint: _Element, label: str) -> None:
         raise NotImplementedError(f"{label}: a {kind} joint is not supported, expected {_listed(COORDINATE_OF_JOINT)}")
     if kind not in COORDINATE_OF_JOINT:
         raise ValueError(f"{label}: found type={shown(kind)}, expected one of: {_listed(COORDINATE_OF_JOINT)}")
-    if any(child.tag == "mimic" for child in joint.children):
-        raise NotImplementedError(f"{label}: a joint that mimics another is not supported")
 
 
 def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
@@ -346,7 +359,11 @@ def urdf_text(machine: Machine) -> str:
 
     for body in machine.body:
         links.append(_link(body))
-        joints.append(_moving_joint(body, body.joint[0]) if body.joint else fixed(body.name, body.parent, body.origin))
+        joints.append(
+            _moving_joint(body, body.joint[0], machine.coupling)
+            if body.joint
+            else fixed(body.name, body.parent, body.origin)
+        )
     for frame in machine.frame:
         links.append(f"  <link name={quoteattr(frame.name)}/>")
         joints.append(fixed(frame.name, frame.body, frame.origin))
@@ -417,7 +434,7 @@ def _link(rigid: RigidMass) -> str:
     )
 
 
-def _moving_joint(body: Body, coordinate: Coordinate) -> str:
+def _moving_joint(body: Body, coordinate: Coordinate, couplings: Sequence[Coupling]) -> str:
     kind = "prismatic" if coordinate.type == "prismatic" else "continuous" if coordinate.range is None else "revolute"
     axis = np.array(coordinate.axis) / np.linalg.norm(coordinate.axis)
     elements = [f'    <axis xyz="{_numbers_text(axis)}"/>']
@@ -430,6 +447,11 @@ def _moving_joint(body: Body, coordinate: Coordinate) -> str:
     if coordinate.damping or coordinate.friction:
         losses = {"damping": coordinate.damping, "friction": coordinate.friction}
         elements.append(f"    <dynamics {_attributes(losses)}/>")
+    elements += [
+        f"    <mimic joint={quoteattr(c.follows)} {_attributes({'multiplier': c.ratio, 'offset': c.offset})}/>"
+        for c in couplings
+        if c.coordinate == coordinate.name
+    ]
     return _joint(coordinate.name, kind, body.parent, body.name, body.origin, elements)
 
 

@@ -117,7 +117,7 @@ def joints_moving_frame(model: Model, frame: str, joints: Sequence[str] | None =
     """
     behind = ancestor_nodes(model, model.frame_node[frame_index(model, frame)])
     ends = [[ancestor_nodes(model, model.frame_node[frame]) for frame in pair] for pair in model.loop_frames]
-    loop_nodes = [one ^ other for one, other in ends]
+    loop_nodes = [*(one ^ other for one, other in ends), *(set(pair) for pair in model.couplings)]
     for _ in loop_nodes:  # loops that share coordinates move each other
         behind = behind.union(*(loop for loop in loop_nodes if loop & behind))
     behind -= set(model.dependent)

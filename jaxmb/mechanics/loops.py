@@ -130,17 +130,19 @@ def degrees_of_freedom(model: Model) -> list[int]:
 
 
 def loop_gaps(model: Model, x: Float[Array, "x"], rigid_only: bool = False) -> Float[Array, "c"]:
-    """Loop constraints C(q): gaps between the frames of the loops, m and rad."""
+    """Constraints C(q): gaps between the frames of the loops, and of the couplings of coordinates, m and rad."""
+    follower, followed = np.array(model.couplings, dtype=int).reshape(-1, 2).T
+    coupled = x[follower] - model.coupling_ratio * x[followed] - model.coupling_offset
     chosen = [i for i, rigid in enumerate(model.loop_rigid) if rigid or not rigid_only]
     if not chosen:
-        return jnp.zeros(0)
+        return coupled
     kinds = [model.loop_type[i] for i in chosen]
     poses, axis = frame_poses(model, x), model.loop_axis[np.array(chosen)]
     a, b = (poses[np.array([model.loop_frames[i][k] for i in chosen])] for k in (0, 1))
     offset = jnp.einsum("lji,lj->li", a[:, :3, :3], b[:, :3, 3] - a[:, :3, 3])
     relative = jnp.einsum("lji,ljk->lik", a[:, :3, :3], b[:, :3, :3])
     is_sliding = np.array([kind in ("prismatic", "cylindrical") for kind in kinds])[:, None]
-    gaps = [(offset - is_sliding * axis * jnp.sum(axis * offset, axis=1, keepdims=True)).ravel()]
+    gaps = [coupled, (offset - is_sliding * axis * jnp.sum(axis * offset, axis=1, keepdims=True)).ravel()]
     axial = np.array([i for i, kind in enumerate(kinds) if kind in ("revolute", "cylindrical")], dtype=int)
     if axial.size:
         gaps.append(jnp.cross(jnp.einsum("lij,lj->li", relative[axial], axis[axial]), axis[axial]).ravel())
@@ -275,7 +277,7 @@ def dependent_coordinates(slope: np.ndarray, groups: Sequence[Sequence[int]]) ->
 
 def followers(model: Model) -> tuple[int, ...]:
     """Dependent coordinates of the linearized equations: those of postures, and elastic ones where loops need them."""
-    if not any(model.loop_rigid):
+    if not (any(model.loop_rigid) or model.couplings):
         return ()
     x = np.asarray(whole(model, model.reference))
     moving = _moving(model)

@@ -23,7 +23,7 @@ ROTOR_MASS = 1e-9
 """kg, of rotors, whose actual mass belongs to the body that carries them."""
 SECOND_POINT = 0.1
 """m, distance of the two points on the axis of a revolute loop that are connected."""
-SOFT = "equalities are soft constraints in MuJoCo: the loops open by a small amount under load"
+SOFT = "equalities are soft constraints in MuJoCo: loops and couplings open by a small amount under load"
 Element = ElementTree.Element
 
 
@@ -82,7 +82,7 @@ def _mjcf_text(mujoco: Any, machine: Machine, posture: Mapping[str, float | str]
     q = dict(zip(model.coordinates, values.tolist(), strict=True))
     writer = _Writer(machine, q, dict.fromkeys(q, 0.0))
     text = writer.text()
-    if not machine.loop:
+    if not (machine.loop or machine.coupling):
         writer = _Writer(machine, q, _holding_efforts(mujoco, machine, text))
         text = writer.text()
     _compiled(mujoco, machine.name, text)
@@ -174,7 +174,7 @@ class _Writer:
         locked = [c.name for c in self.machine.moving_parts if c.locked]
         if locked:
             found.append(f"{', '.join(locked)} fixed, as locked")
-        return (*found, *self.changed, *([SOFT] if self.machine.loop else []))
+        return (*found, *self.changed, *([SOFT] if self.machine.loop or self.machine.coupling else []))
 
     def text(self) -> str:
         """The file."""
@@ -358,6 +358,12 @@ class _Writer:
                     for end, frame in (("a", loop.frame_a), ("b", loop.frame_b))
                 )
                 ElementTree.SubElement(equality, kind, name=name, site1=a, site2=b)
+        zero = {c.name: c.zero for c in self.machine.moving_parts}  # minus MuJoCo's reference
+        for c in self.machine.coupling:
+            constant = c.offset + zero[c.coordinate] - c.ratio * zero[c.follows]
+            ends = {"joint1": c.coordinate, "joint2": c.follows}
+            coefficients = _numbers((constant, c.ratio, 0.0, 0.0, 0.0))
+            ElementTree.SubElement(equality, "joint", ends | {"polycoef": coefficients})
         if len(equality):
             self.root.append(equality)
 

@@ -75,14 +75,18 @@ def build_model(machine: Machine) -> Model:
     n = len(model.coordinates)
     named = [model.coordinates.index(name) for name in machine.independent]
     elastic = [bool(k > 0.0) for k in np.asarray(model.stiffness)]
-    later_choice = [i for i in range(n) if (elastic[i] or model.locked[i]) and i not in named]
-    preferred = [i for i in range(n) if i not in named and i not in later_choice]
+    coupled = [i for i, _ in model.couplings]
+    later_choice = [i for i in range(n) if (elastic[i] or model.locked[i]) and i not in [*named, *coupled]]
+    preferred = [i for i in range(n) if i not in [*named, *coupled, *later_choice]]
     # the reference posture may be far from closed: named coordinates keep their values
     guess = np.array(model.reference)
+    for k, (i, other) in enumerate(model.couplings):
+        if model.coordinates[i] not in machine.posture:
+            guess[i] = model.coupling_ratio[k] * guess[other] + model.coupling_offset[k]
     # the constraints' rank is evaluated at closed postures: elsewhere redundant constraints seem independent
-    free = [*preferred, *later_choice]
+    free = [*coupled, *preferred, *later_choice]
     try:
-        reference = _closed_reference(model, guess, [preferred, free])
+        reference = _closed_reference(model, guess, [coupled, [*coupled, *preferred], free])
     except ValueError:
         closed, remaining = newton(model, guess, list(range(n)))
         if remaining <= CLOSED:
@@ -90,7 +94,7 @@ def build_model(machine: Machine) -> Model:
         raise
     slope = gap(model, reference).slope
     _check_given(machine, slope, free)
-    dependent = dependent_coordinates(slope, [preferred, later_choice])
+    dependent = dependent_coordinates(slope, [coupled, preferred, later_choice])
     _check_regular(model, reference, slope, dependent)
     _check_branch(machine, model, guess, reference, dependent)
     for i in dependent:

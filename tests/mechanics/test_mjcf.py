@@ -315,8 +315,8 @@ def one_joint(joint='<joint name="q"/>', further=""):
         ("<mujoco><wordbody/></mujoco>", "MuJoCo cannot read it: .*wordbody"),
         (one_joint("<freejoint/>"), "joint 'joint0': a free joint is not supported"),
         (one_joint('<joint type="ball" name="q"/>'), "joint 'q': a ball joint is not supported, expected hinge"),
-        (one_joint(further='<equality><joint name="e" joint1="q" joint2="p"/></equality>'),
-         "equality 'e': found type joint of 'q' and 'p', which is not supported, expected connect, weld or a joint at"),
+        (one_joint(further='<equality><joint name="e" joint1="q" joint2="p" polycoef="0 1 2 0 0"/></equality>'),
+         "equality of 'q' and 'p': found a polynomial of higher order, expected a line"),
         (one_joint(further='<tendon><fixed name="t"><joint joint="q" coef="1"/></fixed></tendon><equality><tendon'
          ' name="e" tendon1="t"/></equality>'), "equality 'e': found type tendon, which is not supported"),
         (one_joint(further='<equality><weld name="e" body1="b" torquescale="0"/></equality>'),

@@ -474,8 +474,11 @@ def pose_test(
 
 def measured_kinds(measured: Float[np.ndarray, "t p 9"]) -> tuple[tuple[bool, bool, bool], ...]:
     """Whether any position, rotation and inclination of each point is measured."""
-    seen = np.isfinite(measured).any(axis=0).reshape(-1, 3, 3).any(axis=2)
-    return tuple((bool(each[0]), bool(each[1]), bool(each[2])) for each in seen)
+    seen = np.isfinite(measured)
+    parts = (POSITION, ROTATION, slice(6, 9))
+    return tuple(
+        (bool(a), bool(b), bool(c)) for a, b, c in zip(*(seen[..., k].any(axis=(0, 2)) for k in parts), strict=True)
+    )
 
 
 def rotation_of(vector: np.ndarray) -> Float[np.ndarray, "3 3"]:

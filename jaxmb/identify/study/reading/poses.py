@@ -28,6 +28,7 @@ from jaxmb.io.files import read_text
 from jaxmb.io.validation import InputError, error_location, known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
+from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.mechanics.postures import stated_posture
 
 STATION, ROLE, APPROACH = "station", "role", ".approach"
@@ -54,6 +55,8 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
         ValueError: the table is invalid, or a station cannot be determined; the message names it.
     """
     model = context.model
+    if model.couplings:
+        check_open_chain(model, "pose test")
     at, changed = stated_posture(model, part.posture)
     std, known = part.nominal_std, part.std_mm != "estimate"
     truth: Truth | None = None
