@@ -35,6 +35,16 @@ STAGES = {"column_middle_joint": -0.706, "column_top_joint": -0.736}
 OVERLAP = {"column_middle_joint": 1.448}
 """Overlap of the guide of the lower stage where its coordinate is 0, m, as published with the data. That of the upper
 stage is rigid: fits in which its compliance and play were free ended with both at 0."""
+SENSORS = {"tilt_sensor_base": "tilt_sensor_base_accel", "tilt_sensor_column_tip": "tilt_sensor_column_accel"}
+"""Accelerometer of each frame."""
+RATIO = 0.2
+"""Standard deviation of an inclination over that of a position, mrad/mm."""
+INCLINED = {
+    'std_mm = "estimate"\n': f"inclination_std_mrad = {0.05 * RATIO:g}\n",
+    "[free]\n": '"frame.tilt_sensor_*.r[xy]" = { lower = -0.05, upper = 0.05 }\n',
+    "[prior]\n": '"frame.tilt_sensor_*" = 2e-2\n',
+}
+"""Lines that follow others of the study with inclinations: their noise, the misalignment of the sensors and its prior."""
 STIFFNESS = 1e5
 """Nm/rad of the joints of the arm, before the fit."""
 
@@ -51,6 +61,8 @@ class Point(NamedTuple):
     q: dict[str, float]
     position: tuple[float, ...]
     """Measured, m; empty where it is not."""
+    upward: tuple[float, ...]
+    """Readings of the accelerometers of `SENSORS`, m/s^2; empty where they are not recorded."""
 
 
 def folder() -> Path:
@@ -73,7 +85,8 @@ def points(path: Path) -> list[Point]:
                     q = {name: 0.5 * column + offset for name, offset in STAGES.items()}
                     q |= dict(zip(ARM, arm, strict=True))
                     position = tuple(one.get("prism_position") or ())
-                    found.append(Point(float(height), int(space), kind.startswith("stationing"), q, position))
+                    upward = tuple(x for key in SENSORS.values() for x in one.get(key) or ())
+                    found.append(Point(float(height), int(space), kind.startswith("stationing"), q, position, upward))
     return found
 
 
@@ -103,28 +116,49 @@ def machine(path: Path, out: Path) -> jaxmb.Machine:
     return jaxmb.Machine.model_validate(data | {"body": bodies, "virtual_spring": springs})
 
 
-def write_table(path: Path, rows: Sequence[Point], fitted: Sequence[bool], stations: Sequence[str]) -> None:
-    """Table of a pose test; rows with the same station share the pose of the total station."""
+def write_table(
+    path: Path, rows: Sequence[Point], fitted: Sequence[bool], stations: Sequence[str], inclined: Sequence[bool]
+) -> None:
+    """Table of a pose test; rows with the same station share the pose of the total station.
+
+    Args:
+        path: of the table.
+        rows: the points.
+        fitted: whether the position of each point is fitted.
+        stations: label of each.
+        inclined: whether the readings of its accelerometers are fitted, in a row of its own unless its position is.
+    """
+    empty = [""] * (3 * len(SENSORS))
     with path.open("w", newline="") as file:
         table = csv.writer(file)
-        table.writerow([*STAGES, *ARM, "prism.x", "prism.y", "prism.z", "station", "role"])
-        for point, fit, station in zip(rows, fitted, stations, strict=True):
-            q = (point.q[name] for name in (*STAGES, *ARM))
-            table.writerow([*q, *(point.position or ("", "", "")), station, "fit" if fit else "check"])
+        upward = [f"{frame}.a{axis}" for frame in SENSORS for axis in "xyz"]
+        table.writerow([*STAGES, *ARM, "prism.x", "prism.y", "prism.z", *upward, "station", "role"])
+        for point, fit, station, tilt in zip(rows, fitted, stations, inclined, strict=True):
+            q, readings = [point.q[name] for name in (*STAGES, *ARM)], point.upward if tilt else empty
+            position = point.position or ("", "", "")
+            table.writerow([*q, *position, *(readings if fit else empty), station, "fit" if fit else "check"])
+            if tilt and not fit:
+                table.writerow([*q, "", "", "", *readings, station, "fit"])
 
 
-def write_fit(out: Path, data: Path, rows: Sequence[Point]) -> Path:
+def write_fit(out: Path, data: Path, rows: Sequence[Point], inclinations: bool = False) -> Path:
     """The study that identifies the machine from points of one set, in which the total station did not move."""
     out.mkdir(parents=True, exist_ok=True)
     jaxmb.write_machine(machine(data, out), out / "machine.toml")
-    write_table(out / "poses.csv", rows, [True] * len(rows), ["set"] * len(rows))
-    return Path(shutil.copy(HERE / "trailblazer.toml", out))
+    write_table(out / "poses.csv", rows, [True] * len(rows), ["set"] * len(rows), [inclinations] * len(rows))
+    text = (HERE / "trailblazer.toml").read_text()
+    if inclinations:
+        for line, further in INCLINED.items():
+            text = text.replace(line, line + further)
+    (out / "trailblazer.toml").write_text(text)
+    return out / "trailblazer.toml"
 
 
-def write_prediction(out: Path, result: Path, rows: Sequence[Point]) -> Path:
+def write_prediction(out: Path, result: Path, rows: Sequence[Point], inclinations: str = "none") -> Path:
     """The study that predicts a set with an identified machine, from the stationing points of the set.
 
-    Each height of the column has a pose of the total station of its own, since the ground may yield as the column
+    `inclinations` of which points are fitted: "none", "stationing" or "all", with a machine that was identified with
+    inclinations. Each height of the column has a pose of the total station of its own, since the ground may yield as the column
     moves; heights without stationing points take that of the nearest height.
     """
     heights = {point.height for point in rows if point.stationing}
@@ -134,11 +168,15 @@ def write_prediction(out: Path, result: Path, rows: Sequence[Point]) -> Path:
     for name in ("machine.toml", "result.json"):
         shutil.copy(result / name, out)
     nearest = [min(heights, key=lambda height: abs(height - point.height)) for point in rows]
-    write_table(out / "poses.csv", rows, [point.stationing for point in rows], [f"{h:g}" for h in nearest])
+    fitted = [point.stationing for point in rows]
+    inclined = [inclinations == "all" or (inclinations == "stationing" and fit) for fit in fitted]
+    write_table(out / "poses.csv", rows, fitted, [f"{h:g}" for h in nearest], inclined)
     level = json.loads((out / "result.json").read_text())["metrics"]["pose_std_mm"]["prism"]
     text = (HERE / "prediction.toml").read_text()
     study = out / "prediction.toml"
-    study.write_text(text.replace('std_mm = "estimate"', f"std_mm = {level:.4g}"))
+    study.write_text(
+        text.replace('std_mm = "estimate"', f"std_mm = {level:.4g}\ninclination_std_mrad = {RATIO * level:.4g}")
+    )
     return study
 
 
@@ -148,15 +186,17 @@ def main() -> None:
     parser.add_argument("what", choices=("fit", "predict"))
     parser.add_argument("set", nargs="?", type=Path, help="YAML file of a set (default: flat.yaml of the public data)")
     parser.add_argument("--machine", type=Path, help="folder with the result of the fit, for predict")
+    parser.add_argument("--inclinations", choices=("none", "stationing", "all"), default="none",
+                        help="points whose accelerometer readings are fitted; not none for the fit: all")  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="folder of the study")
     args = parser.parse_args()
     rows = points(args.set or folder() / "flat.yaml")
     if args.what == "fit":
-        print(write_fit(args.out, folder(), rows))
+        print(write_fit(args.out, folder(), rows, args.inclinations != "none"))
     elif args.machine is None:
         parser.error("predict needs --machine, the folder with the result of the fit")
     else:
-        print(write_prediction(args.out, args.machine, rows))
+        print(write_prediction(args.out, args.machine, rows, args.inclinations))
 
 
 if __name__ == "__main__":
