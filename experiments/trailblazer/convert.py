@@ -44,7 +44,7 @@ INCLINED = {
     "[free]\n": '"frame.tilt_sensor_*.r[xy]" = { lower = -0.05, upper = 0.05 }\n',
     "[prior]\n": '"frame.tilt_sensor_*" = 2e-2\n',
 }
-"""Lines that follow others of the study with inclinations: their noise, the misalignment of the sensors and its prior."""
+"""Lines after others in the study with inclinations: their noise, the misalignment of the sensors and its prior."""
 STIFFNESS = 1e5
 """Nm/rad of the joints of the arm, before the fit."""
 
@@ -158,8 +158,8 @@ def write_prediction(out: Path, result: Path, rows: Sequence[Point], inclination
     """The study that predicts a set with an identified machine, from the stationing points of the set.
 
     `inclinations` of which points are fitted: "none", "stationing" or "all", with a machine that was identified with
-    inclinations. Each height of the column has a pose of the total station of its own, since the ground may yield as the column
-    moves; heights without stationing points take that of the nearest height.
+    inclinations. Each height of the column has a pose of the total station of its own, since the ground may yield as the
+    column moves; heights without stationing points take that of the nearest height.
     """
     heights = {point.height for point in rows if point.stationing}
     if not heights:
