@@ -158,8 +158,8 @@ def write_prediction(out: Path, result: Path, rows: Sequence[Point], inclination
     """The study that predicts a set with an identified machine, from the stationing points of the set.
 
     `inclinations` of which points are fitted: "none", "stationing" or "all", with a machine that was identified with
-    inclinations. Each height of the column has a pose of the total station of its own, since the ground may yield as the
-    column moves; heights without stationing points take that of the nearest height.
+    inclinations. Each height of the column has a pose of the total station of its own, since the ground may yield
+    as the column moves; heights without stationing points take that of the nearest height.
     """
     heights = {point.height for point in rows if point.stationing}
     if not heights:
