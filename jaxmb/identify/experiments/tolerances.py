@@ -35,9 +35,9 @@ class Tolerances(Part):
     tilt_deg: NonNegative = 0.2
     """Direction of gravity, about each of two axes across it."""
     foundation_um_per_kn: NonNegative = 0.0
-    """Displacement of the machine's base along each axis of the ground over the force."""
+    """Displacement of the machine's base along each axis of the ground over the force [um/kN]."""
     foundation_urad_per_knm: NonNegative = 0.0
-    """Rotation of the machine's base about each axis of the ground over the moment."""
+    """Rotation of the machine's base about each axis of the ground over the moment [urad/(kN m)]."""
     joint_zero_deg: NonNegative = 0.05
     """Zero of each revolute coordinate, common to all tests."""
     joint_zero_mm: NonNegative = 0.2
