@@ -465,7 +465,8 @@ def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, s
     def refit(numbers: Sequence[int]) -> None:
         nonlocal best
         for k in numbers:
-            far = errors[k].kind and errors[k].starts  # a stated number that may be wrong by a large factor
+            # a stated number that may be wrong by a large factor, not a compliance where none is stated
+            far = errors[k].kind and errors[k].starts and errors[k].bounds[0] < 0.0
             if best <= enough and not far and expected[:, k].min() > best + LINEAR * (chi_square - best):
                 continue  # another error leaves noise alone, and this one more to first order
             hypothesis, u = Hypothesis(k, None, ""), at[int(np.argmin(expected[:, k]))]
