@@ -59,8 +59,8 @@ from jaxmb.response.modal import modes
 
 BUDGET = "Uncertainty budget"
 NO_BUDGET = (
-    "This result has no tolerances of the machine and the tests: the standard deviations are those of the noise, and of"
-    " what the fit does not follow."
+    "This result has no tolerances of the machine and the tests: the standard deviations are those of the noise and of"
+    " the misfit."
 )
 MOST_MODES = 8
 """Largest number of modes of a machine in an animation."""

@@ -189,7 +189,8 @@ class DescribedTests:
 
 
 def _follows_geometry(entry: Entry) -> bool:
-    """Whether the prediction of a test follows free geometry and a foundation, unlike that of torques."""
+    """Whether joint zeros that are free, and a foundation, change the prediction of a test: not that of torques, nor a
+    foundation that of poses."""
     return isinstance(entry.test, PostureTest) or isinstance(entry.source, DeflectionSource)
 
 

@@ -18,6 +18,7 @@ from jaxmb.identify.assess.model_errors import (
     further_springs,
     metric,
     selected,
+    single_and_common,
 )
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
@@ -32,7 +33,6 @@ from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.linear import linear_equations, with_prior
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import OutOfReachError
 
@@ -153,13 +153,9 @@ def linear_model_errors(estimate: Estimate) -> Explanations:
         text = hypothesis.text if hypothesis.error is None else hypothesis.error.described(size)
         values = study.free.named(linear.unknowns.decode(x))
         found.append(ModelError(text, min(explains, 1.0), values, of_machine=hypothesis.error in machine))
-    sizes = [
-        (hypothesis.error, size / hypothesis.error.typical, chi_square / noise)
-        for hypothesis, (chi_square, size, _) in zip(hypotheses, ends, strict=True)
-        if hypothesis.error is not None
-    ]
-    springs = further_springs(search.model, sizes, plain / noise, degrees, tried)
-    return Explanations(tuple(found), springs)
+    fitted = zip(hypotheses, relative, chi_squares, strict=True)
+    errors = [(h.error, size, c / noise) for h, size, c in fitted if h.error is not None]
+    return Explanations(tuple(found), further_springs(search.model, errors, plain / noise, degrees, tried))
 
 
 MOST_LEFT = 0.5
@@ -221,13 +217,6 @@ def _likely(search: LinearSearch) -> tuple[list[LinearHypothesis], list[LinearHy
 
 def _alternatives(search: LinearSearch) -> list[LinearHypothesis]:
     """Alternatives to single tests and to all of them."""
-    study, texts = search.estimate.study, dict[str, str]()
-    some, common = dict[str, dict[int, Test]](), dict[str, dict[int, Test]]()
-    for k, entry in enumerate(study.fitted):
-        for key, text, test in entry.source.alternatives(entry.test, search.model):
-            own = f"{key} of {entry.name}"
-            some[own], texts[own] = {k: test}, f"{text} of {display_name(entry.name)}"
-            common.setdefault(key, {})[k] = test
-            texts[key] = text
-    some |= {key: tests for key, tests in common.items() if len(tests) > 1}
-    return [LinearHypothesis(None, tests, texts[key]) for key, tests in some.items()]
+    fitted = search.estimate.study.fitted
+    known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in fitted)
+    return [LinearHypothesis(None, *each) for each in single_and_common(known)]

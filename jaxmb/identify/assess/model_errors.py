@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -89,7 +89,7 @@ class Explanations(NamedTuple):
     """What would explain a misfit."""
 
     errors: tuple[ModelError, ...] = ()
-    """Hypotheses that each explain most of it, the best first."""
+    """Hypotheses that each explain most of it, the most plausible first."""
     further_springs: tuple[FurtherSpring, ...] = ()
     """Springs that each lower the residual significantly, the best first, also where none explains most."""
 
@@ -529,37 +529,47 @@ def _far_starts(
 
 def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
     """Refits of the most likely alternatives to tests."""
-    problem, texts = search.corrected.problem, dict[str, str]()
-    some, common = dict[str, dict[int, Test]](), dict[str, dict[int, Test]]()
-    for k, test in enumerate(problem.tests):
-        if test.description is None:
-            continue
-        for key, text, other in test.description.alternatives(problem.model):
-            common.setdefault(key, {})[k] = other
-            own = f"{key} of {test.name}"
-            some[own], texts[own], texts[key] = {k: other}, f"{text} of {display_name(test.name)}", text
-    some |= {key: tests for key, tests in common.items() if len(tests) > 1}
-    tried = list[tuple[float, str, int]]()
+    problem, tried = search.corrected.problem, list[tuple[float, int, int]]()
+    known = (
+        (t.name, () if t.description is None else t.description.alternatives(problem.model)) for t in problem.tests
+    )
+    some = single_and_common(known)
     for p, u in enumerate(points):
         values = problem.free.values(u)
         model = problem.free.apply(problem.model, values)
         views, each = [test.view(model) for test in problem.tests], list[np.ndarray]()
         for test, view in zip(problem.tests, views, strict=True):
             each.append(residual_at(test, view))
-        for key, tests in some.items():
+        for number, (tests, _) in enumerate(some):
             parts = list(each)
             for k, test in tests.items():
                 seen = views[k] if _same_view(test, problem.tests[k]) else test.view(model)
                 parts[k] = residual_at(test, seen)
             whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
-            tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), key, p))
-    found, chosen = list[Fitted](), set[str]()
-    for _, key, p in sorted(tried):
-        if key not in chosen and len(chosen) < TRIED_ALTERNATIVES:
-            chosen.add(key)
-            hypothesis = Hypothesis(None, some[key], texts[key])
+            tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
+    found, chosen = list[Fitted](), set[int]()
+    for _, number, p in sorted(tried):
+        if number not in chosen and len(chosen) < TRIED_ALTERNATIVES:
+            chosen.add(number)
+            hypothesis = Hypothesis(None, *some[number])
             found.append(Fitted(hypothesis, *search.fitted(hypothesis, points[p])))
     return found
+
+
+def single_and_common(
+    known: Iterable[tuple[str, Iterable[tuple[str, str, Test]]]],
+) -> list[tuple[dict[int, Test], str]]:
+    """Alternatives to single tests, then to all that have one of the same key, with their texts.
+
+    Args:
+        known: name of each test, and its alternatives: key, text and test.
+    """
+    single, common = list[tuple[dict[int, Test], str]](), dict[str, tuple[dict[int, Test], str]]()
+    for k, (name, alternatives) in enumerate(known):
+        for key, text, other in alternatives:
+            single.append(({k: other}, f"{text} of {display_name(name)}"))
+            common.setdefault(key, ({}, text))[0][k] = other
+    return [*single, *(each for each in common.values() if len(each[0]) > 1)]
 
 
 def _same_view(test: Any, other: Any) -> bool:
