@@ -14,10 +14,10 @@ from .kinetostatic import (
 )
 from .kinetostatic_maps import (
     PostureMap as PostureMap,
+    Zone as Zone,
+    find_zones as find_zones,
+    largest_box as largest_box,
     posture_maps as posture_maps,
-)
-from .map_file import (
-    modal_maps_json as modal_maps_json,
     posture_maps_json as posture_maps_json,
 )
 from .modal import (
@@ -27,6 +27,7 @@ from .modal import (
     identified as identified,
     load_identified as load_identified,
     modal_maps as modal_maps,
+    modal_maps_json as modal_maps_json,
 )
 from .modal_properties import (
     MODAL_QUANTITIES as MODAL_QUANTITIES,
@@ -44,9 +45,4 @@ from .workspace_grid import (
     Postures as Postures,
     postures_along as postures_along,
     postures_over as postures_over,
-)
-from .zones import (
-    Zone as Zone,
-    find_zones as find_zones,
-    largest_box as largest_box,
 )

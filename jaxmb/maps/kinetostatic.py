@@ -1,7 +1,7 @@
 """Dexterity, stiffness and deflection at any number of postures, computed in batches."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import batch_size, batch_size_for, compiled, in_batches
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.maps.position_solver import check_all_closed
 from jaxmb.mechanics.compliance import (
@@ -228,16 +228,10 @@ def length_power(
 
 
 def _rows(directions: Sequence[str]) -> list[int]:
-    rows = [_direction(name) for name in directions]
-    if not rows or len(set(rows)) < len(rows):
+    check_known("directions: component", directions, DIRECTIONS)
+    if not directions or len(set(directions)) < len(directions):
         raise ValueError(f"directions: {' '.join(directions) or 'none'}, expected some of x y z rx ry rz, each once")
-    return rows
-
-
-def _direction(name: str) -> int:
-    if name not in DIRECTIONS:
-        raise ValueError(known_name("directions: component", name, DIRECTIONS))
-    return DIRECTIONS.index(name)
+    return [DIRECTIONS.index(name) for name in directions]
 
 
 LENGTHS = (1e-3, 1e3)
@@ -428,12 +422,9 @@ def checked_settings(
         ValueError: a name is unknown, a number is out of its range, or a required setting is missing.
         NotImplementedError: a quantity is a change of stiffness under load and the machine has loops.
     """
-    if not quantities:
-        raise ValueError(f"quantities: found none, expected some of {', '.join(QUANTITIES)}")
+    check_quantities(quantities, QUANTITIES)
     given = {"wrench": wrench, "direction": direction}
     for name in quantities:
-        if name not in QUANTITIES:
-            raise ValueError(known_name("quantity", name, QUANTITIES))
         if name in GROUPS["influence"]:
             check_open_chain(model, f"a map of '{name}'")
         for need in QUANTITIES[name].needs:
@@ -447,9 +438,7 @@ def checked_settings(
         check_wrench(jnp.asarray(load))
         if not np.all(np.isfinite(load)):
             raise ValueError(f"wrench: {load}, expected finite numbers")
-    along = None if direction is None else np.asarray(direction, dtype=float)
-    if along is not None and (along.shape != (3,) or not np.all(np.isfinite(along)) or not np.any(along)):
-        raise ValueError(f"direction: {along}, expected three numbers, not all 0")
+    along = None if direction is None else checked_direction(direction)
     return MapSettings(
         length_m=float(length),
         joints=joints_moving_frame(model, frame, joints),
@@ -457,6 +446,25 @@ def checked_settings(
         wrench=None if load is None else tuple(load.tolist()),
         direction=None if along is None else tuple(along.tolist()),
     )
+
+
+def check_quantities(quantities: Sequence[str], known: Collection[str]) -> None:
+    """Raise ValueError without a quantity, or for one that does not exist."""
+    if not quantities:
+        raise ValueError(f"quantities: found none, expected some of {', '.join(known)}")
+    check_known("quantity", quantities, known)
+
+
+def checked_direction(direction: Sequence[float] | np.ndarray) -> Float[np.ndarray, "3"]:
+    """The direction as an array.
+
+    Raises:
+        ValueError: it is not three finite numbers, or all are 0.
+    """
+    along = np.asarray(direction, dtype=float)
+    if along.shape != (3,) or not np.all(np.isfinite(along)) or not np.any(along):
+        raise ValueError(f"direction: {along}, expected three numbers, not all 0")
+    return along
 
 
 def posture_quantities(

@@ -1,5 +1,6 @@
 """Maps of natural frequencies, damping and compliance over postures, with their standard deviations."""
 
+import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +16,13 @@ from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.saved import read_saved
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching
 from jaxmb.identify.parameters.model_parameters import parameters
+from jaxmb.io.records import strict
 from jaxmb.io.validation import InputError, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_CHANNELS
 from jaxmb.machine.file import load_machine
 from jaxmb.maps.modal_properties import BY_MODE, MODAL_QUANTITIES, ComplianceOptions, modal_quantities, number_of_modes
-from jaxmb.maps.workspace_grid import Axis, PostureOptions, Postures, postures_along, postures_over
+from jaxmb.maps.workspace_grid import SCHEMA, Axis, PostureOptions, Postures, postures_along, postures_over
 from jaxmb.mechanics.kinematics import TOOL, frame_name
 from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -323,7 +325,6 @@ def modal_maps(
         postures = over
     else:
         postures = postures_along(model, path or {}, *where) if over is None else postures_over(model, over, *where)
-    reached = postures.reached
     vary, u, free_names, uncertain = None, None, (), ()
     if free is not None and covariance is not None:
         free = logarithmic(model, free) if isinstance(free, Sequence) else free
@@ -331,25 +332,51 @@ def modal_maps(
         vary, u, free_names = FreeModel(model, free), free.encode(free_values(model, free)), free.names
         variance = np.diagonal(covariance)
         uncertain = tuple(n for n, v in zip(free_names, variance, strict=True) if v >= LARGE_STD**2)
-    rows = postures.coordinates[reached]
+    rows = postures.coordinates[postures.reached]
     found = modal_quantities(
         model, rows, quantities, modes, frame, vary, u, linearize_at, options.get("report"), direction=direction,
         band_hz=band_hz,
     )  # fmt: skip
-
-    def on_grid(values: np.ndarray) -> np.ndarray:
-        grid = np.full((*reached.shape, *values.shape[1:]), math.nan)
-        grid[reached] = values
-        return grid
 
     maps = {}
     for name in dict.fromkeys(quantities):
         std, unknown = None, {}
         if covariance is not None:
             deviations, unknown = propagated(found.values[name], found.gradients[name], covariance, free_names)
-            std = on_grid(deviations)
-        maps[name] = ModalMap(name, MODAL_QUANTITIES[name], on_grid(found.values[name]), std, unknown)
+            std = postures.on_grid(deviations)
+        maps[name] = ModalMap(name, MODAL_QUANTITIES[name], postures.on_grid(found.values[name]), std, unknown)
     along = None if direction is None else tuple(map(float, direction))
     settings = ModalMapSettings(number_of_modes(model, modes), along, band_hz, free_names, linearize_at)
-    peak_hz = None if found.peak_hz is None else on_grid(found.peak_hz)
+    peak_hz = None if found.peak_hz is None else postures.on_grid(found.peak_hz)
     return ModalMaps(model.name, frame, postures, maps, peak_hz, uncertain, settings)
+
+
+def modal_maps_json(found: ModalMaps) -> str:
+    """Text of `map.json` for maps of frequencies, damping and compliance over a grid or along a path."""
+    postures = found.postures
+    grid = dict(zip(postures.over, postures.grid, strict=True))
+    content = {
+        "schema": SCHEMA,
+        "machine": found.machine,
+        "frame": found.frame,
+        "shown": postures.frame,
+        **({"path_m": grid["path"]} if postures.is_path else {"over": grid}),
+        "held": dict(postures.held),
+        "postures": {name: postures.coordinates[..., postures.names.index(name)] for name in postures.varied},
+        "reached": postures.reached,
+        "settings": found.settings,
+        "hardly_known": found.hardly_known,
+        "position_m": postures.position,
+        "maps": {
+            name: {
+                "unit": one.unit,
+                "by_mode": one.by_mode,
+                "values": one.values,
+                "std": one.std,
+                "unknown": dict(one.unknown),
+            }
+            for name, one in found.maps.items()
+        },
+        **({} if found.peak_hz is None else {"peak_hz": found.peak_hz}),
+    }
+    return json.dumps(strict(content), allow_nan=False)

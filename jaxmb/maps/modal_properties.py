@@ -14,8 +14,9 @@ from jaxtyping import Array, Bool, Complex, Float, Inexact
 from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import batch_size_for, compiled, in_batches, padded
-from jaxmb.io.validation import error_location, known_name
+from jaxmb.io.validation import error_location
 from jaxmb.machine.build import Model
+from jaxmb.maps.kinetostatic import check_quantities, checked_direction
 from jaxmb.maps.position_solver import check_all_closed
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import TOOL, check_no_virtual_springs, frame_index
@@ -51,14 +52,6 @@ class Differentials:
         return replace(self, of_left=of_left, of_right=of_right)
 
 
-def stacked(parts: dict[str, Differentials]) -> tuple[Differentials, dict[str, int]]:
-    """Differentials of several quantities concatenated along s, and the size of each quantity."""
-    whole = (
-        np.concatenate([getattr(part, side.name) for part in parts.values()], axis=1) for side in fields(Differentials)
-    )
-    return Differentials(*whole), {name: part.left.shape[1] for name, part in parts.items()}
-
-
 def check_masses(model: Model, masses: Float[np.ndarray, "b n n"], postures: Float[np.ndarray, "b n"]) -> None:
     """Raise ValueError for the first posture of a batch with a singular mass matrix."""
     singular = singular_mass_matrices(masses)
@@ -79,30 +72,6 @@ def lowest_modes(
     lam = np.where(exists, np.take_along_axis(eigenvalue, order, axis=1), np.nan)
     phi = np.take_along_axis(shape, order[:, None, :], axis=2)
     return lam, np.swapaxes(phi, 1, 2)
-
-
-def frequency_differentials(
-    M: Float[np.ndarray, "b n n"],
-    C: Float[np.ndarray, "b n n"],
-    lam: Complex[np.ndarray, "b m"],
-    phi: Complex[np.ndarray, "b m n"],
-) -> tuple[Float[np.ndarray, "b m"], Differentials]:
-    """Frequencies |lambda| / 2 pi [Hz] and their differentials Re(conj(lambda) dlambda) / (2 pi |lambda|)."""
-    size = np.abs(lam)
-    return size / (2 * np.pi), _of_eigenvalue(M, C, lam, phi, np.conj(lam) / (2 * np.pi * size))
-
-
-def damping_differentials(
-    M: Float[np.ndarray, "b n n"],
-    C: Float[np.ndarray, "b n n"],
-    lam: Complex[np.ndarray, "b m"],
-    phi: Complex[np.ndarray, "b m n"],
-) -> tuple[Float[np.ndarray, "b m"], Differentials]:
-    """Damping ratios zeta = -Re(lambda) / |lambda| and differentials Re((-1 - zeta conj(lambda)/|lambda|) dlambda) /
-    |lambda|."""
-    size = np.abs(lam)
-    zeta = -np.real(lam) / size
-    return zeta, _of_eigenvalue(M, C, lam, phi, -(1.0 + zeta * np.conj(lam) / size) / size)
 
 
 def _of_eigenvalue(M: np.ndarray, C: np.ndarray, lam: np.ndarray, phi: np.ndarray, factor: np.ndarray) -> Differentials:
@@ -386,14 +355,16 @@ def modal_quantities(
         )
     n, d = len(model.coordinates), 0 if u is None else len(u)
     modes = number_of_modes(model, modes)
-    along = _checked_direction(model, quantities, frame, **compliance)
+    check_quantities(quantities, MODAL_QUANTITIES)
+    frame_index(model, frame)
+    along, band_hz = _checked_options(**compliance)
     postures = np.asarray(postures, dtype=float)
     if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):
         raise ValueError(f"postures have shape {postures.shape}, expected (number of postures, {n}), all finite")
     check_all_closed(model, postures)
     if at not in ("posture", "equilibrium"):
         raise ValueError(f"at is '{at}', expected 'posture' or 'equilibrium'")
-    directions = np.eye(3) if along is None else along[None]
+    directions = np.eye(3) if along is None else (along / np.linalg.norm(along))[None]
 
     def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solution:
         exists = np.asarray(np.isfinite(matrices[2]).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2)))
@@ -402,7 +373,7 @@ def modal_quantities(
         if set(quantities) - {"static_compliance"}:
             check_masses(model, matrices[0], rows)
         observed = directions @ np.where(exists[:, None, None], jacobian, 0.0)
-        values, differentials = _solve(matrices, observed, quantities, modes, compliance.get("band_hz"))
+        values, differentials = _solve(matrices, observed, quantities, modes, band_hz)
         for value in values.values():
             value[~exists] = np.nan
         return values, {name: part.in_space(directions) for name, part in differentials.items()}
@@ -438,28 +409,13 @@ def number_of_modes(model: Model, modes: int | None) -> int:
     return modes
 
 
-def _checked_direction(
-    model: Model,
-    quantities: Sequence[str],
-    frame: str,
-    direction: Sequence[float] | np.ndarray | None = None,
-    band_hz: tuple[float, float] | None = None,
-) -> np.ndarray | None:
-    """The unit direction, or None for the softest one; ValueError if a name or a number is wrong."""
-    if not quantities:
-        raise ValueError(f"quantities: found none, expected some of {', '.join(MODAL_QUANTITIES)}")
-    for name in quantities:
-        if name not in MODAL_QUANTITIES:
-            raise ValueError(known_name("quantity", name, MODAL_QUANTITIES))
-    frame_index(model, frame)
+def _checked_options(
+    direction: Sequence[float] | np.ndarray | None = None, band_hz: tuple[float, float] | None = None
+) -> tuple[np.ndarray | None, tuple[float, float] | None]:
+    """The options of compliances; ValueError if a number is wrong."""
     if band_hz is not None and not (0.0 <= band_hz[0] < band_hz[1] < np.inf):
         raise ValueError(f"band_hz: {band_hz[0]:g} to {band_hz[1]:g} Hz, expected finite numbers, the lower first")
-    if direction is None:
-        return None
-    along = np.asarray(direction, dtype=float)
-    if along.shape != (3,) or not np.all(np.isfinite(along)) or not np.any(along):
-        raise ValueError(f"direction: {along}, expected three numbers, not all 0")
-    return along / np.linalg.norm(along)
+    return None if direction is None else checked_direction(direction), band_hz
 
 
 Solution = tuple[dict[str, np.ndarray], dict[str, Differentials]]
@@ -527,16 +483,20 @@ def _solve(
     differentials: dict[str, Differentials] = {}
     if "static_compliance" in quantities:
         values["static_compliance"], differentials["static_compliance"] = static_compliance(K, rows)
-    if {"frequency", "damping", "dynamic_compliance"} & set(quantities):
+    if set(quantities) - {"static_compliance"}:
         K = K + 1j * structural[0] if structural else K
         eigenvalue, shape = first_order_modes(M, C, K)
-        if {"frequency", "damping"} & set(quantities):
+        if set(BY_MODE) & set(quantities):
             lam, phi = lowest_modes(eigenvalue, shape, modes)
             with np.errstate(invalid="ignore"):  # of missing modes
-                if "frequency" in quantities:
-                    values["frequency"], differentials["frequency"] = frequency_differentials(M, C, lam, phi)
-                if "damping" in quantities:
-                    values["damping"], differentials["damping"] = damping_differentials(M, C, lam, phi)
+                size = np.abs(lam)
+                if "frequency" in quantities:  # d|lambda| = Re(conj(lambda) dlambda) / |lambda|
+                    values["frequency"] = size / (2 * np.pi)
+                    differentials["frequency"] = _of_eigenvalue(M, C, lam, phi, np.conj(lam) / (2 * np.pi * size))
+                if "damping" in quantities:  # -Re(lambda) / |lambda|
+                    zeta = -np.real(lam) / size
+                    factor = -(1.0 + zeta * np.conj(lam) / size) / size
+                    values["damping"], differentials["damping"] = zeta, _of_eigenvalue(M, C, lam, phi, factor)
         if "dynamic_compliance" in quantities:
             peak = receptance_peak(M, C, K, rows, eigenvalue, shape, band_hz)
             values["dynamic_compliance"], values["peak_hz"], differentials["dynamic_compliance"] = peak
@@ -547,19 +507,16 @@ def _gradients(
     vary: Vary, u: Array, rows: np.ndarray, frame: str, at: LinearizeAt, differentials: dict[str, Differentials]
 ) -> dict[str, np.ndarray]:
     """Gradients [b, ..., d] by u of the quantities with these differentials."""
-    whole, widths = stacked(differentials)
-    if at == "posture":
-        sides = (whole.left, whole.right, whole.weight)
-    else:
-        sides = tuple(getattr(whole, side.name) for side in fields(whole))
+    names = ("left", "right", "weight") if at == "posture" else tuple(side.name for side in fields(Differentials))
+    sides = [np.concatenate([getattr(part, name) for part in differentials.values()], axis=1) for name in names]
 
     def gradient_of(*parts: Array) -> tuple[Array]:
-        found = _pull_back(vary, u, *parts) if at == "posture" else _push_forward(vary, u, frame, *parts)
-        return (found,)
+        return (_pull_back(vary, u, *parts) if at == "posture" else _push_forward(vary, u, frame, *parts),)
 
-    (gradient,) = in_batches(gradient_of, batch_size_for(len(rows), CHUNK, whole.left.shape[2]), rows, *sides)
-    parts = np.split(gradient, np.cumsum(list(widths.values()))[:-1], axis=1)
-    return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(widths, parts, strict=True)}
+    (gradient,) = in_batches(gradient_of, batch_size_for(len(rows), CHUNK, sides[0].shape[2]), rows, *sides)
+    ends = np.cumsum([part.left.shape[1] for part in differentials.values()])
+    parts = np.split(gradient, ends[:-1], axis=1)
+    return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(differentials, parts, strict=True)}
 
 
 @compiled

@@ -2,18 +2,21 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from jaxmb.io.validation import known_name
+from jaxmb.compiled import batch_size, compiled, in_batches
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
-from jaxmb.maps.kinetostatic import characteristic_length
-from jaxmb.maps.path_following import REASONS, Follower, Joints, best_along, make_follower
+from jaxmb.maps.kinetostatic import DIRECTIONS, characteristic_length, inverse_condition, normalized_jacobian
+from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
+from jaxmb.mechanics.inverse_kinematics import inverse_kinematics, inverse_kinematics_path
 from jaxmb.mechanics.kinematics import TOOL, frame_name, joints_moving_frame
 from jaxmb.mechanics.loops import check_open_chain
 
@@ -74,6 +77,33 @@ def check_tool_path(path: ToolPath) -> None:
         skewed = np.abs(rotation.T @ rotation - np.eye(3)).max() > 1e-6
         if skewed or np.linalg.det(rotation) < 0.0 or np.any(pose[3] != [0.0, 0.0, 0.0, 1.0]):
             raise ValueError(f"path: pose {number} is not a rotation and translation: {pose.tolist()}")
+
+
+REASONS = (
+    "",
+    "where a pose is not reached",
+    "outside the joint limits",
+    "at or across a singular posture",
+)
+"""Reason why a path is infeasible, by index, 0 for a feasible one; over several branches the largest index."""
+REACHED = 1e-8
+"""Distance from a pose below which it is reached, m or rad; Gauss-Newton converges to about 1e-14."""
+SAME = 1e-5
+"""Largest difference of coordinates of two postures that are the same solution."""
+SOLVES, FOLLOWED = 512, 64
+"""Solutions and paths per batch."""
+
+
+@dataclass(frozen=True)
+class Joints:
+    """Driven coordinates and their limits, rad or m."""
+
+    names: tuple[str, ...]
+    index: np.ndarray
+    """Indices in q."""
+    low: np.ndarray
+    high: np.ndarray
+    revolute: np.ndarray
 
 
 CRITERIA = ("max", "rms")
@@ -141,6 +171,140 @@ class PlacementResult:
         return float(np.mean(np.isfinite(self.cost)))
 
 
+@dataclass(frozen=True)
+class Follower:
+    """A robot and the constraints on the paths that it follows."""
+
+    model: Model
+    frame: str
+    joints: Joints
+    starts: np.ndarray
+    """Postures from which the first pose is solved [s, n]."""
+    settings: PlacementSettings
+    criterion: str
+    """"max" or "rms" of the deflection along the path."""
+
+
+def best_along(follower: Follower, path: ToolPath, places: Float[np.ndarray, "p 5"]) -> Iterator[Placement]:
+    """The branch of smallest cost along a path at each of its placements.
+
+    Of branches with equal deflections, such as those with a flipped wrist, the one closest to the middle of the limits
+    is chosen.
+    """
+    poses, wrenches = placed_paths(path, places)
+    names = (follower.frame, follower.joints.names)
+    count, starts = len(places), follower.starts
+    which, begin = np.divmod(np.arange(count * len(starts)), len(starts))
+    first, distance = in_batches(
+        lambda p, q: _solve(follower.model, p, q, *names),
+        batch_size(len(which), SOLVES),
+        poses[which, 0],
+        starts[begin],
+    )
+    branches = [_distinct(follower, first[which == i][distance[which == i] < REACHED]) for i in range(count)]
+    owner = np.repeat(np.arange(count), [len(b) for b in branches])
+    found = [np.zeros(0)] * 5
+    if len(owner):
+        found = in_batches(
+            lambda p, w, q: _follow(follower.model, p, w, q, *names, follower.settings.length_m),
+            batch_size(len(owner), FOLLOWED),
+            poses[owner],
+            wrenches[owner],
+            np.concatenate(branches),
+        )
+    for i, place in enumerate(places):
+        named = dict(zip(VARIABLES, place.tolist(), strict=True))
+        yield _best(follower, named, poses.shape[1], [array[owner == i] for array in found])
+
+
+def _best(follower: Follower, place: Mapping[str, float], poses: int, found: Sequence[np.ndarray]) -> Placement:
+    joints = follower.joints
+    paths, distance, deflection, dexterity, side = found
+    best, reason, chosen = math.inf, 1, -1
+    nearest = math.inf
+    shifted = [_within(joints, path) for path in paths]
+    for b, path in enumerate(shifted):
+        if np.any(distance[b] >= REACHED):
+            continue
+        inside = np.all((path[:, joints.index] >= joints.low) & (path[:, joints.index] <= joints.high))
+        if not inside:
+            reason = max(reason, 2)
+            continue
+        singular = np.any(dexterity[b] < follower.settings.least_dexterity) or np.any(dexterity[b] == 0.0)
+        if singular or np.ptp(side[b]) > 0.0:
+            reason = max(reason, 3)
+            continue
+        cost = float(np.max(deflection[b]) if follower.criterion == "max" else np.sqrt(np.mean(deflection[b] ** 2)))
+        middle = (path[:, joints.index] - 0.5 * (joints.low + joints.high)) / (joints.high - joints.low)
+        away = float(np.abs(middle).max())
+        if cost < best * (1.0 - 1e-9) or (cost < best * (1.0 + 1e-9) and away < nearest):
+            best, chosen, nearest = cost, b, away
+    if chosen < 0:
+        nothing = np.full(poses, math.nan)
+        postures = np.full((poses, len(follower.model.coordinates)), math.nan)
+        return Placement(place, False, REASONS[reason], math.inf, postures, nothing, nothing)
+    return Placement(place, True, "", best, shifted[chosen], deflection[chosen], dexterity[chosen])
+
+
+def _distinct(follower: Follower, solutions: np.ndarray) -> np.ndarray:
+    """The distinct solutions up to whole turns and rounding, in the given order."""
+    index, revolute = follower.joints.index, follower.joints.revolute
+    driven = solutions[:, index]
+    middle = 0.5 * (follower.joints.low + follower.joints.high)
+    near = np.where(revolute, middle + np.remainder(driven - middle + np.pi, 2.0 * np.pi) - np.pi, driven)
+    kept: list[int] = []
+    for i in range(len(near)):
+        difference = near[kept] - near[i]
+        difference = np.where(revolute, np.remainder(difference + np.pi, 2.0 * np.pi) - np.pi, difference)
+        if not np.any(np.all(np.abs(difference) < SAME, axis=1)):
+            kept.append(i)
+    found = solutions[kept].copy()
+    found[:, index] = near[kept]
+    return found
+
+
+def _within(joints: Joints, path: np.ndarray) -> np.ndarray:
+    """The path with its angles shifted by whole turns to the middle of the limits."""
+    driven = path[:, joints.index]
+    between = 0.5 * (driven.min(axis=0) + driven.max(axis=0))
+    turns = np.where(joints.revolute, np.round((0.5 * (joints.low + joints.high) - between) / (2.0 * np.pi)), 0.0)
+    shifted = path.copy()
+    shifted[:, joints.index] = driven + 2.0 * np.pi * turns
+    return shifted
+
+
+@compiled
+def _solve(
+    model: Model, poses: Float[Array, "b 4 4"], starts: Float[Array, "b n"], frame: str, names: tuple[str, ...]
+) -> tuple[Array, Array]:
+    return jax.vmap(lambda pose, start: inverse_kinematics(model, pose, frame, start, names))(poses, starts)
+
+
+@compiled
+def _follow(
+    model: Model,
+    poses: Float[Array, "b k 4 4"],
+    wrenches: Float[Array, "b k 6"],
+    starts: Float[Array, "b n"],
+    frame: str,
+    names: tuple[str, ...],
+    length: float,
+) -> tuple[Array, Array, Array, Array, Array]:
+    def at(q: Array, wrench: Array) -> tuple[Array, Array, Array]:
+        jacobian = elastic_jacobian(model, q, frame)
+        deflection = jnp.linalg.norm(jacobian[:3] @ (compliance_matrix(model, q) @ (jacobian.T @ wrench)))
+        matrix = normalized_jacobian(model, q, frame, length, names)
+        dexterity = inverse_condition(matrix)
+        square = matrix.shape[0] == matrix.shape[1] == len(DIRECTIONS)
+        return deflection, dexterity, jnp.sign(jnp.linalg.det(matrix)) if square else jnp.zeros(())
+
+    def along(pose: Array, wrench: Array, start: Array) -> tuple[Array, Array, Array, Array, Array]:
+        path, distance = inverse_kinematics_path(model, pose, frame, start, names)
+        return path, distance, *jax.vmap(at)(path, wrench)
+
+    return jax.vmap(along)(poses, wrenches, starts)
+
+
 class SearchOptions(TypedDict, total=False):
     """Keyword arguments of `place_task` that become `PlacementSettings`."""
 
@@ -187,29 +351,30 @@ def place_task(
     """
     check_tool_path(path)
     grid = _checked_search(search)
-    if criterion not in CRITERIA:
-        raise ValueError(known_name("criterion", criterion, CRITERIA))
+    check_known("criterion", (criterion,), CRITERIA)
     settings = PlacementSettings(length_m=1.0 if length is None else length, limits=dict(limits), **options)
     if settings.starts < 1:
         raise ValueError(f"starts: {settings.starts}, expected 1 or more")
+    if not (math.isfinite(settings.length_m) and settings.length_m > 0.0):
+        raise ValueError(f"length: {settings.length_m:g} m, expected more than 0")
+    if not 0.0 <= settings.least_dexterity < 1.0:
+        raise ValueError(f"least_dexterity: {settings.least_dexterity:g}, expected 0 or more and less than 1")
     check_open_chain(model, "place_task")
     frame = frame_name(model, frame)
     joints = _checked_limits(model, frame, limits)
     placements = np.array(list(itertools.product(*grid.values())))
     middle = {name: float(values[(len(values) - 1) // 2]) for name, values in grid.items()}
-    for name in naive or {}:
-        if name not in VARIABLES:
-            raise ValueError(known_name("naive: variable", name, VARIABLES))
-    naive_values = {name: float((naive or middle).get(name, 0.0)) for name in VARIABLES}
+    check_known("naive: variable", naive or {}, VARIABLES)
+    naive_place = np.array([(naive or middle).get(name, 0.0) for name in VARIABLES], dtype=float)
     first = _sample(model, joints, settings.starts)
     if length is None:
         length = characteristic_length(model, jnp.asarray(_sample(model, joints, 256)), frame, joints.names)
         settings = replace(settings, length_m=length)
-    follower = make_follower(model, frame, joints, first, settings.least_dexterity, length, criterion)
+    follower = Follower(model, frame, joints, first, settings, criterion)
 
     cost, reason = np.full(len(placements), math.inf), np.zeros(len(placements), dtype=int)
-    for i, found in enumerate(best_along(follower, *placed_paths(path, placements))):
-        cost[i], reason[i] = found.cost, found.reason
+    for i, found in enumerate(best_along(follower, path, placements)):
+        cost[i], reason[i] = found.cost, REASONS.index(found.reason)
     shape = tuple(len(values) for values in grid.values())
     if not np.any(np.isfinite(cost)):
         counts = ", ".join(f"{np.sum(reason == k)} {REASONS[k]}" for k in range(1, len(REASONS)) if np.any(reason == k))
@@ -218,12 +383,13 @@ def place_task(
     if settings.refine:
         best, more = _refine(follower, path, grid, best)
         evaluations += more
+    at_best, at_naive = (next(best_along(follower, path, each[None])) for each in (best, naive_place))
     return PlacementResult(
         machine=model.name,
         frame=frame,
         criterion=criterion,
-        best=_placement(follower, path, best),
-        naive=_placement(follower, path, np.array(list(naive_values.values()))),
+        best=at_best,
+        naive=at_naive,
         grid=grid,
         cost=cost.reshape(shape),
         reason=reason.reshape(shape),
@@ -250,7 +416,7 @@ def _refine(
     def cost(x: np.ndarray) -> float:
         placement = start.copy()
         placement[varied] = low + x * (high - low)
-        value = next(iter(best_along(follower, *placed_paths(path, placement[None])))).cost
+        value = next(best_along(follower, path, placement[None])).cost
         if value < best[0]:
             best[:] = [value, placement]
         return min(value, NOT_POSSIBLE)
@@ -261,19 +427,6 @@ def _refine(
     options = {"initial_simplex": simplex, "xatol": 1e-3, "fatol": 1e-9, "maxfev": 60 * len(varied)}
     found = minimize(cost, x, method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(varied), options=options)
     return np.asarray(best[1]), int(found.nfev)
-
-
-def _placement(follower: Follower, path: ToolPath, variables: np.ndarray) -> Placement:
-    found = next(iter(best_along(follower, *placed_paths(path, variables[None]))))
-    return Placement(
-        place=dict(zip(VARIABLES, variables.tolist(), strict=True)),
-        possible=found.reason == 0,
-        reason=REASONS[found.reason],
-        cost=found.cost,
-        joint_path=found.joint_path,
-        deflection=found.deflection,
-        dexterity=found.dexterity,
-    )
 
 
 def _sample(model: Model, joints: Joints, count: int) -> np.ndarray:
@@ -300,9 +453,7 @@ def _checked_limits(model: Model, frame: str, limits: Mapping[str, tuple[float, 
 
 
 def _checked_search(search: Mapping[str, Sequence[float] | np.ndarray]) -> dict[str, np.ndarray]:
-    for name in search:
-        if name not in VARIABLES:
-            raise ValueError(known_name("search: variable", name, VARIABLES))
+    check_known("search: variable", search, VARIABLES)
     grid = {name: np.atleast_1d(np.asarray(search.get(name, 0.0), dtype=float)) for name in VARIABLES}
     for name, values in grid.items():
         if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)) or np.any(np.diff(values) <= 0.0):

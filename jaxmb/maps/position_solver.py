@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmb.compiled import batch_size, compiled, in_batches
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.inverse_kinematics import LARGEST_STEP, LEAST_DAMPING, inverse_kinematics
@@ -61,23 +61,26 @@ class PositionSolver:
 
     def reach(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Postures [k, n] at targets [k, t], solved from starts [k, n], and a mask of the targets reached [k]."""
-        if self.model.loops:
-            q, ok = self._continue(targets, starts)
-            return q, ok & np.all((q >= self.low) & (q <= self.high), axis=1)
         size = TOGETHER if len(targets) > 1 else 1  # two programs to compile, for fronts and for paths
-        first = jnp.asarray(self.start)
-        q, distance = in_batches(
-            lambda target, begin: _solve(self.model, target, begin, first, self.frame, self.moving, self.keep),
-            size,
-            targets,
-            starts,
-        )
-        return q, (distance < REACHED) & np.all((q >= self.low) & (q <= self.high), axis=1)
+        if self.model.loops:
+            q, reached = self._continue(targets, starts, size)
+        else:
+            first = jnp.asarray(self.start)
+            q, distance = in_batches(
+                lambda target, begin: _solve(self.model, target, begin, first, self.frame, self.moving, self.keep),
+                size,
+                targets,
+                starts,
+            )
+            reached = distance < REACHED
+        return q, reached & np.all((q >= self.low) & (q <= self.high), axis=1)
 
-    def _continue(self, targets: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same by continuation along a straight line to each target, with steps halved until a closed posture is
-        found near the predicted one, so that loops stay on their branch."""
-        size = TOGETHER if len(targets) > 1 else 1
+    def _continue(self, targets: np.ndarray, starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Postures at targets, regardless of limits, and a mask of the targets reached.
+
+        By continuation along a straight line to each target, with steps halved until a closed posture is found near the
+        predicted one, so that loops stay on their branch.
+        """
         first, q = jnp.asarray(self.start), starts.copy()
         line = targets - self.targets(starts)
         largest = LONGEST_STEP / np.maximum(np.max(np.abs(line), axis=1), LONGEST_STEP)
@@ -140,8 +143,7 @@ def _checked_limits(
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
     low, high = (np.full(len(model.coordinates), end) for end in (-math.inf, math.inf))
     for name, (least, most) in (limits or {}).items():
-        if name not in model.coordinates:
-            raise ValueError(known_name("limits: coordinate", name, model.coordinates))
+        check_known("limits: coordinate", (name,), model.coordinates)
         if not least < most:
             raise ValueError(f"limits: {name} from {least:g} to {most:g}, expected the lower first")
         low[model.coordinates.index(name)], high[model.coordinates.index(name)] = least, most

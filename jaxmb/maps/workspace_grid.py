@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.values import number_of_text
 from jaxmb.maps.position_solver import (
@@ -117,6 +117,8 @@ def _end(location: str, text: str) -> float:
 
 
 AXES = ("x", "y", "z")
+SCHEMA = 1
+"""Version of `map.json`: strict JSON, SI units, null for unknown, infinite or undefined numbers."""
 Axis = Sequence[float] | np.ndarray
 
 
@@ -149,6 +151,12 @@ class Postures:
     def reached(self) -> np.ndarray:
         """Mask of the postures that exist [*grid]."""
         return np.all(np.isfinite(self.coordinates), axis=-1)
+
+    def on_grid(self, values: np.ndarray) -> np.ndarray:
+        """Values [r, ...] of the r reached postures over the grid [*grid, ...], NaN elsewhere."""
+        found = np.full((*self.reached.shape, *values.shape[1:]), math.nan)
+        found[self.reached] = values
+        return found
 
     @property
     def is_path(self) -> bool:
@@ -243,14 +251,20 @@ def _postures(
     """Postures over a grid or along a path, arguments as in `postures_over`; `option` is named in errors."""
     if not varied:
         raise ValueError(f"{option}: found nothing, expected one or more coordinates, or positions such as 'tool.x'")
-    start, axes = _start(model, held, varied), _frame_axes(model, varied, option)
+    for name in held or {}:
+        if name in varied:
+            raise ValueError(f"held: coordinate '{name}' is both fixed and varied by the map")
+    start, axes = np.asarray(posture(model, dict(held or {}))), _frame_axes(model, varied, option)
+    grid = tuple(_checked_values(model, option, name, values) for name, values in varied.items())
     if option == "over":
         over, solve = tuple(varied), solved_outwards
-        grid = tuple(_checked_axis(model, name, values) for name, values in varied.items())
         points = np.stack(np.meshgrid(*grid, indexing="ij"), axis=-1)
     else:
-        over, solve, grid = ("path",), solved_along, ()
-        points = _checked_points(model, varied)
+        over, solve = ("path",), solved_along
+        if len({len(column) for column in grid}) > 1:
+            counts = ", ".join(f"{len(column)} of {name}" for name, column in zip(varied, grid, strict=True))
+            raise ValueError(f"path: found {counts}, expected equally many values of each")
+        points = np.stack(grid, axis=-1)
     solver, targets, moving = None, points, tuple(varied)
     if axes is not None:
         frame, rows = axes
@@ -298,13 +312,6 @@ def _check_reached(solver: PositionSolver, found: np.ndarray, option: str) -> np
     raise ValueError(f"{option}: no position of '{solver.frame}'{where} is reached by {moving} from the start posture")
 
 
-def _start(model: Model, held: Mapping[str, float] | None, varied: Mapping[str, Axis]) -> np.ndarray:
-    for name in held or {}:
-        if name in varied:
-            raise ValueError(f"held: coordinate '{name}' is both fixed and varied by the map")
-    return np.asarray(posture(model, dict(held or {})))
-
-
 def _frame_axes(model: Model, names: Mapping[str, Axis], option: str) -> tuple[str, list[int]] | None:
     """Frame and axes of "tool.x", "tool.z"; None if all names are coordinates."""
     split = [name.rpartition(".") for name in names]
@@ -314,9 +321,7 @@ def _frame_axes(model: Model, names: Mapping[str, Axis], option: str) -> tuple[s
         for name, (frame, _, axis) in zip(names, split, strict=True)
     ]
     if not any(is_position):
-        for name in names:
-            if name not in model.coordinates:
-                raise ValueError(known_name(f"{option}: coordinate", name, model.coordinates))
+        check_known(f"{option}: coordinate", names, model.coordinates)
         return None
     if not all(is_position) or len({frame for frame, _, _ in split}) > 1:
         raise ValueError(
@@ -325,33 +330,15 @@ def _frame_axes(model: Model, names: Mapping[str, Axis], option: str) -> tuple[s
     return frame_name(model, split[0][0]), [AXES.index(axis) for _, _, axis in split]
 
 
-def _checked_axis(model: Model, name: str, values: Axis) -> np.ndarray:
-    """Values of one axis of a grid: two or more, ascending and finite."""
-    axis = np.asarray(values, dtype=float)
-    if axis.ndim != 1 or len(axis) < 2 or not np.all(np.isfinite(axis)) or not np.all(np.diff(axis) > 0.0):
-        raise ValueError(f"over: {name} has values {axis}, expected two or more, ascending and finite")
-    _check_turn(model, "over", name, axis)
-    return axis
-
-
-def _checked_points(model: Model, path: Mapping[str, Axis]) -> np.ndarray:
-    """Points of a path [k, names]: two or more, finite, equally many of each name."""
-    columns = []
-    for name, values in path.items():
-        column = np.asarray(values, dtype=float)
-        if column.ndim != 1 or len(column) < 2 or not np.all(np.isfinite(column)):
-            raise ValueError(f"path: {name} has values {column}, expected two or more finite numbers")
-        _check_turn(model, "path", name, column)
-        columns.append(column)
-    if len({len(column) for column in columns}) > 1:
-        counts = ", ".join(f"{len(column)} of {name}" for name, column in zip(path, columns, strict=True))
-        raise ValueError(f"path: found {counts}, expected equally many values of each")
-    return np.stack(columns, axis=-1)
-
-
-def _check_turn(model: Model, option: str, name: str, values: np.ndarray) -> None:
-    """Raise ValueError for an angle beyond a full turn, which is probably in degrees."""
+def _checked_values(model: Model, option: str, name: str, values: Axis) -> np.ndarray:
+    """Values of one axis of a grid, or of one coordinate or position along a path: two or more, finite."""
+    found, is_axis = np.asarray(values, dtype=float), option == "over"
+    valid = found.ndim == 1 and len(found) > 1 and np.all(np.isfinite(found))
+    if not valid or (is_axis and not np.all(np.diff(found) > 0.0)):
+        expected = "two or more, ascending and finite" if is_axis else "two or more finite numbers"
+        raise ValueError(f"{option}: {name} has values {found}, expected {expected}")
     angle = name in model.coordinates and model.revolute[model.coordinates.index(name)]
-    if angle and np.abs(values).max() > math.tau:
-        ends = f"{values[0]:g} to {values[-1]:g} rad"
+    if angle and np.abs(found).max() > math.tau:  # probably in degrees
+        ends = f"{found[0]:g} to {found[-1]:g} rad"
         raise ValueError(f"{option}: {name} from {ends} exceeds a full turn; np.radians converts degrees to radians")
+    return found

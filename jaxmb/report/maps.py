@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from jaxmb.maps.kinetostatic import LENGTHS
-from jaxmb.maps.kinetostatic_maps import PostureMap
+from jaxmb.maps.kinetostatic_maps import PostureMap, Ranges
 from jaxmb.maps.workspace_grid import Postures
-from jaxmb.maps.zones import Ranges
 from jaxmb.report.charts import (
     ALERT,
     FITTED,
@@ -137,6 +136,13 @@ def _ranges(ranges: Ranges, revolute: tuple[bool, ...]) -> list[str]:
     ]
 
 
+def grid_axis(postures: Postures, k: int) -> tuple[np.ndarray, Axis]:
+    """Values along an axis of a grid or path, deg or m, and the axis of a panel over them."""
+    values, unit = (np.degrees(postures.grid[k]), "deg") if postures.revolute[k] else (postures.grid[k], "m")
+    name = f"distance of {postures.frame} along the path" if postures.is_path else postures.over[k]
+    return values, Axis(f"{name} ({unit})", limits=(float(values[0]), float(values[-1])))
+
+
 BANDS = 12
 """Approximate number of colour bands."""
 LARGE_RATIO = 10.0
@@ -256,21 +262,16 @@ def outlined_zones(x: np.ndarray, y: np.ndarray, found: PostureMap, size: tuple[
 
 def _zone_name(x: np.ndarray, y: np.ndarray, mask: np.ndarray, name: str, size: tuple[float, float]) -> Note:
     """The zone's name inside it, or next to a small zone with a leader line."""
-    at = _deepest(mask)
+    from scipy.ndimage import distance_transform_edt
+
+    depth = np.asarray(distance_transform_edt(np.pad(mask, 1)))[1:-1, 1:-1]
+    at = np.unravel_index(int(np.argmax(depth)), mask.shape)  # the point farthest from the zone's edge
     reach = [float(np.ptp(c)) or 1.0 for c in (x, y)]
     points = [72.0 * s * float(np.ptp(c[mask])) / r for s, c, r in zip(size, (x, y), reach, strict=True)]
     across = [(float(c[at]) - float(c.min())) / r for c, r in zip((x, y), reach, strict=True)]
     beside = (-22.0 if across[0] > 0.5 else 22.0, -22.0 if across[1] > 0.5 else 22.0)
     offset = beside if min(points) < LEAST_ZONE else (0.0, 0.0)
     return Note(name, float(x[at]), float(y[at]), ALERT, boxed=True, offset=offset)
-
-
-def _deepest(mask: np.ndarray) -> tuple[int, ...]:
-    """Index of the point of a region farthest from its edge."""
-    from scipy.ndimage import distance_transform_edt
-
-    depth = np.asarray(distance_transform_edt(np.pad(mask, 1)))[1:-1, 1:-1]
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(depth)), mask.shape))
 
 
 JOINT_SIZE = 3.9, 3.5
@@ -283,11 +284,8 @@ def joint_space_chart(found: PostureMap) -> Chart:
     Of more than two coordinates the first two are shown, with the best value over the others.
     """
     scale = SHOWN_AS[found.about.unit][1]
-    axis = found.postures
-    grid = [np.degrees(g) if turning else g for g, turning in zip(axis.grid, axis.revolute, strict=True)]
-    names = [f"{n} ({'deg' if turning else 'm'})" for n, turning in zip(axis.over, axis.revolute, strict=True)]
-    ends = [(float(g[0]), float(g[-1])) for g in grid]
-    grey = len(grid) > 1 and not np.all(axis.reached)
+    grid, axes = zip(*(grid_axis(found.postures, k) for k in range(len(found.postures.over))), strict=True)
+    grey = len(grid) > 1 and not np.all(found.postures.reached)
     marks: list[Mark] = []
     if len(grid) == 1:
         values = bounded(found.values) * scale
@@ -302,12 +300,16 @@ def joint_space_chart(found: PostureMap) -> Chart:
         x, z = np.meshgrid(grid[0], grid[1], indexing="ij")
         marks.append(Contours(grid[0], grid[1], values.T, _colors(found, values)))
         marks += singular_lines(x, z, found) + outlined_zones(x, z, found, JOINT_SIZE)
-        y = Axis(names[1], limits=ends[1])
+        y = axes[1]
     background = "#d9d9d9" if grey else "#ffffff"
-    panel = Panel(marks, Axis(names[0], limits=ends[0]), y, height=JOINT_SIZE[1], background=background)
-    caption = f"{capital(label(found))} over joint space; zones Z are outlined."
-    note = conditions(found, more="grey: loops do not close" if grey else "")
-    return Chart(title(found), caption, [[(panel,)]], JOINT_SIZE[0], note=note)
+    panel = Panel(marks, axes[0], y, height=JOINT_SIZE[1], background=background)
+    return Chart(
+        title(found),
+        f"{capital(label(found))} over joint space; zones Z are outlined.",
+        [[(panel,)]],
+        JOINT_SIZE[0],
+        note=conditions(found, more="grey: loops do not close" if grey else ""),
+    )
 
 
 def _flat(found: PostureMap) -> np.ndarray:
@@ -344,7 +346,9 @@ def workspace_chart(found: PostureMap, plane: str | None = None) -> Chart:
     positions = _filled_positions(found)
     x, y = (positions[..., "xyz".index(axis)] for axis in plane)
     ends, colors, better = _limits(x, y), _colors(found, values), found.about.higher_is_better
-    size = _size_around(*(abs(high - low) for low, high in ends))
+    width, height = (abs(high - low) for low, high in ends)
+    scale = 4.2 / max(width, height)  # the aspect ratio of the workspace, at most 4.2 inches
+    size = max(scale * width, 0.4), max(scale * height, 0.4)
     marks: list[Mark]
     if values.ndim > 2:
         *edges, best = best_in_cells(x, y, values, better)
@@ -358,9 +362,13 @@ def workspace_chart(found: PostureMap, plane: str | None = None) -> Chart:
     names = [f"{axis} of {found.postures.frame} (m)" for axis in plane]
     axes = [Axis(n, limits=e) for n, e in zip(names, ends, strict=True)]
     panel = Panel(marks, axes[0], axes[1], height=size[1], equal=True)
-    caption = f"{capital(label(found))} where the frame {found.postures.frame} is; of several postures the best."
-    note = conditions(found, outlined=values.ndim == 2)
-    return Chart(title(found), caption, [[(panel,)]], size[0], note=note)
+    return Chart(
+        title(found),
+        f"{capital(label(found))} where the frame {found.postures.frame} is; of several postures the best.",
+        [[(panel,)]],
+        size[0],
+        note=conditions(found, outlined=values.ndim == 2),
+    )
 
 
 def fine_patches(x: np.ndarray, y: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -423,9 +431,3 @@ def _limits(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
         margin = max(0.02 * float(np.ptp(points)), least if np.ptp(points) < least else 0.0)
         ends.append((float(points.min()) - margin, float(points.max()) + margin))
     return ends
-
-
-def _size_around(width: float, height: float) -> tuple[float, float]:
-    """Width and height [inches] of a panel with the aspect ratio of the workspace, at most 4.2."""
-    scale = 4.2 / max(width, height)
-    return max(scale * width, 0.4), max(scale * height, 0.4)

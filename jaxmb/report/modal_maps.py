@@ -23,7 +23,7 @@ from jaxmb.report.charts import (
     Panel,
     in_grid,
 )  # fmt: skip
-from jaxmb.report.maps import bands, fixed_coordinates_text, not_reached, numbers
+from jaxmb.report.maps import bands, fixed_coordinates_text, grid_axis, not_reached, numbers
 from jaxmb.report.section import Lines, Picture, Row, Section, Table, capital, left, number, right
 
 LEVELS = 10
@@ -46,10 +46,9 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
     rows: list[Row] = []
     for name, shown in found.maps.items():
         label, unit, scale = MODAL_SHOWN_AS[name]
-        count = shown.values.shape[-1] if shown.by_mode else 1
-        for m in range(count):
-            values = (shown.values[..., m] if shown.by_mode else shown.values) * scale
-            std = None if shown.std is None else (shown.std[..., m] if shown.by_mode else shown.std) * scale
+        all_values, all_std = _by_mode(shown)
+        for m in range(all_values.shape[-1]):
+            values, std = all_values[..., m] * scale, None if all_std is None else all_std[..., m] * scale
             row = [f"{label}{f' {m + 1}' if shown.by_mode else ''} ({unit})"]
             if not np.isfinite(values).any():
                 rows.append((*row, "none", "", "", "", ""))
@@ -99,7 +98,7 @@ def modal_map_chart(found: ModalMaps, quantity: str) -> Chart:
 def _curves(found: ModalMaps, quantity: str) -> Chart:
     shown = found.maps[quantity]
     name, unit, scale = MODAL_SHOWN_AS[quantity]
-    x, label = _axis(found, 0)
+    x, along = grid_axis(found.postures, 0)
     values, std = _by_mode(shown)
     curves, shades = list[Mark](), list[Mark]()
     for m in range(values.shape[-1]):
@@ -110,11 +109,14 @@ def _curves(found: ModalMaps, quantity: str) -> Chart:
             shades.append(Band(x, low * scale, high * scale, "95 % interval", color))
     least, most = (float(f(values * scale)) if np.isfinite(values).any() else np.nan for f in (np.nanmin, np.nanmax))
     limits = (0.0, 1.1 * most) if np.isfinite(most) and least < 0.3 * most else None
-    along = Axis(label, limits=(float(x[0]), float(x[-1])))
     panel = Panel([*shades, *curves], along, Axis(f"{name} ({unit})", limits=limits), height=2.7)
-    title = f"{_title(found, quantity)}: {least:.3g} to {most:.3g} {unit}{_unknown(shown)}"
-    caption = f"{capital(name)} along the path or coordinate, with 95 % intervals where they are known."
-    return Chart(title, caption, [[(panel,)]], 4.8, note=fixed_coordinates_text(found.postures))
+    return Chart(
+        f"{_title(found, quantity)}: {least:.3g} to {most:.3g} {unit}{_unknown(shown)}",
+        f"{capital(name)} along the path or coordinate, with 95 % intervals where they are known.",
+        [[(panel,)]],
+        4.8,
+        note=fixed_coordinates_text(found.postures),
+    )
 
 
 def _planes(found: ModalMaps, quantity: str) -> Chart:
@@ -124,20 +126,19 @@ def _planes(found: ModalMaps, quantity: str) -> Chart:
     values = _first_two(values)
     std = None if std is None else _first_two(std)
     uncertain = std is not None and bool(np.isfinite(std).any())
-    (x, x_label), (y, y_label) = _axis(found, 0), _axis(found, 1)
+    (x, along_x), (y, along_y) = grid_axis(found.postures, 0), grid_axis(found.postures, 1)
     count = values.shape[-1]
     in_space, width = not any(found.postures.revolute[:2]), 2.4 if count == 1 else 1.8
     height = width * float(np.ptp(y) / np.ptp(x)) if in_space else 0.85 * width
-    axes = Axis(x_label, limits=(float(x[0]), float(x[-1]))), Axis(y_label, limits=(float(y[0]), float(y[-1])))
     above, below = [], []
     for m in range(count):
         title = f"mode {m + 1}" if shown.by_mode else name
         colours = "viridis" if shown.by_mode else "viridis_r"  # light is stiff and well damped
         value = values[..., m] * scale
-        above.append((_plane(x, y, value, axes, f"{title} ({unit})", colours, height, in_space),))
+        above.append((_plane(x, y, value, (along_x, along_y), f"{title} ({unit})", colours, height, in_space),))
         if uncertain and std is not None:
             relative = 100.0 * std[..., m] / np.abs(values[..., m])
-            below.append((_plane(x, y, relative, axes, "relative std (%)", "magma_r", height, in_space),))
+            below.append((_plane(x, y, relative, (along_x, along_y), "relative std (%)", "magma_r", height, in_space),))
     if count == 1:  # standard deviations are beside a single map and below several
         rows = [above + below]
     else:
@@ -147,9 +148,13 @@ def _planes(found: ModalMaps, quantity: str) -> Chart:
     grey = "grey: not reached" if not np.all(found.postures.reached) else ""
     known = values[np.isfinite(values)] * scale
     size = f": {known.min():.3g} to {known.max():.3g} {unit}" if known.size else ": unknown"
-    note = "; ".join(filter(None, [grey, fixed_coordinates_text(found.postures)]))
-    caption = f"{capital(name)} over the postures" + (", and its relative standard deviation." if uncertain else ".")
-    return Chart(f"{_title(found, quantity)}{middle}{size}{_unknown(shown)}", caption, rows, width, note=note)
+    return Chart(
+        f"{_title(found, quantity)}{middle}{size}{_unknown(shown)}",
+        f"{capital(name)} over the postures" + (", and its relative standard deviation." if uncertain else "."),
+        rows,
+        width,
+        note="; ".join(filter(None, [grey, fixed_coordinates_text(found.postures)])),
+    )
 
 
 def _plane(
@@ -177,15 +182,6 @@ def _first_two(values: np.ndarray) -> np.ndarray:
     while values.ndim > 3:
         values = values[:, :, values.shape[2] // 2]
     return values
-
-
-def _axis(found: ModalMaps, k: int) -> tuple[np.ndarray, str]:
-    postures = found.postures
-    if postures.is_path:
-        return postures.grid[0], f"distance of {postures.frame} along the path (m)"
-    if postures.revolute[k]:
-        return np.degrees(postures.grid[k]), f"{postures.over[k]} (deg)"
-    return postures.grid[k], f"{postures.over[k]} (m)"
 
 
 def _title(found: ModalMaps, quantity: str) -> str:
@@ -237,9 +233,13 @@ def placement_chart(result: PlacementResult) -> Chart:
                    height=2.6)  # fmt: skip
     cells = [(Panel(left, axes[0], axes[1], heading, 2.6, "#d9d9d9"),), (curves,)]
     fixed = [f"{n} = {result.grid[n][0] * AXIS[n][1]:.4g} {AXIS[n][0]}" for n in VARIABLES if len(result.grid[n]) == 1]
-    title = f"{result.machine}, {result.frame}: the best placement has {result.best.cost * 1e3:.3g} mm"
-    caption = "Deflection along the path over the placements of a task, and at each pose of the best and the naive one."
-    return Chart(title, caption, [cells], 2.9, note="; ".join(fixed))
+    return Chart(
+        f"{result.machine}, {result.frame}: the best placement has {result.best.cost * 1e3:.3g} mm",
+        "Deflection along the path over the placements of a task, and at each pose of the best and the naive one.",
+        [cells],
+        2.9,
+        note="; ".join(fixed),
+    )
 
 
 def _criterion(result: PlacementResult) -> str:
