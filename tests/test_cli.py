@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import jaxmb
-import jaxmb.cli.run_identify
+import jaxmb.cli.run_study
 from jaxmb.cli import console, main
 from jaxmb.identify.fit import loop as fit
 
@@ -142,7 +142,7 @@ def test_interrupted_and_resumed(identified, tmp_path, monkeypatch, capsys, refu
     assert f"no saved state in {tmp_path}" in capsys.readouterr().out
     with monkeypatch.context() as patched:
         patched.setattr(fit, "SAVE_EVERY_S", 0.0)
-        patched.setattr(jaxmb.cli.run_identify, "_progress", interrupting)
+        patched.setattr(jaxmb.cli.run_study, "_progress", interrupting)
         assert main(command) == 130
     shown = capsys.readouterr().err
     assert "--resume" in shown

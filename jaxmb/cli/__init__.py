@@ -5,13 +5,9 @@ from typing import Annotated
 import typer
 
 from jaxmb.cli.console import DONE, INTERRUPTED, WRONG_INPUT, WrongInput, console_of, printable, say, with_options
-from jaxmb.cli.run_compensate import compensate
-from jaxmb.cli.run_identify import identify
-from jaxmb.cli.run_inspect import inspect
-from jaxmb.cli.run_map import map_postures
+from jaxmb.cli.run_machine import compensate, map_postures, predict
 from jaxmb.cli.run_modal import modal
-from jaxmb.cli.run_predict import predict
-from jaxmb.cli.run_report import report
+from jaxmb.cli.run_study import identify, inspect, report
 
 # Typer brings its own copy of click or uses the installed one, by version; this is the base class in both.
 UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]

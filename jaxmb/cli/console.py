@@ -117,28 +117,31 @@ def deliver(
         files: for each file name the function that writes the file at a path.
         figure: writes a further figure in a folder and returns its path.
     """
-    from jaxmb.report.rendering import write_pictures
-    from jaxmb.report.saved_sections import REPORT, with_charts, write_sections
+    from jaxmb.report.saved_sections import REPORT
     from jaxmb.report.terminal import on_terminal
 
-    files = {**files, REPORT: lambda path: write_sections(path, name, command_line(), sections)}
-    writable(folder, tuple(files))
+    written = [*files, REPORT]
+    writable(folder, tuple(written))
     console = console_of()
-    sections = with_charts(sections)
     console.print(on_terminal(sections, console.width))
     with writing(folder):
-        aside = move_aside(folder, tuple(files))
+        aside = move_aside(folder, tuple(written))
         for file, write in files.items():
             write(folder / file)
         with progress(name, "drawing figures"):
-            figures = write_pictures(sections, folder / "figures")
-            figures += [] if figure is None else [figure(folder / "figures")]
-    print_written(folder, [*files, *(f"figures/{path.name}" for path in figures)], aside)
+            figures = write_report_files(name, folder, sections)
+            figures += [] if figure is None else [f"figures/{figure(folder / 'figures').name}"]
+    print_written(folder, [*files, *figures], aside)
 
 
-def command_line() -> str:
-    """The command as it was given."""
-    return shlex.join(["jaxmb", *sys.argv[1:]])
+def write_report_files(name: str, folder: Path, sections: "Sequence[Section]") -> list[str]:
+    """Write the sections of a command's report as data and their figures; returns the names of the files."""
+    from jaxmb.report.rendering import write_pictures
+    from jaxmb.report.saved_sections import REPORT, with_charts, write_sections
+
+    sections = with_charts(sections)
+    write_sections(folder / REPORT, name, shlex.join(["jaxmb", *sys.argv[1:]]), sections)
+    return [REPORT, *(f"figures/{path.name}" for path in write_pictures(sections, folder / "figures"))]
 
 
 def print_written(folder: Path, files: Sequence[str], aside: str) -> None:

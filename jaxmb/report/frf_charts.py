@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxmb.identify.assess.metrics import TestPrediction
 from jaxmb.identify.assess.result import Result, initial_model
 from jaxmb.identify.assess.tests.frf import FrfMetrics
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfSource, FrfTest
 from jaxmb.measurement.frf_set import FrfSet, select_channels, select_lines
 from jaxmb.report.charts import (
@@ -196,14 +198,6 @@ def _response_cell(
     return tuple(panels)
 
 
-def predicted_chart(
-    title: str, frequency_hz: np.ndarray, frf: np.ndarray, points: tuple[Sequence[str], ...], derivatives: int
-) -> Chart:
-    """Predicted FRFs [f, point, point] of a machine."""
-    curves = [Curve("predicted", frf, FITTED, 1.0, "-")]
-    return frf_chart(title, Responses(frequency_hz, curves, points, points, derivatives))
-
-
 def _without_rounding(frf: np.ndarray) -> np.ndarray:
     """FRFs [f, o, i], with those at the level of rounding set to zero."""
     size = np.where(np.isfinite(frf), np.abs(frf), 0.0)
@@ -325,10 +319,15 @@ def frf_test_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
     return frf_chart(f"{_title(entry)}: {_agreement(result, entry, word, given)}", responses, caption, link)
 
 
+def score_of(result: Result, entry: Entry) -> TestPrediction | None:
+    """Prediction scores of a test; None without any."""
+    verdict = result.metrics.holdout if entry.role == "check" else result.metrics.fit
+    return None if verdict is None else verdict.tests.get(entry.name)
+
+
 def _agreement(result: Result, entry: FrfEntry, word: str, given: str) -> str:
     """Clause on the error of the FRFs of a test."""
-    verdict = result.metrics.holdout if entry.role == "check" else result.metrics.fit
-    score = None if verdict is None else verdict.tests.get(entry.name)
+    score = score_of(result, entry)
     if score is None or score.log_error is None:
         return f"{given} and {word} FRFs"
     factor = np.expm1(score.log_error)
@@ -360,16 +359,6 @@ def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> Fr
         return None
     of_test = select_lines(everything, np.isin(everything.frequency_hz.round(9), frequency_hz.round(9)))
     return select_channels(of_test, dof_names(test.outputs), dof_names(test.inputs))
-
-
-def noise_of(result: Result, entry: FrfEntry) -> tuple[float, bool]:
-    """Standard deviation of log H of an FRF test, and whether it was estimated from the residual.
-
-    The median over the used lines, if it varies with coherence or leakage.
-    """
-    test = entry.test
-    level = float(np.median(_noise_std(result, entry)[np.asarray(test.weight) > 0.0]))
-    return level, not test.noise.is_known
 
 
 def _noise_std(result: Result, entry: FrfEntry) -> np.ndarray:
@@ -415,8 +404,11 @@ def residual_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
             marks = _residual_marks(frequency_hz, residual[:, :, o, i], reach)
             cells.append((Panel(marks, x, y, f"{outputs[o]} / {inputs[i]}: {text}", 1.25),))
         grid.append(cells)
-    level, estimated = noise_of(result, entry)
-    how = ("estimated" if estimated else "stated") + ("" if np.ptp(test.noise_std) == 0.0 else " (median of the lines)")
+    # the median of a standard deviation that varies with coherence or leakage
+    level = float(np.median(_noise_std(result, entry)[np.asarray(test.weight) > 0.0]))
+    how = ("stated" if test.noise.is_known else "estimated") + (
+        "" if np.ptp(test.noise_std) == 0.0 else " (median of the lines)"
+    )
     whole = residual[np.isfinite(residual)]
     rms = f"RMS {np.sqrt(np.mean(whole**2)):.2g}" if whole.size else "none"
     title = f"{_title(entry)}: residual over noise, {rms}; the standard deviation (std) of log H is {level:.2g}, {how}"
@@ -480,9 +472,12 @@ def frf_overview(result: Result, entries: Sequence[FrfEntry], note: str) -> Char
     scores = (result.metrics.fit, result.metrics.holdout)
     errors = [s.log_error for s in scores if s is not None and s.log_error is not None]
     error = f"error of log H {number(max(errors), 2)}" if errors else "agreement of the FRFs"
-    title = f"{result.study.name}: {error} over all tests{note}"
-    caption = "Root of the sum of squares of all FRFs of each test."
-    return Chart(title, caption, in_grid(cells, COLUMNS), 2.1)
+    return Chart(
+        f"{result.study.name}: {error} over all tests{note}",
+        "Root of the sum of squares of all FRFs of each test.",
+        in_grid(cells, COLUMNS),
+        2.1,
+    )
 
 
 def short_title(entry: FrfEntry) -> str:
@@ -513,6 +508,9 @@ def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Chart:
     x = Axis("frequency (Hz)", limits=(float(edges[0]), float(edges[-1])))
     y = Axis("", limits=(len(entries) - 0.5, -0.5), ticks=ticks, names=names)
     size = f"{np.sqrt(np.nanmean(squares[worst])):.2g} times the noise"
-    title = f"{result.study.name}: largest residual of log H in test {entries[worst].name[:LONGEST_NAME]}, {size}"
-    caption = "RMS residual of log H over the standard deviation of the noise: 1 is noise alone, red is a misfit."
-    return single(Panel((mark,), x, y, height=0.26 * min(len(entries), MOST_NAMES) + 0.3), title, caption, 5.2)
+    return single(
+        Panel((mark,), x, y, height=0.26 * min(len(entries), MOST_NAMES) + 0.3),
+        f"{result.study.name}: largest residual of log H in test {entries[worst].name[:LONGEST_NAME]}, {size}",
+        "RMS residual of log H over the standard deviation of the noise: 1 is noise alone, red is a misfit.",
+        5.2,
+    )

@@ -2,20 +2,23 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from jaxmb.identify.assess.result import Result
 from jaxmb.identify.estimation.design import Observability
 from jaxmb.identify.estimation.identifiability import limits
-from jaxmb.identify.plan.inspection import Inspection
+from jaxmb.identify.experiments.components import can_be_planned
+from jaxmb.identify.plan.inspection import PLANNERS, Inspection, inspect
 from jaxmb.identify.plan.next_motion import NextMotion
 from jaxmb.identify.plan.next_poses import NextPoses
 from jaxmb.identify.plan.next_tests import NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
-from jaxmb.report.budget import budget_table
+from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.report.charts import (
     ALERT,
     FITTED,
@@ -34,6 +37,7 @@ from jaxmb.report.charts import (
     matrix_panel,
     single,
 )  # fmt: skip
+from jaxmb.report.parameters import budget_table
 from jaxmb.report.section import (
     Cell,
     Facts,
@@ -48,6 +52,7 @@ from jaxmb.report.section import (
     percent,
     right,
     section,
+    sentence,
 )
 
 
@@ -62,12 +67,16 @@ class NextReport(NamedTuple):
 
 def tests_report(found: Inspection, chosen: NextTests) -> NextReport:
     """The tests and the design criterion before and after them."""
-    name = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
-    values = [f"{number(chosen.before)} now" if math.isfinite(chosen.before) else "unbounded now"]
-    values.append(f"{number(chosen.chosen)} with the chosen tests")
+    values = [_criterion(chosen), f"{number(chosen.chosen)} with the chosen tests"]
     if chosen.improved != chosen.chosen:
         values.append(f"{number(chosen.improved)} with their postures improved by gradient")
-    return NextReport((next_table(found, chosen),), (f"{found.next_remark}; {name}: {', '.join(values)}",))
+    return NextReport((next_table(found, chosen),), (f"{found.next_remark}; {', '.join(values)}",))
+
+
+def _criterion(chosen: NextTests | NextPoses) -> str:
+    """Clause on the design criterion before the next tests."""
+    name = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
+    return f"{name}: {number(chosen.before)} now" if math.isfinite(chosen.before) else f"{name}: unbounded now"
 
 
 def next_table(found: Inspection, chosen: NextTests) -> Table:
@@ -83,15 +92,17 @@ def next_table(found: Inspection, chosen: NextTests) -> Table:
                 str(test.probe.omega.size),
             )
         )  # fmt: skip
-    columns = (*left("", "posture", "outputs", "inputs"), *right("band Hz", "lines"))
-    return Table(f"Next tests, like {chosen.like}", columns, tuple(rows))
+    return Table(
+        f"Next tests, like {chosen.like}",
+        (*left("", "posture", "outputs", "inputs"), *right("band Hz", "lines")),
+        tuple(rows),
+    )
 
 
 def motion_report(found: Inspection, chosen: NextMotion) -> NextReport:
     """Amplitudes of the motion, its figure, and the standard deviations of the base parameters after it."""
-    draw = partial(motion_chart, found.study.name, chosen)
     return NextReport(
-        (motion_table(chosen), Picture("next-motion", draw)),
+        (motion_table(chosen), Picture("next-motion", partial(motion_chart, found.study.name, chosen))),
         (f"{found.next_remark}; condition number {number(chosen.motion.condition_number)}",),
         tuple(row.std for row in chosen.motion.base),
     )
@@ -105,11 +116,12 @@ def motion_table(chosen: NextMotion) -> Table:
         rows += [
             (f"{kind} {k}", *(f"{value:.5f}" for value in row)) for k, row in enumerate(zip(*parts, strict=True), 1)
         ]
-    title = (
+    return Table(
         f"Next motion, like {chosen.like}: start + sum_k sine_k sin(k w t) + cosine_k (cos(k w t) - 1), rad or m,"
-        f" base_hz {motion.base_hz:g}, {motion.duration_s:g} s"
+        f" base_hz {motion.base_hz:g}, {motion.duration_s:g} s",
+        (*left(""), *right(*motion.motion)),
+        tuple(rows),
     )
-    return Table(title, (*left(""), *right(*motion.motion)), tuple(rows))
 
 
 def poses_report(found: Inspection, chosen: NextPoses) -> NextReport:
@@ -118,19 +130,21 @@ def poses_report(found: Inspection, chosen: NextPoses) -> NextReport:
     rows = tuple((str(k), *(f"{x:.4f}" for x in row)) for k, row in enumerate(chosen.q.tolist(), 1))
     seen = f", seen from {chosen.station}" if chosen.station else ""
     postures = Table(f"Next postures (rad, m), like {chosen.like}{seen}", right("", *model.coordinates), rows)
-    name = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
-    now = f"{number(chosen.before)} now" if math.isfinite(chosen.before) else "unbounded now"
     return NextReport(
         (postures, observability_table(chosen.observability, "Observability of all rows with the next ones")),
-        (f"{found.next_remark}; {name}: {now}, {number(chosen.chosen)} with the chosen postures",),
+        (f"{found.next_remark}; {_criterion(chosen)}, {number(chosen.chosen)} with the chosen postures",),
     )
 
 
 def observability_table(indices: Observability, title: str) -> Table:
     """Observability indices O1 to O5."""
     values = dataclasses.asdict(indices)
-    caption = "of the machine's parameters over their bounds, stations eliminated, rows in units of the noise"
-    return Table(title, right(*values), (tuple(number(value) for value in values.values()),), caption)
+    return Table(
+        title,
+        right(*values),
+        (tuple(number(value) for value in values.values()),),
+        "of the machine's parameters over their bounds, stations eliminated, rows in units of the noise",
+    )
 
 
 SHOWN = 6
@@ -139,9 +153,10 @@ SHOWN = 6
 
 def inspection_sections(found: Inspection) -> list[Section]:
     """Sections on the expected standard deviations, why parameters are not identifiable, and the next tests."""
-    doubtful = [name for names in found.study.free.tied for name in names[:1] if found.parameters[name].why]
-    why = Facts(tuple((name, found.parameters[name].why) for name in doubtful)) if doubtful else None
+    expected = {tied[0]: found.parameters[tied[0]] for tied in found.study.free.tied}
+    known = {name: (p.value, p.relative_std) for name, p in expected.items()}
     after = next_report(found)
+    why = tuple((name, p.why) for name, p in expected.items() if p.why)
     last = Lines((*after.lines, *(f"remark: {remark}" for remark in found.remarks)))
     return [
         *section(
@@ -153,8 +168,8 @@ def inspection_sections(found: Inspection) -> list[Section]:
                 Picture("standard-deviations", partial(deviation_chart, found)),
             ],
         ),
-        *section("Uncertainty budget", [_budget(found)]),
-        *section("Causes and remedies", [why]),
+        *section("Uncertainty budget", [budget_table(known, found.uncertainty)]),
+        *section("Causes and remedies", [Facts(why) if why else None]),
         *section(
             "Weak directions of the parameters",
             [
@@ -167,14 +182,6 @@ def inspection_sections(found: Inspection) -> list[Section]:
         ),
         *section("Next tests", [*after.parts, last]),
     ]  # fmt: skip
-
-
-def _budget(found: Inspection) -> Table | None:
-    if found.uncertainty is None:
-        return None
-    names = [tied[0] for tied in found.study.free.tied]
-    known = {name: (found.parameters[name].value, found.parameters[name].relative_std) for name in names}
-    return budget_table(known, found.uncertainty)
 
 
 def expected_table(found: Inspection) -> Table:
@@ -214,14 +221,10 @@ def next_report(found: Inspection) -> NextReport:
     toml = found.next.as_toml(found.study).splitlines()
     proposal = Lines(("To append to the study file:", "", *toml), verbatim=True)
     parts = (*report.parts, proposal) if toml else report.parts
-    return report._replace(
-        parts=parts, lines=(*report.lines, _least_known(found.study.free.names, found.next.known.std))
-    )
-
-
-def _least_known(names: tuple[str, ...], std: np.ndarray) -> str:
+    std = found.next.known.std
     worst = int(np.argmax(std))
-    return f"largest standard deviation after them: {names[worst]}, {percent(100.0 * float(std[worst]))} %"
+    least_known = f"{found.study.free.names[worst]}, {percent(100.0 * float(std[worst]))} %"
+    return report._replace(parts=parts, lines=(*report.lines, f"largest standard deviation after them: {least_known}"))
 
 
 def base_table(found: Inspection, std: tuple[float, ...] | None) -> Table:
@@ -231,11 +234,14 @@ def base_table(found: Inspection, std: tuple[float, ...] | None) -> Table:
         (row.formula, number(row.std) if math.isfinite(row.std) else "unknown", *([] if after is None else [after[i]]))
         for i, row in enumerate(found.base)
     ]
-    columns = (
-        *left("base parameter"),
-        *right("std", *([] if after is None else ["std after next"])),
+    return Table(
+        "Base parameters: combinations identifiable from torques",
+        (
+            *left("base parameter"),
+            *right("std", *([] if after is None else ["std after next"])),
+        ),
+        tuple(rows),
     )
-    return Table("Base parameters: combinations identifiable from torques", columns, tuple(rows))
 
 
 def legend(found: Inspection) -> str:
@@ -259,8 +265,9 @@ def group_table(found: Inspection) -> Table:
             parts = [*parts[:SHOWN], f"and {len(parts) - SHOWN} more"]
         text = f"{names[0]} alone" if len(names) == 1 else "  ".join(parts)
         rows.append((str(k), percent(100.0 * group.std), text))
-    columns = (*left(""), *right("% of prior" if prior else "std %"), *left("components of the parameters"))
-    return Table("", columns, tuple(rows))
+    return Table(
+        "", (*left(""), *right("% of prior" if prior else "std %"), *left("components of the parameters")), tuple(rows)
+    )
 
 
 MOST_DIRECTIONS = 12
@@ -287,8 +294,12 @@ def singular_value_chart(found: Inspection) -> Chart:
     title += f" identifiable{note}"
     x = Axis("direction of the parameters", limits=(0.3, max(values.size, 2) + 0.7), whole=True)
     panel = Panel(marks, x, Axis("singular value = 1 / std along it", log=bool(shown.size)), height=2.3)
-    caption = "Singular values of the Jacobian in units of the noise: directions below a dashed line are weakly known."
-    return single(panel, title, caption, 4.2)
+    return single(
+        panel,
+        title,
+        "Singular values of the Jacobian in units of the noise: directions below a dashed line are weakly known.",
+        4.2,
+    )
 
 
 def deviation_chart(found: Inspection) -> Chart:
@@ -325,12 +336,15 @@ def deviation_chart(found: Inspection) -> Chart:
         marks += [Rule(float(limit), "x", "", "#404040", 0.9, "--") for limit in limits()]
     note = f", the {MOST_BARS} largest of {free.size}" if entries.size == MOST_BARS < free.size else ""
     verdicts = [found.parameters[name].identifiable for name in free.names]
-    title = f"{found.study.name}: {verdicts.count('yes')} of {free.size} parameters will be identified{note}"
     names = [free.names[i] for i in entries]
     x = Axis("predicted standard deviation of the logarithm", True, (low, high))
     y = Axis("", limits=(entries.size - 0.4, -0.6), ticks=rows, names=names)
-    caption = "Predicted standard deviation of each parameter; dashed lines are the limits of yes and weak."
-    return single(Panel(marks, x, y, height=0.24 * entries.size + 0.1), title, caption, 4.2)
+    return single(
+        Panel(marks, x, y, height=0.24 * entries.size + 0.1),
+        f"{found.study.name}: {verdicts.count('yes')} of {free.size} parameters will be identified{note}",
+        "Predicted standard deviation of each parameter; dashed lines are the limits of yes and weak.",
+        4.2,
+    )
 
 
 def direction_chart(found: Inspection) -> Chart:
@@ -345,9 +359,12 @@ def direction_chart(found: Inspection) -> Chart:
     shown = np.where(np.abs(parts) >= 0.095, parts, 0.0)
     panel = matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1)
     note = f", {len(groups)} of {len(found.groups)}" if len(groups) < len(found.groups) else ""
-    title = f"{found.study.name}: parameters identifiable only in combination{note}"
-    caption = "Components of the parameters in each weak direction, the least known first."
-    return single(panel, title, caption, max(0.42 * len(groups), 2.6))
+    return single(
+        panel,
+        f"{found.study.name}: parameters identifiable only in combination{note}",
+        "Components of the parameters in each weak direction, the least known first.",
+        max(0.42 * len(groups), 2.6),
+    )
 
 
 def _std(std: float) -> str:
@@ -381,6 +398,69 @@ def motion_chart(study: str, chosen: NextMotion) -> Chart:
             y = Axis(f"{name}{prime} ({unit}{per})")
             cells.append((Panel(marks, x, y, kind if i == 0 else "", 1.0),))
         rows.append(cells)
-    title = f"{study}: the next motion, one period, condition number {number(motion.condition_number)}"
-    caption = "Position, speed and acceleration of each coordinate within their limits."
-    return Chart(title, caption, rows, 1.9, shared_x=True)
+    return Chart(
+        f"{study}: the next motion, one period, condition number {number(motion.condition_number)}",
+        "Position, speed and acceleration of each coordinate within their limits.",
+        rows,
+        1.9,
+        shared_x=True,
+    )
+
+
+def next_sections(result: Result, advice: Sequence[str]) -> list[Section]:
+    """Section on the next test, proposed at the identified values, with TOML for the study file.
+
+    Args:
+        result: the identification.
+        advice: sentences before the proposal.
+    """
+    title = "What to measure next"
+    if all(p.identifiable == "yes" for p in result.parameters.values()) and not result.doubts:
+        text = "All parameters are identified: this study needs no further test."
+        return [Section(title, (Lines((text,)),))]
+    sentences, found = [*advice], None
+    part = _candidates(result.study) if result.converged else None
+    if part is not None and not isinstance(part, NextMotionPart):  # the design of a motion takes minutes
+        values = np.array([result.parameters[names[0]].value for names in result.study.free.tied])
+        start = dataclasses.replace(result.study.start, values=values)
+        # without the true values, as at a real machine
+        study = dataclasses.replace(result.study, next=part, start=start, truth={})
+        try:
+            found = inspect(study)
+        except ValueError as error:
+            sentences.append(sentence(str(error)))
+    if found is None or found.next is None:
+        kinds = {entry.kind for entry in result.study.fitted}
+        can_plan = result.study.solver is not Solver.STIFFNESS_MODEL and kinds & PLANNERS.keys()
+        return [Section(title, (Lines((*sentences, HINT if can_plan else NO_PLAN)),))]
+    after = next_report(found)
+    sentences += [sentence(line) for line in after.lines]
+    if result.study.next is None:
+        sentences.append(DRAWN_FROM)
+    return [Section(title, (Lines(tuple(sentences)), *after.parts))]
+
+
+HINT = "`jaxmb inspect` proposes the next test for a study with a table [next]."
+NO_PLAN = "No next test is proposed: FRF tests, motions and poses can be planned, other kinds of tests cannot."
+DRAWN_FROM = (
+    "Candidates are postures within the ranges of the coordinates, or within 45° of those of the tests; a table [next]"
+    " of the study states others, and further points and bands."
+)
+CANDIDATES, AROUND = 60, math.radians(45.0)
+"""Number of candidate postures without [next], and their largest distance from those of the tests, rad."""
+
+
+def _candidates(study: Study) -> NextPart | NextMotionPart | NextPosePart | None:
+    """`[next]` of a study; by default FRF tests at postures that differ in the coordinates named by the tests."""
+    if study.next is not None or study.origin is None or not any(map(can_be_planned, study.tests)):
+        return study.next
+    known = {c.name: c for c in study.machine.moving_parts}
+    ranges, stated = dict[str, tuple[float, float]](), dict[str, list[float]]()
+    for part in study.origin.file.test:
+        for name, value in getattr(part, "posture", {}).items():
+            stated.setdefault(name, []).append(value)
+    for name, values in stated.items():
+        c = known[name]
+        if c.range is not None or c.type == "revolute":
+            ranges[name] = c.range or (min(values) - AROUND, max(values) + AROUND)
+    return NextPart(postures=ranges, candidates=CANDIDATES) if ranges else None

@@ -113,15 +113,15 @@ def _room_below(x: Axis, width: float) -> int:
 
 def _add(mark: Mark, panel: Panel, axis: str, traces: list[Table], shapes: list[Table], notes: list[Table]) -> None:
     """Append the traces, shapes or notes of a mark."""
-    if isinstance(mark, Span):
-        box = (mark.low, 0, mark.high, 1) if mark.along == "x" else (0, mark.low, 1, mark.high)
+    if isinstance(mark, Span | Rule):
+        low, high = (mark.low, mark.high) if isinstance(mark, Span) else (mark.at, mark.at)
+        box = (low, 0, high, 1) if mark.along == "x" else (0, low, 1, high)
         across = ("x", f"{axis} domain") if mark.along == "x" else ("x domain", axis)
-        shapes.append(_rectangle(*across, box, mark.color))
-    elif isinstance(mark, Rule):
-        ends = (mark.at, 0, mark.at, 1) if mark.along == "x" else (0, mark.at, 1, mark.at)
-        across = ("x", f"{axis} domain") if mark.along == "x" else ("x domain", axis)
-        line: Table = {"color": mark.color, "width": max(mark.width, 1.0), "dash": DASHES[mark.dashes]}
-        shapes.append(_box(*across, ends) | {"type": "line", "line": line, "layer": "below"})
+        if isinstance(mark, Span):
+            shapes.append(_rectangle(*across, box, mark.color))
+        else:
+            line: Table = {"color": mark.color, "width": max(mark.width, 1.0), "dash": DASHES[mark.dashes]}
+            shapes.append(_box(*across, box) | {"type": "line", "line": line, "layer": "below"})
     elif isinstance(mark, Note):
         x, y = (mark.x, mark.y) if mark.inside else (_on(panel.x, mark.x), _on(panel.y, mark.y))
         refs = ("x domain", f"{axis} domain") if mark.inside else ("x", axis)
@@ -244,13 +244,10 @@ def _(mark: Line) -> list[Table]:
 def _(mark: Band) -> list[Table]:
     none: Table = {"type": "scatter", "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "x": numbers(mark.x)}
     name: Table = {"name": mark.label} if mark.label else {}
-    upper: Table = {"y": numbers(mark.high), "fill": "tonexty", "fillcolor": _faded(mark.color, mark.opacity)}
+    red, green, blue = (int(mark.color[k : k + 2], 16) for k in (1, 3, 5))
+    faded = f"rgba({red},{green},{blue},{mark.opacity:g})"
+    upper: Table = {"y": numbers(mark.high), "fill": "tonexty", "fillcolor": faded}
     return [none | name | {"y": numbers(mark.low)}, none | name | upper]
-
-
-def _faded(color: str, opacity: float) -> str:
-    red, green, blue = (int(color[k : k + 2], 16) for k in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity:g})"
 
 
 @traces_of.register
@@ -323,7 +320,8 @@ def _shades(colors: Colors, values: np.ndarray, trace: Table) -> Table:
     name, reverse = colors.name.removesuffix("_r"), colors.name.endswith("_r")
     stops = list(reversed(SCALES[name])) if reverse else list(SCALES[name])
     bar: Table = {"title": {"text": markup(colors.label), "side": "right"}, "thickness": 12, "outlinewidth": 0}
-    found: Table = {"showscale": colors.bar, "colorscale": _continuous(stops)}
+    continuous = [[k / (len(stops) - 1), color] for k, color in enumerate(stops)]
+    found: Table = {"showscale": colors.bar, "colorscale": continuous}
     low, high = colors.limits
     if colors.levels is not None:
         levels = np.asarray(colors.levels, dtype=float)
@@ -343,10 +341,6 @@ def _shades(colors: Colors, values: np.ndarray, trace: Table) -> Table:
         bar |= {"tickvals": [low, 0.5 * (low + high), high],
                 "ticktext": [f"{10.0**x:g}" for x in (low, 0.5 * (low + high), high)]}  # fmt: skip
     return found | {"zmin": low, "zmax": high, "zauto": False, "colorbar": bar}
-
-
-def _continuous(stops: Sequence[str]) -> list[Json]:
-    return [[k / (len(stops) - 1), color] for k, color in enumerate(stops)]
 
 
 def _banded(stops: Sequence[str], count: int) -> list[Json]:

@@ -8,7 +8,6 @@ from functools import partial
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.io.records import strict, versions
 from jaxmb.measurement.frf_set import FrfSet, in_band
 from jaxmb.measurement.modal.analysis import ModalAnalysis
@@ -17,8 +16,8 @@ from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.units import UNKNOWN
 from jaxmb.report.charts import FITTED, INITIAL, MEASURED, TRUE, Axis, Band, Chart, Line, Mark, Panel, Rule, single
 from jaxmb.report.frf_charts import Curve, Responses, frf_chart
-from jaxmb.report.modes import data_label, mac_chart
-from jaxmb.report.section import Lines, Picture, Section, Table, number, right
+from jaxmb.report.modes import mac_panels
+from jaxmb.report.section import Lines, Picture, Section, Table, number, right, section
 from jaxmb.response.frf_kind import DERIVATIVES
 from jaxmb.response.modal import mac
 
@@ -71,19 +70,18 @@ def modal_sections(
         remarks: on the data.
         records: sentences on the time records behind the FRFs.
     """
-    pictures = [
+    has_coherence = compared.coherence is not None and np.isfinite(compared.coherence).any()
+    has_mac = distinguishable(len(analysis.points), analysis.frequency_hz.size)
+    parts = (
+        modal_table(analysis),
         Picture("stabilization", partial(stabilization_chart, name, analysis, compared.measured)),
         Picture("cmif", partial(cmif_chart, name, analysis, compared.measured)),
         Picture("synthesized", partial(synthesized_chart, name, compared)),
-    ]
-    if compared.coherence is not None and np.isfinite(compared.coherence).any():
-        pictures.append(Picture("coherence", partial(coherence_chart, name, analysis, compared)))
-    if distinguishable(len(analysis.points), analysis.frequency_hz.size):
-        pictures.append(Picture("automac", partial(automac_chart, name, analysis)))
-    return [
-        Section(f"Modes of {name}", (modal_table(analysis), *pictures)),
-        Section("Data and model", (Lines(tuple(_summary(analysis, compared, remarks, records))),)),
-    ]
+        Picture("coherence", partial(coherence_chart, name, analysis, compared)) if has_coherence else None,
+        Picture("automac", partial(automac_chart, name, analysis)) if has_mac else None,
+    )
+    summary = Lines(tuple(_summary(analysis, compared, remarks, records)))
+    return [*section(f"Modes of {name}", parts), *section("Data and model", (summary,))]
 
 
 def modal_table(analysis: ModalAnalysis) -> Table:
@@ -186,16 +184,6 @@ LIGHT_ALERT = "#eeb98f"
 SERIES = (FITTED, INITIAL, TRUE, MEASURED, "#8c8c8c", "#666666")
 
 
-def stabilization_of_test(entry: Entry) -> Chart:
-    """Stabilization chart of the modal analysis of an FRF test."""
-    return stabilization_chart(entry.name, entry.source.modal, entry.source.everything)
-
-
-def synthesized_of_test(entry: Entry) -> Chart:
-    """Measured (or simulated) and synthesized FRFs of the modal analysis of an FRF test."""
-    return synthesized_chart(entry.name, synthesized(entry.source.modal, entry.source.everything), data_label(entry))
-
-
 def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
     """Poles by frequency and model order, marked by stability, over the mode indicator."""
     chart, (low, high) = analysis.chart, analysis.model.band_hz
@@ -215,12 +203,16 @@ def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) ->
         Panel((*pole_rules(analysis), indicator), x, Axis(f"indicator\n({unit})", log=True), height=1.1),
     )
     count = analysis.frequency_hz.size
-    title = f"{name}: {count} stable poles from {low:.4g} to {high:.4g} Hz" if count else f"{name}: no stable pole"
     caption = (
         "Stabilization chart: poles estimated at each model order; poles of the structure repeat from order to order,"
         " at peaks of the mode indicator below."
     )
-    return Chart(title, caption, [[panels]], 7.0)
+    return Chart(
+        f"{name}: {count} stable poles from {low:.4g} to {high:.4g} Hz" if count else f"{name}: no stable pole",
+        caption,
+        [[panels]],
+        7.0,
+    )
 
 
 def cmif_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
@@ -240,12 +232,11 @@ def cmif_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
     within = np.isin(measured.frequency_hz, analysis.line_hz)
     peak = values[within, 0].max(initial=0.0)
     share = f"{100.0 * left.max(initial=0.0) / peak:.2g} % of the highest peak" if peak > 0.0 else "unknown"
-    title = f"{name}: the largest residual of the modal model is {share}"
     caption = (
         "Complex mode indicator: singular values that peak together are close modes, a peak of the residual is a mode"
         " that was missed."
     )
-    return single(panel, title, caption, 7.0)
+    return single(panel, f"{name}: the largest residual of the modal model is {share}", caption, 7.0)
 
 
 def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) -> Chart:
@@ -262,8 +253,12 @@ def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) ->
     marks.append(Line(frequency_hz, middle, "median" if values.shape[1] > 1 else kind, FITTED, 0.9))
     y = Axis(kind, limits=(0.0, 1.03))
     panel = Panel(marks, Axis("frequency (Hz)", limits=analysis.model.band_hz), y, height=1.9)
-    title = f"{name}: median {kind} {np.median(middle):.3f}, at least {np.min(middle):.2g}"
-    return single(panel, title, f"{kind.capitalize()} of the measured FRFs: 1 without noise.", 7.0)
+    return single(
+        panel,
+        f"{name}: median {kind} {np.median(middle):.3f}, at least {np.min(middle):.2g}",
+        f"{kind.capitalize()} of the measured FRFs: 1 without noise.",
+        7.0,
+    )
 
 
 def synthesized_chart(name: str, compared: Comparison, given: str = "measured") -> Chart:
@@ -294,10 +289,14 @@ def synthesized_chart(name: str, compared: Comparison, given: str = "measured") 
 
 def automac_chart(name: str, analysis: ModalAnalysis) -> Chart:
     """MAC among the shapes: large off-diagonal values are modes that the sensors do not distinguish."""
-    modes = ("modes (Hz)", analysis.frequency_hz)
     values = np.asarray(mac(jnp.asarray(analysis.shape), jnp.asarray(analysis.shape)))
     apart = values - np.diag(np.diag(values))
-    return mac_chart(f"{name}: AutoMAC, at most {apart.max(initial=0.0):.2f} between two modes", values, modes, modes)
+    label, frequency_hz = "modes (Hz)", analysis.frequency_hz
+    return mac_panels(
+        f"{name}: AutoMAC, at most {apart.max(initial=0.0):.2f} between two modes",
+        [(label, values, frequency_hz, ())],
+        (label, frequency_hz),
+    )
 
 
 def pole_rules(analysis: ModalAnalysis) -> list[Mark]:

@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from jaxmb.io.files import write_atomically
 from jaxmb.machine.build import Model
 from jaxmb.report.charts import FITTED, ModeMotion, Skeleton
-from jaxmb.report.frf_charts import predicted_chart
+from jaxmb.report.frf_charts import Curve, Responses, frf_chart
 from jaxmb.report.modes import predicted_modes_table
 from jaxmb.report.section import Lines, Picture, Section
 from jaxmb.report.structure import (
@@ -71,7 +71,7 @@ def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found
     found = found_modes(model, q, found)
     motion, figures = machine_motion(model, q, found, first_modes(found, count)), list[Figure]()
     for mode in motion.modes:
-        figure, views = single_figure(motion, mode)
+        figure, (views,) = _figure(motion, [mode], SINGLE)
         draw_displaced(views, motion, mode)
         figures.append(figure)
     return figures
@@ -117,8 +117,12 @@ def mode_shape_skeleton(
     if energy:
         shares = energy_of_parts(model, q, found, numbers)
         modes = tuple(mode._replace(energy=share) for mode, share in zip(modes, shares, strict=True))
-    title = f"{model.name}: first {len(modes)} modes, {modes[0].frequency_hz:.4g} to {modes[-1].frequency_hz:.4g} Hz"
-    return dataclasses.replace(motion, modes=modes, title=title, caption=f"Mode shapes, {NOTE}.")
+    return dataclasses.replace(
+        motion,
+        modes=modes,
+        title=f"{model.name}: first {len(modes)} modes, {modes[0].frequency_hz:.4g} to {modes[-1].frequency_hz:.4g} Hz",
+        caption=f"Mode shapes, {NOTE}.",
+    )
 
 
 class View(NamedTuple):
@@ -126,12 +130,6 @@ class View(NamedTuple):
 
     axes: Axes
     shown: list[int]
-
-
-def single_figure(motion: Skeleton, mode: ModeMotion) -> tuple[Figure, list[View]]:
-    """Side and top view of a machine at rest, titled with one of its modes."""
-    figure, (views,) = _figure(motion, [mode], SINGLE)
-    return figure, views
 
 
 def draw_displaced(views: Sequence[View], motion: Skeleton, mode: ModeMotion, phase: float = 0.0) -> list[Any]:
@@ -146,11 +144,6 @@ def displaced(motion: Skeleton, mode: ModeMotion, phase: float = 0.0) -> Float[n
         along = points[tips] - points[origin]
         points[tips] = points[origin] + AXES_PART * motion.size * along / np.linalg.norm(along, axis=1, keepdims=True)
     return points
-
-
-def mode_title(mode: ModeMotion) -> str:
-    """Number, frequency and damping of a mode."""
-    return mode.title + ("" if np.any(mode.displacement) else "\nno drawn point moves")
 
 
 def _figure(motion: Skeleton, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[list[View]]]:
@@ -182,7 +175,7 @@ def _figure(motion: Skeleton, modes: Sequence[ModeMotion], width: float) -> tupl
             for axis, length in ((axes.xaxis, wide), (axes.yaxis, height)):
                 axis.set_major_locator(MaxNLocator(max(2, round(2.0 * length)), steps=[1, 2, 5, 10]))
             views.append(View(axes, [along, up]))
-        views[0].axes.set_title(mode_title(mode))
+        views[0].axes.set_title(mode.title + ("" if np.any(mode.displacement) else "\nno drawn point moves"))
         views[0].axes.tick_params(labelbottom=False)
         views[1].axes.set_xlabel(f"{'xyz'[along]} (m)")
         figure.align_ylabels([view.axes for view in views])
@@ -282,7 +275,7 @@ def write_mode_animation(
     (shown,) = motion.modes
     path = Path(path)
     with drawing(), tempfile.TemporaryDirectory() as folder:
-        figure, views = single_figure(motion, shown)
+        figure, (views,) = _figure(motion, [shown], SINGLE)
         part, rate = Path(folder) / "mode.gif", frames / PERIOD_S
         writer = PillowWriter(fps=rate)  # pyright: ignore[reportArgumentType]  (need not be whole)
         with writer.saving(figure, part, DPI):
@@ -344,8 +337,12 @@ def predicted_sections(
         for coordinate, value in posture.items()
         if value != 0.0
     ]
-    title = f"{name} at {', '.join(at) or 'the zero posture'}"
-    draw = partial(predicted_chart, title, frequency_hz, frf, points, derivatives)
+    curves = [Curve("predicted", frf, FITTED, 1.0, "-")]
+    draw = partial(
+        frf_chart,
+        f"{name} at {', '.join(at) or 'the zero posture'}",
+        Responses(frequency_hz, curves, points, points, derivatives),
+    )
     modes_hz = np.asarray(found.frequency_hz)
     count = modes_hz.size
     shown = count if count <= LISTED_MODES else max(int(np.sum(modes_hz <= frequency_hz[-1])), 1)

@@ -60,10 +60,11 @@ def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
     agreement = modal_agreement(entry, entry.test.view(model), model)
     if agreement is None or entry.test.vibration is None:
         return None
-    return _with_measured(agreement, entry.test.vibration.band_end_hz)
+    return _in_band(agreement, entry.test.vibration.band_end_hz)
 
 
-def _with_measured(agreement: ModalAgreement, end_hz: float) -> ModePairs:
+def _in_band(agreement: ModalAgreement, end_hz: float) -> ModePairs:
+    """The pairs, with the unpaired modes of the machine up to the end of the band."""
     keep = np.asarray(agreement.fitted.frequency_hz) <= end_hz
     keep[[f for f, _ in agreement.pairs]] = True
     of_fitted = dict(agreement.pairs)
@@ -96,27 +97,21 @@ def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
     distance += np.abs(np.asarray(found.damping_ratio) - damping[:, None])
     places = np.argmin(distance, axis=1)
     shares = np.asarray(energy_shares(jax.device_put(np.asarray(found.shape)[:, places]), springs)).T
-    pairs = _pairs(test, found, np.asarray(view.output_rows), places) if test.outputs else None
+    pairs = None
+    if test.outputs:
+        eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
+        measured = Modes(
+            frequency_hz=jax.device_put(np.abs(eigenvalue) / (2.0 * np.pi)),
+            damped_frequency_hz=test.frequency_hz,
+            damping_ratio=test.damping_ratio,
+            eigenvalue=jax.device_put(eigenvalue),
+            shape=test.shape.T,
+            overdamped=jax.device_put(np.zeros(0)),
+        )
+        likeness = np.asarray(mac(np.asarray(view.output_rows) @ np.asarray(found.shape), np.asarray(measured.shape)))
+        both = tuple((int(f), m) for m, f in enumerate(places))
+        pairs = _in_band(ModalAgreement(measured, found, likeness, both), test.vibration.band_end_hz)
     return FittedModes(frequency, 100.0 * damping, shares, np.asarray(paired.mac), pairs)
-
-
-def _pairs(test: ModesTest, found: Modes, output_rows: np.ndarray, places: np.ndarray) -> ModePairs:
-    """Modes of a machine paired with those of a modal test, the mode `places[m]` with measured mode m."""
-    eigenvalue = 2.0 * np.pi * np.asarray(test.frequency_hz) * (1j - np.asarray(test.damping_ratio))
-    measured = Modes(
-        frequency_hz=jax.device_put(np.abs(eigenvalue) / (2.0 * np.pi)),
-        damped_frequency_hz=test.frequency_hz,
-        damping_ratio=test.damping_ratio,
-        eigenvalue=jax.device_put(eigenvalue),
-        shape=test.shape.T,
-        overdamped=jax.device_put(np.zeros(0)),
-    )
-    keep = np.asarray(found.frequency_hz) <= test.vibration.band_end_hz
-    keep[places] = True
-    partner = {int(f): m for m, f in enumerate(places)}
-    fitted = select_modes(found, keep)
-    likeness = np.asarray(mac(output_rows @ np.asarray(fitted.shape), np.asarray(measured.shape)))
-    return ModePairs(measured, fitted, likeness, tuple(partner.get(int(f)) for f in np.flatnonzero(keep)))
 
 
 UNCERTAIN = 0.1
@@ -177,10 +172,13 @@ def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> T
                 *([f"{fitted.mac[m]:.3f}"] if test.outputs else []),
             )
         )
-    caption = f"strain energy: springs with {100.0 * NOTABLE_SHARE:.0f} % and more" + (
-        ", * named in the measurement" if named else ""
+    return _table(
+        f"Modes, {entry.name}: measured and identified",
+        columns,
+        rows,
+        f"strain energy: springs with {100.0 * NOTABLE_SHARE:.0f} % and more"
+        + (", * named in the measurement" if named else ""),
     )
-    return _table(f"Modes, {entry.name}: measured and identified", columns, rows, caption)
 
 
 def analysed_modes_table(
@@ -274,11 +272,14 @@ def modes_of_all_tests(
         listed = ", ".join(marks(result, name, hz)[0] + number(hz, 4) for hz in found) or "-"
         count = [str(sum(mode.posture == name for mode in unpaired))] if unpaired else []
         rows.append((name, listed, *largest, *count))
-    columns = (
-        *left("test", "identified modes, Hz"),
-        *right("largest error Hz", "of damping %", *(("unpaired",) if unpaired else ())),
-    )  # fmt: skip
-    return _table("Modes of all tests", columns, rows)
+    return _table(
+        "Modes of all tests",
+        (
+            *left("test", "identified modes, Hz"),
+            *right("largest error Hz", "of damping %", *(("unpaired",) if unpaired else ())),
+        ),
+        rows,
+    )
 
 
 def _errors(pair: TrueMode | ModePair) -> tuple[float, float]:
@@ -305,18 +306,6 @@ MOST_MODES = 20
 
 Panels = tuple[str, np.ndarray, np.ndarray, Sequence[int]]
 """Label of the rows, MAC [row, column], frequencies of the rows, and indices of those without a measured partner."""
-
-
-def mac_chart(title: str, likeness: np.ndarray, rows: tuple[str, np.ndarray], columns: tuple[str, np.ndarray]) -> Chart:
-    """MAC between two sets of modes.
-
-    Args:
-        title: of the figure.
-        likeness: MAC [row, column]; the first `MOST_MODES` of each are shown.
-        rows: label and frequencies of the rows.
-        columns: likewise.
-    """
-    return mac_panels(title, [(rows[0], likeness, rows[1], ())], columns)
 
 
 def pairs_chart(result: Result, name: str, pairs: ModePairs, unit: str, given: str = "measured") -> Chart:
@@ -371,9 +360,13 @@ def mac_panels(
         cells.append((matrix_panel(shown, labels, names, colors, cell=size, labels=(label, columns[0])),))
     whole = panels[0][1].shape
     cut = len(panels) == 1 and whole != (count, across)
-    note = f"first {count} of {whole[0]} and {across} of {whole[1]} modes" if cut else ""
-    caption = "Modal assurance criterion: 1 for the same shape, near 0 for different ones."
-    return Chart(title, caption, [cells], size * across, note=note)
+    return Chart(
+        title,
+        "Modal assurance criterion: 1 for the same shape, near 0 for different ones.",
+        [cells],
+        size * across,
+        note=f"first {count} of {whole[0]} and {across} of {whole[1]} modes" if cut else "",
+    )
 
 
 def _frequencies(frequency_hz: np.ndarray) -> list[str]:
@@ -410,6 +403,9 @@ def measured_modes_chart(result: Result, entry: Entry, fitted: FittedModes) -> C
         x = Axis("mode" + (", ? uncertain" if any(marked) else ""), limits=(0.3, at.size + 0.7), ticks=at, names=ticks)
         upper = Panel(above, x, Axis(f"{name} ({unit})", limits=(0.0, top)), height=1.7)
         cells.append((upper, Panel(below, x, Axis(f"difference ({unit})", limits=(-reach, reach)), height=1.1)))
-    title = f"{test.name}: {given} and fitted modes, {beyond} of {2 * at.size} values beyond 2 standard deviations"
-    caption = "Frequency and damping ratio of each mode, and their differences over the standard deviation of the data."
-    return Chart(title, caption, [cells], max(2.4, 0.22 * at.size))
+    return Chart(
+        f"{test.name}: {given} and fitted modes, {beyond} of {2 * at.size} values beyond 2 standard deviations",
+        "Frequency and damping ratio of each mode, and their differences over the standard deviation of the data.",
+        [cells],
+        max(2.4, 0.22 * at.size),
+    )

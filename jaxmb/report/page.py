@@ -88,7 +88,10 @@ def page_html(page: Page) -> str:
     data = _Data()
     names = _anchors([section.title for section in page.sections])
     draw = partial(_figure, data=data)
-    body = [_section(section, name, draw) for section, name in zip(page.sections, names, strict=True)]
+    body = []
+    for section, name in zip(page.sections, names, strict=True):
+        parts = "\n".join(_part(part, draw) for part in section.parts)
+        body.append(f'<section id="{name}"><h2>{escape(section.title)}</h2>\n{parts}\n</section>\n')
     toc = "".join(f'<li><a href="#{n}">{escape(s.title)}</a></li>' for n, s in zip(names, page.sections, strict=True))
     bundle = f'<script type="text/plain" id="plotly">{_plotly()}</script>' if data.cells else ""
     return f"""<!DOCTYPE html>
@@ -163,18 +166,21 @@ def _asset(name: str) -> str:
     return (resources.files("jaxmb.report") / name).read_text(encoding="utf-8")
 
 
-def check_plotly() -> None:
-    """Raise ModuleNotFoundError with a sentence if plotly is not installed."""
-    if util.find_spec("plotly") is None:
+def plotly_folder() -> Path:
+    """Folder of the package plotly.
+
+    Raises:
+        ModuleNotFoundError: it is not installed.
+    """
+    spec = util.find_spec("plotly")
+    if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(MISSING)
+    return Path(spec.submodule_search_locations[0])
 
 
 def _plotly() -> str:
     """plotly's JavaScript, compressed, as base64 text: 40 % of its size."""
-    check_plotly()
-    spec = util.find_spec("plotly")
-    folders = [] if spec is None else spec.submodule_search_locations or []
-    script = Path(next(iter(folders))) / "package_data" / "plotly.min.js"
+    script = plotly_folder() / "package_data" / "plotly.min.js"
     return base64.b64encode(gzip.compress(script.read_bytes(), 9, mtime=0)).decode()
 
 
@@ -191,29 +197,20 @@ def _anchors(titles: Sequence[str]) -> list[str]:
     return found
 
 
-def _section(section: Section, name: str, draw: Callable[[Picture], str]) -> str:
-    parts = "\n".join(_part(part, draw) for part in section.parts)
-    return f'<section id="{name}"><h2>{escape(section.title)}</h2>\n{parts}\n</section>\n'
-
-
 def _part(part: Part, draw: Callable[[Picture], str]) -> str:
     if isinstance(part, Lines):
         if part.verbatim:
             return f"<pre>{escape(chr(10).join(part.lines))}</pre>"
         return "".join(f'<p class="line">{_prose(line)}</p>' for line in part.lines)
     if isinstance(part, Facts):
-        return _facts(part)
+        rows = "".join(f"<dt>{escape(about)}</dt><dd>{_prose(text)}</dd>" for about, text in part.rows)
+        return f'<dl class="facts">{rows}</dl>'
     if isinstance(part, Table):
         return _table(part)
     if isinstance(part, Group):
         inside = "\n".join(_part(each, draw) for each in part.parts)
         return f"<details{' open' if part.shown else ''}><summary>{escape(part.title)}</summary>\n{inside}\n</details>"
     return draw(part)
-
-
-def _facts(facts: Facts) -> str:
-    rows = "".join(f"<dt>{escape(about)}</dt><dd>{_prose(text)}</dd>" for about, text in facts.rows)
-    return f'<dl class="facts">{rows}</dl>'
 
 
 def _table(table: Table) -> str:

@@ -1,18 +1,19 @@
 """Parameters in a report: tables and figures of values, correlations, profiles and draws."""
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
 from jaxmb.identify.assess.uncertainty.profile import RISE
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.validation import listed
 from jaxmb.machine.families import STATION
-from jaxmb.report.budget import budget_table
 from jaxmb.report.charts import (
     ALERT,
     FITTED,
@@ -120,10 +121,43 @@ def together_lines(result: Result) -> list[str]:
     return lines
 
 
+NAMED = 2
+"""Sources of a parameter's uncertainty in the table."""
+NOTABLE = 0.1
+"""Part of a standard deviation from which a source is named."""
+
+
+def budget_table(
+    known: Mapping[str, tuple[float, float]], budgets: Mapping[str, ParameterBudget] | None
+) -> Table | None:
+    """Parts of standard deviations: noise, and the tolerances of machine and tests; None without budgets.
+
+    Args:
+        known: value, SI, and relative standard deviation of each parameter.
+        budgets: of these.
+    """
+    if budgets is None:
+        return None
+    rows = []
+    for name, (value, std) in known.items():
+        own, scale = budgets[name], 100.0 / abs(value) if value else math.inf
+        sources = [
+            f"{each.source} {percent(each.std * scale)}"
+            for each in own.sources[:NAMED]
+            if each.std >= NOTABLE * (own.tolerances or 0.0)
+        ]
+        each = ["-" if part is None else percent(part * scale) for part in (own.noise, own.tolerances)]
+        rows.append((name, deviation(100.0 * std), *each, ", ".join(sources)))
+    columns = (*left("parameter"), *right("std %", "noise %", "tolerances %"), *left("largest sources, %"))
+    caption = (
+        "noise: also of a misfit that no tolerance explains; tolerances: [tolerances] of the study, else those usual in"
+        " the field"
+    )
+    return Table("", columns, tuple(rows), caption)
+
+
 def budget_sections(result: Result) -> list[Section]:
     """Section on the parts of each standard deviation; empty where all that is stated is exact."""
-    if result.metrics.uncertainty is None:
-        return []
     known = {name: (result.parameters[name].value, result.parameters[name].std_log) for _, name in free_values(result)}
     return section("Uncertainty budget", (budget_table(known, result.metrics.uncertainty),))
 
@@ -147,11 +181,11 @@ def correlation_sections(result: Result) -> list[Section]:
     known = [i for i, name in enumerate(names) if math.isfinite(result.parameters[name].std)]
     pairs = [(result.correlation[i, j], names[i], names[j]) for i in known for j in known if i < j]
     strong = sorted((pair for pair in pairs if abs(pair[0]) >= STRONG), key=lambda pair: -abs(pair[0]))
+    if not strong:
+        return []
     lines = [f"correlation {r:+.3f}: {a}, {b}" for r, a, b in strong[:MOST_PAIRS]]
     if len(strong) > MOST_PAIRS:
         lines.append(f"and {len(strong) - MOST_PAIRS} more pairs above {STRONG:g}")
-    if not strong:
-        return []
     figure = Picture("correlation", partial(correlation_chart, result))
     return section("Correlation of the parameters", (Lines(tuple(lines)), figure))
 
@@ -165,9 +199,12 @@ def profile_sections(result: Result) -> list[Section]:
         ends = (*profile.linear_interval, *profile.interval)
         cells = ["-" if end is None else number(end) for end in ends]
         rows.append((name, result.parameters[name].unit, number(result.parameters[name].value), *cells))
-    columns = (*left("parameter", "unit"), *right("value", "by std: from", "to", "by profile: from", "to"))
-    caption = f"by profile: the cost, minimised over all other parameters, rises by {RISE:.2f} noise units"
-    table = Table("", columns, tuple(rows), caption)
+    table = Table(
+        "",
+        (*left("parameter", "unit"), *right("value", "by std: from", "to", "by profile: from", "to")),
+        tuple(rows),
+        f"by profile: the cost, minimised over all other parameters, rises by {RISE:.2f} noise units",
+    )
     figure = Picture("profiles", partial(profile_chart, result))
     return section("95 % intervals along profiles of the cost", (table, figure))
 
@@ -260,9 +297,12 @@ def cost_chart(result: Result) -> Chart:
     log = bool(curve.size)  # a logarithmic axis needs positive data
     y = Axis("cost" if result.study.problem.prior is None else "cost, prior included", log, limits)
     count = sum(result.evaluations.get(part, 0) for part in ("search", "refine"))
-    title = f"{result.study.name}: {'converged' if result.converged else 'not converged'} after {count} evaluations"
-    caption = "Smallest cost found so far against the number of evaluations of the cost."
-    return single(Panel(marks, Axis("evaluations of the cost", log), y), title, caption, 4.0)
+    return single(
+        Panel(marks, Axis("evaluations of the cost", log), y),
+        f"{result.study.name}: {'converged' if result.converged else 'not converged'} after {count} evaluations",
+        "Smallest cost found so far against the number of evaluations of the cost.",
+        4.0,
+    )
 
 
 class Scale(NamedTuple):
@@ -318,14 +358,17 @@ def parameter_chart(result: Result) -> Chart:
     rows = [[(interval_panel(result, scale, panels[scale]),)] for scale in scales]
     shown = [result.parameters[name] for names in panels.values() for _, name in names]
     certain = sum(p.identifiable == "yes" for p in shown)
-    title = f"{result.study.name}: {certain} of {len(shown) + len(unknown)} parameters identified"
-    caption = (
-        "95 % intervals, each panel on a scale of its own about the identified values; grey is beyond the bounds"
-        + (", green the true value." if result.study.truth else ".")
-    )
-    note = f"no interval: {', '.join(unknown)}" if unknown else ""
     rows = rows or [[(Panel((Note("no parameter has an interval", 0.5, 0.5, inside=True),), y=Axis(ticks=())),)]]
-    return Chart(title, caption, rows, 5.0, note=note)
+    return Chart(
+        f"{result.study.name}: {certain} of {len(shown) + len(unknown)} parameters identified",
+        (
+            "95 % intervals, each panel on a scale of its own about the identified values; grey is beyond the bounds"
+            + (", green the true value." if result.study.truth else ".")
+        ),
+        rows,
+        5.0,
+        note=f"no interval: {', '.join(unknown)}" if unknown else "",
+    )
 
 
 def _panel_ends(result: Result, scale: Scale, names: list[tuple[str, str]]) -> tuple[float, float]:
@@ -399,8 +442,12 @@ def correlation_chart(result: Result) -> Chart:
     i, j = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
     title = f"{result.study.name}: strongest correlation {matrix[i, j]:+.2f}, {names[i]} and {names[j]}"
     title += "; * not identifiable" if unknown else ""
-    caption = "Correlation of the free parameters; parameters of strong colour are determined in combination only."
-    return single(panel, title, caption, size * len(names))
+    return single(
+        panel,
+        title,
+        "Correlation of the free parameters; parameters of strong colour are determined in combination only.",
+        size * len(names),
+    )
 
 
 NARROW = 0.3
@@ -428,10 +475,10 @@ def profile_chart(result: Result) -> Chart:
         y = Axis("" if len(cells) % 3 else "rise of the cost (noise units)", limits=(-0.3, 3.0 * RISE))
         cells.append((Panel(marks, x, y, name, 1.7),))
     wider = [name for name, p in profiles.items() if None in p.interval]
-    title = f"{result.study.name}: " + (
-        f"the cost does not bound {', '.join(wider)}" if wider else "the cost bounds all profiled parameters"
+    return Chart(
+        f"{result.study.name}: "
+        + (f"the cost does not bound {', '.join(wider)}" if wider else "the cost bounds all profiled parameters"),
+        "Rise of the cost along each parameter; the 95 % interval is where the blue curve is below the dashed line.",
+        in_grid(cells, 3),
+        2.2,
     )
-    caption = (
-        "Rise of the cost along each parameter; the 95 % interval is where the blue curve is below the dashed line."
-    )
-    return Chart(title, caption, in_grid(cells, 3), 2.2)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.backend_bases import Event, MouseEvent
 from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
@@ -221,7 +220,12 @@ class PolePicker:
                 own.clear()
                 own.set_axis_on()
                 if key in panels:
-                    _draw_on(own, panels[key], ROOM[key][2] * SIZE[0])
+                    draw_panel(own, panels[key], ROOM[key][2] * SIZE[0])
+                    own.tick_params(
+                        labelsize=7.0, grid_color="0.9", grid_linewidth=0.5
+                    )  # drawn later, in another style
+                    own.set_xlabel(panels[key].x.label)
+                    own.set_ylabel(panels[key].y.label)
                 else:
                     own.set_axis_off()
             self._axes["chart"].set_xlabel("")
@@ -248,9 +252,11 @@ class PolePicker:
             Line(f, np.abs(compared.synthesized.frf[:, o, i]), "synthesized", FITTED, 0.9),
         ]
         place = f"{self.response % ranked.size + 1} of {ranked.size}, the worst first"
-        title = f"{measured.outputs[o]} / {measured.inputs[i]}: FRAC {compared.frac[o, i]:.4f} ({place})"
         return Panel(
-            (*pole_rules(self.found), *curves), Axis("frequency (Hz)"), Axis(f"|H| ({measured.unit})", log=True), title
+            (*pole_rules(self.found), *curves),
+            Axis("frequency (Hz)"),
+            Axis(f"|H| ({measured.unit})", log=True),
+            f"{measured.outputs[o]} / {measured.inputs[i]}: FRAC {compared.frac[o, i]:.4f} ({place})",
         )
 
     def _mac_panel(self) -> Panel:
@@ -259,13 +265,6 @@ class PolePicker:
         names = [f"{name}, {zeta:.2g} %" for name, zeta in zip(panel.y.names or (), damping, strict=False)]
         y = dataclasses.replace(panel.y, label="modes (Hz, damping)", names=names)
         return dataclasses.replace(panel, y=y, title="AutoMAC")
-
-
-def _draw_on(axes: Axes, panel: Panel, width: float) -> None:
-    draw_panel(axes, panel, width)
-    axes.tick_params(labelsize=7.0, grid_color="0.9", grid_linewidth=0.5)  # drawn later, in another style
-    axes.set_xlabel(panel.x.label)
-    axes.set_ylabel(panel.y.label)
 
 
 def _selected_only(model: ModalModel) -> ModalModel:

@@ -105,12 +105,11 @@ def figure_of(chart: Chart | Skeleton | Figure) -> Figure:
     """The figure of a chart, in the style of `drawing`, from which its layout follows."""
     if isinstance(chart, Figure):
         return chart
-    if isinstance(chart, Skeleton):
-        from jaxmb.report.mode_shapes import skeleton_figure
-
-        with drawing():
-            return skeleton_figure(chart)
     with drawing():
+        if isinstance(chart, Skeleton):
+            from jaxmb.report.mode_shapes import skeleton_figure
+
+            return skeleton_figure(chart)
         return _Sheet(chart).figure()
 
 

@@ -2,20 +2,19 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from jaxmb.identify.assess.result import Outcome, Parameter, Result
+from jaxmb.identify.assess.deflections import DeflectionRow
+from jaxmb.identify.assess.result import Outcome, Result
+from jaxmb.identify.assess.saved import RESULT, load_result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
-from jaxmb.identify.experiments.components import can_be_planned
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.plan.inspection import PLANNERS, inspect
-from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
-from jaxmb.identify.study.study import Solver, Study
+from jaxmb.identify.study.study import Solver
+from jaxmb.io.validation import InputError
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.report.charts import (
@@ -32,11 +31,13 @@ from jaxmb.report.charts import (
     Rule,
     Skeleton,
 )
-from jaxmb.report.inspection import next_report
+from jaxmb.report.charts_of_tests import measured_rows
+from jaxmb.report.inspection import next_sections
 from jaxmb.report.mode_shapes import mode_shape_skeleton
 from jaxmb.report.page import Page, notebook_html
 from jaxmb.report.parameters import free_values
 from jaxmb.report.result_sections import data_sentences, doubts, sections, to_do
+from jaxmb.report.saved_sections import REPORT, read_sections
 from jaxmb.report.section import (
     Facts,
     Group,
@@ -49,8 +50,10 @@ from jaxmb.report.section import (
     left,
     number,
     percent,
+    pictures,
     right,
     section,
+    sentence,
     side_by_side,
 )
 from jaxmb.report.structure import at_rest
@@ -83,13 +86,17 @@ def result_page(result: Result, folder: Path | None = None, whole: bool = True) 
     budget = [each for each in others if each.title == BUDGET]
     rest = [each for each in others if each not in budget]
     budget = budget or [Section(BUDGET, (Lines((NO_BUDGET,)),))]
-    proposed = next_sections(result) if whole else []
-    further = [*more_sections(result), *arrow_sections(result), *mode_sections(result)] if whole else []
+    proposed = next_sections(result, [*map(sentence, to_do(result))]) if whole else []
+    further = []
+    if whole:
+        groups = [Group(entry.name, tuple(parts)) for entry, parts in more_tests(result)]
+        further = [*section("Every other test", groups), *arrow_sections(result), *mode_sections(result)]
     shown = (*budget, *proposed, *rest[:-1], *further, rest[-1], provenance_section(result, folder))
+    verdicts = {p.identifiable for p in result.parameters.values()}
+    color = "yes" if verdicts == {"yes"} and not result.doubts else "weak"
+    color = "no" if not result.converged or verdicts == {"no"} else color
     subtitle = result.study.description or f"Identification of {result.machine.name}"
-    return Page(
-        f"{result.study.name}: identified parameters", subtitle, _colour(result), verdict_sentences(result), shown
-    )
+    return Page(f"{result.study.name}: identified parameters", subtitle, color, verdict_sentences(result), shown)
 
 
 def result_html(result: Result) -> str:
@@ -97,17 +104,12 @@ def result_html(result: Result) -> str:
     return notebook_html(result_page(result, whole=False))
 
 
-def _colour(result: Result) -> str:
-    verdicts = {p.identifiable for p in result.parameters.values()}
-    if not result.converged or verdicts == {"no"}:
-        return "no"
-    return "yes" if verdicts == {"yes"} and not result.doubts else "weak"
-
-
 def verdict_sentences(result: Result) -> list[str]:
     """The verdict in plain sentences: the fit, the data, identified, weakly identified and unidentified parameters."""
     found = {"yes": list[str](), "weak": list[str](), "no": list[str]()}
-    for label, name in _values(result):
+    is_model = result.study.solver is Solver.STIFFNESS_MODEL
+    values = [(name, name) for name in result.parameters] if is_model else free_values(result)
+    for label, name in values:
         p = result.parameters[name]
         std = f" (standard deviation {percent(100.0 * p.std_log)} %)" if math.isfinite(p.std_log) else ""
         found[p.identifiable].append(f"{label}{std if p.identifiable != 'yes' else ''}")
@@ -118,23 +120,11 @@ def verdict_sentences(result: Result) -> list[str]:
         f"{good.get(result.outcome, 'The fit converged with doubts')}; {len(found['yes'])} of {count} parameters are"
     )
     sentences = [f"{first} identified, {len(found['weak'])} weakly, {len(found['no'])} not."]
-    sentences += [_sentence(f"Data: {text}") for text in data_sentences(result)]
-    sentences.append(f"Identified: {_listed(found['yes'])}.")
-    sentences.append(f"Weakly identified: {_listed(found['weak'])}.")
-    sentences.append(f"Not identified: {_listed(found['no'])}.")
-    sentences += [_sentence(f"Doubt: {text}") for text in doubts(result)]
-    return sentences + [_sentence(f"To do: {text}") for text in to_do(result)]
-
-
-def _values(result: Result) -> list[tuple[str, str]]:
-    """Label and name of each parameter."""
-    if result.study.solver is Solver.STIFFNESS_MODEL:
-        return [(name, name) for name in result.parameters]
-    return free_values(result)
-
-
-def _sentence(text: str) -> str:
-    return capital(text if text.endswith(".") else f"{text}.")
+    sentences += [sentence(f"Data: {text}") for text in data_sentences(result)]
+    headings = {"yes": "Identified", "weak": "Weakly identified", "no": "Not identified"}
+    sentences += [f"{headings[verdict]}: {_listed(names)}." for verdict, names in found.items()]
+    sentences += [sentence(f"Doubt: {text}") for text in doubts(result)]
+    return sentences + [sentence(f"To do: {text}") for text in to_do(result)]
 
 
 MOST_NAMED = 12
@@ -143,66 +133,6 @@ MOST_NAMED = 12
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{', '.join(names[:MOST_NAMED])}{more}" if names else "none"
-
-
-def next_sections(result: Result) -> list[Section]:
-    """Section on the next test, proposed at the identified values, with TOML for the study file."""
-    title = "What to measure next"
-    if all(p.identifiable == "yes" for p in result.parameters.values()) and not result.doubts:
-        text = "All parameters are identified: this study needs no further test."
-        return [Section(title, (Lines((text,)),))]
-    sentences, found = [*map(_sentence, to_do(result))], None
-    part = _candidates(result.study) if result.converged else None
-    if part is not None and not isinstance(part, NextMotionPart):  # the design of a motion takes minutes
-        values = np.array([result.parameters[names[0]].value for names in result.study.free.tied])
-        start = dataclasses.replace(result.study.start, values=values)
-        # without the true values, as at a real machine
-        study = dataclasses.replace(result.study, next=part, start=start, truth={})
-        try:
-            found = inspect(study)
-        except ValueError as error:
-            sentences.append(_sentence(str(error)))
-    if found is None or found.next is None:
-        kinds = {entry.kind for entry in result.study.fitted}
-        can_plan = result.study.solver is not Solver.STIFFNESS_MODEL and kinds & PLANNERS.keys()
-        return [Section(title, (Lines((*sentences, HINT if can_plan else NO_PLAN)),))]
-    after = next_report(found)
-    sentences += [_sentence(line) for line in after.lines]
-    if result.study.next is None:
-        sentences.append(DRAWN_FROM)
-    return [Section(title, (Lines(tuple(sentences)), *after.parts))]
-
-
-HINT = "`jaxmb inspect` proposes the next test for a study with a table [next]."
-NO_PLAN = "No next test is proposed: FRF tests, motions and poses can be planned, other kinds of tests cannot."
-DRAWN_FROM = (
-    "Candidates are postures within the ranges of the coordinates, or within 45° of those of the tests; a table [next]"
-    " of the study states others, and further points and bands."
-)
-CANDIDATES, AROUND = 60, math.radians(45.0)
-"""Number of candidate postures without [next], and their largest distance from those of the tests, rad."""
-
-
-def _candidates(study: Study) -> NextPart | NextMotionPart | NextPosePart | None:
-    """`[next]` of a study; by default FRF tests at postures that differ in the coordinates named by the tests."""
-    if study.next is not None or study.origin is None or not any(map(can_be_planned, study.tests)):
-        return study.next
-    known = {c.name: c for c in study.machine.moving_parts}
-    ranges, stated = dict[str, tuple[float, float]](), dict[str, list[float]]()
-    for part in study.origin.file.test:
-        for name, value in getattr(part, "posture", {}).items():
-            stated.setdefault(name, []).append(value)
-    for name, values in stated.items():
-        c = known[name]
-        if c.range is not None or c.type == "revolute":
-            ranges[name] = c.range or (min(values) - AROUND, max(values) + AROUND)
-    return NextPart(postures=ranges, candidates=CANDIDATES) if ranges else None
-
-
-def more_sections(result: Result) -> list[Section]:
-    """Section with the charts of the tests that the other sections do not show one by one."""
-    groups = [Group(entry.name, tuple(parts)) for entry, parts in more_tests(result)]
-    return section("Every other test", groups)
 
 
 def mode_sections(result: Result) -> list[Section]:
@@ -224,25 +154,26 @@ def _mode_shapes(result: Result, entry: Entry) -> Skeleton:
     body = mode_shape_skeleton(result.model, q, min(max(in_band, 1), MOST_MODES), found, energy=True)
     first = max(body.modes[0].energy, key=body.modes[0].energy.__getitem__)
     share = f"{100.0 * body.modes[0].energy[first]:.0f} % of the strain energy of mode 1 in {first}"
-    title = f"{entry.name}: {len(body.modes)} modes; {share}"
-    caption = f"{body.caption} Parts are coloured by their share of the strain energy; the machine at rest is grey."
-    return dataclasses.replace(body, title=title, caption=caption)
+    return dataclasses.replace(
+        body,
+        title=f"{entry.name}: {len(body.modes)} modes; {share}",
+        caption=f"{body.caption} Parts are coloured by their share of the strain energy; the machine at rest is grey.",
+    )
 
 
 def arrow_sections(result: Result) -> list[Section]:
     """Section with the measured and predicted displacements of deflection tests as arrows in space."""
     metrics = result.metrics.of(DeflectionMetrics)
-    if metrics is None or not any(np.any(row.displacement("mm").seen) for row in metrics.deflections):
+    rows = [] if metrics is None else measured_rows(metrics, "mm")
+    if not rows:
         return []
-    return section(
-        "Deflections in space", (Picture("deflection-arrows", partial(_deflection_arrows, result, metrics)),)
-    )
+    return section("Deflections in space", (Picture("deflection-arrows", partial(_deflection_arrows, result, rows)),))
 
 
-def _deflection_arrows(result: Result, metrics: DeflectionMetrics) -> Skeleton:
+def _deflection_arrows(result: Result, rows: Sequence[DeflectionRow]) -> Skeleton:
     postures = {case.name: case.q for entry in result.study.entries if entry.kind == "deflection"
-                for case in _cases(entry)}  # fmt: skip
-    model, rows = result.model, [row for row in metrics.deflections if np.any(row.displacement("mm").seen)]
+                for case in getattr(entry.source, "cases", ())}  # fmt: skip
+    model = result.model
     first = postures.get(rows[0].test, np.asarray(model.reference))
     origin = np.array([
         np.asarray(frame_pose(model, postures.get(row.test, first), row.point))[:3, 3] for row in rows
@@ -254,13 +185,12 @@ def _deflection_arrows(result: Result, metrics: DeflectionMetrics) -> Skeleton:
     arrows = (Arrows("measured", origin, parts[0], "#737373"), Arrows("predicted", origin, parts[1], FITTED))
     found = at_rest(model, first)
     longest = 1e3 * float(np.linalg.norm(parts[0], axis=1).max())
-    title = f"{len(rows)} displacements, measured and predicted, up to {longest:.3g} mm"
-    caption = "The machine in the posture of the first test, and displacements where the points were in each test."
-    return dataclasses.replace(found, arrows=arrows, title=title, caption=caption)
-
-
-def _cases(entry: Entry) -> Iterator[Any]:
-    yield from getattr(entry.source, "cases", ())
+    return dataclasses.replace(
+        found,
+        arrows=arrows,
+        title=f"{len(rows)} displacements, measured and predicted, up to {longest:.3g} mm",
+        caption="The machine in the posture of the first test, and displacements where the points were in each test.",
+    )
 
 
 def provenance_section(result: Result, folder: Path | None) -> Section:
@@ -308,8 +238,13 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
                 for name, result in zip(names, results, strict=True)]  # fmt: skip
     found = [Section("What changed", (*parts, *verdicts)), *_compared_modes(results, names)]
     found += side_by_side([(name, result_page(each).sections) for name, each in zip(names, results, strict=True)])
-    title = f"{' and '.join(names)} compared" if len(names) == 2 else f"{len(names)} results compared"
-    return Page(title, ", ".join(r.study.description or r.study.name for r in results), "", sentences, found)
+    return Page(
+        f"{' and '.join(names)} compared" if len(names) == 2 else f"{len(names)} results compared",
+        ", ".join(r.study.description or r.study.name for r in results),
+        "",
+        sentences,
+        found,
+    )
 
 
 def _difference(one: Result, other: Result, name: str) -> float | None:
@@ -348,21 +283,18 @@ def comparison_table(results: Sequence[Result], names: Sequence[str], changes: d
     """Values of the common parameters in each result, and differences from the first over their standard deviation."""
     rows = []
     for name, zs in changes.items():
-        cells = [_value_text(result.parameters.get(name)) for result in results]
+        found = [result.parameters.get(name) for result in results]
+        stds = ["" if p is None else f" ± {number(p.std, 2)}" if math.isfinite(p.std) else " (no std)" for p in found]
+        cells = ["-" if p is None else f"{number(p.value)}{std}" for p, std in zip(found, stds, strict=True)]
         rows.append((name, results[0].parameters[name].unit, *cells, *("-" if z is None else f"{z:+.2g}" for z in zs)))
-    columns = (*left("parameter", "unit"), *right(*names), *right(*(f"{name}: difference / std" for name in names[1:])))
-    caption = (
+    return Table(
+        "",
+        (*left("parameter", "unit"), *right(*names), *right(*(f"{name}: difference / std" for name in names[1:]))),
+        tuple(rows),
         f"± one standard deviation; difference from {names[0]} over the standard deviation of the difference, with the"
         " results taken as independent, which they are not where they share data; - for a parameter that is not"
-        " identifiable in one of them"
+        " identifiable in one of them",
     )
-    return Table("", columns, tuple(rows), caption)
-
-
-def _value_text(p: Parameter | None) -> str:
-    if p is None:
-        return "-"
-    return f"{number(p.value)} ± {number(p.std, 2)}" if math.isfinite(p.std) else f"{number(p.value)} (no std)"
 
 
 LARGEST_CHANGE = 100.0
@@ -397,8 +329,12 @@ def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Se
     y = Axis("", limits=(len(shared) - 0.4, -0.6), ticks=rows, names=list(shared))
     height = max(0.24, 0.14 * len(results)) * len(shared) + 0.2
     panel = Panel(marks, Axis(label, log, limits), y, height=height)
-    caption = "Values with their 95 % intervals, cut at the ends of the axis: those that do not overlap have changed."
-    return Chart(title, caption, [[(panel,)]], 5.0)
+    return Chart(
+        title,
+        "Values with their 95 % intervals, cut at the ends of the axis: those that do not overlap have changed.",
+        [[(panel,)]],
+        5.0,
+    )
 
 
 def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Section]:
@@ -422,3 +358,80 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
         )
         parts.append(Table(f"Modes, {posture}", columns_of, tuple(rows), "in the order of frequency"))
     return section("Modes compared", parts)
+
+
+MOST_SENTENCES = 8
+"""Largest number of sentences before the sections of a saved report."""
+
+
+def page_of_folders(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None) -> Page:
+    """Page of the results in some folders.
+
+    Args:
+        folders: output folders of `jaxmb identify`, `modal`, `map`, `inspect` or `predict`.
+        report: called with the current activity.
+
+    Raises:
+        InputError: a folder has no result that can be read.
+    """
+    if not folders:
+        raise InputError("results: found none, expected a folder of a result")
+    loaded = [_loaded(folder) for folder in folders]
+    results = [found for found in loaded if isinstance(found, Result)]
+    report("building the report")
+    if len(loaded) == 1:
+        (found,), (folder,) = loaded, folders
+        return result_page(found, folder) if isinstance(found, Result) else found
+    if len(results) == len(loaded):
+        return comparison_page(results, _names(folders))
+    pages = [result_page(f, folder) if isinstance(f, Result) else f for f, folder in zip(loaded, folders, strict=True)]
+    named = list(zip(_names(folders), pages, strict=True))
+    sentences = [f"{name}: {text}" for name, page in named for text in page.sentences[:1]]
+    sections = side_by_side([(name, page.sections) for name, page in named])
+    return Page(f"{len(pages)} results", ", ".join(map(str, folders)), "", sentences, sections)
+
+
+def _names(folders: Sequence[Path]) -> list[str]:
+    """Short distinct names of folders."""
+    plain = [folder.resolve().name for folder in folders]
+    if len(set(plain)) == len(plain):
+        return plain
+    longer = ["/".join(folder.resolve().parts[-2:]) for folder in folders]
+    return longer if len(set(longer)) == len(longer) else [f"{k}: {name}" for k, name in enumerate(plain, 1)]
+
+
+def _loaded(folder: Path) -> Result | Page:
+    """The result in a folder, or the page of its saved report."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: expected the output folder of a command")
+    reason = ""
+    if (folder / RESULT).exists():
+        try:
+            return load_result(folder)
+        except InputError as error:
+            if not (folder / REPORT).exists():
+                raise
+            reason = str(error)
+    elif not (folder / REPORT).exists():
+        raise InputError(f"{folder}: found neither {RESULT} nor {REPORT}, expected the output folder of a command")
+    return saved_page(folder, reason)
+
+
+def saved_page(folder: Path, reason: str = "") -> Page:
+    """Page of the sections that a command saved in its folder.
+
+    Args:
+        folder: the folder.
+        reason: why the result itself cannot be read; empty otherwise.
+    """
+    title, command, sections = read_sections(folder)
+    facts = [row for section in sections[:1] for part in section.parts if isinstance(part, Facts) for row in part.rows]
+    sentences = [f"{capital(about)}: {text}" if about else text for about, text in facts]
+    findings = dict.fromkeys(
+        chart.title for chart in (picture.chart() for picture in pictures(sections)) if chart.title
+    )
+    sentences = (sentences or [f"{finding}." for finding in findings])[:MOST_SENTENCES]
+    if reason:
+        sentences.append(f"Tables and charts are those that were saved with the result: {reason}.")
+    origin = Facts((("command", command), ("read from", str(folder))))
+    return Page(title, f"written by {command}", "", sentences, [*sections, Section("Provenance", (origin,))])

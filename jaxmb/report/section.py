@@ -141,6 +141,11 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def sentence(text: str) -> str:
+    """The text with a capital first letter and a full stop."""
+    return capital(text if text.endswith(".") else f"{text}.")
+
+
 def number(value: float, digits: int = 4) -> str:
     """Text with `digits` significant digits, as "2.8e6" for large numbers; "unknown" if not finite."""
     if not math.isfinite(value):

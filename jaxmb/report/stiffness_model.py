@@ -7,7 +7,7 @@ import numpy as np
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.assess.stiffness_model_metrics import CompensatorOutcome, StiffnessModelMetrics
 from jaxmb.report.charts import FITTED, MEASURED, Axis, Bars, Chart, Intervals, Mark, Note, Panel, Rule
-from jaxmb.report.section import Cell, Part, Picture, Section, Table, left, number, right, section
+from jaxmb.report.section import Cell, Picture, Section, Table, left, number, right, section
 from jaxmb.report.tests import budget_table
 
 STEPS = {
@@ -38,18 +38,16 @@ def stiffness_model_sections(result: Result) -> list[Section]:
     if metrics is None:
         return []
     roles = [role for role in ROLES if metrics.rows(role)]
-    parts: list[Part | None] = [
+    parts = (
         reduction_table(metrics),
         *(compensation_table(metrics, role) for role in roles),
         None if metrics.compensator is None else compensator_table(metrics.compensator),
         compliance_table(result),
         budget_table(metrics.budget),
-    ]
-    for role in roles:
-        draw = partial(error_chart, result.study.name, metrics, role)
-        parts.append(Picture(f"errors-{role}", draw))
-    draw = partial(compliance_chart, result)
-    return section("Complete stiffness model", [*parts, Picture("compliances", draw)])
+        *(Picture(f"errors-{role}", partial(error_chart, result.study.name, metrics, role)) for role in roles),
+        Picture("compliances", partial(compliance_chart, result)),
+    )
+    return section("Complete stiffness model", parts)
 
 
 def reduction_table(metrics: StiffnessModelMetrics) -> Table:
@@ -59,8 +57,11 @@ def reduction_table(metrics: StiffnessModelMetrics) -> Table:
         (step, STEPS[step], str(count), *((str(published[step]),) if published else ()))
         for step, count in metrics.reduction.items()
     ]
-    columns = (*left("step", "model"), *right("parameters", *(("published",) if published else ())))
-    return Table("Reduction of the model (layout of Klimchik et al. 2014, Table 1)", columns, tuple(rows))
+    return Table(
+        "Reduction of the model (layout of Klimchik et al. 2014, Table 1)",
+        (*left("step", "model"), *right("parameters", *(("published",) if published else ()))),
+        tuple(rows),
+    )
 
 
 def compensation_table(metrics: StiffnessModelMetrics, role: str) -> Table:
@@ -82,17 +83,14 @@ def compensation_table(metrics: StiffnessModelMetrics, role: str) -> Table:
         cells = [f"{errors.max:.2f}  {errors.rms:.2f}" for errors in (row.x, row.y, row.z, row.position)]
         cells.append(f"{row.compensated_percent:.1f}")
         if drawn is not None:
-            cells += [_scatter(std, name) for std in (drawn.compensated_percent_std, drawn.predicted_std_mm)]
+            deviations = (drawn.compensated_percent_std, drawn.predicted_std_mm)
+            cells += [number(std[name], 2) if name in std else "-" for std in deviations]
         rows.append((label, str(row.parameters or "-"), *cells))
-    columns = (
-        *left("model"), *right("parameters", *(f"{axis} max, RMS" for axis in AXES), "compensated %", *scatter)
-    )  # fmt: skip
-    title = f"Errors after compensation, tests {ROLES[role]} (mm; layout of Klimchik et al. 2014, Table 2)"
-    return Table(title, columns, tuple(rows))
-
-
-def _scatter(deviations: dict[str, float], model: str) -> str:
-    return number(deviations[model], 2) if model in deviations else "-"
+    return Table(
+        f"Errors after compensation, tests {ROLES[role]} (mm; layout of Klimchik et al. 2014, Table 2)",
+        (*left("model"), *right("parameters", *(f"{axis} max, RMS" for axis in AXES), "compensated %", *scatter)),
+        tuple(rows),
+    )
 
 
 def compensator_table(found: CompensatorOutcome) -> Table:
@@ -114,9 +112,12 @@ def compensator_table(found: CompensatorOutcome) -> Table:
             for name, value, std, unit in values
         ]
         caption = f"compensator: {', '.join(texts)}"
-    columns = (*left("angle"), *right("compliance", "std", *(("of the spring model",) if spring is not None else ())))
-    title = f"Compliance of {found.joint} and the preceding link against the joint angle (rad/Nm)"
-    return Table(title, columns, tuple(rows), caption)
+    return Table(
+        f"Compliance of {found.joint} and the preceding link against the joint angle (rad/Nm)",
+        (*left("angle"), *right("compliance", "std", *(("of the spring model",) if spring is not None else ()))),
+        tuple(rows),
+        caption,
+    )
 
 
 def compliance_table(result: Result) -> Table:
@@ -128,8 +129,11 @@ def compliance_table(result: Result) -> Table:
         )
         for name, p in result.parameters.items()
     ]  # fmt: skip
-    columns = (*left("parameter", "unit"), *right("value", "std", "std %"), *left("identifiable"))
-    return Table("Compliances of the reduced model", columns, tuple(rows))
+    return Table(
+        "Compliances of the reduced model",
+        (*left("parameter", "unit"), *right("value", "std", "std %"), *left("identifiable")),
+        tuple(rows),
+    )
 
 
 BINS = 31
@@ -167,11 +171,14 @@ def error_chart(study: str, metrics: StiffnessModelMetrics, role: str) -> Chart:
     shares = {name: p for name, p in metrics.compensated_percent.items() if p is not None}
     best = max(shares, key=shares.__getitem__) if shares else ""
     found = f"{best} compensates {shares[best]:.1f} %" if shares else "errors after compensation"
-    title = f"{study}: {found} of the deflections; errors in the tests {ROLES[role]}"
-    caption = (
-        "Histograms of the errors that each model leaves along x, y and z; all rows have the same horizontal axis."
+    return Chart(
+        f"{study}: {found} of the deflections; errors in the tests {ROLES[role]}",
+        "Histograms of the errors that each model leaves along x, y and z; all rows have the same horizontal axis.",
+        grid,
+        2.0,
+        shared_y=True,
+        shared_x=True,
     )
-    return Chart(title, caption, grid, 2.0, shared_y=True, shared_x=True)
 
 
 def compliance_chart(result: Result) -> Chart:
@@ -192,5 +199,9 @@ def compliance_chart(result: Result) -> Chart:
         y = Axis("", limits=(len(names) - 0.4, -0.6), ticks=at, names=shown)
         rows.append([(Panel(marks, Axis(f"compliance ({unit})"), y, height=0.17 * len(names) + 0.1),)])
     known = sum(p.identifiable == "yes" for p in result.parameters.values())
-    title = f"{result.study.name}: {known} of {len(result.parameters)} compliances identified"
-    return Chart(title, "Compliances of the reduced model with their 95 % intervals, one panel per unit.", rows, 4.6)
+    return Chart(
+        f"{result.study.name}: {known} of {len(result.parameters)} compliances identified",
+        "Compliances of the reduced model with their 95 % intervals, one panel per unit.",
+        rows,
+        4.6,
+    )

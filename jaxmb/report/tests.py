@@ -2,7 +2,6 @@
 
 import math
 import re
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -15,14 +14,21 @@ from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.entry import Entry, by_kind
 from jaxmb.identify.experiments.pose_test import INCLINATION
-from jaxmb.identify.experiments.torque.source import TorqueEntry
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.measurement.modal.data import distinguishable
-from jaxmb.report.charts import ALERT, FITTED, TRUE, Axis, Chart, Line, Mark, Panel, Rule, single
-from jaxmb.report.deflection_charts import convergence_chart, displacement_chart, rotation_chart
-from jaxmb.report.frf_charts import frf_overview, frf_test_chart, residual_chart, residual_overview
-from jaxmb.report.modal import stabilization_of_test, synthesized_of_test
+from jaxmb.report.charts_of_tests import (
+    QUANTITIES,
+    base_chart,
+    convergence_chart,
+    displacement_chart,
+    measured_rows,
+    pose_chart,
+    rotation_chart,
+    torque_chart,
+)
+from jaxmb.report.frf_charts import frf_overview, frf_test_chart, residual_chart, residual_overview, score_of
+from jaxmb.report.modal import stabilization_chart, synthesized, synthesized_chart
 from jaxmb.report.modes import (
     ModePairs,
     analysed_modes_table,
@@ -36,7 +42,6 @@ from jaxmb.report.modes import (
     pairs_chart,
     true_modes_table,
 )
-from jaxmb.report.pose_charts import QUANTITIES, pose_chart
 from jaxmb.report.section import ROLES, Cell, Part, Picture, Section, Table, left, number, right, section
 
 MOST_TESTS = 3
@@ -52,9 +57,7 @@ def plain_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 
 def score_table(result: Result, entries: Sequence[Entry]) -> Table:
     """Prediction scores of the identified machine for each test, with the columns that apply to any of the tests."""
-    verdicts = {"fit": result.metrics.fit, "check": result.metrics.holdout}
-    scores = {role: {} if verdict is None else verdict.tests for role, verdict in verdicts.items()}
-    predictions = [(entry, scores[entry.role].get(entry.name)) for entry in entries]
+    predictions = [(entry, score_of(result, entry)) for entry in entries]
     kinds = [
         ("FRAC", lambda p: None if p.frac is None else f"{p.frac:.4f}"),
         ("error of log H", lambda p: None if p.log_error is None else number(p.log_error, 2)),
@@ -73,8 +76,7 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
         )
         for entry, p in predictions
     ]
-    columns = (*left("test", "role"), *right("rows", *(heading for heading, _ in shown)))
-    return Table("", columns, tuple(rows))
+    return Table("", (*left("test", "role"), *right("rows", *(heading for heading, _ in shown))), tuple(rows))
 
 
 def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:
@@ -110,8 +112,7 @@ def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str
     if pairs is None or not distinguishable(pairs.reference.shape.shape[0], *pairs.likeness.shape):
         return None
     unit = entry.source.frequency_unit if entry.kind == "frf" else "Hz"
-    draw = partial(pairs_chart, result, entry.name, pairs, unit, data_label(entry))
-    return Picture(f"mac-{file}", draw)
+    return Picture(f"mac-{file}", partial(pairs_chart, result, entry.name, pairs, unit, data_label(entry)))
 
 
 def file_names(study: Study) -> dict[Entry, str]:
@@ -138,9 +139,12 @@ def budget_table(budget: Mapping[str, Mapping[str, float]] | None) -> Table | No
     largest = {name: max(shares.get(name, 0.0) for shares in budget.values()) for name in names}
     shown = [name for name in names if largest[name] >= LEAST_SHARE]
     rows = tuple((name, *(f"{shares.get(name, 0.0):.1f}" for shares in budget.values())) for name in shown)
-    columns = (*left("joint or link"), *right(*budget))
-    caption = f"of the deflection along the load, sum of all load cases; shares of {LEAST_SHARE:g} % and more"
-    return Table("Share of the deflections (%)", columns, rows, caption)
+    return Table(
+        "Share of the deflections (%)",
+        (*left("joint or link"), *right(*budget)),
+        rows,
+        f"of the deflection along the load, sum of all load cases; shares of {LEAST_SHARE:g} % and more",
+    )
 
 
 MISSING = "-"
@@ -156,16 +160,15 @@ def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Sectio
     metrics = result.metrics.of(DeflectionMetrics)
     if metrics is None:
         return []
-    parts: list[Part | None] = [gap_table(metrics), budget_table(metrics.budget)]
-    if metrics.table2 is not None:
-        parts.append(instrument_table(result, metrics.table2))
-    if metrics.convergence is not None:
-        draw = partial(convergence_chart, result, metrics.convergence)
-        parts.append(Picture("convergence", draw))
-    if any(np.any(row.displacement("mm").seen) for row in metrics.deflections):
-        parts.append(Picture("displacements", partial(displacement_chart, metrics)))
-    if any(np.any(row.displacement("deg").seen) for row in metrics.deflections):
-        parts.append(Picture("rotations", partial(rotation_chart, metrics)))
+    convergence = metrics.convergence
+    parts = (
+        gap_table(metrics),
+        budget_table(metrics.budget),
+        None if metrics.table2 is None else instrument_table(result, metrics.table2),
+        None if convergence is None else Picture("convergence", partial(convergence_chart, result, convergence)),
+        Picture("displacements", partial(displacement_chart, metrics)) if measured_rows(metrics, "mm") else None,
+        Picture("rotations", partial(rotation_chart, metrics)) if measured_rows(metrics, "deg") else None,
+    )
     return section("Deflection tests", parts)
 
 
@@ -207,8 +210,11 @@ def instrument_table(result: Result, lines: Sequence[ErrorRow]) -> Table:
             by_draws = [number(row.error, 2), number(row.percent, 2), str(row.clipped)] if draws else []
             cells = [number(row.value), *by_draws, number(row.linear_error, 2), number(row.linear_percent, 2)]
         rows.append((row.parameter, unit, *cells))
-    columns = (*left("parameter", "unit"), *right("value", *columns_of_draws, "error, first order", "%"))
-    return Table("Values with their errors (layout of Dumas et al. 2011, Table II)", columns, tuple(rows))
+    return Table(
+        "Values with their errors (layout of Dumas et al. 2011, Table II)",
+        (*left("parameter", "unit"), *right("value", *columns_of_draws, "error, first order", "%")),
+        tuple(rows),
+    )
 
 
 MOST_DRAWN = 24
@@ -229,12 +235,12 @@ def frf_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         drawn = largest_residuals(result, entries, MOST_DRAWN)
         note = f", the {len(drawn)} with the largest residual" if len(drawn) < len(entries) else ""
         pairs = (*(record.measured_modes or ()), *(result.metrics.true_modes or ()))
-        overview += [
+        residuals = Picture("residual-all-tests", partial(residual_overview, result, entries))
+        overview = [
             modes_of_all_tests(result, entries, pairs, record.unmatched_modes or ()),
             Picture("frf-all-tests", partial(frf_overview, result, drawn, note)),
+            residuals if is_noisy(result) else None,
         ]
-        if is_noisy(result):
-            overview.append(Picture("residual-all-tests", partial(residual_overview, result, entries)))
 
     def of_test(entry: Entry, file: str, prefix: str) -> list[Part | None]:
         table = [_modes_table(result, record, entry)] if entry.role == "fit" and not many else []
@@ -258,13 +264,19 @@ def frf_parts(result: Result, entry: Entry, file: str, prefix: str) -> list[Part
         prefix: of its role, "" or "check-".
     """
     link = f"{prefix}{file}"
-    parts: list[Part | None] = [Picture(f"{prefix or 'frf-'}{file}", partial(frf_test_chart, result, entry, link))]
-    if is_noisy(result):
-        parts.append(Picture(f"{prefix}residual-{file}", partial(residual_chart, result, entry, link)))
-    if entry.role == "fit" and entry.source.modal is not None:
+    residual = Picture(f"{prefix}residual-{file}", partial(residual_chart, result, entry, link))
+    parts: list[Part | None] = [
+        Picture(f"{prefix or 'frf-'}{file}", partial(frf_test_chart, result, entry, link)),
+        residual if is_noisy(result) else None,
+    ]
+    analysis, measured = entry.source.modal, entry.source.everything
+    if entry.role == "fit" and analysis is not None:
         parts += [
-            Picture(f"stabilization-{file}", partial(stabilization_of_test, entry)),
-            Picture(f"synthesized-{file}", partial(synthesized_of_test, entry)),
+            Picture(f"stabilization-{file}", partial(stabilization_chart, entry.name, analysis, measured)),
+            Picture(
+                f"synthesized-{file}",
+                lambda: synthesized_chart(entry.name, synthesized(analysis, measured), data_label(entry)),
+            ),
             mac_picture(result, entry, measured_pairs(entry, result.model), file),
         ]
     return parts
@@ -337,13 +349,13 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     if metrics is None:
         return []
     files = file_names(result.study)
-    parts: list[Part | None] = [torque_table(metrics), centre_table(metrics), base_table(metrics)]
-    if metrics.base:
-        draw = partial(base_chart, result.study.name, metrics)
-        parts.append(Picture("base-parameters", draw))
-    for entry in entries:
-        draw = partial(torque_chart, result, entry)
-        parts.append(Picture(f"torques-{files[entry]}", draw))
+    parts = (
+        torque_table(metrics),
+        centre_table(metrics),
+        base_table(metrics),
+        Picture("base-parameters", partial(base_chart, result.study.name, metrics)) if metrics.base else None,
+        *(Picture(f"torques-{files[entry]}", partial(torque_chart, result, entry)) for entry in entries),
+    )
     return section("Torque tests", parts)
 
 
@@ -382,8 +394,12 @@ def centre_table(metrics: TorqueMetrics) -> Table | None:
         (row.body, row.axis, number(row.value), number(row.std, 2), *(number(end) for end in row.interval_95))
         for row in metrics.centres
     )
-    columns = (*left("body", "axis"), *right("centre", "std", "from", "to"))
-    return Table("Centres of mass, m", columns, rows, "of 95 % intervals, in the axes of each body")
+    return Table(
+        "Centres of mass, m",
+        (*left("body", "axis"), *right("centre", "std", "from", "to")),
+        rows,
+        "of 95 % intervals, in the axes of each body",
+    )
 
 
 def base_table(metrics: TorqueMetrics) -> Table | None:
@@ -507,73 +523,3 @@ SECTIONS: dict[str, Callable[[Result, Sequence[Entry]], list[Section]]] = {
     "pose": pose_sections,
 }
 """(result, entries of the kind) -> sections, by kind of test; `plain_sections` of any other."""
-
-
-MEASURED = "#737373"
-GAP = 1.5
-"""Time step relative to the median above which a curve is interrupted."""
-FEW = 100
-"""Number of samples below which each is marked."""
-
-
-def torque_chart(result: Result, entry: TorqueEntry) -> Chart:
-    """Measured and predicted torque or force of each drive, and their residual, over time.
-
-    Args:
-        result: the identification.
-        entry: one of its torque tests.
-    """
-    source, test = entry.source, entry.test
-    predicted = np.asarray(test.predict(test.view(result.model)))
-    measured, number = np.asarray(test.effort), np.asarray(test.coordinate)
-    cell, errors = list[Panel](), dict[str, float]()
-    for i, (name, turns) in enumerate(zip(source.coordinates, source.revolute, strict=True)):
-        own = number == i
-        time, (effort, model) = source.time_s[own], (x[own] for x in (measured, predicted))
-        errors[name] = 100.0 * float(np.sqrt(np.mean((effort - model) ** 2) / max(np.mean(effort**2), 1e-300)))
-        # interrupt the curve at gaps in the record
-        gaps = 1 + np.flatnonzero(np.diff(time) > GAP * np.median(np.diff(time)))
-        time, effort, model = (np.insert(x, gaps, np.nan) for x in (time, effort, model))
-        marks: list[Mark] = [
-            Rule(0.0, color="#cccccc"),
-            Line(time, effort, "measured", MEASURED, 1.6, marker="." if own.sum() < FEW else ""),
-            Line(time, model, "predicted", FITTED, 0.9),
-            Line(time, effort - model, "residual", ALERT, 0.6),
-        ]
-        span = float(np.nanmax(time) - np.nanmin(time))
-        limits = (float(np.nanmin(time)) - 0.01 * span, float(np.nanmax(time)) + 0.01 * span)
-        unit = "Nm" if turns else "N"
-        cell.append(Panel(marks, Axis("time (s)", limits=limits), Axis(f"{name} ({unit})"), height=1.55))
-    worst = max(errors, key=errors.__getitem__)
-    smallest = f"s of {min(errors.values()):.2g} to" if len(errors) > 1 else " of"
-    title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}: RMS error{smallest} {errors[worst]:.2g} % of the"
-    title += f" measurement, the largest of {worst}" if len(errors) > 1 else " measurement"
-    caption = "Measured and predicted torque or force of each drive over time, and their difference."
-    return Chart(title, caption, [[tuple(cell)]], 7.0)
-
-
-LONGEST = 46
-"""Longest shown formula, characters."""
-
-
-def base_chart(study: str, metrics: TorqueMetrics) -> Chart:
-    """Relative standard deviation of each base parameter and, for simulated machines, its relative error.
-
-    Args:
-        study: name of the study.
-        metrics: of its torque tests; base parameters without a standard deviation or with value 0 are omitted.
-    """
-    rows = [row for row in metrics.base if row.value and np.isfinite(row.std) and row.std > 0.0]
-    at, std = np.arange(len(rows)), np.array([100.0 * row.std / abs(row.value) for row in rows])
-    marks: list[Mark] = [Line(std, at, "standard deviation", width=0.0, dashes="", marker="o", size=4.5)]
-    known = [(100.0 * abs(row.value / row.true - 1.0), y) for y, row in enumerate(rows) if row.true]
-    if known:
-        errors, places = np.array(known).T
-        marks.append(Line(errors, places, "error", TRUE, 0.0, "", "|", 9.0))
-    names = [textwrap.shorten(row.formula, LONGEST, placeholder=" ...") for row in rows]
-    y = Axis("", limits=(len(rows) - 0.4, -0.6), ticks=at, names=names)
-    title = f"{study}: {np.sum(std < 10.0)} of {len(metrics.base)} base parameters have a standard deviation below 10 %"
-    caption = "Standard deviation of each base parameter in % of its value."
-    return single(
-        Panel(marks, Axis("% of the value", log=bool(rows)), y, height=0.2 * len(rows) + 0.2), title, caption, 4.4
-    )

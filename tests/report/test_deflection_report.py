@@ -11,7 +11,7 @@ from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
 from jaxmb.identify.experiments.deflections.table import deflections_csv
 from jaxmb.report.charts import Intervals
-from jaxmb.report.deflection_charts import displacement_chart
+from jaxmb.report.charts_of_tests import displacement_chart
 from jaxmb.report.result_sections import sections
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))

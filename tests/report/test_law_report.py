@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.report.laws import law_sections
+from jaxmb.report.result_sections import law_sections
 from tests.identify.arm import BRIEF, LAWS, laboratory, study_of
 
 

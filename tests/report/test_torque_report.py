@@ -9,8 +9,9 @@ import pytest
 from jaxmb.identify.assess.result import Parameter
 from jaxmb.identify.assess.tests.torque import BaseRow, TorqueMetrics
 from jaxmb.report.charts import Line
+from jaxmb.report.charts_of_tests import base_chart
 from jaxmb.report.parameters import Scale, interval_panel, scale_of
-from jaxmb.report.tests import base_chart, base_table
+from jaxmb.report.tests import base_table
 
 
 def test_base_parameters(text_of):

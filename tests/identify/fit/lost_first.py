@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from jaxmb.cli.run_identify import go_on_watched
+from jaxmb.cli.run_study import go_on_watched
 
 go_on_watched(Path("state.npz"))
 

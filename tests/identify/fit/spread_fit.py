@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from jaxmb.cli.run_identify import with_others
+from jaxmb.cli.run_study import with_others
 from jaxmb.identify.fit.devices import NUMBER, join
 from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.problem import shared_over_devices

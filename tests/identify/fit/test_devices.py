@@ -15,7 +15,7 @@ import tomli_w
 
 from jaxmb import native
 from jaxmb.cli.console import ALONE
-from jaxmb.cli.run_identify import LOST
+from jaxmb.cli.run_study import LOST
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.uncertainty.monte_carlo import bootstrap, monte_carlo
 from jaxmb.identify.fit.devices import ADDRESS, COUNT, NUMBER, check_shared, everywhere, from_first, is_first, join

@@ -1,4 +1,4 @@
-"""`jaxmb identify`."""
+"""Commands on studies and results: `jaxmb identify`, `jaxmb inspect` and `jaxmb report`."""
 
 import os
 import signal
@@ -16,24 +16,26 @@ from jaxmb.cli.console import (
     ALONE,
     NOT_CONVERGED,
     Out,
-    command_line,
+    WrongInput,
     console_of,
+    deliver,
     move_aside,
     print_written,
     progress,
     say,
     say_interrupted,
     writable,
+    write_report_files,
     writing,
     wrong_input,
 )
-from jaxmb.cli.run_report import check_page, write_page
 
 if TYPE_CHECKING:
     from jaxmb.identify.assess.result import Result
     from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
     from jaxmb.identify.fit.loop import Report
     from jaxmb.identify.study.format.study_format import StudyFile
+    from jaxmb.report.page import Page
     from jaxmb.report.section import Section
 
 LARGEST_SEED = 2**63 - 1
@@ -166,14 +168,8 @@ def _study_file(options: IdentifyOptions) -> "tuple[StudyFile, Path]":
 
 def _report_files(result: "Result", report: "Sequence[Section]", folder: Path, page: bool) -> list[str]:
     """Write the sections as data, their figures, and the report page if wanted; returns the names of the files."""
-    from jaxmb.report.rendering import write_pictures
-    from jaxmb.report.saved_sections import REPORT, with_charts, write_sections
-
     with progress(result.study.name, "drawing figures"):
-        report = with_charts(report)
-        write_sections(folder / REPORT, result.study.name, command_line(), report)
-        figures = write_pictures(report, folder / "figures")
-    written = [REPORT, *(f"figures/{path.name}" for path in figures)]
+        written = write_report_files(result.study.name, folder, report)
     if page:
         from jaxmb.report.result_page import result_page
 
@@ -212,14 +208,10 @@ def _drawn(result: "Result", count: int, name: str, report: "Callable[[int, int]
 def _progress(name: str) -> "Iterator[Callable[[Report], None]]":
     """Context with the progress callback of `identify`."""
     with progress(name, "compiling") as line:
-        yield lambda report: line(_progress_line(report))
-
-
-def _progress_line(report: "Report") -> str:
-    return (
-        f"round {report.round} of at most {report.rounds}, {report.stage}, {report.evaluations} evaluations,"
-        f" best cost {report.cost:.4g}"
-    )
+        yield lambda report: line(
+            f"round {report.round} of at most {report.rounds}, {report.stage}, {report.evaluations} evaluations,"
+            f" best cost {report.cost:.4g}"
+        )
 
 
 LOST = (
@@ -327,3 +319,75 @@ def _end_with_interrupted(state: Path) -> None:
     number = wait_for_interruption()
     if number is not None:
         os._exit(say_interrupted(state if is_first() else None, number))
+
+
+def inspect(
+    study: Annotated[str, typer.Argument(help="Built-in study, or path of a study file.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for inspect.json and figures.", show_default="none: tables alone")
+    ] = None,
+) -> None:
+    """Predict before any fit which parameters the tests of a study identify, and propose the next tests."""
+    from jaxmb.identify.study.file import read_study_file
+
+    with wrong_input():
+        file, path = read_study_file(study)  # errors in it are reported before JAX is imported
+
+    from jaxmb.identify.plan.inspection import inspect as run
+    from jaxmb.identify.study.study import make_study
+    from jaxmb.io.files import write_atomically
+    from jaxmb.report.inspection import inspection_sections
+    from jaxmb.report.terminal import on_terminal
+
+    with wrong_input(), progress(path.stem, "reading the study"):
+        problem = make_study(file, path.stem, path.parent, str(path))
+    if out is not None:
+        writable(out, ("inspect.json",))
+    with wrong_input(), progress(problem.name, "compiling and differentiating"):
+        found = run(problem)
+    report = inspection_sections(found)
+    if out is None:
+        console = console_of()
+        console.print(on_terminal(report, console.width))
+        return
+    text = found.json_text().encode()
+    deliver(problem.name, out, report, {"inspect.json": lambda path: write_atomically(path, text)})
+
+
+def report(
+    results: Annotated[
+        list[Path],
+        typer.Argument(help="Output folders of jaxmb identify, modal, map, inspect or predict.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option(help="HTML file of the report.")] = Path("report.html"),
+) -> None:
+    """Write the results of earlier commands as one HTML file that needs no network; compare several identifications."""
+    check_page()
+    if out.is_dir():
+        raise WrongInput(f"{out}: is a folder, expected an HTML file or none")
+    from jaxmb.report.result_page import page_of_folders
+
+    with wrong_input(), progress(out.stem, "reading the results") as line:
+        page = page_of_folders([Path(folder) for folder in results], line)
+        write_page(page, out)
+    typer.echo(f"written: {out}")
+
+
+def check_page() -> None:
+    """Raise WrongInput if a page cannot be made."""
+    from jaxmb.report.page import plotly_folder
+
+    try:
+        plotly_folder()
+    except ModuleNotFoundError as error:
+        raise WrongInput(str(error)) from None
+
+
+def write_page(page: "Page", path: Path) -> None:
+    """Write a page as one HTML file."""
+    from jaxmb.io.files import write_atomically
+    from jaxmb.report.page import page_html
+
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, page_html(page).encode())

@@ -1,0 +1,381 @@
+"""Commands on machines: `jaxmb predict`, `jaxmb compensate` and `jaxmb map`."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from jaxmb.cli.console import FRAME_DEFAULT, Out, Robot, RobotArgument, deliver, find_robot, progress, wrong_input
+from jaxmb.io.validation import InputError, check_known, error_location
+
+if TYPE_CHECKING:
+    from jaxmb.maps import ModalMaps, PostureMap
+
+PREDICTED_LINES = 1001
+
+
+class PredictOptions(NamedTuple):
+    """Options of `jaxmb predict`."""
+
+    machine: RobotArgument
+    out: Out = None
+    posture: Annotated[
+        str, typer.Option(help='Coordinates, as "z2=70 deg,z3=-100 deg"; the others as in the reference posture.')
+    ] = ""
+    frame: Annotated[str, typer.Option(help="Frame of the force and of the motion.", show_default=FRAME_DEFAULT)] = (
+        "tool"
+    )
+    band_hz: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Lowest and highest frequency, Hz.", show_default="around the first modes"),
+    ] = None
+    kind: Annotated[str, typer.Option(help="receptance, mobility or accelerance.")] = "accelerance"
+    animate: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of a mode to write as an animated GIF, 1 is the lowest frequency.",
+            show_default="none",
+        ),
+    ] = None
+
+
+def predict(options: PredictOptions) -> None:
+    """Modes and frequency response functions of a machine; write frf.npz, figures, including the first mode shapes,
+    state-space.mat for machines with viscous damping, and machine.xml (MJCF) where MuJoCo is installed and can describe
+    the machine."""
+    with wrong_input():
+        robot = find_robot(options.machine)  # errors in its file are reported before JAX is imported
+
+    import numpy as np
+
+    from jaxmb.io.files import write_atomically
+    from jaxmb.machine.values import coordinate_values
+    from jaxmb.measurement.files.frf_file import write_frf
+    from jaxmb.measurement.frf_set import FrfSet
+    from jaxmb.mechanics.kinematics import frame_name
+    from jaxmb.mechanics.loops import independent_coordinates
+    from jaxmb.mechanics.mjcf import exported_mjcf
+    from jaxmb.mechanics.postures import posture as posture_of
+    from jaxmb.mechanics.tangent import linearize, motion_coordinates
+    from jaxmb.report.mode_shapes import mode_shape_sections, predicted_sections, write_mode_animation
+    from jaxmb.report.structure import check_mode
+    from jaxmb.response.frf import check_kind, check_points, endpoints, frf
+    from jaxmb.response.modal import check_mass_matrix, modes
+    from jaxmb.response.state_space import state_space, write_state_space
+
+    with wrong_input(), progress(robot.name, "computing"):
+        model = robot.model
+        derivatives = check_kind(options.kind)
+        points, _ = endpoints(frame_name(model, options.frame), None, None)
+        check_points(model, points)
+        q = posture_of(model, coordinate_values(options.posture))
+        if options.band_hz is not None and not 0.0 <= options.band_hz[0] < options.band_hz[1] < math.inf:
+            low_hz, high_hz = options.band_hz
+            raise ValueError(
+                f"band_hz: {low_hz:g} to {high_hz:g} Hz, expected finite numbers of 0 or more, the lower end first"
+            )
+        tangent = linearize(model, q)
+        check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
+        found = modes(tangent)
+        if options.animate is not None:
+            check_mode(robot.name, found, options.animate)
+        low_hz, high_hz = options.band_hz or _band_around(np.asarray(found.frequency_hz).tolist())
+        frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
+        h = np.asarray(frf(model, q, frequency_hz, options.frame, options.kind))  # pyright: ignore[reportArgumentType]  (checked)
+    names = tuple(" ".join(point) for point in points)
+    predicted = FrfSet(frequency_hz, h, options.kind, names, names, source=f"predicted for {robot.name}")  # pyright: ignore[reportArgumentType]
+    values = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
+    at = {coordinate: values[coordinate] for coordinate in independent_coordinates(model)}
+    angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
+    report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
+    report += mode_shape_sections(model, q, found)
+
+    def animation(folder: Path) -> Path:
+        mode = options.animate or 1
+        return write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found)
+
+    files: dict[str, Callable[[Path], object]] = {"frf.npz": lambda path: write_frf(path, predicted)}
+    if not (model.structural or model.fractional):
+        system = state_space(model, q, frame=options.frame, kind=options.kind)  # pyright: ignore[reportArgumentType]
+        files["state-space.mat"] = lambda path: write_state_space(path, system, points, points, options.kind)  # pyright: ignore[reportArgumentType]
+    mjcf = exported_mjcf(robot.machine, values)
+    if mjcf is not None:
+        files["machine.xml"] = lambda path: write_atomically(path, mjcf.encode())
+    figure = None if options.animate is None else animation
+    deliver(robot.name, robot.folder(options.out, "predict"), report, files, figure)
+
+
+def _band_around(frequency_hz: list[float]) -> tuple[float, float]:
+    """A band around the first six modes, Hz; 1 to 100 Hz for a machine without modes."""
+    if not frequency_hz:
+        return 1.0, 100.0
+    return 0.2 * frequency_hz[0], 1.25 * frequency_hz[:6][-1]
+
+
+def compensate(
+    machine: RobotArgument,
+    joints: Annotated[
+        Path, typer.Argument(help="CSV file with a column for each coordinate, rad or m, and a line for each posture.")
+    ],
+    out: Annotated[Path, typer.Option(help="CSV file of the results, in the same columns.")] = Path("commands.csv"),
+    frame: Annotated[str, typer.Option(help="Frame that is compensated.", show_default=FRAME_DEFAULT)] = "tool",
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="From joint commands to the values of the nominal machine at that pose.")
+    ] = False,
+    wrench: Annotated[
+        str, typer.Option(help='Load at the frame, "fx,fy,fz,mx,my,mz" in N and Nm, ground axes.', show_default="none")
+    ] = "",
+) -> None:
+    """Joint commands with which the tool of an identified machine is where that of the nominal machine would be, under
+    its weight and a load."""
+    with wrong_input():
+        robot = find_robot(machine)  # errors in its file are reported before JAX is imported
+
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from jaxmb.io.files import write_atomically
+    from jaxmb.mechanics.kinematics import frame_name
+    from jaxmb.response.pose_compensation import compensate as commands_of, nominal_values
+
+    with wrong_input(), progress(robot.name, "computing"):
+        model = robot.model
+        point, numbers = frame_name(model, frame), _load(wrench)
+        load = None if numbers is None else jnp.asarray(numbers)
+        q = np.array(_postures(joints, model.coordinates, np.asarray(model.reference).tolist()))
+        function = nominal_values if reverse else commands_of
+        found = np.asarray(jax.vmap(lambda x: function(model, x, point, load))(jnp.asarray(q)))
+        lost = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if lost.size:
+            raise ValueError(f"{joints}: posture {lost[0] + 1} cannot be compensated: it is singular or out of reach")
+        lines = [",".join(model.coordinates), *(",".join(repr(x) for x in row) for row in found.tolist())]
+        write_atomically(out, ("\n".join(lines) + "\n").encode())
+    largest = np.max(np.abs(found - q), axis=0)
+    changes = ", ".join(f"{name} {value:.4g}" for name, value in zip(model.coordinates, largest, strict=True))
+    typer.echo(f"{robot.name}: {len(q)} postures written to {out}; largest changes (rad, m): {changes}")
+
+
+def _load(text: str) -> "list[float] | None":
+    """Wrench of a text of six numbers; None for an empty one."""
+    if not text:
+        return None
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) != 6:
+        raise ValueError(f'wrench: found "{text}", expected six numbers "fx,fy,fz,mx,my,mz"')
+    return values
+
+
+def _postures(path: Path, coordinates: Sequence[str], reference: Sequence[float]) -> list[list[float]]:
+    """Postures of a CSV file, rad or m; coordinates without a column as in the reference posture."""
+    from jaxmb.io.files import read_text
+
+    rows = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if any(cell.strip() for cell in row)]
+    if len(rows) < 2:
+        raise InputError(f"{path}: found {len(rows)} lines, expected a heading and a line for each posture")
+    heads = [cell.strip() for cell in rows[0]]
+    with error_location(str(path)):
+        check_known("column: coordinate", heads, coordinates)
+    found = []
+    for number, row in enumerate(rows[1:], 1):
+        try:
+            values = dict(zip(heads, map(float, row), strict=True))
+        except ValueError:
+            raise InputError(
+                f"{path}: posture {number} is {', '.join(row)[:80]}, expected {len(heads)} numbers"
+            ) from None
+        found.append([values.get(name, own) for name, own in zip(coordinates, reference, strict=True)])
+    return found
+
+
+SHOW = ["dexterity"]
+OF_MODES, OF_POSTURES = (
+    ("path", "modes", "limits", "band_hz"),
+    ("wrench", "length", "good", "plane", "shown", "directions"),
+)
+"""Options of modal maps only, and of the other maps only."""
+
+
+class MapOptions(NamedTuple):
+    """Options of `jaxmb map`."""
+
+    machine: RobotArgument
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Coordinate and its range, as "q2=0:146 deg" or "x1=0:0.5" (m), or position of a frame, as'
+            ' "tool.x=1:2.5" (frequency, damping and compliance only); twice for a plane.'
+        ),
+    ] = None
+    path: Annotated[
+        str | None,
+        typer.Option(
+            help='Straight path, as "q2=0:90 deg,q3=-90:0 deg" or "tool.x=1:2" (frequency, damping and compliance).'
+        ),
+    ] = None
+    out: Out = None
+    posture: Annotated[
+        str, typer.Option(help='Other coordinates, as "q4=45 deg,q5=45 deg"; the rest as in the reference posture.')
+    ] = ""
+    show: Annotated[
+        list[str],
+        typer.Option(
+            help="dexterity, nu_p, nu_r, deflection, stiffness, least_stiffness or greatest_stiffness; or frequency,"
+            " damping, static_compliance or dynamic_compliance. More than once."
+        ),
+    ] = SHOW
+    modes: Annotated[
+        int | None, typer.Option(help="Modes of frequency and damping.", show_default="4, or all of fewer")
+    ] = None
+    joints: Annotated[
+        str | None,
+        typer.Option(
+            help='Coordinates of the dexterity, or those that move the frame to its positions, as "z1,z2,z3".',
+            show_default="all, for positions of six or fewer",
+        ),
+    ] = None
+    directions: Annotated[
+        str | None,
+        typer.Option(help='Directions of the dexterity, of x,y,z,rx,ry,rz, as "x,y,rz".', show_default="all"),
+    ] = None
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(help='Range of a coordinate at those positions, as "z2=-5:140 deg".', show_default="none"),
+    ] = None
+    band_hz: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Frequencies of the dynamic compliance, Hz.", show_default="all"),
+    ] = None
+    wrench: Annotated[
+        tuple[float, float, float, float, float, float] | None,
+        typer.Option(
+            help="Force (N) and moment (Nm) on the frame, ground axes: six numbers separated by spaces, as"
+            " --wrench 0 0 -2000 0 0 0.",
+            show_default="none",
+        ),
+    ] = None
+    direction: Annotated[
+        tuple[float, float, float] | None,
+        typer.Option(
+            help="Direction of the stiffness or compliance, ground axes: three numbers separated by spaces, as"
+            " --direction 1 0 0.",
+            show_default="for compliance the softest",
+        ),
+    ] = None
+    frame: Annotated[str, typer.Option(help="Frame of the quantities.", show_default=FRAME_DEFAULT)] = "tool"
+    shown: Annotated[str | None, typer.Option(help="Frame drawn in the workspace.", show_default="the same")] = None
+    plane: Annotated[
+        str | None,
+        typer.Option(help="The workspace's axes: xy, xz or yz.", show_default="those along which the frame moves most"),
+    ] = None
+    points: Annotated[int, typer.Option(help="Grid points of each coordinate.")] = 121
+    length: Annotated[
+        float | None, typer.Option(help="Characteristic length of the dexterity, m.", show_default="the optimal one")
+    ] = None
+    good: Annotated[
+        list[str] | None,
+        typer.Option(help='Threshold, as "dexterity=0.4", SI units.', show_default="reached by the best quarter"),
+    ] = None
+
+
+def map_postures(options: MapOptions) -> None:
+    """Maps of a robot's postures and the zones where they are good; write map.json and figures."""
+    with wrong_input():
+        robot = find_robot(options.machine)
+        quantities = tuple(dict.fromkeys(options.show))
+        maps = _modal_maps if _is_modal(options, quantities) else _maps
+        found = maps(options, robot, quantities)
+    from jaxmb.io.files import write_atomically
+    from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
+    from jaxmb.report.maps import posture_map_sections
+    from jaxmb.report.modal_maps import modal_map_sections
+
+    if isinstance(found, ModalMaps):
+        sections, text = modal_map_sections(found), modal_maps_json(found)
+    else:
+        sections = posture_map_sections(found, options.plane, options.length is not None)
+        text = posture_maps_json(found)
+    files = {"map.json": lambda path: write_atomically(path, text.encode())}
+    deliver(robot.name, robot.folder(options.out, "map"), sections, files)
+
+
+def _is_modal(options: MapOptions, quantities: tuple[str, ...]) -> bool:
+    """Whether the quantities are modal; ValueError for options that do not fit together."""
+    from jaxmb.maps import MODAL_QUANTITIES
+
+    modal = [name for name in quantities if name in MODAL_QUANTITIES]
+    if modal and len(modal) < len(quantities):
+        other = next(name for name in quantities if name not in modal)
+        raise ValueError(f"show: '{modal[0]}' and '{other}' need separate commands")
+    for option in OF_POSTURES if modal else OF_MODES:
+        if getattr(options, option) is not None:
+            raise ValueError(f"{option}: not used by a map of {quantities[0]}, remove it")
+    if options.path is not None and options.over:
+        raise ValueError("path: found 'over' as well, expected one of the two")
+    if options.path is None and not options.over:
+        raise ValueError('over: found none, expected a coordinate and its range, as "q2=0:146 deg"')
+    if options.plane not in (None, "xy", "xz", "yz"):
+        raise ValueError(f"plane: '{options.plane}', expected xy, xz or yz")
+    return bool(modal)
+
+
+def _modal_maps(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "ModalMaps":
+    from jaxmb.machine.values import coordinate_values
+    from jaxmb.maps import load_identified, modal_maps
+    from jaxmb.maps.workspace_grid import grid_of, limits_of, path_of
+
+    model, path, limits = robot.model, options.path, options.limits
+    held = coordinate_values(options.posture)
+    identified = None if robot.result is None else load_identified(robot.result)
+    with progress(robot.name, "compiling") as line:
+        return modal_maps(
+            model if identified is None else identified.model,
+            over=None if path is not None else grid_of(model, options.over or [], options.points),
+            path=None if path is None else path_of(model, path, options.points),
+            modes=options.modes,
+            quantities=quantities,
+            frame=options.frame,
+            held=held,
+            joints=_names(options.joints),
+            limits=None if limits is None else limits_of(model, limits),
+            direction=options.direction,
+            band_hz=options.band_hz,
+            free=None if identified is None else identified.free,
+            covariance=None if identified is None else identified.covariance,
+            linearize_at="posture" if identified is None else identified.linearize_at,
+            report=lambda done, of: line(f"{done} of {of} postures"),
+        )
+
+
+def _maps(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "dict[str, PostureMap]":
+    from jaxmb.machine.values import coordinate_values
+    from jaxmb.maps import DIRECTIONS, posture_maps
+    from jaxmb.maps.workspace_grid import grid_of, thresholds_of
+
+    held = coordinate_values(options.posture)
+    with progress(robot.name, "mapping"):
+        return posture_maps(
+            robot.model,
+            grid_of(robot.model, options.over or [], options.points),
+            quantities,
+            options.frame,
+            held,
+            length=options.length,
+            wrench=options.wrench,
+            direction=options.direction,
+            joints=_names(options.joints),
+            directions=_names(options.directions) or DIRECTIONS,
+            shown=options.shown,
+            good=thresholds_of(options.good or []),
+        )
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(","))
