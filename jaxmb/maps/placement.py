@@ -213,7 +213,7 @@ def best_along(follower: Follower, path: ToolPath, places: Float[np.ndarray, "p 
             np.concatenate(branches),
         )
     for i, place in enumerate(places):
-        named = dict(zip(VARIABLES, place.tolist(), strict=True))
+        named: dict[str, float] = dict(zip(VARIABLES, place.tolist(), strict=True))
         yield _best(follower, named, poses.shape[1], [array[owner == i] for array in found])
 
 

@@ -284,7 +284,8 @@ def joint_space_chart(found: PostureMap) -> Chart:
     Of more than two coordinates the first two are shown, with the best value over the others.
     """
     scale = SHOWN_AS[found.about.unit][1]
-    grid, axes = zip(*(grid_axis(found.postures, k) for k in range(len(found.postures.over))), strict=True)
+    along = [grid_axis(found.postures, k) for k in range(len(found.postures.over))]
+    grid, axes = [values for values, _ in along], [axis for _, axis in along]
     grey = len(grid) > 1 and not np.all(found.postures.reached)
     marks: list[Mark] = []
     if len(grid) == 1:

@@ -1,13 +1,13 @@
 """Modes in a report: frequencies, damping and MAC of measured and identified modes."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
 
 from jaxmb.identify.assess.metrics import TrueMode
-from jaxmb.identify.assess.modal_agreement import ModalAgreement, ModePair, UnpairedMode, modal_agreement
+from jaxmb.identify.assess.modal_agreement import ModePair, UnpairedMode, modal_agreement
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
@@ -60,16 +60,26 @@ def measured_pairs(entry: Entry, model: Model) -> ModePairs | None:
     agreement = modal_agreement(entry, entry.test.view(model), model)
     if agreement is None or entry.test.vibration is None:
         return None
-    return _in_band(agreement, entry.test.vibration.band_end_hz)
+    fitted, measured, likeness, *_ = agreement
+    return _in_band(measured, fitted, likeness, dict(agreement.pairs), entry.test.vibration.band_end_hz)
 
 
-def _in_band(agreement: ModalAgreement, end_hz: float) -> ModePairs:
-    """The pairs, with the unpaired modes of the machine up to the end of the band."""
-    keep = np.asarray(agreement.fitted.frequency_hz) <= end_hz
-    keep[[f for f, _ in agreement.pairs]] = True
-    of_fitted = dict(agreement.pairs)
-    partner = tuple(of_fitted.get(int(f)) for f in np.flatnonzero(keep))
-    return ModePairs(agreement.measured, select_modes(agreement.fitted, keep), agreement.likeness[keep], partner)
+def _in_band(
+    measured: Modes, fitted: Modes, likeness: np.ndarray, partner: Mapping[int, int], end_hz: float
+) -> ModePairs:
+    """Pairs of modes, with the unpaired fitted ones up to the end of the band.
+
+    Args:
+        measured: measured modes.
+        fitted: modes of the machine.
+        likeness: MAC [fitted, measured].
+        partner: measured mode of each paired fitted one.
+        end_hz: end of the band.
+    """
+    keep = np.asarray(fitted.frequency_hz) <= end_hz
+    keep[list(partner)] = True
+    partners = tuple(partner.get(int(f)) for f in np.flatnonzero(keep))
+    return ModePairs(measured, select_modes(fitted, keep), likeness[keep], partners)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,8 +119,8 @@ def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
             overdamped=jax.device_put(np.zeros(0)),
         )
         likeness = np.asarray(mac(np.asarray(view.output_rows) @ np.asarray(found.shape), np.asarray(measured.shape)))
-        both = tuple((int(f), m) for m, f in enumerate(places))
-        pairs = _in_band(ModalAgreement(measured, found, likeness, both), test.vibration.band_end_hz)
+        partner = {int(f): m for m, f in enumerate(places)}
+        pairs = _in_band(measured, found, likeness, partner, test.vibration.band_end_hz)
     return FittedModes(frequency, 100.0 * damping, shares, np.asarray(paired.mac), pairs)
 
 
