@@ -15,7 +15,7 @@ from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.entry import Entry, by_kind
 from jaxmb.identify.experiments.pose_test import INCLINATION
-from jaxmb.identify.experiments.torque.source import TorqueEntry
+from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.measurement.modal.data import distinguishable

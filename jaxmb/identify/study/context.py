@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
-from jaxmb.identify.experiments.torque.gain_fit import GainChoice
+from jaxmb.identify.experiments.torque.preliminary_fits import FrictionChoice, GainChoice
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, set_parameters
 from jaxmb.identify.study.file import machine_named

@@ -19,7 +19,7 @@ from jaxmb.identify.experiments.components import accepts_prior, own_names
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import Tolerances
-from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
+from jaxmb.identify.experiments.torque.preliminary_fits import FrictionChoice
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
 from jaxmb.identify.fit.settings import FitSettings, Start

@@ -8,15 +8,17 @@ import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.effort_noise import effort_std
-from jaxmb.identify.experiments.torque.friction_fit import (
+from jaxmb.identify.experiments.torque.preliminary_fits import (
+    FAMILY,
     FrictionChoice,
     FrictionTerm,
+    GainChoice,
+    first_gains,
     friction_terms,
+    gain_columns,
 )
-from jaxmb.identify.experiments.torque.gain_fit import FAMILY, GainChoice, first_gains, gain_columns
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
-from jaxmb.identify.experiments.torque.source import torque_entries
-from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.experiments.torque.torque_test import TorqueTest, torque_entries
 from jaxmb.identify.parameters.free_parameters import affine_numbers, free_parameters, matching, nothing_free
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile

@@ -10,7 +10,7 @@ import scipy
 
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.experiments.torque.source import torque_entries
+from jaxmb.identify.experiments.torque.torque_test import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior, Problem
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
-from jaxmb.identify.experiments.torque.gain_fit import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
+from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors, noise_bound
 from jaxmb.identify.experiments.torque.gears import Gears, at_joints, brakes_released, reversed_at
+from jaxmb.identify.experiments.torque.preliminary_fits import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
 from jaxmb.identify.experiments.torque.prepared import (
     HIGHEST,
     Prepared,
@@ -23,9 +23,7 @@ from jaxmb.identify.experiments.torque.prepared import (
     prepared,
     recorded_path,
 )
-from jaxmb.identify.experiments.torque.source import TorqueSource, torque_entries
-from jaxmb.identify.experiments.torque.torque_test import TorqueTest
-from jaxmb.identify.experiments.torque.unexplained import noise_bound
+from jaxmb.identify.experiments.torque.torque_test import TorqueSource, TorqueTest, torque_entries
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names

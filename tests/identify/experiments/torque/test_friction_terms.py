@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
-from jaxmb.identify.experiments.torque.friction_fit import friction_terms
+from jaxmb.identify.experiments.torque.preliminary_fits import friction_terms
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
 from jaxmb.identify.study.format.study_format import FreePart
 from jaxmb.identify.study.reading.motion_checks import motion_remarks
