@@ -1,5 +1,6 @@
 """Responses predicted for an FRF test, and its channels: gains of sensors and force transducers, and a delay."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,11 @@ from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import NormalEquations
-from jaxmb.identify.experiments.motion import AffineMotion
+from jaxmb.identify.experiments.components import OwnParameters
+from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.linalg import DynamicStiffness, Parts, receptance_by_entries
-from jaxmb.response.frf import IDEAL, laplace, sensed_receptance, with_decay
+from jaxmb.response.frf import IDEAL, laplace, sensed_receptance, sensor_factor, with_decay
 from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.hits import Sensor
 
@@ -179,3 +181,55 @@ def predict_frf(
         view.tangent, omega, decay, derivatives, outputs, inputs, view.tilt_rows, sensor, view.support
     )
     return frf if channels is None else channels.applied_to(frf, omega, decay)
+
+
+class FrfChannels(OwnParameters["FrfTest"]):
+    """Gains of the channels of an FRF test and its delay; only the delay where the FRFs are symmetrized."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
+        names = channel_names(self.test.name, self.test.outputs, self.test.inputs)
+        return names[-1:] if self.test.symmetrized else names
+
+    @property
+    def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
+        """Gains of its channels and its delay, in the order of `names`."""
+        values = known_channels(self.test).numbers
+        return values[-1:] if self.test.symmetrized else values
+
+    def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> "FrfTest":
+        """The test with other gains and delay."""
+        if self.test.symmetrized:
+            channels = dataclasses.replace(known_channels(self.test), delay=values[-1])
+        else:
+            channels = channels_of(values, len(self.test.outputs))
+        return dataclasses.replace(self.test, channels=channels)
+
+
+class FrfEvaluation(MotionEvaluation["FrfTest"]):
+    """Derivatives of an FRF by the varying entries of the tangent."""
+
+    def stripped(self) -> "FrfTest":
+        """The test without the components of its noise, more than half of its data."""
+        nothing = np.zeros(())
+        return dataclasses.replace(
+            self.test, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, excluded=nothing
+        )
+
+    def normal_equations(
+        self, view: AffineMotion, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
+    ) -> NormalEquations:
+        """Normal equations of the residual at u; see `Evaluation.normal_equations`."""
+        test, names = self.test, moving(view, u.size) if self.test.phase == "safe" else ()
+        if not names:
+            return super().normal_equations(view, values, u)
+
+        def compared(h: Array) -> Array:
+            seen = h * sensor_factor(laplace(test.omega, test.decay), test.derivatives, test.sensor)
+            return test.compared(
+                seen if test.channels is None else test.channels.applied_to(seen, test.omega, test.decay)
+            )
+
+        scale = jnp.sqrt(test.weight) / test.noise_std
+        return equations_by_entries(view, names, values, u, test.omega, test.decay, compared, scale)
