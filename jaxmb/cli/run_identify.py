@@ -151,8 +151,7 @@ def identify(options: IdentifyOptions) -> None:
 
 def _study_file(options: IdentifyOptions) -> "tuple[StudyFile, Path]":
     """The study file and its path, after a check of the options."""
-    from jaxmb.identify.study.file import read_study_file
-    from jaxmb.identify.study.format.study_format import PRESETS
+    from jaxmb.identify.study.format.study_format import PRESETS, read_study_file
     from jaxmb.io.validation import suggestion
 
     with wrong_input():

@@ -15,7 +15,7 @@ def inspect(
     ] = None,
 ) -> None:
     """Predict before any fit which parameters the tests of a study identify, and propose the next tests."""
-    from jaxmb.identify.study.file import read_study_file
+    from jaxmb.identify.study.format.study_format import read_study_file
 
     with wrong_input():
         file, path = read_study_file(study)  # errors in it are reported before JAX is imported

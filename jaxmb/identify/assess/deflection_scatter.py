@@ -12,7 +12,7 @@ from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEnt
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.fit.linear import linear_step
-from jaxmb.identify.study.simulation.deflections import measured_with
+from jaxmb.identify.study.reading.deflections import measured_with
 from jaxmb.machine.build import Model
 
 MOST_COUNTS = 24

@@ -27,12 +27,19 @@ from jaxmb.identify.fit.two_steps import check_two_steps
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.context import ReadingContext, study_model
-from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
-from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
-from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, stated_tolerances, with_one_start, with_preset
+from jaxmb.identify.study.format.static_format import CompletePart
+from jaxmb.identify.study.format.study_format import (
+    LawsPart,
+    StudyFile,
+    machine_named,
+    read_study_file,
+    stated_tolerances,
+    study_digest,
+    with_one_start,
+    with_preset,
+)
 from jaxmb.identify.study.law_terms import law_terms
-from jaxmb.identify.study.reading.earlier import EarlierResult, earlier_result
 from jaxmb.identify.study.reading.friction import (
     check_free_friction,
     friction_bounds,
@@ -42,8 +49,10 @@ from jaxmb.identify.study.reading.friction import (
     with_friction_remarks,
 )
 from jaxmb.identify.study.reading.parameters import (
+    EarlierResult,
     bounds_of,
     check_geometry,
+    earlier_result,
     fixed_values,
     idle_bodies,
     idle_parameters,

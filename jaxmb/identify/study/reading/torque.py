@@ -2,17 +2,15 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors, noise_bound
-from jaxmb.identify.experiments.torque.gears import Gears, at_joints, brakes_released, reversed_at
+from jaxmb.identify.experiments.torque.gears import Gears, brakes_released, reversed_at
 from jaxmb.identify.experiments.torque.preliminary_fits import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
 from jaxmb.identify.experiments.torque.prepared import (
     HIGHEST,
@@ -27,49 +25,29 @@ from jaxmb.identify.experiments.torque.torque_test import TorqueSource, TorqueTe
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
-from jaxmb.identify.study.context import ReadingContext, simulated_machine
+from jaxmb.identify.study.context import ReadingContext
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with_free_gains, with_gains
-from jaxmb.identify.study.reading.motion_checks import (
+from jaxmb.identify.study.reading.motions import (
+    Recording,
     beyond_range,
-    check_columns,
-    check_driven,
-    check_moves,
-    check_ratios,
     motion_remarks,
     parallel_springs,
     rate_remarks,
+    read_recording,
     travels_too_far,
     unrecorded,
 )
-from jaxmb.identify.study.simulation.torques import simulated_motion
-from jaxmb.io.validation import check_known, error_location, listed
+from jaxmb.io.validation import check_known, error_location
 from jaxmb.machine.build import Model
-from jaxmb.measurement.motion.csv_motion import read_described, read_motion
 from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passed_motion, smoothed_motions
-from jaxmb.measurement.motion.record import Cutoff, MotionRecord, Side, check_record, resampled
+from jaxmb.measurement.motion.record import Cutoff, MotionRecord
 from jaxmb.mechanics.loops import independent_coordinates
-from jaxmb.mechanics.postures import stated_posture
 
 MOTION_DRAWS = 2
 """Of the errors of sensors, each with both signs."""
 LARGE_SHARE = 0.25
 """Of the variance of efforts: larger contributions of the motion do not act as independent errors do."""
-
-
-class _Recording(NamedTuple):
-    """A test with its motion and torques, recorded or simulated, at the joints and in even steps."""
-
-    part: TorqueTestPart
-    label: str
-    posture: Float[np.ndarray, "n"]
-    """Posture near the motion."""
-    record: MotionRecord
-    sides: dict[str, Side]
-    truth: Truth | None
-    remarks: tuple[str, ...]
-    at_shafts: tuple[str, ...] = ()
-    """Joints of which the shaft alone was recorded, in columns of its own."""
 
 
 class _NoisyRows(NamedTuple):
@@ -95,11 +73,11 @@ def read_torque_test(part: TorqueTestPart, label: str, context: ReadingContext) 
     model = brakes_released(context.model)
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has compliant ones")
-    return [_torque_entry(_recording(part, label, context, model), context)]
+    return [_torque_entry(read_recording(part, label, context, model), context)]
 
 
 def _torque_entry(
-    recording: _Recording, context: ReadingContext, fitted: Model | None = None, reversed_gears: Sequence[str] = ()
+    recording: Recording, context: ReadingContext, fitted: Model | None = None, reversed_gears: Sequence[str] = ()
 ) -> Entry:
     """A recorded motion as a test.
 
@@ -201,42 +179,7 @@ def _rebuild(
     return rebuild
 
 
-def _recording(part: TorqueTestPart, label: str, context: ReadingContext, model: Model) -> _Recording:
-    """The motion of a test, read or simulated.
-
-    Raises:
-        ValueError: it is not of the machine's motion or lacks required columns.
-    """
-    stated, remarks = stated_posture(model, part.posture)
-    start, truth, at_shafts = np.asarray(stated), None, ()
-    if part.simulate is None:
-        read = _recorded(str(part.file), context, part.resample_hz is None)
-        check_ratios(model, read)
-        record, sides = at_joints(model, read, part.angles_at)
-        at_shafts = tuple(name for name in sides if name not in read.names)
-        check_columns(str(part.file), context.unlocked_machine, model, record.names, part.posture)
-        remarks = (*remarks, *_column_remarks(part, model, read, record, sides))
-    else:
-        true, seed, truth = simulated_machine(part.simulate, context)
-        there = np.asarray(stated_posture(true, part.posture)[0])
-        record = simulated_motion(part.simulate, _without(true, part.without), there, seed, part.angles_at)
-        check_record(record)
-        record, sides = at_joints(model, record, part.angles_at)
-    if part.resample_hz is not None:
-        steps = np.diff(record.time_s)
-        from_steps = f"from steps of {steps.min():.3g} to {steps.max():.3g} s"
-        remarks = (*remarks, f"resampled at {part.resample_hz:g} Hz, {from_steps}")
-        with error_location("resample_hz"):
-            record = resampled(record, part.resample_hz)
-    check_moves(model, record, start, list(context.file.free))
-    if "temperature" in part.friction_terms and record.temperature is None:
-        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
-    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
-        check_driven(record)
-    return _Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
-
-
-def _reversed_gears(recording: _Recording, context: ReadingContext) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
+def _reversed_gears(recording: Recording, context: ReadingContext) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
     """Builders of the test with the opposite sign of the gear ratio of each joint that was recorded at its shaft alone,
     and of all, with rigid gears."""
 
@@ -246,23 +189,6 @@ def _reversed_gears(recording: _Recording, context: ReadingContext) -> dict[tupl
     at_shafts = recording.at_shafts
     each = [*((name,) for name in at_shafts), at_shafts] if at_shafts else []
     return {joints: build(joints) for joints in dict.fromkeys(each)}
-
-
-def _column_remarks(
-    part: TorqueTestPart, model: Model, read: MotionRecord, record: MotionRecord, sides: Mapping[str, Side]
-) -> list[str]:
-    """Sentences on columns of a table that are missing, and on angles of which the study does not say the side."""
-    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
-    efforts = zip(record.names, record.effort.T, strict=True)
-    silent = [name for name, own in efforts if np.isnan(own).all() and name not in shafts]
-    remarks = [f"{part.file} has no column '{name}.torque': the equation of {name} is left out" for name in silent]
-    assumed = [name for name in sides if name in read.names and "angles_at" not in part.model_fields_set]
-    if assumed:
-        remarks.append(
-            f"angles of {listed(assumed)} are taken as those of motors over the ratio; angles_at = 'link' for"
-            " sensors behind the gears"
-        )
-    return remarks
 
 
 def _known_load_parameters(model: Model, context: ReadingContext, not_carried: Sequence[int]) -> dict[str, float]:
@@ -358,25 +284,6 @@ def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
     return rows._replace(
         regressor=rows.regressor[:, :count], constant=rows.constant + rows.regressor[:, count:] @ speeds
     )
-
-
-def _without(model: Model, payloads: Sequence[str]) -> Model:
-    """The machine with payloads that weigh nothing."""
-    keep = jnp.array([name not in payloads for name in model.masses], dtype=float)
-    return dataclasses.replace(
-        model,
-        mass=keep * model.mass,
-        first_moment=keep[:, None] * model.first_moment,
-        inertia=keep[:, None, None] * model.inertia,
-    )
-
-
-def _recorded(file: str, context: ReadingContext, even: bool) -> MotionRecord:
-    """The motion in a table of joint angles and torques, or behind a description of recordings at the motors."""
-    names = independent_coordinates(context.model)
-    if Path(file).suffix.lower() == ".csv":
-        return read_motion(context.folder / file, names, even)
-    return read_described(file, context.folder, names)
 
 
 def _searched_cutoff(

@@ -8,7 +8,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.experiments.torque.prepared import best_cutoff, recorded_path
 from jaxmb.identify.study.format.torque_format import SimulateTorques
-from jaxmb.identify.study.simulation.torques import simulated_motion
+from jaxmb.identify.study.reading.motions import simulated_motion
 from tests.identify.experiments.torque.test_torque_recovery import ARM, TRUE, identified
 
 SLOW = {"a": {"sine": [0.4, 0, 0.3, 0, 0, 0, 0.1, 0.1], "cosine": [0.1, 0.2, 0.05]},

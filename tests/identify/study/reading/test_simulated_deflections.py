@@ -7,8 +7,8 @@ from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.experiments.deflections.load_cases import predicted
 from jaxmb.identify.experiments.deflections.source import Instruments
-from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
-from jaxmb.identify.study.simulation.deflections import measured_with, planned_tests, simulated_tests
+from jaxmb.identify.study.format.static_format import DeflectionTestPart
+from jaxmb.identify.study.reading.deflections import measured_with, planned_tests, simulated_tests
 from jaxmb.machine.file import load_machine
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import build_model
