@@ -14,17 +14,20 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations
+from jaxmb.identify.experiments.motion_view import MotionView, check_motion
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
 from jaxmb.response.frf_kind import Point
 
 if TYPE_CHECKING:
+    from jaxmb.identify.experiments.motion import PostureTest
     from jaxmb.identify.experiments.test import Test
 
 T = TypeVar("T", bound="Test[Any]")
+P = TypeVar("P", bound="PostureTest")
 BLOCKS = 12
 """Groups of neighbouring rows, or lines, of a test."""
 
@@ -362,25 +365,26 @@ class Probe(eqx.Module):
         )
 
 
-class Vibration(Component[T]):
+class Vibration(Component[P]):
     """Linearized motion of the machine at the posture of a test. Abstract."""
 
     @property
-    @abc.abstractmethod
     def q(self) -> Float[Array, "n"]:
         """Posture [n], rad or m."""
+        return self.test.q
 
     @property
-    @abc.abstractmethod
     def linearized_at(self) -> LinearizeAt:
         """Point of linearization: the posture itself, or the equilibrium under gravity."""
+        return self.test.at
 
-    @abc.abstractmethod
-    def tangent(self, view: Any) -> Tangent:
+    def tangent(self, view: MotionView) -> Tangent:
         """Mass, damping and stiffness matrices of the machine seen in the view."""
+        return view.tangent
 
     def check(self, model: Model) -> None:
         """Raise ValueError where a machine has no equilibrium at the posture, or a singular mass matrix."""
+        check_motion(self.test.view(model), motion_coordinates(model))
 
     @property
     @abc.abstractmethod

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -13,15 +12,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb.compiled import on_host
-from jaxmb.identify.experiments.components import Description, Probe
+from jaxmb.identify.experiments.components import Description, Probe, Vibration
 from jaxmb.identify.experiments.entry import Entry, Source, Truth
 from jaxmb.identify.experiments.frf.channels import Channels, FrfChannels, FrfEvaluation, known_channels, predict_frf
 from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at, peaks_hz, resonances
 from jaxmb.identify.experiments.motion import (
-    MotionVibration,
     Placement,
     PostureTest,
     as_placed,
+    channel_alternatives,
     displaced_view,
     placement_errors,
     point_errors,
@@ -30,7 +29,7 @@ from jaxmb.identify.experiments.motion import (
 )
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
-from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, usual
+from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, factor_text, times_text
 from jaxmb.io.validation import display_name
 from jaxmb.linalg import log_ratio
 from jaxmb.machine.build import Model
@@ -43,7 +42,7 @@ from jaxmb.response.hits import Sensor
 from jaxmb.response.modal import modes, paired_modes
 
 
-class FrfVibration(MotionVibration["FrfTest"]):
+class FrfVibration(Vibration["FrfTest"]):
     """Linearized motion at the posture of an FRF test, in the band of its lines."""
 
     @property
@@ -136,7 +135,7 @@ class FrfDescription(Description["FrfTest"]):
         name, where, outputs = test.name, display_name(test.name), len(test.outputs)
         latest, every = 0.1 / float(np.asarray(test.omega).max()), np.ones(outputs)
         yield TIME_BASE, right._replace(log_frequency=np.ones(()))
-        own = functools.partial(_of_test_text, where)
+        own = functools.partial(times_text, f"frequencies of {where}")
         yield (
             TIME_BASE._replace(key=f"frequencies of {name}", kind="", size=0.01, text=own),
             right._replace(log_frequency=np.ones(())),
@@ -192,19 +191,9 @@ class FrfDescription(Description["FrfTest"]):
         test = self.test
         measured, omega = np.asarray(test.measured), np.asarray(test.omega)[:, None, None]
         for what, axis, points in (("output", 1, test.outputs), ("input", 2, test.inputs)):
-            names = dof_names(points)
-            for k, point in enumerate(names):
-                sign = np.where(np.arange(len(points)) == k, -1.0, 1.0)
-                yield (
-                    f"sign of {what} {point}",
-                    f"the sign of {what} {point}",
-                    _measuring(test, measured * (sign[:, None] if axis == 1 else sign)),
-                )
-            for i, k in itertools.combinations(range(len(names)), 2):
-                order = np.arange(len(names))
-                order[[i, k]] = k, i
-                text = f"exchanged {what}s {names[i]} and {names[k]}"
-                yield text, text, _measuring(test, np.take(measured, order, axis=axis))
+            for key, text, order, sign in channel_alternatives(what, dof_names(points)):
+                ordered = np.take(measured, order, axis=axis)
+                yield key, text, _measuring(test, ordered * (sign[:, None] if axis == 1 else sign))
         kinds = ("receptance", "mobility", "accelerance")
         for own, kind in enumerate(kinds):
             if own != test.derivatives:
@@ -217,15 +206,6 @@ class FrfDescription(Description["FrfTest"]):
 
 def _measuring(test: "FrfTest", measured: np.ndarray) -> "FrfTest":
     return dataclasses.replace(test, measured=jax.device_put(measured))
-
-
-def factor_text(what: str, value: float) -> str:
-    """Text of a factor with which a quantity is to be multiplied, from the logarithm of measured over true value."""
-    return f"a factor of {np.exp(-value):.3g} on {what}{usual(float(np.exp(-value)))}"
-
-
-def _of_test_text(where: str, value: float) -> str:
-    return f"frequencies of {where} {np.exp(value):.4g} times as high{usual(float(np.exp(value)))}"
 
 
 def _late_text(what: str, value: float) -> str:

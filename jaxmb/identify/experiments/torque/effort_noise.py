@@ -46,11 +46,6 @@ class EffortNoise(NamedTuple):
     """Correlation length in samples: that many carry the information of one independent sample."""
 
 
-def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
-    """`effort_noise(rows).std`."""
-    return effort_noise(rows).std
-
-
 def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     """Noise of the efforts at each coordinate, from the residual of a fit of all parameters.
 
@@ -67,24 +62,38 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     Source: Horn, Horn and Duncan 1975, "Estimating heteroscedastic variances in linear models"; of the robust scale
     Huber and Ronchetti, Robust Statistics (2009), chapter 5.
     """
-    if robust:
-        return _robust_noise(rows)
-    count = len(rows.measured)
-    effort = rows.effort - rows.constant
-    std = np.array([np.std(effort[rows.coordinate == i]) or 1.0 for i in range(count)])
-    lengths = np.ones(count)
-    for _ in range(ROUNDS):
-        weight = 1.0 / std[rows.coordinate]
-        weighted = rows.regressor * weight[:, None]
-        residual = effort - rows.regressor @ least_squares(weighted, effort * weight)[0]
-        own, used = (
-            [residual[rows.coordinate == i] for i in range(count)],
-            _degrees_used(weighted, rows.coordinate),
-        )
-        lengths = np.array([correlation_length(part, fitted) for part, fitted in zip(own, used, strict=True)])
-        size = [np.sqrt(np.sum(part**2) / max(1.0, part.size - n)) for part, n in zip(own, used, strict=True)]
-        std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
+    effort, smallest = rows.effort - rows.constant, SMALLEST * float(np.abs(rows.effort).max())
+    groups = [np.flatnonzero(rows.coordinate == i) for i in range(len(rows.measured))]
+    std = np.array([np.std(effort[own]) or 1.0 for own in groups])
+    lengths, weight = np.ones(len(groups)), np.ones(effort.size)
+    for _ in range(ROBUST_ROUNDS if robust else ROUNDS):
+        before, scale = std.copy(), np.sqrt(weight) / std[rows.coordinate]
+        scaled = rows.regressor * scale[:, None]
+        residual = effort - rows.regressor @ least_squares(scaled, effort * scale)[0]
+        for i, (own, used) in enumerate(zip(groups, _degrees_used(scaled, rows.coordinate), strict=True)):
+            part = residual[own]
+            if robust:
+                std[i], weight[own], part = _robust_scale(part, weight[own], used, smallest)
+            else:
+                std[i] = max(np.sqrt(np.sum(part**2) / max(1.0, part.size - used)), smallest)
+            lengths[i] = correlation_length(part, used)
+        if robust and np.all(np.abs(std - before) <= SETTLED * std):
+            break
     return EffortNoise(std * np.sqrt(lengths), lengths)
+
+
+def _robust_scale(
+    residual: Float[np.ndarray, "k"], weight: Float[np.ndarray, "k"], used: float, smallest: float
+) -> tuple[float, Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
+    """Standard deviation and Tukey's weights of a residual, fitted with other weights and so many degrees of freedom,
+    and the residual with outliers interpolated, as they carry no information on the correlation."""
+    counted = max(1.0, np.sum(weight > 0.0))
+    shrunk = np.sqrt(max(1.0, counted - used) / counted)  # expected residual over error
+    size = max(float(np.median(np.abs(residual)) / (NORMAL_MEDIAN * shrunk)), smallest)
+    weight = tukey(residual / size)
+    square = float(weight @ residual**2 / weight.sum()) / NORMAL_SQUARE
+    at, good = np.arange(residual.size), weight > 0.0
+    return max(np.sqrt(square) / shrunk, smallest), weight, np.interp(at, at[good], residual[good])
 
 
 class MotionErrors(NamedTuple):
@@ -132,34 +141,6 @@ def motion_errors(
     # the added errors double the error variance
     share = np.clip(np.mean(variances[1:], axis=0) / variances[0] - 1.0, 0.0, MOST_SHARE)
     return MotionErrors(np.mean(0.5 * (plus + minus), axis=0) - own, squares / np.maximum(degrees, 1e-9), share)
-
-
-def _robust_noise(rows: Prepared) -> EffortNoise:
-    count, weight = len(rows.measured), np.ones(rows.effort.size)
-    effort = rows.effort - rows.constant
-    std = np.array([np.std(effort[rows.coordinate == i]) or 1.0 for i in range(count)])
-    lengths = np.ones(count)
-    for _ in range(ROBUST_ROUNDS):
-        before = std.copy()
-        scale = np.sqrt(weight) / std[rows.coordinate]
-        scaled = rows.regressor * scale[:, None]
-        residual = effort - rows.regressor @ least_squares(scaled, effort * scale)[0]
-        used = _degrees_used(scaled, rows.coordinate)
-        for i in range(count):
-            own = rows.coordinate == i
-            part, counted = residual[own], max(1.0, np.sum(weight[own] > 0.0))
-            shrunk = np.sqrt(max(1.0, counted - used[i]) / counted)  # expected residual over error
-            size = np.median(np.abs(part)) / (NORMAL_MEDIAN * shrunk)
-            size = max(float(size), SMALLEST * float(np.abs(rows.effort).max()))
-            weight[own] = tukey(part / size)
-            square = float(weight[own] @ part**2 / weight[own].sum()) / NORMAL_SQUARE
-            std[i] = max(np.sqrt(square) / shrunk, SMALLEST * np.abs(rows.effort).max())
-            at, good = np.arange(part.size), weight[own] > 0.0
-            # outliers are interpolated, as they carry no information on the correlation
-            lengths[i] = correlation_length(np.interp(at, at[good], part[good]), used[i])
-        if np.all(np.abs(std - before) <= SETTLED * std):
-            break
-    return EffortNoise(std * np.sqrt(lengths), lengths)
 
 
 def _degrees_used(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> Float[np.ndarray, "c"]:

@@ -1,6 +1,6 @@
 """First fits of torque tests: drive gains and delays, and selection of friction terms."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.estimation.linear import tukey
-from jaxmb.identify.experiments.torque.effort_noise import NORMAL_MEDIAN, correlation_length, effort_std
+from jaxmb.identify.experiments.torque.effort_noise import NORMAL_MEDIAN, correlation_length, effort_noise
 from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, Samples, least_squares, stribeck, stribeck_slope
 from jaxmb.identify.regression.torque_regressor import load_columns
 from jaxmb.measurement.motion.record import Drives, rates
@@ -285,9 +285,7 @@ def fitted_terms(
         values, sizes, steps = np.split(best, [len(names), len(names) + len(terms)])
         curved = iter(steps.tolist())
         found = [
-            term._replace(
-                coefficient=float(size), speed=None if term.speed is None else _limited_step(term.speed, next(curved))
-            )
+            term._replace(coefficient=float(size), speed=_limited_step(term.speed, curved))
             for term, size in zip(choice.terms, sizes, strict=True)
         ]
         before, choice = choice, FrictionChoice(tuple(found), dict(zip(names, values.tolist(), strict=True)))
@@ -311,9 +309,9 @@ def term_columns(rows: Prepared, names: Sequence[str], choice: FrictionChoice) -
     return np.column_stack([empty, *columns]), np.column_stack([empty, *slopes])
 
 
-def _limited_step(speed: float, step: float) -> float:
-    """A Stribeck speed after a step, limited to a factor of 1.5."""
-    return float(np.clip(speed + step, speed / 1.5, 1.5 * speed))
+def _limited_step(speed: float | None, steps: Iterator[float]) -> float | None:
+    """A Stribeck speed after the next of the steps, limited to a factor of 1.5; None for a term without one."""
+    return None if speed is None else float(np.clip(speed + next(steps), speed / 1.5, 1.5 * speed))
 
 
 def _near(before: FrictionTerm, after: FrictionTerm) -> bool:
@@ -402,7 +400,7 @@ def friction_terms(
     for identification of wear in a robot joint under load and temperature uncertainties".
     """
     rows = _fewer(rows)
-    std = effort_std(rows)[rows.coordinate]
+    std = effort_noise(rows).std[rows.coordinate]
     matrix, right = rows.regressor / std[:, None], (rows.effort - rows.constant) / std
     candidates = [
         one for one in _candidates(rows, names, kinds) if (rows.measured[one.coordinate], one.kind) not in there

@@ -23,7 +23,7 @@ from jaxmb.identify.experiments.components import (
 )
 from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.test import Score, Test
-from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, joint_kind, usual
+from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, joint_kind
 from jaxmb.identify.experiments.torque.effort_noise import unexplained
 from jaxmb.identify.experiments.torque.preliminary_fits import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared, stribeck
@@ -423,10 +423,6 @@ def _friction_text(kind: str, name: str, unit: str, value: float) -> str:
     return f"missing {kind} friction of {name} ({value:.2g} {unit})"
 
 
-def _factor_text(name: str, value: float) -> str:
-    return f"a factor of {np.exp(-value):.3g} on the torque of {name}{usual(float(np.exp(-value)))}"
-
-
 DELAY = StatedError(
     "delay of the torques", "torque_delay_ms", 1e-3, text=functools.partial(_late_text, "torques that are")
 )
@@ -439,7 +435,7 @@ def _delay(name: str) -> StatedError:
 
 def _torque_constant(name: str) -> StatedError:
     """Logarithm of measured over true torque."""
-    text = functools.partial(_factor_text, name)
+    text = functools.partial(factor_text, f"the torque of {name}")
     return StatedError(f"torque constant of {name}", "torque_percent", 0.01, text=text, most=MOST_GAIN)
 
 

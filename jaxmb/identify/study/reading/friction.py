@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.torque.effort_noise import effort_std
+from jaxmb.identify.experiments.torque.effort_noise import effort_noise
 from jaxmb.identify.experiments.torque.preliminary_fits import (
     FAMILY,
     FrictionChoice,
@@ -63,7 +63,7 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     choice = friction_terms(whole, names, kinds, there)
     if choice.terms or not any(kind == "load" for _, kind in there):
         return choice
-    weight = 1.0 / effort_std(whole)[whole.coordinate]
+    weight = 1.0 / effort_noise(whole).std[whole.coordinate]
     values, _ = least_squares(whole.regressor * weight[:, None], (whole.effort - whole.constant) * weight)
     return FrictionChoice((), dict(zip(names, values.tolist(), strict=True)))
 
