@@ -325,10 +325,5 @@ class ModesDescription(Description[ModesTest]):
         yield from posture_alternatives(test, model)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ModesSource(Source):
-    """Description of a modal test."""
-
-
-ModesEntry = Entry[ModesTest, ModesSource]
+ModesEntry = Entry[ModesTest, Source]
 """A modal test of a study."""

@@ -53,16 +53,9 @@ def study_model(machine: Machine, file: StudyFile) -> Model:
     return dataclasses.replace(model, brakes_release=True) if released and model.motors else model
 
 
-class Simulated(NamedTuple):
-    """The machine that a simulated test is made of, with the seed of its noise."""
-
-    model: Model
-    noise_seed: int
-    truth: Truth
-
-
-def simulated_machine(how: Simulation, context: ReadingContext) -> Simulated:
-    """The machine that a simulated test is made of: another one, or the study's own with nothing locked.
+def simulated_machine(how: Simulation, context: ReadingContext) -> tuple[Model, int, Truth]:
+    """The machine that a simulated test is made of, another one or the study's own with nothing locked; the seed of its
+    noise; and what is true of it.
 
     Args:
         how: entry of the study file; of its parameters a name overrules a pattern.
@@ -80,7 +73,7 @@ def simulated_machine(how: Simulation, context: ReadingContext) -> Simulated:
             given |= dict.fromkeys(matching(names, pattern) or [pattern], value)
     model = set_parameters(model, given | {name: value for name, value in how.parameters.items() if name in names})
     seed = how.noise_seed if context.noise_seed is None else context.noise_seed
-    return Simulated(model, seed, Truth(motion_coordinates(model), parameters(model)))
+    return model, seed, Truth(motion_coordinates(model), parameters(model))
 
 
 MOST_TRIES = 200

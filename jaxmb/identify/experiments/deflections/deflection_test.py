@@ -106,13 +106,12 @@ def affine_stiffness(
     middle = 0.5 * (lower + upper)
     at_middle = free.apply(model, middle)
     upper_models = [free.apply(model, np.where(np.arange(free.size) == i, upper, middle)) for i in range(free.size)]
-    if gravity or model.springs:
-        postures = [_posture(at_middle, upper_models, upper - middle, there, gravity) for there in q]
-    else:
+    steps, own = upper - middle, list[np.ndarray]()
+    if not (gravity or model.springs):
         # without the loop constraints, the stiffness is that of coordinates and beams, equal in all postures
         own = [np.asarray(_elastic_stiffness(one, jnp.asarray(q[0]))) for one in (at_middle, *upper_models)]
-        changes = [(there - own[0]) / by for there, by in zip(own[1:], upper - middle, strict=True)]
-        postures = [_posture_of_changes(at_middle, changes, there) for there in q]
+    changes = [(there - own[0]) / by for there, by in zip(own[1:], steps, strict=True)] if own else None
+    postures = [_posture(at_middle, upper_models, steps, there, gravity, changes) for there in q]
     if not all(np.all(np.linalg.eigvalsh(posture.stiffness) > 0.0) for posture in postures):
         return None
     at_point, effort = (
@@ -133,19 +132,18 @@ def affine_stiffness(
     return AffineStiffness(*map(jax.device_put, (np.stack(base), np.stack(slope), *seen)))
 
 
-def _posture(at_middle: Model, upper_models: Sequence[Model], by: np.ndarray, q: np.ndarray, gravity: bool) -> _Posture:
+def _posture(
+    at_middle: Model, upper_models: Sequence[Model], steps: np.ndarray, q: np.ndarray, gravity: bool,
+    changes: Sequence[np.ndarray] | None,
+) -> _Posture:  # fmt: skip
+    """A posture, its slopes from the stiffness of the elastic coordinates without loops where its changes are given."""
     columns, stiffness = map(np.asarray, _closed_stiffness(at_middle, jnp.asarray(q), gravity))
-    there = [np.asarray(_closed_stiffness(model, jnp.asarray(q), gravity)[1]) for model in upper_models]
-    slope = np.stack([(k - stiffness) / step for k, step in zip(there, by, strict=True)])
-    return _Posture(columns, stiffness, slope)
-
-
-def _posture_of_changes(at_middle: Model, changes: Sequence[np.ndarray], q: np.ndarray) -> _Posture:
-    columns, stiffness = map(np.asarray, _closed_stiffness(at_middle, jnp.asarray(q), False))
-    slope = []
-    for change in changes:
-        acts = np.flatnonzero(change.any(axis=0))
-        slope.append(columns[acts].T @ change[np.ix_(acts, acts)] @ columns[acts])
+    if changes is None:
+        there = [np.asarray(_closed_stiffness(model, jnp.asarray(q), gravity)[1]) for model in upper_models]
+        slope = [(k - stiffness) / step for k, step in zip(there, steps, strict=True)]
+    else:
+        acting = [(change, np.flatnonzero(change.any(axis=0))) for change in changes]
+        slope = [columns[acts].T @ change[np.ix_(acts, acts)] @ columns[acts] for change, acts in acting]
     return _Posture(columns, stiffness, np.stack(slope))
 
 

@@ -108,8 +108,12 @@ class DeflectionSource(Source):
             yield text, text, self._turned(test, model, field, None)
         for k, axis in enumerate("xyz"):
             if not any(np.nan_to_num(case.displacement)[:, k].any() for case in plain):
-                text = f"missing displacement {axis}, 0 throughout,"
-                yield text, text, self._without(self._turned(test, model, "displacement", one), k)
+                text, there = (
+                    f"missing displacement {axis}, 0 throughout,",
+                    self._turned(test, model, "displacement", one),
+                )
+                axes = np.concatenate([np.broadcast_to(np.arange(6), c.measured.shape)[c.measured] for c in plain])
+                yield text, text, dataclasses.replace(there, std=jnp.where(jnp.asarray(axes == k), 1e3, there.std))
         if model.loops:
             return
         wide, factors = [_wide(model, case, 1.0) for case in plain], dict[str, np.ndarray]()
@@ -137,11 +141,6 @@ class DeflectionSource(Source):
                 cases.append(dataclasses.replace(wide, displacement=np.where(case.measured, turned, np.nan)))
         displacement = jnp.asarray(measured_displacements(cases)[0])
         return dataclasses.replace(self.with_cases(test, model, cases), displacement=displacement)
-
-    def _without(self, test: Any, k: int) -> Any:
-        """The test without the information of a translation."""
-        axis = np.concatenate([np.broadcast_to(np.arange(6), c.measured.shape)[c.measured] for c in self.cases])
-        return dataclasses.replace(test, std=jnp.where(jnp.asarray(axis == k), 1e3, test.std))
 
     def with_cases(self, test: Any, model: Model, cases: Sequence[LoadCase]) -> Any:
         """The test with its postures, points and loads as those of other cases on a machine."""
@@ -256,32 +255,24 @@ def common_errors(
 
 def check_postures(model: Model, cases: Sequence[LoadCase]) -> None:
     """Raise ValueError, naming the load case, where its posture is singular: two joints have nearly equal effect."""
-    for test, (ratio, joints) in zip(cases, _conditioning(model, cases), strict=True):
-        if ratio < SINGULAR:
-            raise ValueError(
-                f"deflection test '{test.name}': its posture is singular, {' and '.join(joints)} have nearly equal"
-                f" effect (least over largest singular value of the Jacobian {ratio:.2g}, expected at least"
-                f" {SINGULAR:g}):"
-                " change the posture by some degrees, or remove this test"
-            )
-
-
-def _conditioning(model: Model, cases: Sequence[LoadCase]) -> list[tuple[float, list[str]]]:
-    """Least over largest singular value of the joints' Jacobian at each load, lengths scaled by the longest lever, and
-    the joints of the least one [t]."""
-    conditions: list[tuple[float, list[str]]] = [(1.0, [])] * len(cases)
-    for frame in {test.frame for test in cases}:
-        of_frame = [i for i, test in enumerate(cases) if test.frame == frame]
-        columns = np.array(_joint_columns(model, jnp.asarray(np.stack([cases[i].q for i in of_frame])), frame))
+    for frame in dict.fromkeys(test.frame for test in cases):
+        of_frame = [test for test in cases if test.frame == frame]
+        columns = np.array(_joint_columns(model, jnp.asarray(np.stack([test.q for test in of_frame])), frame))
         carrying = np.any(columns != 0.0, axis=(0, 1))  # joints between ground and the frame
         columns, names = columns[:, :, carrying], np.array(model.coordinates)[carrying]
-        if columns.size:
-            length = np.linalg.norm(columns[:, :3], axis=1).max() or 1.0
-            columns[:, :3] /= length
-            _, size, right = np.linalg.svd(columns, full_matrices=False)
-            for i, sizes, parts in zip(of_frame, size, np.abs(right[:, -1]), strict=True):
-                conditions[i] = float(sizes[-1] / sizes[0]), names[parts >= NOTABLE * parts.max()].tolist()
-    return conditions
+        if not columns.size:
+            continue
+        columns[:, :3] /= np.linalg.norm(columns[:, :3], axis=1).max() or 1.0  # by the longest lever
+        _, size, right = np.linalg.svd(columns, full_matrices=False)
+        for test, sizes, parts in zip(of_frame, size, np.abs(right[:, -1]), strict=True):
+            ratio = float(sizes[-1] / sizes[0])
+            if ratio < SINGULAR:
+                joints = names[parts >= NOTABLE * parts.max()].tolist()
+                raise ValueError(
+                    f"deflection test '{test.name}': its posture is singular, {' and '.join(joints)} have nearly equal"
+                    f" effect (least over largest singular value of the Jacobian {ratio:.2g}, expected at least"
+                    f" {SINGULAR:g}): change the posture by some degrees, or remove this test"
+                )
 
 
 @compiled

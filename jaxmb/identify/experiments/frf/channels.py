@@ -66,19 +66,10 @@ class Channels(eqx.Module):
         return xp.concatenate([self.gain, self.force_gain, xp.reshape(self.delay, 1)])
 
 
-def ideal_channels(outputs: int, inputs: int) -> Channels:
-    """Channels with unit gains and no delay."""
-    return Channels(np.ones(outputs), np.ones(inputs), np.zeros(()))
-
-
-def channels_of(numbers: Float[Array, "k"] | Float[np.ndarray, "k"], outputs: int) -> Channels:
-    """Channels from an array in the order of `channel_names`."""
-    return Channels(numbers[:outputs], numbers[outputs:-1], numbers[-1])
-
-
 def known_channels(test: "FrfTest") -> Channels:
-    """Channels of a test; ideal channels where it has none."""
-    return ideal_channels(len(test.outputs), len(test.inputs)) if test.channels is None else test.channels
+    """Channels of a test; unit gains and no delay where it has none."""
+    ideal = Channels(np.ones(len(test.outputs)), np.ones(len(test.inputs)), np.zeros(()))
+    return ideal if test.channels is None else test.channels
 
 
 def channel_names(test: str, outputs: Sequence[Point], inputs: Sequence[Point]) -> tuple[str, ...]:
@@ -203,7 +194,8 @@ class FrfChannels(OwnParameters["FrfTest"]):
         if self.test.symmetrized:
             channels = dataclasses.replace(known_channels(self.test), delay=values[-1])
         else:
-            channels = channels_of(values, len(self.test.outputs))
+            outputs = len(self.test.outputs)
+            channels = Channels(values[:outputs], values[outputs:-1], values[-1])
         return dataclasses.replace(self.test, channels=channels)
 
 

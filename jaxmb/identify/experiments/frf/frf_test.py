@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb.compiled import on_host
 from jaxmb.identify.experiments.components import Description, Probe, Vibration
-from jaxmb.identify.experiments.entry import Entry, Source, Truth
+from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.frf.channels import Channels, FrfChannels, FrfEvaluation, known_channels, predict_frf
 from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at, peaks_hz, resonances
 from jaxmb.identify.experiments.motion import (
@@ -387,10 +387,6 @@ class FrfSource(Source):
     """Processing before the fit, e.g. "synthesized and mirrored"; empty for none."""
     frequency_unit: str
     """Unit of frequency in figures."""
-    truth: Truth | None
-    """The simulated machine behind a simulated measurement."""
-    remarks: tuple[str, ...]
-    """Sentences on the origin of the FRFs."""
 
 
 FrfEntry = Entry[FrfTest, FrfSource]

@@ -83,7 +83,10 @@ def first_gains(
     coordinates = [name for test in tests for name in np.array(test.rows.measured)[test.rows.coordinate]]
     group = np.unique(coordinates, return_inverse=True)[1]
     std = _rms_by_group(effort, group)
-    _check_known(regressor, rest, std, wanted)
+    right = rest / std
+    unexplained = right - regressor / std[:, None] @ least_squares(regressor / std[:, None], right)[0]
+    if not np.linalg.norm(unexplained) > SMALLEST_RESIDUAL * np.linalg.norm(right):
+        raise ValueError(_not_identifiable_text(wanted))
     found, _ = least_squares(np.concatenate([regressor, -effort], axis=1) / std[:, None], -rest / std)
     p, gains = np.split(found, [share.shape[1]])
     gains = np.where(gains == 0.0, 1.0, gains)
@@ -160,14 +163,6 @@ def _robust_std(residual: Float[np.ndarray, "r"], group: np.ndarray) -> Float[np
     size = np.array([np.median(np.abs(residual[group == i])) for i in range(group.max() + 1)]) / NORMAL_MEDIAN
     size = np.maximum(size, 1e-12 * max(float(size.max()), float(np.abs(residual).max())))[group]
     return size / np.sqrt(np.maximum(tukey(residual / size), LEAST_WEIGHT))
-
-
-def _check_known(regressor: np.ndarray, rest: np.ndarray, std: np.ndarray, wanted: Sequence[str]) -> None:
-    """Raise ValueError where the free parameters reproduce all known efforts, so that gains are not identifiable."""
-    right = rest / std
-    residual = right - regressor / std[:, None] @ least_squares(regressor / std[:, None], right)[0]
-    if not np.linalg.norm(residual) > SMALLEST_RESIDUAL * np.linalg.norm(right):
-        raise ValueError(_not_identifiable_text(wanted))
 
 
 def _not_identifiable_text(drives: Sequence[str]) -> str:
@@ -288,8 +283,13 @@ def fitted_terms(
             term._replace(coefficient=float(size), speed=_limited_step(term.speed, curved))
             for term, size in zip(choice.terms, sizes, strict=True)
         ]
-        before, choice = choice, FrictionChoice(tuple(found), dict(zip(names, values.tolist(), strict=True)))
-        if all(_near(a, b) for a, b in zip(before.terms, found, strict=True)):
+        changes = [
+            (old, new)
+            for before, after in zip(choice.terms, found, strict=True)
+            for old, new in ((before.coefficient, after.coefficient), (before.speed or 0.0, after.speed or 0.0))
+        ]
+        choice = FrictionChoice(tuple(found), dict(zip(names, values.tolist(), strict=True)))
+        if all(abs(new - old) <= SETTLED * abs(new) for old, new in changes):
             break
     return choice
 
@@ -312,13 +312,6 @@ def term_columns(rows: Prepared, names: Sequence[str], choice: FrictionChoice) -
 def _limited_step(speed: float | None, steps: Iterator[float]) -> float | None:
     """A Stribeck speed after the next of the steps, limited to a factor of 1.5; None for a term without one."""
     return None if speed is None else float(np.clip(speed + next(steps), speed / 1.5, 1.5 * speed))
-
-
-def _near(before: FrictionTerm, after: FrictionTerm) -> bool:
-    changes = [abs(after.coefficient - before.coefficient) <= SETTLED * abs(after.coefficient)]
-    if before.speed is not None and after.speed is not None:
-        changes.append(abs(after.speed - before.speed) <= SETTLED * after.speed)
-    return all(changes)
 
 
 def term_column(rows: Prepared, coordinate: int, effort: Float[np.ndarray, "k"]) -> Float[np.ndarray, "r"]:

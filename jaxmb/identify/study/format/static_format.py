@@ -152,15 +152,11 @@ class SimulatePoses(Simulation):
     """Seed of postures and stations."""
 
     @model_validator(mode="after")
-    def _measured(self) -> Self:
+    def _possible(self) -> Self:
         if not (self.points or self.inclinations):
             raise ValueError("points and inclinations are empty, expected the name of a frame")
         if not self.points and self.stations:
             raise ValueError("points is empty, expected stations = 0: inclinations need no measuring device")
-        return self
-
-    @model_validator(mode="after")
-    def _ascending(self) -> Self:
         for name, (first, last) in self.ranges.items():
             if last < first:
                 raise ValueError(f"ranges: {name} from {first:g} to {last:g} is reversed")

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, Field, WrapValidator, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, Field, field_validator, model_validator
 
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.settings import Count, RefinePart, SearchPart
 from jaxmb.identify.study.format.next_format import Next
 from jaxmb.identify.study.format.static_format import CompletePart, DeflectionTestPart, PoseTestPart
+from jaxmb.identify.study.format.test_format import or_word
 from jaxmb.identify.study.format.torque_format import TorqueTestPart
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart
 from jaxmb.io.files import find_description, library_names, read_toml
@@ -71,12 +72,7 @@ class FreePart(Part):
     the limits of the prior [1]."""
 
 
-def _or_exact(value: Any, table: Callable[[Any], Any]) -> Any:
-    """The word beside a table, without the two messages of a union."""
-    return value if value == "exact" else table(value)
-
-
-StatedTolerances = Annotated[Tolerances | None, WrapValidator(_or_exact)]
+StatedTolerances = Annotated[Tolerances | None, or_word("exact")]
 """Tolerances; or "exact", for none."""
 
 

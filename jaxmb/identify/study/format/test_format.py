@@ -1,6 +1,5 @@
 """What a study file may say of a test of any kind."""
 
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
@@ -26,12 +25,18 @@ def _each(points: Any) -> Any:
     return written
 
 
-def _or_estimate(value: Any, number: Callable[[Any], Any]) -> Any:
-    """A text that is allowed beside a number, without the two messages that a union gives."""
-    return value if value == "estimate" else number(value)
+def or_word(word: str) -> WrapValidator:
+    """Validator of a word that is allowed beside another type, without the two messages that a union gives."""
+    return WrapValidator(lambda value, other: value if value == word else other(value))
 
 
-NoiseLevel = Annotated[Positive | Literal["estimate"], WrapValidator(_or_estimate)]
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+OneOrEach = Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
+"""One number for all, or one for each."""
+NoiseLevel = Annotated[Positive | Literal["estimate"], or_word("estimate")]
 """A standard deviation, or "estimate"."""
 Points = Annotated[tuple[PointName, ...], BeforeValidator(_each)]
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WrapValidator, model_validator
+from pydantic import Field, WrapValidator, model_validator
 
 from jaxmb.identify.fit.settings import Count
 from jaxmb.identify.study.format.test_format import (
     Band,
     NoiseLevel,
+    OneOrEach,
     Points,
     PostureTestPart,
     RecordedTestPart,
@@ -252,10 +253,6 @@ Component = Annotated[Number, WrapValidator(_component)]
 """Component of a mode shape."""
 
 
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
 class ModesTestPart(PostureTestPart):
     """Natural frequencies and damping ratios, which coordinates dominate each mode, and shapes at sensors."""
 
@@ -273,9 +270,9 @@ class ModesTestPart(PostureTestPart):
     """Sensors of the shapes, as points."""
     shapes: tuple[tuple[Component, ...], ...] | None = None
     """For each mode the component at each sensor, in any scale: a number, or a pair of real and imaginary part [1]."""
-    frequency_std_hz: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
+    frequency_std_hz: OneOrEach
     """Standard deviation of the frequency, one for all or one for each mode."""
-    damping_std_percent: Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
+    damping_std_percent: OneOrEach
     """Standard deviation of the damping ratio, one for all or one for each mode."""
     shape_std: Positive = 0.05
     """Standard deviation of each component of a shape, real and imaginary part, relative to the largest [1]."""

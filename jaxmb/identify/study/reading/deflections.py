@@ -228,20 +228,6 @@ def _standard_errors(test: LoadCase, errors: Instruments, draw: np.random.Genera
     return z
 
 
-def simulated_tests(
-    how: SimulateDeflections, part: DeflectionTestPart, planned: Sequence[LoadCase], model: Model, noise_seed: int,
-    gravity: bool = False,
-) -> list[LoadCase]:  # fmt: skip
-    """Tests of a study as they would be measured on a machine.
-
-    Raises:
-        ValueError: the machine cannot be tested so; a test whose displacement cannot be is named.
-    """
-    seen = measured_with(model, planned, part.instruments, np.random.default_rng(noise_seed), how.nonlinear, gravity)
-    check_cases(model, seen)
-    return seen
-
-
 def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingContext) -> list[Entry]:
     """A deflection test, from a table or simulated.
 
@@ -256,7 +242,9 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     model = context.model
     if "frame" in part.model_fields_set and part.frame not in model.frames:
         raise ValueError(known_name("frame", part.frame, model.frames))
-    std = _std(part)
+    std = np.repeat([1e-3 * part.std_mm, DEGREE * part.std_deg], 3)
+    if part.instruments is not None:
+        std = np.repeat([part.instruments.translation_std, part.instruments.rotation_std], 3)
     # Beside other tests the fit searches, and all of them see the same machine; alone, displacements stay linear.
     gravity = not all(other.static for other in context.file.test) and not model.virtual_springs
     q, changed = stated_posture(model, part.posture)
@@ -272,9 +260,9 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         planned = planned_tests(how, part, std, true)
         if how.design is not None:
             planned = designed(how.design, part, how.tests, planned, model, context.file.complete)
-        cases = [
-            _by_coordinates(model, true, case) for case in simulated_tests(how, part, planned, true, seed, gravity)
-        ]
+        measured = measured_with(true, planned, instruments, np.random.default_rng(seed), how.nonlinear, gravity)
+        check_cases(true, measured)
+        cases = [_by_coordinates(model, true, case) for case in measured]
         check_cases(model, cases)
     _check_frames(model, cases)
 
@@ -382,12 +370,6 @@ def _with_std(case: LoadCase, columns: slice, std: np.ndarray) -> LoadCase:
     changed = case.std.copy()
     changed[:, columns] = std
     return dataclasses.replace(case, std=changed)
-
-
-def _std(part: DeflectionTestPart) -> np.ndarray:
-    if part.instruments is not None:
-        return np.repeat([part.instruments.translation_std, part.instruments.rotation_std], 3)
-    return np.repeat([1e-3 * part.std_mm, DEGREE * part.std_deg], 3)
 
 
 def _by_coordinates(model: Model, true: Model, test: LoadCase) -> LoadCase:

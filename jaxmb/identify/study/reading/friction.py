@@ -140,15 +140,10 @@ def with_friction_remarks(entries: Iterable[Entry], choice: FrictionChoice | Non
     found = list(entries)
     asked = [entry for entry in torque_entries(found) if entry.source.kinds]
     if choice is not None and asked:
-        remarks = (*asked[0].remarks, *_remarks(choice, asked[0].source.kinds))
+        nothing = f"no further friction ({', '.join(asked[0].source.kinds)}) predicts held-out motion better"
+        remarks = (*asked[0].remarks, *([_remark(term) for term in choice.terms] or [nothing]))
         found[found.index(asked[0])] = dataclasses.replace(asked[0], remarks=remarks)
     return found
-
-
-def _remarks(choice: FrictionChoice, kinds: Sequence[str]) -> list[str]:
-    if not choice.terms:
-        return [f"no further friction ({', '.join(kinds)}) predicts held-out motion better"]
-    return [_remark(term) for term in choice.terms]
 
 
 def _remark(term: FrictionTerm) -> str:

@@ -62,8 +62,7 @@ def simulated_motion(
     time = np.arange(round(how.duration_s * how.rate_hz) + 1) / how.rate_hz
     z, zd, zdd = states_along(how.motion, how.base_hz, time, names)
     z += start[[model.coordinates.index(name) for name in names]]
-    std = how.torque_std if isinstance(how.torque_std, dict) else dict.fromkeys(names, how.torque_std)
-    check_known("torque_std: coordinate", std, names)
+    torque_std = by_coordinate("torque_std", how.torque_std, names, rest=0.0)
     if model.motors:
         z, effort = _behind_gears(model, names, z, zd, zdd, how.rate_hz, angles_at)
     else:
@@ -73,10 +72,30 @@ def simulated_motion(
         time_s=time,
         names=tuple(names),
         position=z + how.angle_std * draw.normal(size=z.shape),
-        effort=effort + np.array([std.get(name, 0.0) for name in names]) * draw.normal(size=z.shape),
+        effort=effort + torque_std * draw.normal(size=z.shape),
         velocity=None if how.velocity_std is None else zd + how.velocity_std * draw.normal(size=z.shape),
         acceleration=None if how.acceleration_std is None else zdd + how.acceleration_std * draw.normal(size=z.shape),
     )
+
+
+def by_coordinate(
+    key: str, given: float | Mapping[str, float], names: Sequence[str], rest: float | None = None, why: str = ""
+) -> Float[np.ndarray, "c"]:
+    """A number of a study file for each coordinate, stated for all of them or by name.
+
+    Args:
+        key: in the study file.
+        given: what it says.
+        names: of the coordinates.
+        rest: the number of coordinates that are not named; None where all are needed.
+        why: end of the message on a coordinate that is not named.
+    """
+    each = dict.fromkeys(names, given) if isinstance(given, int | float) else given
+    check_known(f"{key}: coordinate", each, names)
+    lacking = [name for name in names if name not in each]
+    if lacking and rest is None:
+        raise ValueError(f"{key}: found none for '{lacking[0]}', {why}")
+    return np.array([each.get(name, rest) for name in names])
 
 
 def states_along(
@@ -167,14 +186,6 @@ def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"
     lost = [name for name in wanted if not acts.get(name, False)]
     said = f": at rest no torque depends on {', '.join(lost)}" if lost else ""
     raise ValueError(f"nothing moves ({', '.join(record.names)}), expected a motion that excites the parameters{said}")
-
-
-def check_driven(record: MotionRecord) -> None:
-    """Raise ValueError where all torques are 0: neither a cut-off nor their noise is found from them."""
-    if not np.nan_to_num(record.effort).any():
-        raise ValueError(
-            "all torques are 0, expected those that moved the machine; where nothing drove it, cutoff_hz and torque_std"
-        )
 
 
 def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list[str]:
@@ -394,8 +405,11 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
     check_moves(model, record, start, list(context.file.free))
     if "temperature" in part.friction_terms and record.temperature is None:
         raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
-    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
-        check_driven(record)
+    derived = part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search")
+    if derived and not np.nan_to_num(record.effort).any():  # neither a cut-off nor their noise is found from them
+        raise ValueError(
+            "all torques are 0, expected those that moved the machine; where nothing drove it, cutoff_hz and torque_std"
+        )
     return Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
 
 

@@ -220,10 +220,9 @@ def check_geometry(model: Model, bounds: Sequence[Bound]) -> None:
         )
 
 
-def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
+def idle_bodies(machine: Machine, fitted: Sequence[Entry]) -> list[str]:
     """Bodies whose numbers patterns leave out in studies of torque tests alone: no torque depends on any of these, as
     on those of a base that rests, or the body is a frame, without mass and fixed to another one."""
-    fitted = [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in torque_entries(fitted)]
     if len(tests) < len(fitted):
         return []

@@ -1,10 +1,7 @@
 """Reader of pose tests of a study file, with their tables of joint values and measured poses; simulated poses."""
 
-import csv
 import dataclasses
-import io
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -26,7 +23,7 @@ from jaxmb.identify.experiments.pose_test import (
 )
 from jaxmb.identify.study.context import ReadingContext, candidate_postures, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
-from jaxmb.io.files import read_text
+from jaxmb.io.files import csv_lines, finite_number
 from jaxmb.io.validation import InputError, check_known, error_location, known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
@@ -145,7 +142,8 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     for point in rows.points:
         if model.frame_node[model.frames.index(point)] < 0:
             raise ValueError(f"point '{point}' does not move, expected a frame that the machine moves")
-    elastic = _is_elastic(model, context)
+    free_compliance = any(pattern.startswith(FREE_COMPLIANCE) for pattern in context.file.free)
+    elastic = free_compliance or _is_elastic(model)
     stations = tuple(dict.fromkeys(rows.station))
     if part.levelled and not stations:
         raise ValueError("levelled is true, but no row has a station: expected the column 'station' in the table")
@@ -163,11 +161,10 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     return found + ([entry(held_out, "check", () if found else changed)] if held_out.row else [])
 
 
-def _is_elastic(model: Model, context: ReadingContext) -> bool:
-    """Whether the fitted machine deflects under its weight, at its values or at those of free parameters."""
+def _is_elastic(model: Model) -> bool:
+    """Whether a machine deflects under its weight."""
     parts = model.virtual_springs, model.beams, model.springs
-    stiff = bool(np.any(np.asarray(model.stiffness) > 0.0)) or any(parts)
-    return stiff or any(pattern.startswith(FREE_COMPLIANCE) for pattern in context.file.free)
+    return bool(np.any(np.asarray(model.stiffness) > 0.0)) or any(parts)
 
 
 def _check_upward(model: Model, test: PoseTest, rows: PoseRows) -> None:
@@ -217,7 +214,7 @@ def _simulated(
     if true.coordinates != context.model.coordinates:
         raise ValueError("the simulated machine has other coordinates than the fitted one, expected the same")
     rows, pose = planned_rows(how, true, at)
-    elastic = bool(np.any(np.asarray(true.stiffness) > 0.0)) or bool(true.virtual_springs or true.beams or true.springs)
+    elastic = _is_elastic(true)
     rows = measured_rows(true, rows, pose, std, elastic, seed, part.levelled)
     if not how.stations:
         return rows, truth
@@ -266,16 +263,12 @@ def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
     Raises:
         InputError: the file is not such a table; one sentence names the line.
     """
-    table = csv.reader(io.StringIO(read_text(path), newline=""))
-    try:
-        lines = [(number, row) for number, row in enumerate(table, 1) if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise InputError(f"{path}: line {table.line_num} is not a valid CSV line: {error}") from None
+    lines = csv_lines(path)
     if len(lines) < 2:
         raise InputError(f"{path}: found {len(lines)} lines, expected a heading and a line for each pose")
     if len(lines) > MOST_ROWS + 1:
         raise InputError(f"{path}: found {len(lines) - 1} poses, expected at most {MOST_ROWS}")
-    heads = [cell.strip() for cell in lines[0][1]]
+    heads = lines[0][1]
     with error_location(str(path)):
         points = _check_heads(heads, model)
         return _rows(heads, points, lines[1:], model, posture)
@@ -318,18 +311,19 @@ def _rows(
     for i, (number, row) in enumerate(lines):
         if len(row) != len(heads):
             raise ValueError(f"line {number} has {len(row)} cells, expected {len(heads)} as in the heading")
-        cells = {head: cell.strip() for head, cell in zip(heads, row, strict=True)}
+        cells = dict(zip(heads, row, strict=True))
         with error_location(f"line {number}"):
             for k, name in enumerate(model.coordinates):
-                q[i, k] = _number(cells, name) if name in cells else q[i, k]
+                q[i, k] = finite_number(name, cells[name]) if name in cells else q[i, k]
                 if cells.get(name + APPROACH):
-                    approach[i, k] = _number(cells, name + APPROACH)
+                    approach[i, k] = finite_number(name + APPROACH, cells[name + APPROACH])
                     if approach[i, k] not in (-1.0, 0.0, 1.0):
                         raise ValueError(f"{name}{APPROACH} is {approach[i, k]:g}, expected 1, -1 or 0 (unknown)")
             for p, point in enumerate(points):
                 for a, axis in enumerate(COLUMNS):
-                    if cells.get(f"{point}.{axis}"):
-                        measured[i, p, a] = _number(cells, f"{point}.{axis}")
+                    head = f"{point}.{axis}"
+                    if cells.get(head):
+                        measured[i, p, a] = finite_number(head, cells[head])
                 for k in (3, 6):
                     names = f"{COLUMNS[k]}, {COLUMNS[k + 1]} and {COLUMNS[k + 2]}"
                     if 0 < np.isfinite(measured[i, p, k : k + 3]).sum() < 3:
@@ -351,13 +345,3 @@ def _label(text: str) -> str:
     if not text:
         raise ValueError("station is empty, expected a label in every line or no such column")
     return text.replace(".", "_")
-
-
-def _number(cells: Mapping[str, str], name: str) -> float:
-    try:
-        value = float(cells[name])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{name} is '{cells[name][:40]}', expected a finite number")
-    return value

@@ -70,10 +70,8 @@ def named_points(
         )
     if not nodes and not present & {*model.frames, *model.coordinates}:
         frame_of = _by_direction(read, sides)
-    renamed = [
-        _renamed(read, what, side, points, frame_of) for what, side, points in sides
-    ]  # fmt: skip
-    return dataclasses.replace(read, outputs=renamed[0], inputs=renamed[1])
+    renamed = {what: _renamed(read, what, side, points, frame_of) for what, side, points in sides}
+    return dataclasses.replace(read, **renamed)
 
 
 Side = tuple[str, list[tuple[str, str]] | None, Sequence[Point]]
@@ -102,8 +100,9 @@ def _by_direction(read: FrfSet, sides: Sequence[Side]) -> dict[str, str]:
             or known != frames[0]
             or (nodes[0] not in frame_of and known in frame_of.values())
         ):
+            listed = f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:10])}{', ...' if len(nodes) > 10 else ''}"
             raise ValueError(
-                f"{what} of '{read.source}' are at {_nodes(nodes)}, no frame of the machine, and those of the test at"
+                f"{what} of '{read.source}' are at {listed}, no frame of the machine, and those of the test at"
                 f" {', '.join(frames)}: expected which frame each node is, {EXAMPLE}"
             )
         frame_of[nodes[0]] = frames[0]
@@ -118,20 +117,13 @@ def _renamed(
         return dof_names(points)
     renamed = tuple(f"{frame_of[node]} {direction}" for node, direction in side)
     for frame, direction in points:
-        if not {f"{frame} {direction}", f"{frame} {_reversed(direction)}"} & set(renamed):
+        opposite = direction.removeprefix("-") if direction.startswith("-") else f"-{direction}"
+        if not {f"{frame} {direction}", f"{frame} {opposite}"} & set(renamed):
             raise ValueError(
                 f"'{frame} {direction}' is not among the {what} of '{read.source}', which has {', '.join(names[:20])}"
                 + ("" if renamed == names else f" ({', '.join(f'{n} is {f}' for n, f in frame_of.items())})")
             )
     return renamed
-
-
-def _reversed(direction: str) -> str:
-    return direction.removeprefix("-") if direction.startswith("-") else f"-{direction}"
-
-
-def _nodes(names: Sequence[str]) -> str:
-    return f"node{'s' if len(names) > 1 else ''} {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}"
 
 
 FORCES = DIRECTIONS[:3]
@@ -274,8 +266,9 @@ SAME_POSTURE = 1e-4
 
 def measured_responses(
     part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext
-) -> FrfSource:
-    """The responses of an FRF test, as its description asks for them.
+) -> tuple[FrfSource, Truth | None, tuple[str, ...]]:
+    """The responses of an FRF test, as its description asks for them, the machine behind simulated ones, and sentences
+    on their origin.
 
     Args:
         part: entry of the study file.
@@ -317,15 +310,14 @@ def measured_responses(
     if part.symmetrize is not None:
         remarks = (*remarks, *_opposite(responses))
         responses = symmetrize(responses, keep=part.symmetrize)
-    return FrfSource(
+    source = FrfSource(
         fitted=responses,
         everything=everything,
         treatment=_treatment(part),
         frequency_unit=part.frequency_unit,
         modal=analysis,
-        truth=truth,
-        remarks=remarks if analysis is None else remarks + analysis.remarks,
     )
+    return source, truth, remarks if analysis is None else remarks + analysis.remarks
 
 
 def _treatment(part: FrfTestPart) -> str:
@@ -342,9 +334,9 @@ def _opposite(responses: FrfSet) -> list[str]:
     found = {name: d for name, d in unsymmetry(responses).items() if d > OPPOSITE}
     if not found:
         return []
-    listed = ", ".join(f"{name} ({d:.2f})" for name, d in found.items())
+    pairs = ", ".join(f"{name} ({d:.2f})" for name, d in found.items())
     return [
-        f"{listed}: opposite to the response measured in the reverse direction (unsymmetry, 1 where one is minus"
+        f"{pairs}: opposite to the response measured in the reverse direction (unsymmetry, 1 where one is minus"
         ' the other): is a sensor reversed? Name it "-x" where it is named, in the file or in outputs'
     ]
 

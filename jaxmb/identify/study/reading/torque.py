@@ -31,6 +31,7 @@ from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with
 from jaxmb.identify.study.reading.motions import (
     Recording,
     beyond_range,
+    by_coordinate,
     motion_remarks,
     parallel_springs,
     rate_remarks,
@@ -38,7 +39,7 @@ from jaxmb.identify.study.reading.motions import (
     travels_too_far,
     unrecorded,
 )
-from jaxmb.io.validation import check_known, error_location
+from jaxmb.io.validation import error_location
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passed_motion, smoothed_motions
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord
@@ -102,8 +103,9 @@ def _torque_entry(
     if is_late:  # the slope of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
     elastic = None if fitted is None else brakes_released(fitted)
+    least_speed = by_coordinate("least_speed", part.least_speed, independent_coordinates(model), rest=0.0)
     settings = RowSettings(
-        part.effort_cutoff_hz, _least_speed(part, model), part.from_s, _last(part),
+        part.effort_cutoff_hz, least_speed, part.from_s, part.to_s or np.inf,
         load_parameters=_known_load_parameters(model, context, not_carried),
         keep_samples=is_trial or is_late or bool(freed),
         gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
@@ -204,7 +206,12 @@ def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequen
 
     Rigid: gears are taken as rigid, by which efforts err by more than is stated.
     """
-    std, length = _noise(part.model_copy(update={"torque_std": "estimate"}) if rigid else part, rows)
+    if rigid or part.torque_std == "estimate":
+        noise = effort_noise(rows, part.robust)
+        std, length = noise.std[rows.coordinate], noise.correlation_length[rows.coordinate]
+    else:
+        each = by_coordinate("torque_std", part.torque_std, rows.measured, why="whose torque was measured")
+        std, length = each[rows.coordinate], np.ones(rows.effort.size)
     if not drawn:
         return _NoisyRows(rows, std, length, ())
     errors = motion_errors(rows, drawn, std, part.robust)
@@ -273,10 +280,6 @@ def _used(record: MotionRecord, motion: MotionEstimate) -> slice:
     return slice(motion.first, len(record.time_s) - motion.last)
 
 
-def _last(part: TorqueTestPart) -> float:
-    return np.inf if part.to_s is None else part.to_s
-
-
 def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
     """The equations with the columns of `regressor_names` alone: Stribeck speeds are the machine's own."""
     own, count = parameters(model), len(regressor_names(model))
@@ -298,7 +301,8 @@ def _searched_cutoff(
     found = [cutoff for entry in fitted if (cutoff := entry.source.cutoff_hz) is not None]
     if found:
         return min(max(np.max(cutoff) for cutoff in found), HIGHEST * record.rate_hz)
-    return best_cutoff(model, record, q, _least_speed(part, model), part.from_s, _last(part), part.robust, not_carried)
+    least_speed = by_coordinate("least_speed", part.least_speed, independent_coordinates(model), rest=0.0)
+    return best_cutoff(model, record, q, least_speed, part.from_s, part.to_s or np.inf, part.robust, not_carried)
 
 
 def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
@@ -326,33 +330,5 @@ def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
         return given
     measured = getattr(record, key.removesuffix("_std"), None)
     unmeasured = np.zeros(len(record.names)) if measured is None else np.isnan(measured).all(axis=0)
-    check_known(f"{key}: coordinate", given, record.names)
-    for name, none in zip(record.names, unmeasured, strict=True):
-        if name not in given and not none:
-            raise ValueError(f"{key}: found none for '{name}', expected one for each coordinate")
-    return np.array([given.get(name, 1.0) for name in record.names])
-
-
-def _least_speed(part: TorqueTestPart, model: Model) -> np.ndarray:
-    names = independent_coordinates(model)
-    given = part.least_speed if isinstance(part.least_speed, dict) else dict.fromkeys(names, part.least_speed)
-    check_known("least_speed: coordinate", given, names)
-    return np.array([given.get(name, 0.0) for name in names])
-
-
-def _noise(part: TorqueTestPart, rows: Prepared) -> tuple[np.ndarray, np.ndarray]:
-    """Standard deviation of each row's effort, and the correlation length that inflates its square, in samples."""
-    if part.torque_std == "estimate":
-        noise = effort_noise(rows, part.robust)
-        return noise.std[rows.coordinate], noise.correlation_length[rows.coordinate]
-    return _stated_std(part.torque_std, rows), np.ones(rows.effort.size)
-
-
-def _stated_std(given: float | dict[str, float], rows: Prepared) -> np.ndarray:
-    if not isinstance(given, dict):
-        return np.full(rows.effort.size, given)
-    check_known("torque_std: coordinate", given, rows.measured)
-    for name in rows.measured:
-        if name not in given:
-            raise ValueError(f"torque_std: found none for '{name}', whose torque was measured")
-    return np.array([given[name] for name in rows.measured])[rows.coordinate]
+    rest = {name: 1.0 for name, none in zip(record.names, unmeasured, strict=True) if none}
+    return by_coordinate(key, rest | given, record.names, why="expected one for each coordinate")

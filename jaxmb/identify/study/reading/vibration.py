@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.experiments.entry import Entry, Source, Truth
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.experiments.frf.noise import band_weights, leak_std, peak_weights, usable_lines
-from jaxmb.identify.experiments.modes_test import ModesSource, ModesTest
+from jaxmb.identify.experiments.modes_test import ModesTest
 from jaxmb.identify.experiments.motion_view import check_motion, motion_view
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.study_format import stated_tolerances
@@ -57,7 +57,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
             raise ValueError(f"{what} is empty, expected at least one point")
         if len(set(points)) < len(points):
             raise ValueError(f"{what} holds a point twice: {points_text(points)}")
-    data = measured_responses(part, outputs, inputs, context)
+    data, truth, remarks = measured_responses(part, outputs, inputs, context)
     measured = data.fitted
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
@@ -101,11 +101,11 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
     notes += mesh_warnings(model, test.vibration.highest_hz)
-    entry = Entry("frf", test, data, data.truth, part.amplitude, part.role, (*changed, *notes, *data.remarks))
+    entry = Entry("frf", test, data, truth, part.amplitude, part.role, (*changed, *notes, *remarks))
     if part.check_every is None:
         return [entry]
     test, held_out = split_lines(test, part.check_every)
-    return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, data.truth, role="check")]
+    return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, truth, role="check")]
 
 
 def _leak(part: FrfTestPart, measured: FrfSet, context: ReadingContext) -> np.ndarray:
@@ -320,7 +320,7 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
         Entry(
             "modes",
             test,
-            ModesSource(),
+            Source(),
             truth,
             part.amplitude,
             part.role,
