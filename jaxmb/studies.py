@@ -5,7 +5,7 @@ same data as dictionaries (`make_study`); `study_data` returns the data of a fil
 their sources; `jaxmb.identify` fits it.
 """
 
-from jaxmb.identify.experiments.entry import (
+from jaxmb.identify.experiments.test import (
     Entry as Entry,
     Source as Source,
     Truth as Truth,

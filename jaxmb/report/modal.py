@@ -8,7 +8,7 @@ from functools import partial
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.io.records import strict, versions
 from jaxmb.measurement.frf_set import FrfSet, in_band
 from jaxmb.measurement.modal.analysis import ModalAnalysis

@@ -12,7 +12,7 @@ import numpy as np
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.identify.experiments.components import can_be_planned
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.plan.inspection import PLANNERS, inspect
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
 from jaxmb.identify.study.study import Solver, Study

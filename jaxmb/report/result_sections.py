@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.metrics import Verdict
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
-from jaxmb.identify.experiments.entry import by_kind
+from jaxmb.identify.experiments.test import by_kind
 from jaxmb.identify.study.study import Solver
 from jaxmb.report.laws import law_sections
 from jaxmb.report.parameters import (

@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Description, Noise, Vibration
-from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.motion import (
     Placement,
     PostureTest,
@@ -26,7 +25,7 @@ from jaxmb.identify.experiments.motion import (
     test_joints,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.identify.experiments.test import Score
+from jaxmb.identify.experiments.test import Entry, Score, Source
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, factor_text, times_text
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model

@@ -19,8 +19,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Correlation, Description, Noise, OwnParameters
-from jaxmb.identify.experiments.entry import Entry, Source
-from jaxmb.identify.experiments.test import Score, Test
+from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound
 from jaxmb.machine.build import Model

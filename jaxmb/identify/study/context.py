@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.entry import Entry, Truth
+from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.experiments.torque.preliminary_fits import FrictionChoice, GainChoice
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, set_parameters

@@ -16,8 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import accepts_prior, own_names
-from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named

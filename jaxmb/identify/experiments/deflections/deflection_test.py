@@ -24,10 +24,9 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     spring_term,
 )
 from jaxmb.identify.experiments.deflections.source import DeflectionSource, common_errors, loads_text
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.motion import LINEAR_LEAVES, LOSS_FACTORS
 from jaxmb.identify.experiments.motion_view import directions_of_change
-from jaxmb.identify.experiments.test import Score, Test
+from jaxmb.identify.experiments.test import Entry, Score, Test
 from jaxmb.identify.experiments.tolerances import Instruments, StatedError
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters

@@ -23,7 +23,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     predicted,
     turning,
 )
-from jaxmb.identify.experiments.entry import Source
+from jaxmb.identify.experiments.test import Source
 from jaxmb.identify.experiments.tolerances import (
     USUAL_FACTORS,
     Instruments,

@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb.compiled import on_host
 from jaxmb.identify.experiments.components import Description, Probe, Vibration
-from jaxmb.identify.experiments.entry import Entry, Source
 from jaxmb.identify.experiments.frf.channels import Channels, FrfChannels, FrfEvaluation, known_channels, predict_frf
 from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at, peaks_hz, resonances
 from jaxmb.identify.experiments.motion import (
@@ -28,7 +27,7 @@ from jaxmb.identify.experiments.motion import (
     test_joints,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.identify.experiments.test import Score
+from jaxmb.identify.experiments.test import Entry, Score, Source
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, factor_text, times_text
 from jaxmb.io.validation import display_name
 from jaxmb.linalg import log_ratio

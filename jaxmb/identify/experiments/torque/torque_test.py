@@ -21,8 +21,7 @@ from jaxmb.identify.experiments.components import (
     Noise,
     OwnParameters,
 )
-from jaxmb.identify.experiments.entry import Entry, Source
-from jaxmb.identify.experiments.test import Score, Test
+from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, joint_kind
 from jaxmb.identify.experiments.torque.effort_noise import unexplained
 from jaxmb.identify.experiments.torque.preliminary_fits import Recorded

@@ -22,7 +22,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
 )
 from jaxmb.identify.experiments.deflections.source import DeflectionSource, repeat_columns, true_case
 from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, compensated_joint, stiffness_models

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise
 from jaxmb.identify.experiments.torque.preliminary_fits import (
     FAMILY,

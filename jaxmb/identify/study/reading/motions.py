@@ -12,7 +12,7 @@ import scipy
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.entry import Truth
+from jaxmb.identify.experiments.test import Truth
 from jaxmb.identify.experiments.torque.gears import (
     Gears,
     at_joints,

@@ -12,8 +12,7 @@ import scipy
 from jaxtyping import Float
 from pydantic import BaseModel, model_validator
 
-from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.torque.torque_test import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior, Problem

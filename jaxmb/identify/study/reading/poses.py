@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.pose_test import (
     POSITION,
     ROTATION,
@@ -21,6 +20,7 @@ from jaxmb.identify.experiments.pose_test import (
     rotation_vector_of,
     station_pose,
 )
+from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.study.context import ReadingContext, candidate_postures, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
 from jaxmb.io.files import csv_lines, finite_number

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxmb.identify.experiments.entry import Truth
 from jaxmb.identify.experiments.frf.channels import predict_frf
 from jaxmb.identify.experiments.frf.frf_test import FrfSource
 from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
+from jaxmb.identify.experiments.test import Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, Hits, Lines, Simulate
 from jaxmb.io.validation import check_known

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.study.context import ReadingContext
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.test_format import TestPart

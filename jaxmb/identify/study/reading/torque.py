@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors, noise_bound
 from jaxmb.identify.experiments.torque.gears import Gears, brakes_released, reversed_at
 from jaxmb.identify.experiments.torque.preliminary_fits import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
