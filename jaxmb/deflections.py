@@ -12,6 +12,7 @@ from jaxmb.identify.assess.deflection_scatter import (
     monte_carlo as monte_carlo,
 )
 from jaxmb.identify.experiments.deflections.deflection_test import (
+    DeflectionSource as DeflectionSource,
     DeflectionTest as DeflectionTest,
     compliance_terms as compliance_terms,
     deflection_test as deflection_test,
@@ -26,7 +27,6 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     predicted as predicted,
     spring_term as spring_term,
 )
-from jaxmb.identify.experiments.deflections.source import DeflectionSource as DeflectionSource
 from jaxmb.identify.experiments.deflections.table import (
     deflection_tests as deflection_tests,
     deflections_csv as deflections_csv,

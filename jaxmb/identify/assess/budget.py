@@ -24,7 +24,7 @@ from jaxmb.identify.estimation.variance_components import (
     likely_factors,
     marginal,
 )
-from jaxmb.identify.experiments.deflections.source import DeflectionSource
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource
 from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
     all_elastic,

@@ -10,8 +10,9 @@ import numpy as np
 from scipy.special import chdtri
 
 from jaxmb.identify.estimation.design import Design, choose_tests
-from jaxmb.identify.experiments.deflections.deflection_test import LEAST_DEGREES, deflection_test, repeatability
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource, deflection_test
 from jaxmb.identify.experiments.deflections.load_cases import (
+    LEAST_DEGREES,
     LoadCase,
     check_cases,
     equilibria,
@@ -19,8 +20,10 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     measured_displacements,
     observation_matrix,
     predicted,
+    repeat_columns,
+    repeatability,
+    true_case,
 )
-from jaxmb.identify.experiments.deflections.source import DeflectionSource, repeat_columns, true_case
 from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import Instruments
