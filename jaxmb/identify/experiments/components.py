@@ -6,7 +6,7 @@ Each component refers to its test and computes derived quantities on demand. A t
 import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -233,15 +233,12 @@ class IdentifiableCombinations(NamedTuple):
 class LinearForm(Component[T]):
     """Equations of a test whose prediction is linear in the free values or in their reciprocals. Abstract."""
 
+    accepts_prior: ClassVar[bool] = False
+    """Whether the linear step accepts a prior on values on a linear scale, as rows appended to those of the test."""
+
     @property
     def robust(self) -> bool:
         """Whether outliers are down-weighted by the size of their residual."""
-        return False
-
-    @property
-    def accepts_prior(self) -> bool:
-        """Whether the linear step accepts a prior on values on a linear scale, as rows appended to those of the
-        test."""
         return False
 
     @abc.abstractmethod
@@ -368,6 +365,9 @@ class Probe(eqx.Module):
 class Vibration(Component[P]):
     """Linearized motion of the machine at the posture of a test. Abstract."""
 
+    highest_text: ClassVar[str]
+    """Description of `highest_hz`, for messages."""
+
     @property
     def q(self) -> Float[Array, "n"]:
         """Posture [n], rad or m."""
@@ -395,11 +395,6 @@ class Vibration(Component[P]):
     @abc.abstractmethod
     def highest_hz(self) -> float:
         """Highest measured frequency, Hz."""
-
-    @property
-    @abc.abstractmethod
-    def highest_text(self) -> str:
-        """Description of `highest_hz`, for messages."""
 
     @property
     @abc.abstractmethod

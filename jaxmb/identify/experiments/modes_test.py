@@ -188,10 +188,6 @@ class ModesTest(PostureTest):
         """Whether dominant coordinates are given for any mode."""
         return self.has_content
 
-    def row_weights(self) -> Float[np.ndarray, "r"]:
-        """Variance of every residual under the stated noise: 1."""
-        return np.ones(self.rows)
-
     def score(self, view: MotionView, reference_hz: np.ndarray | None) -> Score:
         """Errors of the natural frequencies."""
         found = np.asarray(predict_modes(self, view).frequency_hz)
@@ -225,6 +221,8 @@ class ModesNoise(Noise[ModesTest]):
 class ModesVibration(Vibration[ModesTest]):
     """Linearized motion at the posture of a modal test."""
 
+    highest_text = "the highest measured mode at"
+
     @property
     def band_end_hz(self) -> float:
         """1.25 times the highest measured natural frequency, Hz."""
@@ -234,11 +232,6 @@ class ModesVibration(Vibration[ModesTest]):
     def highest_hz(self) -> float:
         """Highest measured natural frequency, Hz."""
         return float(np.max(np.asarray(self.test.frequency_hz)))
-
-    @property
-    def highest_text(self) -> str:
-        """Description of `highest_hz`, for messages."""
-        return "the highest measured mode at"
 
     @property
     def first_frequency_hz(self) -> float:

@@ -170,10 +170,6 @@ class PoseTest(Test[PoseView]):
         """Number of measured components."""
         return self.component.size
 
-    def row_weights(self) -> Float[np.ndarray, "m"]:
-        """Variance of every residual under the stated noise: 1."""
-        return np.ones(self.rows)
-
     def score(self, view: PoseView, reference_hz: np.ndarray | None) -> Score:
         """Explained part of the scatter of the measured positions about their mean."""
         component, error = np.asarray(self.component), np.asarray(compiled_errors(self, view))

@@ -75,12 +75,13 @@ class Test(eqx.Module, Generic[View]):
     def residual(self, view: View) -> Float[Array, "m"]:
         """sqrt(weight) (predicted - measured) / standard deviation of each row."""
 
-    @abc.abstractmethod
     def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
-        """Weight of each row, which is also the variance of its residual under the stated noise; 0 where not used.
+        """Weight of each row, which is also the variance of its residual under the stated noise; 0 where not used. This
+        default: 1.
 
         NumPy where it is not traced.
         """
+        return np.ones(self.rows)
 
     @property
     @abc.abstractmethod

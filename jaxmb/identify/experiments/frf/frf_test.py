@@ -44,6 +44,8 @@ from jaxmb.response.modal import modes, paired_modes
 class FrfVibration(Vibration["FrfTest"]):
     """Linearized motion at the posture of an FRF test, in the band of its lines."""
 
+    highest_text = "the band's end of"
+
     @property
     def band_end_hz(self) -> float:
         """Frequency of the last line, Hz."""
@@ -54,11 +56,6 @@ class FrfVibration(Vibration["FrfTest"]):
         """Frequency of the last used line, Hz."""
         used = (np.asarray(self.test.weight) > 0.0).any(axis=(1, 2))
         return float(np.asarray(self.test.omega)[used].max()) / (2 * np.pi)
-
-    @property
-    def highest_text(self) -> str:
-        """Description of `highest_hz`, for messages."""
-        return "the band's end of"
 
     @property
     def first_frequency_hz(self) -> float | None:

@@ -88,10 +88,6 @@ class TorqueTest(Test[Float[Array, "p"]]):
         """Number of efforts."""
         return self.effort.size
 
-    def row_weights(self) -> Float[Array, "r"] | Float[np.ndarray, "r"]:
-        """1 for every row."""
-        return np.ones(self.effort.shape)
-
     def score(self, view: Any, reference_hz: np.ndarray | None) -> Score:
         """Explained part of the measured efforts, each coordinate relative to its own size."""
         measured, missed = self.sizes(view)
@@ -165,15 +161,12 @@ class TorqueNoise(Noise[TorqueTest]):
 class TorqueEquations(LinearForm[TorqueTest]):
     """Efforts as linear equations in inertial and friction parameters, gains and a delay."""
 
+    accepts_prior = True
+
     @property
     def robust(self) -> bool:
         """Whether outliers are down-weighted."""
         return self.test.is_robust
-
-    @property
-    def accepts_prior(self) -> bool:
-        """True: a prior is appended as further equations."""
-        return True
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Zeros: efforts are linear in each value; NaN for values without effect on them.

@@ -1,6 +1,5 @@
 """Recorded and simulated motions of torque tests, and their checks against the machine: columns, units, ranges."""
 
-import dataclasses
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from jaxmb.identify.experiments.torque.gears import (
     drives_of,
     elastic_rows,
     rigid_gears,
+    without_masses,
 )
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
@@ -393,7 +393,7 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
     else:
         true, seed, truth = simulated_machine(part.simulate, context)
         there = np.asarray(stated_posture(true, part.posture)[0])
-        record = simulated_motion(part.simulate, _without(true, part.without), there, seed, part.angles_at)
+        record = simulated_motion(part.simulate, without_masses(true, part.without), there, seed, part.angles_at)
         check_record(record)
         record, sides = at_joints(model, record, part.angles_at)
     if part.resample_hz is not None:
@@ -428,17 +428,6 @@ def _column_remarks(
             " sensors behind the gears"
         )
     return remarks
-
-
-def _without(model: Model, payloads: Sequence[str]) -> Model:
-    """The machine with payloads that weigh nothing."""
-    keep = jnp.array([name not in payloads for name in model.masses], dtype=float)
-    return dataclasses.replace(
-        model,
-        mass=keep * model.mass,
-        first_moment=keep[:, None] * model.first_moment,
-        inertia=keep[:, None, None] * model.inertia,
-    )
 
 
 def _recorded(file: str, context: ReadingContext, even: bool) -> MotionRecord:
