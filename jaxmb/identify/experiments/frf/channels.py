@@ -50,21 +50,6 @@ class Channels(eqx.Module):
         factor = jnp.asarray(self.gain)[:, None] / jnp.asarray(self.force_gain)
         return frf * factor * jnp.exp(-(decay + 1j * omega) * self.delay)[:, None, None]
 
-    def changed(
-        self,
-        gain: Float[Array, "o"] | Float[np.ndarray, "o"],
-        force_gain: Float[Array, "i"] | Float[np.ndarray, "i"],
-        delay: Float[Array, ""] | Float[np.ndarray, ""],
-    ) -> "Channels":
-        """The channels with logarithms added to their gains, and a delay."""
-        return Channels(self.gain * jnp.exp(gain), self.force_gain * jnp.exp(force_gain), self.delay + delay)
-
-    @property
-    def numbers(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
-        """Gains of responses, of forces, and the delay, in the order of `channel_names`."""
-        xp = self.gain.__array_namespace__()
-        return xp.concatenate([self.gain, self.force_gain, xp.reshape(self.delay, 1)])
-
 
 def known_channels(test: "FrfTest") -> Channels:
     """Channels of a test; unit gains and no delay where it has none."""
@@ -186,7 +171,9 @@ class FrfChannels(OwnParameters["FrfTest"]):
     @property
     def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
         """Gains of its channels and its delay, in the order of `names`."""
-        values = known_channels(self.test).numbers
+        known = known_channels(self.test)
+        xp = known.gain.__array_namespace__()
+        values = xp.concatenate([known.gain, known.force_gain, xp.reshape(known.delay, 1)])
         return values[-1:] if self.test.symmetrized else values
 
     def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> "FrfTest":

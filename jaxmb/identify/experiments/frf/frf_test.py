@@ -120,7 +120,9 @@ class FrfDescription(Description["FrfTest"]):
         test, view = self.test, displaced_view(self.test, model, errors.place)
         omega, decay = test.omega * jnp.exp(errors.log_frequency), test.decay + errors.decay
         predicted = predict_frf(view, omega, test.derivatives, decay, test.sensor)
-        channels = known_channels(test).changed(errors.log_gain, errors.log_force_gain, np.zeros(()))
+        known = known_channels(test)
+        gain, force_gain = known.gain * jnp.exp(errors.log_gain), known.force_gain * jnp.exp(errors.log_force_gain)
+        channels = Channels(gain, force_gain, known.delay)
         s = (test.decay + 1j * test.omega)[:, None]
         passed = jnp.exp(-s * errors.delay) * s / (s + errors.corner)
         return test.compared(channels.applied_to(predicted * passed[:, :, None], test.omega, test.decay))

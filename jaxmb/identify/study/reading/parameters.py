@@ -156,11 +156,9 @@ def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
     Raises:
         ValueError: a name or pattern selects nothing.
     """
-    fixed: dict[str, float] = {}
-    for exact in (False, True):  # a full name overrules a pattern
-        for pattern, value in file.hold.items():
-            if (pattern in parameter_table(model)) is exact:
-                fixed |= dict.fromkeys(_selected(model, list(parameter_table(model)), pattern), value)
+    names, fixed = list(parameter_table(model)), dict[str, float]()
+    for pattern in sorted(file.hold, key=names.__contains__):  # a full name overrules a pattern
+        fixed |= dict.fromkeys(_selected(model, names, pattern), file.hold[pattern])
     return fixed
 
 
@@ -177,26 +175,18 @@ def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_test
         ValueError: a name or pattern selects nothing, two select the same, or a fixed one.
     """
     names = [*parameter_table(model), *of_tests]
-    by_name: dict[str, tuple[str, FreePart]] = {}
-    for exact in (False, True):
-        for pattern, part in parts.items():
-            if (pattern in names) is not exact:
-                continue
-            for name in _selected(model, names, pattern):
-                if not exact and name in by_name:
-                    raise ValueError(f"'{name}' is selected by both '{by_name[name][0]}' and '{pattern}'")
-                if exact and name in fixed:
-                    raise ValueError(f"'{name}' is both free and held")
-                by_name[name] = (pattern, part)
-    chosen = {name: by_name[name] for name in names if name in by_name and name not in fixed}
+    pattern_of: dict[str, str] = {}
+    for pattern in sorted(parts, key=names.__contains__):  # full names last
+        for name in _selected(model, names, pattern):
+            if pattern not in names and name in pattern_of:
+                raise ValueError(f"'{name}' is selected by both '{pattern_of[name]}' and '{pattern}'")
+            if pattern in names and name in fixed:
+                raise ValueError(f"'{name}' is both free and held")
+            pattern_of[name] = pattern
     bounds: list[Bound] = []
-    done: set[str] = set()
-    for pattern, part in chosen.values():
-        together = tuple(n for n, (p, _) in chosen.items() if p == pattern)
-        if pattern in done:
-            continue
-        done.add(pattern)
-        for each in [together] if part.tied else [(n,) for n in together]:
+    for pattern, part in parts.items():
+        together = tuple(name for name in names if pattern_of.get(name) == pattern and name not in fixed)
+        for each in ([together] if together else []) if part.tied else [(n,) for n in together]:
             logarithmic = each[0].split(".")[0] in LOGARITHMIC if part.scale is None else part.scale == "logarithmic"
             bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic, part.needed or math.nan))
     order = {name: i for i, name in enumerate(names)}
@@ -344,16 +334,12 @@ def prior_of(
     """
     if not patterns and earlier is None:
         return None
-    std = np.full(free.size, np.nan)
-    for exact in (False, True):
-        for pattern, value in patterns.items():
-            if (pattern in free.names) is not exact:
-                continue
-            names = matching(list(free.names), pattern)
-            if not names:
-                raise ValueError(known_name("free parameter or pattern", pattern, free.names))
-            std[[free.names.index(n) for n in names]] = value
-    std = np.where(np.isnan(std), np.inf, std)  # nothing is known of the others beforehand
+    std = np.full(free.size, np.inf)  # of most, nothing is known beforehand
+    for pattern in sorted(patterns, key=free.names.__contains__):
+        names = matching(list(free.names), pattern)
+        if not names:
+            raise ValueError(known_name("free parameter or pattern", pattern, free.names))
+        std[[free.names.index(n) for n in names]] = patterns[pattern]
     known = zip(free.names, free.logarithmic, std, strict=True)
     accepted = {*OF_GEOMETRY, "station", "compliance", "guide_exponent", "play"}
     linear = [n for n, log, s in known if not log and np.isfinite(s) and n.split(".")[0] not in accepted]
