@@ -14,10 +14,11 @@ from jaxmb.identify.experiments.torque.preliminary_fits import (
     FrictionTerm,
     GainChoice,
     first_gains,
+    fitted_terms,
     friction_terms,
     gain_columns,
 )
-from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
+from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest, torque_entries
 from jaxmb.identify.parameters.free_parameters import affine_numbers, free_parameters, matching, nothing_free
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
@@ -63,9 +64,7 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     choice = friction_terms(whole, names, kinds, there)
     if choice.terms or not any(kind == "load" for _, kind in there):
         return choice
-    weight = 1.0 / effort_noise(whole).std[whole.coordinate]
-    values, _ = least_squares(whole.regressor * weight[:, None], (whole.effort - whole.constant) * weight)
-    return FrictionChoice((), dict(zip(names, values.tolist(), strict=True)))
+    return fitted_terms(whole, names, (), effort_noise(whole).std[whole.coordinate])
 
 
 def load_unknown(model: Model, free: Iterable[str]) -> bool:

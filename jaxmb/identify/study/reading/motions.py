@@ -384,11 +384,15 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
     stated, remarks = stated_posture(model, part.posture)
     start, truth, at_shafts = np.asarray(stated), None, ()
     if part.simulate is None:
-        read = _recorded(str(part.file), context, part.resample_hz is None)
+        file, names = str(part.file), independent_coordinates(context.model)
+        if Path(file).suffix.lower() == ".csv":  # joint angles and torques
+            read = read_motion(context.folder / file, names, part.resample_hz is None)
+        else:  # a description of recordings at the motors
+            read = read_described(file, context.folder, names)
         check_ratios(model, read)
         record, sides = at_joints(model, read, part.angles_at)
         at_shafts = tuple(name for name in sides if name not in read.names)
-        check_columns(str(part.file), context.unlocked_machine, model, record.names, part.posture)
+        check_columns(file, context.unlocked_machine, model, record.names, part.posture)
         remarks = (*remarks, *_column_remarks(part, model, read, record, sides))
     else:
         true, seed, truth = simulated_machine(part.simulate, context)
@@ -428,11 +432,3 @@ def _column_remarks(
             " sensors behind the gears"
         )
     return remarks
-
-
-def _recorded(file: str, context: ReadingContext, even: bool) -> MotionRecord:
-    """The motion in a table of joint angles and torques, or behind a description of recordings at the motors."""
-    names = independent_coordinates(context.model)
-    if Path(file).suffix.lower() == ".csv":
-        return read_motion(context.folder / file, names, even)
-    return read_described(file, context.folder, names)

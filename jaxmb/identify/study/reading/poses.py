@@ -331,17 +331,12 @@ def _rows(
                 if not measured[i, p, 6:].any():
                     raise ValueError(f"{point}.ax, ay and az are 0, expected the reading of an accelerometer at rest")
             if STATION in cells:
-                station.append(_label(cells[STATION]))
+                if not cells[STATION]:
+                    raise ValueError("station is empty, expected a label in every line or no such column")
+                station.append(cells[STATION].replace(".", "_"))  # points separate the parts of names
             role = cells.get(ROLE) or ROLES[0]
             if role not in ROLES:
                 raise ValueError(f"role is '{role[:40]}', expected fit or check")
             held_out[i] = role == ROLES[1]
     row = tuple(f"line {number}" for number, _ in lines)
     return PoseRows(points, q, measured, tuple(station), held_out, row, approach if approach.any() else None)
-
-
-def _label(text: str) -> str:
-    """Label of a station as a part of names, whose parts are separated by points."""
-    if not text:
-        raise ValueError("station is empty, expected a label in every line or no such column")
-    return text.replace(".", "_")
