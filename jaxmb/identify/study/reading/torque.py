@@ -93,8 +93,6 @@ def _torque_entry(
     not_carried = payload_columns(model, part.without, payloads, "without: payload")
     record = with_gains(reversed_at(recording.record, reversed_gears), context.gains)
     q = recorded_path(model, record, recording.posture)
-    cutoff = _searched_cutoff(part, context, model, record, q, not_carried)
-    estimated, *drawn = _motions(part, record, cutoff)
     freed = () if record.drives is None else free_gains(record.drives.names, free)
     selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, free))
     is_trial = selects_friction and context.friction is None
@@ -110,6 +108,8 @@ def _torque_entry(
         keep_samples=is_trial or is_late or bool(freed),
         gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
     )  # fmt: skip
+    cutoff = _searched_cutoff(part, context, model, record, q, settings)
+    estimated, *drawn = _motions(part, record, cutoff)
 
     def equations(delay_s: float, motion: MotionEstimate = estimated) -> Prepared:
         return prepared(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
@@ -291,7 +291,7 @@ def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
 
 def _searched_cutoff(
     part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, q: Float[np.ndarray, "k n"],
-    not_carried: Sequence[int],
+    settings: RowSettings,
 ) -> float | None:  # fmt: skip
     """Cut-off of the angles where it is to be searched, None elsewhere. A test that is held out takes the highest of
     those that are fitted."""
@@ -301,8 +301,7 @@ def _searched_cutoff(
     found = [cutoff for entry in fitted if (cutoff := entry.source.cutoff_hz) is not None]
     if found:
         return min(max(np.max(cutoff) for cutoff in found), HIGHEST * record.rate_hz)
-    least_speed = by_coordinate("least_speed", part.least_speed, independent_coordinates(model), rest=0.0)
-    return best_cutoff(model, record, q, least_speed, part.from_s, part.to_s or np.inf, part.robust, not_carried)
+    return best_cutoff(model, record, q, settings, part.robust)
 
 
 def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
