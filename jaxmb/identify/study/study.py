@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import accepts_prior, own_names
+from jaxmb.identify.experiments.components import accepts_prior, is_robust, own_names
 from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
@@ -249,7 +249,7 @@ def solver_of(file: StudyFile, problem: Problem) -> Solver:
         check_two_steps(problem)
         return Solver.TWO_STEPS
     solver = Solver.LINEAR_STEP if _is_linear(problem) else Solver.SEARCH
-    robust = next((test.name for test in problem.tests if test.linear is not None and test.linear.robust), None)
+    robust = next((test.name for test in problem.tests if is_robust(test)), None)
     if robust is not None and solver is Solver.SEARCH:
         raise NotImplementedError(
             f"{display_name(robust)}: robust = true is for linear studies, expected no other kind of test and"
