@@ -65,7 +65,7 @@ from .identify.study.density import (
     LogDensity as LogDensity,
     log_density as log_density,
 )
-from .identify.study.file import study_names as study_names
+from .identify.study.format.study_format import study_names as study_names
 from .identify.study.study import (
     Study as Study,
     load_study as load_study,

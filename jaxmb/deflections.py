@@ -12,6 +12,7 @@ from jaxmb.identify.assess.deflection_scatter import (
     monte_carlo as monte_carlo,
 )
 from jaxmb.identify.experiments.deflections.deflection_test import (
+    DeflectionSource as DeflectionSource,
     DeflectionTest as DeflectionTest,
     compliance_terms as compliance_terms,
     deflection_test as deflection_test,
@@ -26,7 +27,6 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     predicted as predicted,
     spring_term as spring_term,
 )
-from jaxmb.identify.experiments.deflections.source import DeflectionSource as DeflectionSource
 from jaxmb.identify.experiments.deflections.table import (
     deflection_tests as deflection_tests,
     deflections_csv as deflections_csv,
@@ -65,11 +65,11 @@ from jaxmb.identify.stiffness_model.variants import (
     residual_norms as residual_norms,
     stiffness_models as stiffness_models,
 )
-from jaxmb.identify.study.simulation.deflections import (
+from jaxmb.identify.study.context import candidate_postures as candidate_postures
+from jaxmb.identify.study.reading.deflections import (
     choose_load_cases as choose_load_cases,
     measured_with as measured_with,
 )
-from jaxmb.identify.study.simulation.postures import candidate_postures as candidate_postures
 from jaxmb.response.pose_compensation import (
     actual_pose as actual_pose,
     compensate as compensate,

@@ -5,43 +5,39 @@ same data as dictionaries (`make_study`); `study_data` returns the data of a fil
 their sources; `jaxmb.identify` fits it.
 """
 
-from jaxmb.identify.experiments.entry import (
+from jaxmb.identify.experiments.test import (
     Entry as Entry,
     Source as Source,
     Truth as Truth,
 )
 from jaxmb.identify.experiments.tolerances import Instruments as Instruments, Tolerances as Tolerances
-from jaxmb.identify.study.file import (
-    study_data as study_data,
-    study_names as study_names,
+from jaxmb.identify.study.format.next_format import (
+    NextPart as NextPart,
+    PointsPart as PointsPart,
 )
-from jaxmb.identify.study.format.deflection_format import (
+from jaxmb.identify.study.format.static_format import (
     CompletePart as CompletePart,
     DeflectionTestPart as DeflectionTestPart,
     DesignPart as DesignPart,
     SimulateDeflections as SimulateDeflections,
 )
-from jaxmb.identify.study.format.frf_format import (
-    BandWeight as BandWeight,
-    FrfTestPart as FrfTestPart,
-    ModalPart as ModalPart,
-    Weights as Weights,
-)
-from jaxmb.identify.study.format.modes_format import ModesTestPart as ModesTestPart
-from jaxmb.identify.study.format.next_format import (
-    NextPart as NextPart,
-    PointsPart as PointsPart,
-)
 from jaxmb.identify.study.format.study_format import (
     FreePart as FreePart,
     LawsPart as LawsPart,
     StudyFile as StudyFile,
+    study_data as study_data,
+    study_names as study_names,
 )
-from jaxmb.identify.study.format.test_format import (
+from jaxmb.identify.study.format.vibration_format import (
+    BandWeight as BandWeight,
+    FrfTestPart as FrfTestPart,
     Hits as Hits,
     Lines as Lines,
+    ModalPart as ModalPart,
+    ModesTestPart as ModesTestPart,
     Simulate as Simulate,
     SimulateModes as SimulateModes,
+    Weights as Weights,
 )
 from jaxmb.identify.study.study import (
     Study as Study,

@@ -9,7 +9,7 @@ import typer
 from jaxmb.cli.console import NOT_CONVERGED, Out, WrongInput, deliver, progress, say, wrong_input
 
 if TYPE_CHECKING:
-    from jaxmb.identify.study.format.frf_format import ModalPart
+    from jaxmb.identify.study.format.vibration_format import ModalPart
     from jaxmb.measurement.frf_set import FrfSet
     from jaxmb.measurement.modal.analysis import ModalAnalysis
     from jaxmb.report.pick import PolePicker
@@ -99,7 +99,7 @@ def modal(options: ModalOptions) -> None:
 
 def _settings(options: ModalOptions) -> "ModalPart":
     """Options of the analysis; those given beside a file of poles replace its own."""
-    from jaxmb.identify.study.format.frf_format import ModalPart, PolesFile
+    from jaxmb.identify.study.format.vibration_format import ModalPart, PolesFile
     from jaxmb.io.files import read_toml
     from jaxmb.io.validation import validated
 

@@ -153,8 +153,7 @@ def identify(options: IdentifyOptions) -> None:
 
 def _study_file(options: IdentifyOptions) -> "tuple[StudyFile, Path]":
     """The study file and its path, after a check of the options."""
-    from jaxmb.identify.study.file import read_study_file
-    from jaxmb.identify.study.format.study_format import PRESETS
+    from jaxmb.identify.study.format.study_format import PRESETS, read_study_file
     from jaxmb.io.validation import suggestion
 
     with wrong_input():
@@ -328,7 +327,7 @@ def inspect(
     ] = None,
 ) -> None:
     """Predict before any fit which parameters the tests of a study identify, and propose the next tests."""
-    from jaxmb.identify.study.file import read_study_file
+    from jaxmb.identify.study.format.study_format import read_study_file
 
     with wrong_input():
         file, path = read_study_file(study)  # errors in it are reported before JAX is imported

@@ -1,5 +1,8 @@
 """Description files: lookup by name, validated reading of text and TOML, and atomic writing."""
 
+import csv
+import io
+import math
 import os
 import re
 import stat
@@ -187,3 +190,32 @@ def _check_size(file: BinaryIO, path: Path) -> None:
 def one_line(text: object) -> str:
     """A text without line breaks."""
     return " ".join(str(text).split())
+
+
+def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """Number and stripped cells of each line of a CSV file that is not blank.
+
+    Raises:
+        InputError: the file cannot be read, or is not CSV; the line is named.
+    """
+    table = csv.reader(io.StringIO(read_text(path), newline=""))
+    try:
+        lines = [(number, [cell.strip() for cell in row]) for number, row in enumerate(table, 1)]
+    except csv.Error as error:
+        raise InputError(f"{path}: line {table.line_num} is not a valid CSV line: {error}") from None
+    return [(number, cells) for number, cells in lines if any(cells)]
+
+
+def finite_number(what: str, text: str) -> float:
+    """The number in a cell of a table.
+
+    Raises:
+        ValueError: the text is no finite number.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{what} is '{text[:40]}', expected a finite number")
+    return value

@@ -12,7 +12,7 @@ from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, Settling
 from jaxmb.identify.assess.tests.poses import PoseRow
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.pose_test import INCLINATION, POSITION, ROTATION
-from jaxmb.identify.experiments.torque.source import TorqueEntry
+from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.report.charts import (
     ALERT,
     AXIS,

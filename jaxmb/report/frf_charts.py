@@ -8,8 +8,8 @@ import numpy as np
 from jaxmb.identify.assess.metrics import TestPrediction
 from jaxmb.identify.assess.result import Result, initial_model
 from jaxmb.identify.assess.tests.frf import FrfMetrics
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfSource, FrfTest
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.measurement.frf_set import FrfSet, select_channels, select_lines
 from jaxmb.report.charts import (
     ALERT,

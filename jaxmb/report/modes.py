@@ -9,8 +9,8 @@ import numpy as np
 from jaxmb.identify.assess.metrics import TrueMode
 from jaxmb.identify.assess.modal_agreement import ModePair, UnpairedMode, modal_agreement
 from jaxmb.identify.assess.result import Result
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.modes_test import ModesTest, predict_modes
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import operating_point
 from jaxmb.report.charts import Axis, Bars, Chart, Colors, Line, Note, Panel, Rule, matrix_panel

@@ -11,7 +11,7 @@ from matplotlib.backend_bases import Event, MouseEvent
 from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
 
-from jaxmb.identify.study.format.frf_format import ModalPart
+from jaxmb.identify.study.format.vibration_format import ModalPart
 from jaxmb.io.files import one_line, write_atomically
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.analysis import Method, ModalAnalysis, modal_analysis, reselected

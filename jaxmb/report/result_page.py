@@ -12,7 +12,7 @@ from jaxmb.identify.assess.deflections import DeflectionRow
 from jaxmb.identify.assess.result import Outcome, Result
 from jaxmb.identify.assess.saved import RESULT, load_result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.validation import InputError
 from jaxmb.mechanics.kinematics import frame_pose

@@ -13,7 +13,7 @@ from jaxmb.identify.assess.laws.law_problem import Laws, ValueInTest, covariates
 from jaxmb.identify.assess.laws.one_model import OneModel
 from jaxmb.identify.assess.metrics import Verdict
 from jaxmb.identify.assess.result import INTERVAL, Outcome, Parameter, Result
-from jaxmb.identify.experiments.entry import by_kind
+from jaxmb.identify.experiments.test import by_kind
 from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD
 from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Solver

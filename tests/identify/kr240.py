@@ -5,11 +5,10 @@ import dataclasses
 import numpy as np
 import tomli_w
 
-from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource, deflection_test
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
-from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.experiments.deflections.table import deflections_csv
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.study.study import load_study
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine

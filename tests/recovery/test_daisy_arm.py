@@ -9,7 +9,7 @@ from scipy.optimize import least_squares
 
 from jaxmb.cli import main
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.study.file import study_data
+from jaxmb.identify.study.format.study_format import study_data
 from jaxmb.identify.study.study import load_study, make_study
 from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.schema import Frame

@@ -24,8 +24,7 @@ from jaxmb.identify.estimation.variance_components import (
     likely_factors,
     marginal,
 )
-from jaxmb.identify.experiments.deflections.source import DeflectionSource
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource
 from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
     all_elastic,
@@ -34,6 +33,7 @@ from jaxmb.identify.experiments.machine_errors import (
     with_machine_errors,
 )
 from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.fit.noise import FALSE_ALARM, misfits
 from jaxmb.identify.fit.problem import Problem, final_state

@@ -8,11 +8,10 @@ from jaxtyping import Float, Int
 
 from jaxmb.identify.assess.estimate import Estimate, Linear
 from jaxmb.identify.experiments.components import Equations
-from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry, DeflectionSource
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
-from jaxmb.identify.experiments.deflections.source import DeflectionSource
 from jaxmb.identify.fit.linear import linear_step
-from jaxmb.identify.study.simulation.deflections import measured_with
+from jaxmb.identify.study.reading.deflections import measured_with
 from jaxmb.machine.build import Model
 
 MOST_COUNTS = 24

@@ -29,7 +29,7 @@ from jaxmb.identify.estimation.identifiability import (
     triangular_factor,
 )
 from jaxmb.identify.experiments.components import Equations
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, row_variances, sampled_weights
 from jaxmb.identify.fit.problem import is_large

@@ -13,7 +13,7 @@ from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflectio
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
 from jaxmb.identify.assess.tests.poses import PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics, systematic_errors, torque_remarks
-from jaxmb.identify.experiments.entry import Entry, by_kind
+from jaxmb.identify.experiments.test import Entry, by_kind
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.records import restored
 

@@ -21,7 +21,7 @@ from jaxmb.identify.assess.model_errors import (
     single_and_common,
 )
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
-from jaxmb.identify.experiments.deflections.source import DeflectionSource
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource
 from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
     all_elastic,

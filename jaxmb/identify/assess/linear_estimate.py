@@ -31,7 +31,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.components import Equations, is_robust
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,

@@ -15,8 +15,7 @@ from jaxmb.identify.assess.laws.one_model import OneModel
 from jaxmb.identify.assess.model_errors import FurtherSpring, ModelError
 from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
 from jaxmb.identify.estimation.identifiability import KnownTogether
-from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Score
+from jaxmb.identify.experiments.test import Entry, Score
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import plain, restored

@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_DAMPING

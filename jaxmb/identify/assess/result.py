@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Identifiability
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study

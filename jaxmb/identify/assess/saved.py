@@ -21,8 +21,7 @@ from jaxmb.identify.estimation.identifiability import Verdict
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.parameters.model_parameters import with_numbers
 from jaxmb.identify.stiffness_model.completion import Completion
-from jaxmb.identify.study.file import plain_study
-from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile, plain_study
 from jaxmb.identify.study.study import Origin, Solver, Study, make_study
 from jaxmb.io.files import read_toml, write_atomically
 from jaxmb.io.records import read_strict

@@ -29,7 +29,7 @@ from jaxmb.identify.assess.wrong_units import factor_remarks, unexplained_by
 from jaxmb.identify.estimation.identifiability import correlation, limits, verdicts
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel

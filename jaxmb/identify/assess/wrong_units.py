@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from jaxmb.identify.assess.estimate import Linear
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import Unknowns, linear_equations, linear_step
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, least_squares
 from jaxmb.identify.study.study import Study

@@ -6,7 +6,7 @@ Each component refers to its test and computes derived quantities on demand. A t
 import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,17 +14,20 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations
+from jaxmb.identify.experiments.motion_view import MotionView, check_motion
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
 from jaxmb.response.frf_kind import Point
 
 if TYPE_CHECKING:
+    from jaxmb.identify.experiments.motion import PostureTest
     from jaxmb.identify.experiments.test import Test
 
 T = TypeVar("T", bound="Test[Any]")
+P = TypeVar("P", bound="PostureTest")
 BLOCKS = 12
 """Groups of neighbouring rows, or lines, of a test."""
 
@@ -230,15 +233,12 @@ class IdentifiableCombinations(NamedTuple):
 class LinearForm(Component[T]):
     """Equations of a test whose prediction is linear in the free values or in their reciprocals. Abstract."""
 
+    accepts_prior: ClassVar[bool] = False
+    """Whether the linear step accepts a prior on values on a linear scale, as rows appended to those of the test."""
+
     @property
     def robust(self) -> bool:
         """Whether outliers are down-weighted by the size of their residual."""
-        return False
-
-    @property
-    def accepts_prior(self) -> bool:
-        """Whether the linear step accepts a prior on values on a linear scale, as rows appended to those of the
-        test."""
         return False
 
     @abc.abstractmethod
@@ -362,25 +362,29 @@ class Probe(eqx.Module):
         )
 
 
-class Vibration(Component[T]):
+class Vibration(Component[P]):
     """Linearized motion of the machine at the posture of a test. Abstract."""
 
+    highest_text: ClassVar[str]
+    """Description of `highest_hz`, for messages."""
+
     @property
-    @abc.abstractmethod
     def q(self) -> Float[Array, "n"]:
         """Posture [n], rad or m."""
+        return self.test.q
 
     @property
-    @abc.abstractmethod
     def linearized_at(self) -> LinearizeAt:
         """Point of linearization: the posture itself, or the equilibrium under gravity."""
+        return self.test.at
 
-    @abc.abstractmethod
-    def tangent(self, view: Any) -> Tangent:
+    def tangent(self, view: MotionView) -> Tangent:
         """Mass, damping and stiffness matrices of the machine seen in the view."""
+        return view.tangent
 
     def check(self, model: Model) -> None:
         """Raise ValueError where a machine has no equilibrium at the posture, or a singular mass matrix."""
+        check_motion(self.test.view(model), motion_coordinates(model))
 
     @property
     @abc.abstractmethod
@@ -391,11 +395,6 @@ class Vibration(Component[T]):
     @abc.abstractmethod
     def highest_hz(self) -> float:
         """Highest measured frequency, Hz."""
-
-    @property
-    @abc.abstractmethod
-    def highest_text(self) -> str:
-        """Description of `highest_hz`, for messages."""
 
     @property
     @abc.abstractmethod

@@ -129,13 +129,14 @@ def _of_bodies(
     model: Model, right: MachineErrors, free: Collection[str]
 ) -> Iterator[tuple[StatedError, MachineErrors]]:
     """Errors of masses, and payloads."""
-    heavy = np.flatnonzero(np.asarray(model.mass) > 0.0).tolist()
+    mass, moment, inertia = (np.asarray(part) for part in (model.mass, model.first_moment, model.inertia))
+    heavy = np.flatnonzero(mass > 0.0).tolist()
     if not heavy:
         return
     every = right._replace(log_mass=np.ones(right.log_mass.size))
     yield StatedError("masses", size=0.1, text=lambda x: f"all masses {np.exp(x):.3g} times as large"), every
     for i in heavy:
-        body, (_, about_centre) = model.masses[i], central_inertia(*_inertial(model, i))
+        body, (_, about_centre) = model.masses[i], central_inertia(float(mass[i]), moment[i], inertia[i])
         if f"mass.{body}" not in free:
             text = functools.partial(_mass_text, body)
             error = StatedError(f"mass of {body}", "mass_percent", 0.01, text=text)
@@ -149,7 +150,7 @@ def _of_bodies(
             if f"inertia.{body}.{axis}{axis}" not in free and size > 0.0:
                 error = StatedError(f"moment of inertia of {body} {axis}", "inertia_percent", 0.01 * size)
                 yield error._replace(least=-0.95 * size), right._replace(inertia=_at(right.inertia, i, k))
-    total = float(np.sum(np.asarray(model.mass)))
+    total = float(np.sum(mass))
     for i in payload_carriers(model)[0].tolist():
         text = functools.partial(_payload_text, model.frames[i])
         error = StatedError(f"payload {model.frames[i]}", size=0.01 * total, text=text)
@@ -181,7 +182,7 @@ def _of_coordinates(
                 far = tuple(x / own for x in (2.0, 9.0, 99.0, 999.0))
                 yield error._replace(least=-0.99 / own, most=np.inf, starts=far), at
         if damping[i] > 0.0 and not is_locked and f"damping.{name}" not in named:
-            text = functools.partial(_damping_text, name, of[1], float(damping[i]))
+            text = functools.partial(_stated_text, "a damping", f"{of[1]} of {name}", float(damping[i]))
             at = right._replace(log_damping=_at(right.log_damping, i))
             yield StatedError(f"damping.{name}", "damping_percent", 0.01, text=text), at
         if i not in driven and not is_locked and f"rotor_inertia.{name}" not in named:
@@ -280,20 +281,13 @@ def with_machine_errors(
     if not found:
         return model
     total = combined([at for _, at in found], np.array([x for x, _ in found]), no_machine_errors(model))
-    changed, values = corrected_machine(model, total), []
-    for target in free.targets:
-        values.append(np.asarray(getattr(model, target.leaf))[target.entries[0]])
-    return jax.device_put(assigned(changed, list(free.targets), values))
+    values = [np.asarray(getattr(model, target.leaf))[target.entries[0]] for target in free.targets]
+    return jax.device_put(assigned(corrected_machine(model, total), list(free.targets), values))
 
 
 def _steiner(xp: Any, c: Any) -> Any:
     """|c|^2 I - c c^T of each row."""
     return xp.sum(c * c, axis=1)[:, None, None] * np.eye(3) - c[:, :, None] * c[:, None, :]
-
-
-def _inertial(model: Model, i: int) -> tuple[float, np.ndarray, np.ndarray]:
-    """Mass, first moment and inertia of a body about its origin."""
-    return float(model.mass[i]), np.asarray(model.first_moment)[i], np.asarray(model.inertia)[i]
 
 
 def all_elastic(model: Model) -> Model:
@@ -320,10 +314,6 @@ def _stiffness_text(name: str, of: str, own: float, value: float) -> str:
     if name.startswith(FURTHER):
         return f"{name}, of a stiffness of {1.0 / value:.3g} {of}" if value > 0.0 else name
     return f"a stiffness of {1.0 / (own + value):.3g} {of} of {name}{instead}"
-
-
-def _damping_text(name: str, of: str, own: float, value: float) -> str:
-    return f"a damping of {own * np.exp(value):.3g} {of} of {name} instead of {own:.3g}"
 
 
 def _rotor_text(name: str, of: str, own: float, value: float) -> str:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,13 +12,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import Description, Noise
-from jaxmb.identify.experiments.entry import Entry, Source
+from jaxmb.identify.experiments.components import Description, Noise, Vibration
 from jaxmb.identify.experiments.motion import (
-    MotionVibration,
     Placement,
     PostureTest,
     as_placed,
+    channel_alternatives,
     displaced_view,
     placement_errors,
     point_errors,
@@ -27,8 +25,8 @@ from jaxmb.identify.experiments.motion import (
     test_joints,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.identify.experiments.test import Score
-from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, usual
+from jaxmb.identify.experiments.test import Entry, Score, Source
+from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, factor_text, times_text
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -190,10 +188,6 @@ class ModesTest(PostureTest):
         """Whether dominant coordinates are given for any mode."""
         return self.has_content
 
-    def row_weights(self) -> Float[np.ndarray, "r"]:
-        """Variance of every residual under the stated noise: 1."""
-        return np.ones(self.rows)
-
     def score(self, view: MotionView, reference_hz: np.ndarray | None) -> Score:
         """Errors of the natural frequencies."""
         found = np.asarray(predict_modes(self, view).frequency_hz)
@@ -224,8 +218,10 @@ class ModesNoise(Noise[ModesTest]):
         return 2 * self.test.frequency_hz.size if self.test.outputs else 0
 
 
-class ModesVibration(MotionVibration[ModesTest]):
+class ModesVibration(Vibration[ModesTest]):
     """Linearized motion at the posture of a modal test."""
+
+    highest_text = "the highest measured mode at"
 
     @property
     def band_end_hz(self) -> float:
@@ -236,11 +232,6 @@ class ModesVibration(MotionVibration[ModesTest]):
     def highest_hz(self) -> float:
         """Highest measured natural frequency, Hz."""
         return float(np.max(np.asarray(self.test.frequency_hz)))
-
-    @property
-    def highest_text(self) -> str:
-        """Description of `highest_hz`, for messages."""
-        return "the highest measured mode at"
 
     @property
     def first_frequency_hz(self) -> float:
@@ -301,16 +292,16 @@ class ModesDescription(Description[ModesTest]):
         test, right, one = self.test, self.none(model), np.ones(())
         name, where = test.name, display_name(test.name)
         yield TIME_BASE, right._replace(log_frequency=one)
-        text = functools.partial(_times_text, f"frequencies of {where}")
+        text = functools.partial(times_text, f"frequencies of {where}")
         yield StatedError(f"frequencies of {name}", size=0.01, text=text), right._replace(log_frequency=one)
-        text = functools.partial(_factor_text, f"the damping ratios of {where}")
+        text = functools.partial(factor_text, f"the damping ratios of {where}")
         yield StatedError(f"damping of {name}", size=0.1, text=text), right._replace(log_damping=one)
-        text = functools.partial(_factor_text, "the damping ratios of all modal tests")
+        text = functools.partial(factor_text, "the damping ratios of all modal tests")
         yield StatedError("damping of modes", size=0.1, text=text), right._replace(log_damping=one)
         for k, point in enumerate(dof_names(test.outputs)):
             at = right._replace(log_gain=np.eye(len(test.outputs))[k])
             for key, end in (("", ""), (f" of {name}", f" of {where}")):
-                text = functools.partial(_factor_text, f"output {point}{end}")
+                text = functools.partial(factor_text, f"output {point}{end}")
                 kind = "" if end else "gain_percent"
                 yield StatedError(f"gain of output {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN), at
         for error, place in placement_errors(test, model):
@@ -320,34 +311,11 @@ class ModesDescription(Description[ModesTest]):
 
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:
         """Reversed and exchanged sensors, degrees for radians."""
-        test, names, shape = self.test, dof_names(self.test.outputs), np.asarray(self.test.shape)
-        for k, point in enumerate(names):
-            sign = np.where(np.arange(len(names)) == k, -1.0, 1.0)
-            yield (
-                f"sign of output {point}",
-                f"the sign of output {point}",
-                dataclasses.replace(test, shape=jax.device_put(shape * sign)),
-            )
-        for i, k in itertools.combinations(range(len(names)), 2):
-            order = np.arange(len(names))
-            order[[i, k]] = k, i
-            text = f"exchanged outputs {names[i]} and {names[k]}"
-            yield text, text, dataclasses.replace(test, shape=jax.device_put(shape[:, order]))
+        test, shape = self.test, np.asarray(self.test.shape)
+        for key, text, order, sign in channel_alternatives("output", dof_names(test.outputs)):
+            yield key, text, dataclasses.replace(test, shape=jax.device_put(shape[:, order] * sign))
         yield from posture_alternatives(test, model)
 
 
-def _times_text(what: str, value: float) -> str:
-    return f"{what} {np.exp(value):.4g} times as high{usual(float(np.exp(value)))}"
-
-
-def _factor_text(what: str, value: float) -> str:
-    return f"a factor of {np.exp(-value):.3g} on {what}{usual(float(np.exp(-value)))}"
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ModesSource(Source):
-    """Description of a modal test."""
-
-
-ModesEntry = Entry[ModesTest, ModesSource]
+ModesEntry = Entry[ModesTest, Source]
 """A modal test of a study."""

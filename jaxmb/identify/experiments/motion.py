@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Evaluation, Vibration
-from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view, reduced_view, reducing_basis
+from jaxmb.identify.experiments.motion_view import MotionView, motion_view, reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import StatedError, joint_kind, posture_text
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -25,7 +25,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.families import FAMILIES, leaves_of
 from jaxmb.mechanics.kinematics import FULL_TURN
 from jaxmb.mechanics.loops import independent_coordinates, motion_map
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent
 from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 
 SeenAt = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
@@ -231,7 +231,7 @@ class PostureTest(Test[MotionView]):
 
     @property
     @abc.abstractmethod
-    def vibration(self) -> "MotionVibration[Any]":
+    def vibration(self) -> Vibration[Any]:
         """Linearized motion at its posture."""
 
     @property
@@ -314,6 +314,19 @@ def _of_all(error: StatedError, has_tolerance: bool) -> StatedError:
         return error
     least, most = error.bounds
     return error._replace(kind="", size=error.typical, text=error.described, least=least, most=most)
+
+
+def channel_alternatives(which: str, names: Sequence[str]) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
+    """Key and text of each channel with a reversed sign and of each exchanged pair, with the order and the signs of the
+    channels that correct it."""
+    plain = np.arange(len(names))
+    for k, name in enumerate(names):
+        yield f"sign of {which} {name}", f"the sign of {which} {name}", plain, np.where(plain == k, -1.0, 1.0)
+    for i, k in itertools.combinations(plain.tolist(), 2):
+        order = plain.copy()
+        order[[i, k]] = k, i
+        text = f"exchanged {which}s {names[i]} and {names[k]}"
+        yield text, text, order, np.ones(len(names))
 
 
 Q = TypeVar("Q", bound="PostureTest")
@@ -403,28 +416,6 @@ def _displaced_rows(
 
 
 P = TypeVar("P", bound=PostureTest)
-
-
-class MotionVibration(Vibration[P]):
-    """Linearized motion at the posture of a `PostureTest`. Abstract."""
-
-    @property
-    def q(self) -> Float[Array, "n"]:
-        """Posture of the test [n], rad or m."""
-        return self.test.q
-
-    @property
-    def linearized_at(self) -> LinearizeAt:
-        """Point of linearization: the posture itself, or the equilibrium under gravity."""
-        return self.test.at
-
-    def tangent(self, view: MotionView) -> Tangent:
-        """Mass, damping and stiffness matrices at the test's posture."""
-        return view.tangent
-
-    def check(self, model: Model) -> None:
-        """Raise ValueError where a machine has no equilibrium at the posture, or a singular mass matrix."""
-        check_motion(self.test.view(model), motion_coordinates(model))
 
 
 class MotionEvaluation(Evaluation[P]):

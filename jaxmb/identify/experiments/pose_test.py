@@ -19,8 +19,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Correlation, Description, Noise, OwnParameters
-from jaxmb.identify.experiments.entry import Entry, Source
-from jaxmb.identify.experiments.test import Score, Test
+from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound
 from jaxmb.machine.build import Model
@@ -170,10 +169,6 @@ class PoseTest(Test[PoseView]):
     def rows(self) -> int:
         """Number of measured components."""
         return self.component.size
-
-    def row_weights(self) -> Float[np.ndarray, "m"]:
-        """Variance of every residual under the stated noise: 1."""
-        return np.ones(self.rows)
 
     def score(self, view: PoseView, reference_hz: np.ndarray | None) -> Score:
         """Explained part of the scatter of the measured positions about their mean."""

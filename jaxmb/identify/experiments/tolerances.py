@@ -1,5 +1,6 @@
 """Tolerances of the stated numbers of machines and tests, and standard deviations of instruments, without JAX."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
@@ -116,10 +117,6 @@ class StatedError(NamedTuple):
         return f"{self.key} {value / self.unit:+.3g} {'%' if unit == 'percent' else unit} from the stated one"
 
 
-def _times_text(value: float) -> str:
-    return f"frequencies {math.exp(value):.4g} times as high{usual(math.exp(value))}"
-
-
 def posture_text(coordinate: str, test: str, revolute: bool, value: float) -> str:
     """Text of an error of a coordinate in the posture of a test."""
     amount = f"{math.degrees(value):+.3g} deg" if revolute else f"{1e3 * value:+.3g} mm"
@@ -149,8 +146,20 @@ def usual(factor: float) -> str:
     return f" ({', '.join(found)})" if found else ""
 
 
+def times_text(what: str, value: float) -> str:
+    """Text of a factor on frequencies, from the logarithm of true over stated ones."""
+    return f"{what} {math.exp(value):.4g} times as high{usual(math.exp(value))}"
+
+
+def factor_text(what: str, value: float) -> str:
+    """Text of a factor with which a quantity is to be multiplied, from the logarithm of measured over true value."""
+    return f"a factor of {math.exp(-value):.3g} on {what}{usual(math.exp(-value))}"
+
+
 _CIRCLE = math.log(2.0 * math.pi)
-TIME_BASE = StatedError("time base", "time_base_ppm", 1e-6, text=_times_text, starts=(_CIRCLE, -_CIRCLE))
+TIME_BASE = StatedError(
+    "time base", "time_base_ppm", 1e-6, text=functools.partial(times_text, "frequencies"), starts=(_CIRCLE, -_CIRCLE)
+)
 """Of all tests with frequencies."""
 
 

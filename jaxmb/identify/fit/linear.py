@@ -155,7 +155,8 @@ def idle_numbers(
     if not set(names) - excluded:
         return ()
     each = free_parameters(model, [Bound((name,), 0.0, 1.0, logarithmic=False) for name in names])
-    acting = [test for test in tests if not np.isnan(_reciprocal(test, model, each)).all()]
+    linear = ((test, None if test.linear is None else test.linear.reciprocal(model, each)) for test in tests)
+    acting = [test for test, found in linear if found is None or not np.isnan(found).all()]
     effect, largest = np.zeros(len(names)), np.linalg.norm(rows.matrix / rows.std[:, None], axis=0).max(initial=0.0)
     if acting:
         more = linear_equations(model, each, acting)
@@ -164,11 +165,6 @@ def idle_numbers(
     return tuple(
         name for name, size in zip(names, effect, strict=True) if name not in excluded and size <= NO_EFFECT * largest
     )
-
-
-def _reciprocal(test: Test, model: Model, free: FreeParameters) -> np.ndarray:
-    found = None if test.linear is None else test.linear.reciprocal(model, free)
-    return np.zeros(free.size) if found is None else found
 
 
 def linear_step(

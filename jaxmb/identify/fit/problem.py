@@ -370,7 +370,8 @@ def residual_at(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray
     """Residual in units of the noise; unless the problem is large, by a program that every fit compiles anyway."""
     if not is_large(problem):
         return np.asarray(final_state(problem, jax.device_put(u))[0])
-    tests = (_of_test(problem, k, u, derivatives=False) for k in range(len(problem.tests)))
+    pairs = zip(problem.tests, problem.views, strict=True)
+    tests = (state_of_test(problem, test, u, view, derivatives=False) for test, view in pairs)
     return np.concatenate([*tests, _prior(problem, u)[0]])
 
 
@@ -389,7 +390,8 @@ def compressed(problem: Problem, u: Float[np.ndarray, "d"]) -> tuple[Float[np.nd
         if not is_large(problem):
             yield final_state(problem, jax.device_put(u))[:2]
             return
-        yield from (_of_test(problem, k, u, derivatives=True) for k in range(len(problem.tests)))
+        pairs = zip(problem.tests, problem.views, strict=True)
+        yield from (state_of_test(problem, test, u, view) for test, view in pairs)
         yield _prior(problem, u)
 
     factor = triangular_factor(np.column_stack([jacobian, residual]) for residual, jacobian in blocks())
@@ -411,7 +413,7 @@ class JacobianByTest:
         k = self.blocks.index(slice(*rows.indices(self.shape[0])[:2]))
         if k == len(self._problem.tests):
             return _prior(self._problem, self._u)[1]
-        return _of_test(self._problem, k, self._u, derivatives=True)[1]
+        return state_of_test(self._problem, self._problem.tests[k], self._u, self._problem.views[k])[1]
 
 
 def _prior(problem: Problem, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -419,14 +421,6 @@ def _prior(problem: Problem, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if problem.prior is None:
         return np.zeros(0), np.zeros((0, u.size))
     return np.asarray(problem.prior_residual(jax.device_put(u))), np.asarray(problem.prior.rows)
-
-
-def _of_test(problem: Problem, number: int, u: np.ndarray, derivatives: bool) -> Any:
-    """Residual of a test, with its Jacobian if `derivatives`; tests of one form share a program."""
-    test = problem.tests[number]
-    entries = problem.free.entries_of(own_names(test))
-    parts = problem.model, problem.free, without_name(test), entries, problem.views[number], jax.device_put(u)
-    return jax.tree.map(np.asarray, _state_of(*parts, derivatives))
 
 
 @compiled
@@ -453,8 +447,13 @@ def final_state(problem: Problem, u: Float[Array, "d"]) -> tuple[Array, Array, A
     return value / problem.noise_unit, jacobian / problem.noise_unit, jnp.asarray(problem.row_weights())
 
 
-def state_of_test(problem: Problem, test: Test, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Residual of a test, fitted or held out, and its Jacobian by u, by automatic differentiation."""
+def state_of_test(
+    problem: Problem, test: Test, u: np.ndarray, view: AffineView | None = None, derivatives: bool = True
+) -> Any:
+    """Residual of a test, fitted or held out, with its Jacobian by u if `derivatives`, by automatic differentiation.
+
+    Tests of one form share a program. The view is affine in the free values, where there is such.
+    """
     entries = problem.free.entries_of(own_names(test))
-    found = _state_of(problem.model, problem.free, without_name(test), entries, None, jax.device_put(u), True)
-    return np.asarray(found[0]), np.asarray(found[1])
+    parts = problem.model, problem.free, without_name(test), entries, view, jax.device_put(u)
+    return jax.tree.map(np.asarray, _state_of(*parts, derivatives))

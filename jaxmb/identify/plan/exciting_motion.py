@@ -34,7 +34,7 @@ from jaxmb.identify.regression.base_parameters import base_parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
 from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.format.torque_format import Motion
-from jaxmb.identify.study.simulation.torques import states_along
+from jaxmb.identify.study.reading.motions import states_along
 from jaxmb.io.validation import Table, check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine

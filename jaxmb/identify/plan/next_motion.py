@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.estimation.identifiability import Identifiability, identifiability
-from jaxmb.identify.experiments.torque.source import TorqueEntry
+from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.identify.parameters.free_parameters import affine_numbers
 from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, proposal_toml
 from jaxmb.identify.plan.exciting_motion import ExcitingMotion, MotionProblem, found_motion

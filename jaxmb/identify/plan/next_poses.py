@@ -9,8 +9,8 @@ from jaxtyping import Float
 
 from jaxmb.identify.estimation.design import Observability, choose_tests, observability
 from jaxmb.identify.estimation.identifiability import Identifiability, identifiability
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.pose_test import KIND, PoseTest
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.problem import state_of_test, test_at
 from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, postures_of
 from jaxmb.identify.plan.next_tests import criterion_of, known_directions

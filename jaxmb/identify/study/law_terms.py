@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.parameters.free_parameters import FreeParameters, matching
 from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD, LawsPart
 from jaxmb.io.validation import check_known, display_name

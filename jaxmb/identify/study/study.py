@@ -15,11 +15,9 @@ from jaxtyping import Array, Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import accepts_prior, own_names
-from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.components import accepts_prior, is_robust, own_names
+from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.tolerances import Tolerances
-from jaxmb.identify.experiments.torque.friction_fit import FrictionChoice
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
 from jaxmb.identify.fit.settings import FitSettings, Start
@@ -27,12 +25,19 @@ from jaxmb.identify.fit.two_steps import check_two_steps
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.context import ReadingContext, study_model
-from jaxmb.identify.study.file import machine_named, read_study_file, study_digest
-from jaxmb.identify.study.format.deflection_format import CompletePart
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
-from jaxmb.identify.study.format.study_format import LawsPart, StudyFile, stated_tolerances, with_one_start, with_preset
+from jaxmb.identify.study.format.static_format import CompletePart
+from jaxmb.identify.study.format.study_format import (
+    LawsPart,
+    StudyFile,
+    machine_named,
+    read_study_file,
+    stated_tolerances,
+    study_digest,
+    with_one_start,
+    with_preset,
+)
 from jaxmb.identify.study.law_terms import law_terms
-from jaxmb.identify.study.reading.earlier import EarlierResult, earlier_result
 from jaxmb.identify.study.reading.friction import (
     check_free_friction,
     friction_bounds,
@@ -42,8 +47,10 @@ from jaxmb.identify.study.reading.friction import (
     with_friction_remarks,
 )
 from jaxmb.identify.study.reading.parameters import (
+    EarlierResult,
     bounds_of,
     check_geometry,
+    earlier_result,
     fixed_values,
     idle_bodies,
     idle_parameters,
@@ -242,7 +249,7 @@ def solver_of(file: StudyFile, problem: Problem) -> Solver:
         check_two_steps(problem)
         return Solver.TWO_STEPS
     solver = Solver.LINEAR_STEP if _is_linear(problem) else Solver.SEARCH
-    robust = next((test.name for test in problem.tests if test.linear is not None and test.linear.robust), None)
+    robust = next((test.name for test in problem.tests if is_robust(test)), None)
     if robust is not None and solver is Solver.SEARCH:
         raise NotImplementedError(
             f"{display_name(robust)}: robust = true is for linear studies, expected no other kind of test and"
@@ -387,23 +394,10 @@ def make_study(
     return dataclasses.replace(study, remarks=tuple(remarks), read_seconds=time.monotonic() - began)
 
 
-class _Described(NamedTuple):
-    """Machine and tests of a study file, before parameters are freed."""
-
-    file: StudyFile
-    machine: Machine
-    model: Model
-    fixed: dict[str, float]
-    """Values of `[hold]`."""
-    entries: list[Entry]
-    friction: FrictionChoice | None
-
-    @property
-    def fitted(self) -> list[Entry]:
-        return [entry for entry in self.entries if entry.role == "fit"]
-
-
-def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | None) -> _Described:
+def _described(
+    file: StudyFile, folder: Path, source: str, noise_seed: int | None
+) -> tuple[ReadingContext, dict[str, float], list[Entry]]:
+    """Context of the tests of a description after preliminary fits, the values of `[hold]`, and the tests."""
     with error_location(source):
         whole = machine_named(file.machine, folder)
         if file.gravity is not None:
@@ -428,29 +422,31 @@ def _described(file: StudyFile, folder: Path, source: str, noise_seed: int | Non
     if choice is not None and choice.values:
         with error_location(source):
             wider = with_friction(whole, choice)
-            machine = with_locked(wider, file.lock)
-            model = set_parameters(study_model(machine, file), fixed)
+            model = set_parameters(study_model(with_locked(wider, file.lock), file), fixed)
         context = context._replace(unlocked_machine=wider, model=model, friction=choice)
         entries = after_preliminary_fits(entries, source, context)
     with error_location(f"{source}: [search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
-    file = file.model_copy(update={"search": search})
-    return _Described(file, machine, model, fixed, with_friction_remarks(entries, choice), choice)
+    context = context._replace(file=file.model_copy(update={"search": search}))
+    return context, fixed, with_friction_remarks(entries, choice)
 
 
-def _posed(described: _Described, source: str, earlier: EarlierResult | None) -> tuple[Problem, Start]:
+def _posed(
+    context: ReadingContext, fixed: dict[str, float], entries: Sequence[Entry], source: str,
+    earlier: EarlierResult | None,
+) -> tuple[Problem, Start]:  # fmt: skip
     """Problem of a description, with its prior, and where its fit starts."""
-    file, model, entries, fitted = described.file, described.model, described.entries, described.fitted
+    file, model, fitted = context.file, context.model, [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in fitted]
     with error_location(f"{source}: [free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in own_names(test)))
         check_free_friction(file.free)
-        without = idle_parameters(model, file.free, idle_bodies(described.machine, entries))
-        wanted = friction_bounds(described.friction) | file.free
-        bounds = bounds_of(model, wanted, described.fixed.keys() | without, of_tests)
+        without = idle_parameters(model, file.free, idle_bodies(context.unlocked_machine, fitted))
+        wanted = friction_bounds(context.friction) | file.free
+        bounds = bounds_of(model, wanted, fixed.keys() | without, of_tests)
         bounds += unnamed_bounds(tests, bounds)
         if earlier is not None:
-            bounds += earlier.bounds(model, bounds, described.fixed.keys())
+            bounds += earlier.bounds(model, bounds, fixed.keys())
         check_geometry(model, bounds)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     if file.next is not None:
@@ -480,21 +476,21 @@ def _posed(described: _Described, source: str, earlier: EarlierResult | None) ->
 
 
 def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_seed: int | None) -> Study:
-    described = _described(given, folder, source, noise_seed)
+    context, fixed, entries = _described(given, folder, source, noise_seed)
     earlier = None if given.prior_from is None else earlier_result(folder / given.prior_from)
-    problem, start = _posed(described, source, earlier)
-    file, tolerance = described.file, described.file.tolerance
+    problem, start = _posed(context, fixed, entries, source, earlier)
+    file, tolerance = context.file, context.file.tolerance
     if tolerance is None:
         tolerance = float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)
     with error_location(source):
         solver = solver_of(file, problem)
-    truth = common_truth(described.fitted, motion_coordinates(described.model))
+    truth = common_truth([entry for entry in entries if entry.role == "fit"], motion_coordinates(context.model))
     return Study(
         name=name,
         description=file.description,
-        machine=described.machine,
+        machine=with_locked(context.unlocked_machine, file.lock),
         problem=problem,
-        entries=tuple(described.entries),
+        entries=tuple(entries),
         solver=solver,
         settings=FitSettings(file.search, file.refine, file.rounds, file.least_rounds, file.agreement, tolerance),
         start=start,

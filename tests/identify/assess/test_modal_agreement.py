@@ -12,7 +12,7 @@ from jaxmb.identify.assess.modal_agreement import (
     modal_agreement,
     unmatched_metrics,
 )
-from jaxmb.identify.experiments.entry import Entry, Source
+from jaxmb.identify.experiments.test import Entry, Source
 from jaxmb.measurement.modal.model import ModalModel
 from jaxmb.response.frf import response_rows
 

@@ -14,8 +14,7 @@ from jaxmb.identify.assess.laws.one_model import one_model
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.uncertainty.ambiguity import not_bound_limited
 from jaxmb.identify.experiments.components import Equations, LinearForm
-from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Score, Test
+from jaxmb.identify.experiments.test import Entry, Score, Test
 from jaxmb.identify.fit.loop import coarsened
 from jaxmb.identify.fit.noise import misfits, noise_objective, row_variances
 from jaxmb.identify.fit.problem import final_state, make_problem

@@ -12,9 +12,8 @@ from scipy.optimize import minimize
 import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import linear_estimate
-from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.torque.source import TorqueSource
-from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.torque.torque_test import TorqueSource, TorqueTest
 from jaxmb.identify.fit.linear import linear_step
 from jaxmb.identify.fit.physical_consistency import NUMBERS, pseudo_inertia
 from jaxmb.identify.parameters.model_parameters import parameter_table

@@ -13,7 +13,7 @@ from jaxmb.identify.stiffness_model.variants import (
     residual_norms,
     stiffness_models,
 )
-from jaxmb.identify.study.simulation.deflections import choose_load_cases
+from jaxmb.identify.study.reading.deflections import choose_load_cases
 from tests.identify.kr240 import displaced
 from tests.identify.kr270 import MODEL, fitted_cases, made
 

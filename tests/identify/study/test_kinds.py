@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from jaxmb.identify.assess.kinds import KINDS
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.plan.inspection import PLANNERS
 from jaxmb.identify.study.format.study_format import AnyTestPart, StudyFile
 from jaxmb.identify.study.reading.tests import READERS

@@ -8,7 +8,7 @@ import pytest
 import tomli_w
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.study.file import study_names
+from jaxmb.identify.study.format.study_format import study_names
 from jaxmb.identify.study.study import load_study
 from jaxmb.io.validation import InputError
 from jaxmb.machine.file import load_machine, write_machine

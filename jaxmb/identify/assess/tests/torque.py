@@ -21,11 +21,10 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.components import is_robust, own_names
-from jaxmb.identify.experiments.torque.effort_noise import correlation_length
-from jaxmb.identify.experiments.torque.gain_fit import DELAY
+from jaxmb.identify.experiments.torque.effort_noise import correlation_length, effort_rate
+from jaxmb.identify.experiments.torque.preliminary_fits import DELAY
 from jaxmb.identify.experiments.torque.prepared import stribeck
-from jaxmb.identify.experiments.torque.source import TorqueEntry
-from jaxmb.identify.experiments.torque.unexplained import effort_rate
+from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters, unit

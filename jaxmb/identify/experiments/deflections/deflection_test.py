@@ -1,44 +1,188 @@
-"""A deflection test: static displacements of points of a machine under loads, in any number of postures."""
+"""A deflection test: static displacements of points of a machine under loads, in any number of postures; its source."""
 
+import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.compiled import compiled, on_host
 from jaxmb.identify.experiments.components import Description, Equations, Evaluation, LinearForm
 from jaxmb.identify.experiments.deflections.load_cases import (
+    ONE,
+    Decorrelation,
     ElasticRows,
     LoadCase,
     Term,
+    check_cases,
+    check_postures,
+    common_errors,
     compliances,
+    decorrelation,
     elastic_rows,
     joint_terms,
     measured_displacements,
     observation,
     spring_term,
+    true_case,
 )
-from jaxmb.identify.experiments.deflections.source import DeflectionSource, common_errors, loads_text
-from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.motion import LINEAR_LEAVES, LOSS_FACTORS
 from jaxmb.identify.experiments.motion_view import directions_of_change
-from jaxmb.identify.experiments.test import Score, Test
-from jaxmb.identify.experiments.tolerances import Instruments, StatedError
+from jaxmb.identify.experiments.test import Entry, Score, Source, Test
+from jaxmb.identify.experiments.tolerances import (
+    USUAL_FACTORS,
+    Instruments,
+    StatedError,
+    joint_kind,
+    posture_text,
+    usual,
+)
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import (
-    closed_stiffness,
-    elastic_springs,
-    elastic_stiffness,
-    has_guides,
-    stable_inverse,
-)
+from jaxmb.mechanics.compliance import closed_stiffness, elastic_springs, elastic_stiffness, has_guides, stable_inverse
+from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.loops import independent_coordinates
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DeflectionSource(Source):
+    """Load cases of one table or one plan."""
+
+    cases: tuple[LoadCase, ...] = ()
+    instruments: Instruments | None = None
+    rotation_weight: float = 1.0
+    """Weight of the squared error of a rotation, relative to that of a translation."""
+
+    @property
+    def loads(self) -> np.ndarray:
+        """Wrenches [case, 6] on the machine."""
+        return np.stack([case.wrench for case in self.cases])
+
+    def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
+        """Errors of the loads, common to all cases, and of the zeros of coordinates and the postures."""
+        return (error for error, _ in self._errors(test.name, model))
+
+    def _errors(self, name: str, model: Model) -> Iterator[tuple[StatedError, int]]:
+        """Errors with their index in the errors of `true_case`; 0 for the size of the loads."""
+        text = functools.partial(loads_text, name)
+        yield StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text, most=np.inf, starts=FACTORS), 0
+        for i, axis in enumerate("XYZ"):
+            error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", np.pi / 180.0)
+            yield error, 1 + i
+            yield StatedError(f"lever of loads of {name} along {axis}", "load_lever_mm", 1e-3), 4 + i
+        for coordinate in independent_coordinates(model):
+            k = model.coordinates.index(coordinate)
+            if model.revolute[k] and coordinate in model.joints:
+                error = StatedError(f"zero of {coordinate}", *joint_kind("joint_zero", True))
+                yield error, 7 + k
+                of_test = error._replace(key=f"posture of {name} {coordinate}", kind="", size=np.pi / 180.0)
+                yield (
+                    of_test._replace(text=functools.partial(posture_text, coordinate, display_name(name), True)),
+                    7 + k,
+                )
+
+    def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
+        """The test with its description corrected; see `Source`."""
+        z, larger = np.zeros(7 + len(model.coordinates)), 1.0
+        for error, i in self._errors(test.name, model):
+            if i:
+                z[i] += errors.get(error.key, 0.0)
+            else:
+                larger += errors.get(error.key, 0.0)
+        cases = [true_case(model, _wide(model, c, larger), ONE, z) for c in self.cases]
+        return self.with_cases(test, model, cases)
+
+    def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
+        """Reversed and exchanged axes of displacements and forces, displacements in the axes of the frame, columns
+        without values, reversed joint angles, angles in degrees."""
+        one, plain = np.eye(6), self.cases
+        for what, field in (("displacement", "displacement"), ("force", "wrench")):
+            for k, axis in enumerate("xyz"):
+                text = f"the sign of {what} {axis}"
+                yield text, text, self._turned(test, model, field, one - 2.0 * np.outer(one[k], one[k]))
+            for i, k in itertools.combinations(range(3), 2):
+                order = np.arange(6)
+                order[[i, k]] = k, i
+                text = f"exchanged {what}s {'xyz'[i]} and {'xyz'[k]}"
+                yield text, text, self._turned(test, model, field, one[order])
+            text = f"{what}s in the axes of {plain[0].frame}"
+            yield text, text, self._turned(test, model, field, None)
+        for k, axis in enumerate("xyz"):
+            if not any(np.nan_to_num(case.displacement)[:, k].any() for case in plain):
+                text, there = (
+                    f"missing displacement {axis}, 0 throughout,",
+                    self._turned(test, model, "displacement", one),
+                )
+                axes = np.concatenate([np.broadcast_to(np.arange(6), c.measured.shape)[c.measured] for c in plain])
+                yield text, text, dataclasses.replace(there, std=jnp.where(jnp.asarray(axes == k), 1e3, there.std))
+        if model.loops:
+            return
+        wide, factors = [_wide(model, case, 1.0) for case in plain], dict[str, np.ndarray]()
+        revolute = np.array(model.revolute)
+        for k in np.flatnonzero(revolute & np.any([case.q != 0.0 for case in wide], axis=0)).tolist():
+            factors[f"the sign of angle {model.coordinates[k]}"] = np.where(np.arange(revolute.size) == k, -1.0, 1.0)
+        if factors:
+            factors["joint angles in degrees"] = np.where(revolute, np.pi / 180.0, 1.0)
+        for text, factor in factors.items():
+            yield text, text, self.with_cases(test, model, [dataclasses.replace(c, q=factor * c.q) for c in wide])
+
+    def _turned(self, test: Any, model: Model, field: str, matrix: np.ndarray | None) -> Any:
+        """The test with displacements or wrenches times a matrix; None for the axes of the frame of each case."""
+        cases = list[LoadCase]()
+        for case in self.cases:
+            wide = _wide(model, case, 1.0)
+            turn = matrix
+            if turn is None:
+                rotation = np.asarray(frame_pose(model, jnp.asarray(wide.q), case.frame))[:3, :3]
+                turn = scipy.linalg.block_diag(rotation, rotation)
+            if field == "wrench":
+                cases.append(dataclasses.replace(wide, wrench=turn @ case.wrench))
+            else:
+                turned = np.nan_to_num(case.displacement) @ turn.T
+                cases.append(dataclasses.replace(wide, displacement=np.where(case.measured, turned, np.nan)))
+        displacement = jnp.asarray(measured_displacements(cases)[0])
+        return dataclasses.replace(self.with_cases(test, model, cases), displacement=displacement)
+
+    def with_cases(self, test: Any, model: Model, cases: Sequence[LoadCase]) -> Any:
+        """The test with its postures, points and loads as those of other cases on a machine."""
+        rows = elastic_rows(model, cases)
+        return dataclasses.replace(
+            test,
+            q=jnp.asarray(np.stack([case.q for case in cases])),
+            at_point=jnp.asarray(rows.at_point),
+            effort=jnp.asarray(rows.effort),
+        )
+
+    def check_linear(self, model: Model) -> None:
+        """Raise ValueError, naming the load case, where it does not match the machine or its posture is singular."""
+        check_cases(model, self.cases)
+        check_postures(model, self.cases)
+
+
+FACTORS = tuple(sign * size**power - 1.0 for size in USUAL_FACTORS for power in (1, -1) for sign in (1.0, -1.0))
+"""Starting values of the size of the loads: usual wrong factors."""
+
+
+def loads_text(name: str, change: float) -> str:
+    """Text of a factor on the loads of a test."""
+    factor = 1.0 + change
+    text = f"a factor of {factor:.3g} on the loads of {display_name(name)}, or {1.0 / factor:.3g} on its displacements"
+    return text + usual(factor)
+
+
+def _wide(model: Model, case: LoadCase, larger: float) -> LoadCase:
+    """A load case for a machine with further coordinates behind those stated, under a larger load."""
+    further = np.zeros(len(model.coordinates) - case.q.size)
+    return dataclasses.replace(case, q=np.append(case.q, further), wrench=larger * case.wrench)
 
 
 class ElasticView(NamedTuple):
@@ -106,13 +250,12 @@ def affine_stiffness(
     middle = 0.5 * (lower + upper)
     at_middle = free.apply(model, middle)
     upper_models = [free.apply(model, np.where(np.arange(free.size) == i, upper, middle)) for i in range(free.size)]
-    if gravity or model.springs:
-        postures = [_posture(at_middle, upper_models, upper - middle, there, gravity) for there in q]
-    else:
+    steps, own = upper - middle, list[np.ndarray]()
+    if not (gravity or model.springs):
         # without the loop constraints, the stiffness is that of coordinates and beams, equal in all postures
         own = [np.asarray(_elastic_stiffness(one, jnp.asarray(q[0]))) for one in (at_middle, *upper_models)]
-        changes = [(there - own[0]) / by for there, by in zip(own[1:], upper - middle, strict=True)]
-        postures = [_posture_of_changes(at_middle, changes, there) for there in q]
+    changes = [(there - own[0]) / by for there, by in zip(own[1:], steps, strict=True)] if own else None
+    postures = [_posture(at_middle, upper_models, steps, there, gravity, changes) for there in q]
     if not all(np.all(np.linalg.eigvalsh(posture.stiffness) > 0.0) for posture in postures):
         return None
     at_point, effort = (
@@ -133,19 +276,18 @@ def affine_stiffness(
     return AffineStiffness(*map(jax.device_put, (np.stack(base), np.stack(slope), *seen)))
 
 
-def _posture(at_middle: Model, upper_models: Sequence[Model], by: np.ndarray, q: np.ndarray, gravity: bool) -> _Posture:
+def _posture(
+    at_middle: Model, upper_models: Sequence[Model], steps: np.ndarray, q: np.ndarray, gravity: bool,
+    changes: Sequence[np.ndarray] | None,
+) -> _Posture:  # fmt: skip
+    """A posture, its slopes from the stiffness of the elastic coordinates without loops where its changes are given."""
     columns, stiffness = map(np.asarray, _closed_stiffness(at_middle, jnp.asarray(q), gravity))
-    there = [np.asarray(_closed_stiffness(model, jnp.asarray(q), gravity)[1]) for model in upper_models]
-    slope = np.stack([(k - stiffness) / step for k, step in zip(there, by, strict=True)])
-    return _Posture(columns, stiffness, slope)
-
-
-def _posture_of_changes(at_middle: Model, changes: Sequence[np.ndarray], q: np.ndarray) -> _Posture:
-    columns, stiffness = map(np.asarray, _closed_stiffness(at_middle, jnp.asarray(q), False))
-    slope = []
-    for change in changes:
-        acts = np.flatnonzero(change.any(axis=0))
-        slope.append(columns[acts].T @ change[np.ix_(acts, acts)] @ columns[acts])
+    if changes is None:
+        there = [np.asarray(_closed_stiffness(model, jnp.asarray(q), gravity)[1]) for model in upper_models]
+        slope = [(k - stiffness) / step for k, step in zip(there, steps, strict=True)]
+    else:
+        acting = [(change, np.flatnonzero(change.any(axis=0))) for change in changes]
+        slope = [columns[acts].T @ change[np.ix_(acts, acts)] @ columns[acts] for change, acts in acting]
     return _Posture(columns, stiffness, np.stack(slope))
 
 
@@ -173,43 +315,6 @@ def _elastic_stiffness(model: Model, q: Float[Array, "n"]) -> Array:
 @compiled
 def _compliances(base: Array, slope: Array, values: Array) -> Array:
     return jax.vmap(stable_inverse)(base + jnp.einsum("trsd,d->trs", slope, values))
-
-
-class Decorrelation(eqx.Module):
-    """Combinations of the rows of each load case with independent errors of the rows' own standard deviations.
-
-    With S the covariance of the errors of a case and D their independent part, diagonal, row i becomes sum_k W_ik x_k,
-    W = D^(1/2) L^-1, S = L L^T. Least squares of these rows is generalized least squares of the measured ones.
-    """
-
-    factor: Float[Array, "m k"] | Float[np.ndarray, "m k"]
-    row: Int[Array, "m k"] | Int[np.ndarray, "m k"]
-
-    def of(self, x: np.ndarray | Array) -> np.ndarray | Array:
-        """The combinations of rows [m] or [m, d]."""
-        xp = x.__array_namespace__()
-        factor, row = (xp.asarray(part) for part in (self.factor, self.row))
-        return xp.einsum("mk,mk...->m...", factor, x[row])
-
-
-def decorrelation(common: Sequence[Float[np.ndarray, "m k"]], std: Float[np.ndarray, "m"]) -> Decorrelation:
-    """Combinations of the rows of each load case with independent errors, for S = diag(std^2) + G G^T.
-
-    Args:
-        common: G of each case, from `common_errors`.
-        std: of the independent errors of all rows, m and rad.
-    """
-    most = max(map(len, common))
-    factor, row, first = np.zeros((std.size, most)), np.zeros((std.size, most), dtype=int), 0
-    for columns in common:
-        size = len(columns)
-        own, first = slice(first, first + size), first + size
-        # S = D^(1/2) R^T R D^(1/2); unlike a factorization of S, this one is stable for any size of G
-        _, upper = np.linalg.qr(np.concatenate([np.eye(size), (columns / std[own, None]).T]))
-        upper *= np.sign(np.diag(upper))[:, None]
-        factor[own, :size] = np.linalg.solve(upper.T, np.eye(size)) * std[own, None] / std[own]
-        row[own, :size] = np.arange(own.start, own.stop)
-    return Decorrelation(factor, row)
 
 
 LINEAR_IN = {"stiffness": 1.0, "compliance": 0.0, "young_modulus": 1.0, "shear_modulus": 1.0}
@@ -456,53 +561,6 @@ def _at_reference(model: Model) -> Float[np.ndarray, "e e"]:
     """Compliance of all elastic degrees of freedom at the reference posture. Compiled, as the check of units evaluates
     it a hundred times."""
     return np.array(compliances(model, model.reference[None])[0])
-
-
-LEAST_DEGREES = 10
-"""Smallest number of degrees of freedom for a standard deviation: its relative error is then 22 %."""
-
-
-class Repeatability(NamedTuple):
-    """Repeatability of translations and of rotations: scatter of repeated tests about their means."""
-
-    std: tuple[float, float]
-    """Pooled standard deviation, m and rad; NaN where there were no repetitions."""
-    degrees: tuple[int, int]
-    """Degrees of freedom."""
-    chi_square: tuple[float, float]
-    """Sums of squares over the stated variances."""
-    groups: int
-    """Number of combinations of posture and load that were repeated."""
-
-
-def repeatability(cases: Sequence[LoadCase]) -> Repeatability:
-    """Repeatability of load cases; cases with equal postures, loads and points are repetitions.
-
-    Args:
-        cases: load cases with their stated standard deviations.
-
-    Source: pooled variance of ISO 5725-2.
-    """
-    known: dict[tuple, list[LoadCase]] = {}
-    for case in cases:
-        numbers = (tuple(float(f"{x:.9g}") for x in part) for part in (case.q, case.wrench))
-        known.setdefault((case.frame, case.points, *numbers), []).append(case)
-    groups = [group for group in known.values() if len(group) > 1]
-    squares, over, degrees = np.zeros(2), np.zeros(2), np.zeros(2, dtype=int)
-    for group in groups:
-        displacements = np.stack([case.displacement for case in group])
-        seen = np.isfinite(displacements)
-        count = seen.sum(axis=0)
-        mean = np.sum(np.where(seen, displacements, 0.0), axis=0) / np.maximum(count, 1)
-        errors = np.where(seen, displacements - mean, 0.0)
-        scaled = np.where(seen, errors / np.stack([case.std for case in group]), 0.0)
-        for kind, columns in enumerate((slice(0, 3), slice(3, 6))):
-            squares[kind] += np.sum(errors[..., columns] ** 2)
-            over[kind] += np.sum(scaled[..., columns] ** 2)
-            degrees[kind] += int(np.sum(np.maximum(count[:, columns] - 1, 0)))
-    std = np.where(degrees > 0, np.sqrt(squares / np.maximum(degrees, 1)), np.nan)
-    return Repeatability((float(std[0]), float(std[1])), (int(degrees[0]), int(degrees[1])),
-                         (float(over[0]), float(over[1])), len(groups))  # fmt: skip
 
 
 DeflectionEntry = Entry[DeflectionTest, DeflectionSource]

@@ -1,21 +1,26 @@
-"""Load cases of a machine with the measured displacements of points, and their observation matrix for compliances."""
+"""Load cases of a machine: measured displacements, observation matrix for compliances, instrument errors, repeats."""
 
 import dataclasses
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.estimation.identifiability import NOTABLE
+from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
 from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_map
+from jaxmb.mechanics.postures import close_loops
 from jaxmb.response.static import deflection
 
 Term = tuple[tuple[int, int], ...]
@@ -262,3 +267,194 @@ def predicted(model: Model, cases: Sequence[LoadCase], gravity: bool = False) ->
 def compliances(model: Model, q: Float[Array, "t n"], gravity: bool = False) -> Float[Array, "t e e"]:
     """Compliance of all elastic degrees of freedom at some postures [t, e, e] (see `compliance_matrix`)."""
     return jax.vmap(lambda at: compliance_matrix(model, at, gravity))(q)
+
+
+SINGULAR = 1e-3
+"""Least over largest singular value of the joints' Jacobian below which a posture counts as singular."""
+ONE = Instruments(tracker_mm=1.0, direction_deg=180.0 / np.pi, lever_mm=1e3, encoder_deg=180.0 / np.pi)
+"""Instruments whose errors of direction, lever and encoders are 1 rad and 1 m."""
+
+
+def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.ndarray, "k"]) -> LoadCase:
+    """A load case with the posture and load displaced by instrument errors.
+
+    Errors of the force are in magnitude, direction and point of application; its moment follows. A pure moment has
+    none.
+
+    Args:
+        model: the machine.
+        case: posture and load as stated.
+        errors: of the instruments.
+        z: errors over their standard deviations [7 + n]: of the balance, of the direction of the force about each
+            ground axis, of its point of application along each, and of the encoder of each coordinate.
+    """
+    q = _with_encoder_errors(model, case.q, errors.coordinate_std * z[7:])
+    size = float(np.linalg.norm(case.wrench[:3]))
+    if size == 0.0:
+        return dataclasses.replace(case, q=q)
+    wrench = case.wrench * (1.0 + errors.force_std * z[0] / size)
+    force, moment = wrench[:3], wrench[3:]
+    turn, offset = errors.direction_std * z[1:4], errors.lever_std * z[4:7]
+    if turn.any():
+        turned = scipy.spatial.transform.Rotation.from_rotvec(turn).apply(force)
+        moment = moment + np.cross(np.cross(force, moment) / (force @ force), turned - force)
+        force = turned
+    if offset.any():
+        moment = moment + np.cross(offset, force)
+    return dataclasses.replace(case, q=q, wrench=np.concatenate([force, moment]))
+
+
+def _with_encoder_errors(model: Model, q: Float[np.ndarray, "n"], error: Float[np.ndarray, "n"]) -> np.ndarray:
+    """A posture with errors (rad) of its independent revolute coordinates, loops closed."""
+    if not error.any():
+        return q
+    displaced = q + error * np.array(model.revolute)
+    if not model.loops:
+        return displaced
+    given = {name: displaced[model.coordinates.index(name)] for name in independent_coordinates(model)}
+    return np.asarray(close_loops(model, given, jnp.asarray(q)))
+
+
+def repeat_columns(model: Model, cases: Sequence[LoadCase], std: float) -> list[Float[np.ndarray, "p 6 k"]]:
+    """Displacements of the points of each case for a rotation of each independent revolute coordinate by `std`, rad."""
+    jacobians = point_jacobians(model, cases)
+    turns = [std * turning(model, case.q) for case in cases]
+    return [jacobian[..., : len(turn)] @ turn for jacobian, turn in zip(jacobians, turns, strict=True)]
+
+
+def common_errors(
+    model: Model, cases: Sequence[LoadCase], errors: Instruments, gravity: bool
+) -> list[Float[np.ndarray, "m k"]]:
+    """Changes G of the measured displacements of each case by one standard deviation of each common error.
+
+    These are the errors of load and posture (`true_case`), by central differences, and `repeat_deg`. They add G G^T to
+    the covariance of the displacements of a case.
+
+    Args:
+        model: the machine; its stiffness determines the displacements, which are 0 without stiffness.
+        cases: load cases.
+        errors: of the instruments.
+        gravity: whether gravity stiffness is included.
+    """
+    std = [errors.force_std, *[errors.direction_std] * 3, *[errors.lever_std] * 3]
+    acting = np.flatnonzero(np.array([*std, *errors.coordinate_std * np.array(model.revolute)]))
+    steps = [sign * row for row in np.eye(len(std) + len(model.coordinates))[acting] for sign in (1.0, -1.0)]
+    found = repeat_columns(model, cases, errors.repeat_std)
+    if acting.size:
+        true = [true_case(model, case, errors, step) for case in cases for step in steps]
+        displacements = iter(predicted(model, true, gravity))
+        for i in range(len(cases)):
+            columns = np.stack([0.5 * (next(displacements) - next(displacements)) for _ in acting], axis=-1)
+            found[i] = np.concatenate([found[i], np.where(np.isfinite(columns), columns, 0.0)], axis=-1)
+    return [columns[case.measured] for columns, case in zip(found, cases, strict=True)]
+
+
+def check_postures(model: Model, cases: Sequence[LoadCase]) -> None:
+    """Raise ValueError, naming the load case, where its posture is singular: two joints have nearly equal effect."""
+    for frame in dict.fromkeys(test.frame for test in cases):
+        of_frame = [test for test in cases if test.frame == frame]
+        columns = np.array(_joint_columns(model, jnp.asarray(np.stack([test.q for test in of_frame])), frame))
+        carrying = np.any(columns != 0.0, axis=(0, 1))  # joints between ground and the frame
+        columns, names = columns[:, :, carrying], np.array(model.coordinates)[carrying]
+        if not columns.size:
+            continue
+        columns[:, :3] /= np.linalg.norm(columns[:, :3], axis=1).max() or 1.0  # by the longest lever
+        _, size, right = np.linalg.svd(columns, full_matrices=False)
+        for test, sizes, parts in zip(of_frame, size, np.abs(right[:, -1]), strict=True):
+            ratio = float(sizes[-1] / sizes[0])
+            if ratio < SINGULAR:
+                joints = names[parts >= NOTABLE * parts.max()].tolist()
+                raise ValueError(
+                    f"deflection test '{test.name}': its posture is singular, {' and '.join(joints)} have nearly equal"
+                    f" effect (least over largest singular value of the Jacobian {ratio:.2g}, expected at least"
+                    f" {SINGULAR:g}): change the posture by some degrees, or remove this test"
+                )
+
+
+@compiled
+def _joint_columns(model: Model, q: Float[Array, "t n"], frame: str) -> Float[Array, "t 6 n"]:
+    return jax.vmap(lambda at: elastic_jacobian(model, at, frame)[:, : len(model.coordinates)])(q)
+
+
+class Decorrelation(eqx.Module):
+    """Combinations of the rows of each load case with independent errors of the rows' own standard deviations.
+
+    With S the covariance of the errors of a case and D their independent part, diagonal, row i becomes sum_k W_ik x_k,
+    W = D^(1/2) L^-1, S = L L^T. Least squares of these rows is generalized least squares of the measured ones.
+    """
+
+    factor: Float[Array, "m k"] | Float[np.ndarray, "m k"]
+    row: Int[Array, "m k"] | Int[np.ndarray, "m k"]
+
+    def of(self, x: np.ndarray | Array) -> np.ndarray | Array:
+        """The combinations of rows [m] or [m, d]."""
+        xp = x.__array_namespace__()
+        factor, row = (xp.asarray(part) for part in (self.factor, self.row))
+        return xp.einsum("mk,mk...->m...", factor, x[row])
+
+
+def decorrelation(common: Sequence[Float[np.ndarray, "m k"]], std: Float[np.ndarray, "m"]) -> Decorrelation:
+    """Combinations of the rows of each load case with independent errors, for S = diag(std^2) + G G^T.
+
+    Args:
+        common: G of each case, from `common_errors`.
+        std: of the independent errors of all rows, m and rad.
+    """
+    most = max(map(len, common))
+    factor, row, first = np.zeros((std.size, most)), np.zeros((std.size, most), dtype=int), 0
+    for columns in common:
+        size = len(columns)
+        own, first = slice(first, first + size), first + size
+        # S = D^(1/2) R^T R D^(1/2); unlike a factorization of S, this one is stable for any size of G
+        _, upper = np.linalg.qr(np.concatenate([np.eye(size), (columns / std[own, None]).T]))
+        upper *= np.sign(np.diag(upper))[:, None]
+        factor[own, :size] = np.linalg.solve(upper.T, np.eye(size)) * std[own, None] / std[own]
+        row[own, :size] = np.arange(own.start, own.stop)
+    return Decorrelation(factor, row)
+
+
+LEAST_DEGREES = 10
+"""Smallest number of degrees of freedom for a standard deviation: its relative error is then 22 %."""
+
+
+class Repeatability(NamedTuple):
+    """Repeatability of translations and of rotations: scatter of repeated tests about their means."""
+
+    std: tuple[float, float]
+    """Pooled standard deviation, m and rad; NaN where there were no repetitions."""
+    degrees: tuple[int, int]
+    """Degrees of freedom."""
+    chi_square: tuple[float, float]
+    """Sums of squares over the stated variances."""
+    groups: int
+    """Number of combinations of posture and load that were repeated."""
+
+
+def repeatability(cases: Sequence[LoadCase]) -> Repeatability:
+    """Repeatability of load cases; cases with equal postures, loads and points are repetitions.
+
+    Args:
+        cases: load cases with their stated standard deviations.
+
+    Source: pooled variance of ISO 5725-2.
+    """
+    known: dict[tuple, list[LoadCase]] = {}
+    for case in cases:
+        numbers = (tuple(float(f"{x:.9g}") for x in part) for part in (case.q, case.wrench))
+        known.setdefault((case.frame, case.points, *numbers), []).append(case)
+    groups = [group for group in known.values() if len(group) > 1]
+    squares, over, degrees = np.zeros(2), np.zeros(2), np.zeros(2, dtype=int)
+    for group in groups:
+        displacements = np.stack([case.displacement for case in group])
+        seen = np.isfinite(displacements)
+        count = seen.sum(axis=0)
+        mean = np.sum(np.where(seen, displacements, 0.0), axis=0) / np.maximum(count, 1)
+        errors = np.where(seen, displacements - mean, 0.0)
+        scaled = np.where(seen, errors / np.stack([case.std for case in group]), 0.0)
+        for kind, columns in enumerate((slice(0, 3), slice(3, 6))):
+            squares[kind] += np.sum(errors[..., columns] ** 2)
+            over[kind] += np.sum(scaled[..., columns] ** 2)
+            degrees[kind] += int(np.sum(np.maximum(count[:, columns] - 1, 0)))
+    std = np.where(degrees > 0, np.sqrt(squares / np.maximum(degrees, 1)), np.nan)
+    return Repeatability((float(std[0]), float(std[1])), (int(degrees[0]), int(degrees[1])),
+                         (float(over[0]), float(over[1])), len(groups))  # fmt: skip

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, check_names
-from jaxmb.io.files import read_text
+from jaxmb.io.files import csv_lines, finite_number
 from jaxmb.io.validation import CLOSE, InputError, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import closed_posture
@@ -137,16 +137,11 @@ def read_table(
 ) -> DeflectionTable:
     """`read_deflections` with information on the columns and values that the file omits."""
     path = Path(path)
-    table = csv.reader(io.StringIO(read_text(path), newline=""))
-    try:
-        rows = list(table)
-    except csv.Error as error:
-        raise InputError(f"{path}: line {table.line_num} is not a valid CSV line: {error}") from None
-    lines = [(number, row) for number, row in enumerate(rows, 1) if any(cell.strip() for cell in row)]
+    lines = csv_lines(path)
     if not lines:
         raise InputError(f"{path}: is empty, expected a line of headings and a line for each measured point")
     try:
-        columns = _columns(model, [cell.strip() for cell in lines[0][1]])
+        columns = _columns(model, lines[0][1])
         start = np.asarray(model.reference if posture is None else posture, float)
         cases, stated, changes = _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
     except ValueError as error:
@@ -239,8 +234,7 @@ def _tests(
 ) -> tuple[list[LoadCase], list[np.ndarray], list[str]]:  # fmt: skip
     width = 1 + max(index for index, _ in columns.values())
     groups: dict[str, list[tuple[int, list[str]]]] = {}
-    for number, row in lines:
-        cells = [cell.strip() for cell in row]
+    for number, cells in lines:
         if len(cells) < width or any(cells[width:]):
             raise ValueError(f"line {number} has {len(cells)} cells, expected {width} as in the headings")
         name = cells[columns["test"][0]]
@@ -283,7 +277,7 @@ def _test(
 
     def values(location: str, cells: list[str], names: Sequence[str], empty: np.ndarray) -> np.ndarray:
         return np.array([
-            _number(location, what, text(cells, what)) * columns[what][1] if text(cells, what) else missing
+            finite_number(f"{location}: {what}", text(cells, what)) * columns[what][1] if text(cells, what) else missing
             for what, missing in zip(names, empty, strict=True)
         ])  # fmt: skip
 
@@ -321,13 +315,3 @@ def _test(
         std=np.where(np.isfinite(stated), stated, std),
     )
     return test, np.isfinite(stated), f"{first}: {change}" if change else ""
-
-
-def _number(location: str, what: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{location}: {what} is '{text[:40]}', expected a finite number")
-    return value

@@ -1,5 +1,6 @@
 """Responses predicted for an FRF test, and its channels: gains of sensors and force transducers, and a delay."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,11 @@ from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import NormalEquations
-from jaxmb.identify.experiments.motion import AffineMotion
+from jaxmb.identify.experiments.components import OwnParameters
+from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.linalg import DynamicStiffness, Parts, receptance_by_entries
-from jaxmb.response.frf import IDEAL, laplace, sensed_receptance, with_decay
+from jaxmb.response.frf import IDEAL, laplace, sensed_receptance, sensor_factor, with_decay
 from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.hits import Sensor
 
@@ -48,35 +50,11 @@ class Channels(eqx.Module):
         factor = jnp.asarray(self.gain)[:, None] / jnp.asarray(self.force_gain)
         return frf * factor * jnp.exp(-(decay + 1j * omega) * self.delay)[:, None, None]
 
-    def changed(
-        self,
-        gain: Float[Array, "o"] | Float[np.ndarray, "o"],
-        force_gain: Float[Array, "i"] | Float[np.ndarray, "i"],
-        delay: Float[Array, ""] | Float[np.ndarray, ""],
-    ) -> "Channels":
-        """The channels with logarithms added to their gains, and a delay."""
-        return Channels(self.gain * jnp.exp(gain), self.force_gain * jnp.exp(force_gain), self.delay + delay)
-
-    @property
-    def numbers(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
-        """Gains of responses, of forces, and the delay, in the order of `channel_names`."""
-        xp = self.gain.__array_namespace__()
-        return xp.concatenate([self.gain, self.force_gain, xp.reshape(self.delay, 1)])
-
-
-def ideal_channels(outputs: int, inputs: int) -> Channels:
-    """Channels with unit gains and no delay."""
-    return Channels(np.ones(outputs), np.ones(inputs), np.zeros(()))
-
-
-def channels_of(numbers: Float[Array, "k"] | Float[np.ndarray, "k"], outputs: int) -> Channels:
-    """Channels from an array in the order of `channel_names`."""
-    return Channels(numbers[:outputs], numbers[outputs:-1], numbers[-1])
-
 
 def known_channels(test: "FrfTest") -> Channels:
-    """Channels of a test; ideal channels where it has none."""
-    return ideal_channels(len(test.outputs), len(test.inputs)) if test.channels is None else test.channels
+    """Channels of a test; unit gains and no delay where it has none."""
+    ideal = Channels(np.ones(len(test.outputs)), np.ones(len(test.inputs)), np.zeros(()))
+    return ideal if test.channels is None else test.channels
 
 
 def channel_names(test: str, outputs: Sequence[Point], inputs: Sequence[Point]) -> tuple[str, ...]:
@@ -179,3 +157,58 @@ def predict_frf(
         view.tangent, omega, decay, derivatives, outputs, inputs, view.tilt_rows, sensor, view.support
     )
     return frf if channels is None else channels.applied_to(frf, omega, decay)
+
+
+class FrfChannels(OwnParameters["FrfTest"]):
+    """Gains of the channels of an FRF test and its delay; only the delay where the FRFs are symmetrized."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
+        names = channel_names(self.test.name, self.test.outputs, self.test.inputs)
+        return names[-1:] if self.test.symmetrized else names
+
+    @property
+    def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
+        """Gains of its channels and its delay, in the order of `names`."""
+        known = known_channels(self.test)
+        xp = known.gain.__array_namespace__()
+        values = xp.concatenate([known.gain, known.force_gain, xp.reshape(known.delay, 1)])
+        return values[-1:] if self.test.symmetrized else values
+
+    def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> "FrfTest":
+        """The test with other gains and delay."""
+        if self.test.symmetrized:
+            channels = dataclasses.replace(known_channels(self.test), delay=values[-1])
+        else:
+            outputs = len(self.test.outputs)
+            channels = Channels(values[:outputs], values[outputs:-1], values[-1])
+        return dataclasses.replace(self.test, channels=channels)
+
+
+class FrfEvaluation(MotionEvaluation["FrfTest"]):
+    """Derivatives of an FRF by the varying entries of the tangent."""
+
+    def stripped(self) -> "FrfTest":
+        """The test without the components of its noise, more than half of its data."""
+        nothing = np.zeros(())
+        return dataclasses.replace(
+            self.test, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, excluded=nothing
+        )
+
+    def normal_equations(
+        self, view: AffineMotion, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
+    ) -> NormalEquations:
+        """Normal equations of the residual at u; see `Evaluation.normal_equations`."""
+        test, names = self.test, moving(view, u.size) if self.test.phase == "safe" else ()
+        if not names:
+            return super().normal_equations(view, values, u)
+
+        def compared(h: Array) -> Array:
+            seen = h * sensor_factor(laplace(test.omega, test.decay), test.derivatives, test.sensor)
+            return test.compared(
+                seen if test.channels is None else test.channels.applied_to(seen, test.omega, test.decay)
+            )
+
+        scale = jnp.sqrt(test.weight) / test.noise_std
+        return equations_by_entries(view, names, values, u, test.omega, test.decay, compared, scale)

@@ -1,7 +1,9 @@
-"""An FRF test: frequency responses measured at one posture."""
+"""An FRF test: frequency responses measured at one posture, possible errors of its description, and its source."""
 
 import dataclasses
-from typing import Any, Literal
+import functools
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,30 +12,211 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb.compiled import on_host
-from jaxmb.identify.experiments.entry import Entry, Source, Truth
-from jaxmb.identify.experiments.frf.channels import Channels, predict_frf
-from jaxmb.identify.experiments.frf.components import (
-    FrfChannels,
-    FrfDescription,
-    FrfEvaluation,
-    FrfLines,
-    FrfNoise,
-    FrfVibration,
-    arrays_at,
-    total_level,
+from jaxmb.identify.experiments.components import Description, Probe, Vibration
+from jaxmb.identify.experiments.frf.channels import Channels, FrfChannels, FrfEvaluation, known_channels, predict_frf
+from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at, peaks_hz, resonances
+from jaxmb.identify.experiments.motion import (
+    Placement,
+    PostureTest,
+    as_placed,
+    channel_alternatives,
+    displaced_view,
+    placement_errors,
+    point_errors,
+    posture_alternatives,
+    test_joints,
 )
-from jaxmb.identify.experiments.frf.noise import peaks_hz
-from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.identify.experiments.test import Score
+from jaxmb.identify.experiments.test import Entry, Score, Source
+from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, factor_text, times_text
+from jaxmb.io.validation import display_name
 from jaxmb.linalg import log_ratio
+from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import frac
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf import IDEAL
-from jaxmb.response.frf_kind import Point
+from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.hits import Sensor
 from jaxmb.response.modal import modes, paired_modes
+
+
+class FrfVibration(Vibration["FrfTest"]):
+    """Linearized motion at the posture of an FRF test, in the band of its lines."""
+
+    highest_text = "the band's end of"
+
+    @property
+    def band_end_hz(self) -> float:
+        """Frequency of the last line, Hz."""
+        return float(np.asarray(self.test.omega)[-1]) / (2 * np.pi)
+
+    @property
+    def highest_hz(self) -> float:
+        """Frequency of the last used line, Hz."""
+        used = (np.asarray(self.test.weight) > 0.0).any(axis=(1, 2))
+        return float(np.asarray(self.test.omega)[used].max()) / (2 * np.pi)
+
+    @property
+    def first_frequency_hz(self) -> float | None:
+        """Frequency of the first clear peak of the total magnitude of all FRFs, Hz."""
+        frequency_hz = np.asarray(self.test.omega) / (2.0 * np.pi)
+        peaks = resonances(total_level(self.test, self.test.measured), frequency_hz)
+        return float(frequency_hz[peaks[0]]) if peaks.size else None
+
+    def probe(self) -> Probe:
+        """The test as a candidate for any posture, with the median of its noise over the lines."""
+        test, used = self.test, np.asarray(self.test.weight) > 0.0
+        known = tuple(dict.fromkeys([*test.outputs, *test.inputs]))
+        outputs, inputs = ([known.index(p) for p in points] for points in (test.outputs, test.inputs))
+        return Probe(
+            points=known,
+            outputs=jax.device_put(np.array(outputs)),
+            inputs=None if inputs == outputs else jax.device_put(np.array(inputs)),
+            derivatives=test.derivatives,
+            at=test.at,
+            omega=jax.device_put(np.asarray(test.omega)[used.any(axis=(1, 2))]),
+            decay=test.decay,
+            noise_std=jax.device_put(np.median(np.asarray(test.noise_std)[used])),
+        )
+
+
+def total_level(test: "FrfTest", frf: Array | np.ndarray) -> np.ndarray:
+    """log10 of the root sum of squares of all used FRFs [f]."""
+    size = np.where(np.asarray(test.weight) > 0.0, np.abs(np.asarray(frf)), 0.0)
+    return np.log10(np.sqrt(np.sum(size**2, axis=(1, 2))) + 1e-300)
+
+
+class FrfErrors(NamedTuple):
+    """Errors in the description of an FRF test, 0 for a correct description."""
+
+    log_frequency: Float[np.ndarray, ""] | Array
+    """Logarithm of true over stated frequencies."""
+    log_gain: Float[np.ndarray, "o"] | Array
+    """Logarithm of true over stated gain of each output."""
+    log_force_gain: Float[np.ndarray, "i"] | Array
+    """Logarithm of true over stated gain of each input."""
+    delay: Float[np.ndarray, "o"] | Array
+    """Delay of each output beyond the stated one, s."""
+    decay: Float[np.ndarray, ""] | Array
+    """True minus stated decay rate of the exponential window, 1/s."""
+    corner: Float[np.ndarray, "o"] | Array
+    """Corner of a first-order high-pass in each output, rad/s."""
+    place: Placement
+    """Of posture and points."""
+
+
+class FrfDescription(Description["FrfTest"]):
+    """Errors of frequencies, channels, points and posture of an FRF test."""
+
+    def none(self, model: Model) -> FrfErrors:
+        """Zero errors."""
+        outputs, zero, test = np.zeros(len(self.test.outputs)), np.zeros(()), self.test
+        place = as_placed(test, test_joints(test, model))
+        return FrfErrors(zero, outputs, np.zeros(len(test.inputs)), outputs, zero, outputs, place)
+
+    def residual(self, model: Model, errors: FrfErrors) -> Float[Array, "m"]:
+        """Residual with the description corrected."""
+        test, view = self.test, displaced_view(self.test, model, errors.place)
+        omega, decay = test.omega * jnp.exp(errors.log_frequency), test.decay + errors.decay
+        predicted = predict_frf(view, omega, test.derivatives, decay, test.sensor)
+        known = known_channels(test)
+        gain, force_gain = known.gain * jnp.exp(errors.log_gain), known.force_gain * jnp.exp(errors.log_force_gain)
+        channels = Channels(gain, force_gain, known.delay)
+        s = (test.decay + 1j * test.omega)[:, None]
+        passed = jnp.exp(-s * errors.delay) * s / (s + errors.corner)
+        return test.compared(channels.applied_to(predicted * passed[:, :, None], test.omega, test.decay))
+
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, FrfErrors]]:
+        """Single errors, those common to all tests first."""
+        test, right = self.test, self.none(model)
+        name, where, outputs = test.name, display_name(test.name), len(test.outputs)
+        latest, every = 0.1 / float(np.asarray(test.omega).max()), np.ones(outputs)
+        yield TIME_BASE, right._replace(log_frequency=np.ones(()))
+        own = functools.partial(times_text, f"frequencies of {where}")
+        yield (
+            TIME_BASE._replace(key=f"frequencies of {name}", kind="", size=0.01, text=own),
+            right._replace(log_frequency=np.ones(())),
+        )
+        text = functools.partial(_late_text, f"responses of {where} that are")
+        yield StatedError(f"delay of {name}", size=latest, text=text), right._replace(delay=every)
+        text = functools.partial(_late_text, "responses of all FRF tests that are")
+        yield StatedError("delay", "delay_us", 1e-6, text=text), right._replace(delay=every)
+        text = functools.partial(factor_text, f"the FRFs of {where}")
+        yield StatedError(f"gain of {name}", size=0.1, text=text), right._replace(log_gain=every)
+        decay, first = float(test.decay), float(np.asarray(test.omega).min())
+        text = functools.partial(_window_text, where, decay)
+        window = StatedError(f"window of {name}", size=0.01 * first, text=text, least=-decay)
+        yield window, right._replace(decay=np.ones(()))
+        for what, points, gain, sign in (
+            ("output", test.outputs, "log_gain", 1.0), ("input", test.inputs, "log_force_gain", -1.0),
+        ):  # fmt: skip
+            for k, point in enumerate(dof_names(points)):
+                of_point = np.eye(len(points))[k]
+                for key, at, kind in (("", "", "gain_percent"), (f" of {name}", f" of {where}", "")):
+                    # positive where the true value is larger than measured
+                    text = functools.partial(factor_text, f"{what} {point}{at}")
+                    error = StatedError(f"gain of {what} {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN)
+                    yield error, right._replace(**{gain: sign * of_point})
+                    if what == "output":
+                        text = functools.partial(_late_text, f"{what} {point}{at}, which is")
+                        error = StatedError(f"delay of {what} {point}{key}", size=latest, text=text)
+                        yield error, right._replace(delay=of_point)
+                        text = functools.partial(_corner_text, f"{what} {point}{at}")
+                        error = StatedError(
+                            f"high-pass of {what} {point}{key}", size=0.01 * first, text=text, least=0.0
+                        )
+                        yield error, right._replace(corner=of_point)
+        for error, place in placement_errors(test, model):
+            yield error, right._replace(place=place)
+        for which, points in (("output", test.outputs), ("input", test.inputs)):
+            for error, place in point_errors(test, len(right.place.posture), which, points):
+                yield error, right._replace(place=place)
+
+    @property
+    def channels(self) -> dict[str, Bool[np.ndarray, "m"]]:
+        """Mask of the rows of each output and input."""
+        _, output, into = np.indices(self.test.measured.shape)
+        ends = (("output", output, self.test.outputs), ("input", into, self.test.inputs))
+        return {
+            f"{what} {point}": np.tile((index == k).ravel(), 2)
+            for what, index, points in ends
+            for k, point in enumerate(dof_names(points))
+        }
+
+    def alternatives(self, model: Model) -> Iterator[tuple[str, str, "FrfTest"]]:
+        """Reversed and exchanged channels, other kinds of FRFs, a reversed sign of the phase, degrees for radians."""
+        test = self.test
+        measured, omega = np.asarray(test.measured), np.asarray(test.omega)[:, None, None]
+        for what, axis, points in (("output", 1, test.outputs), ("input", 2, test.inputs)):
+            for key, text, order, sign in channel_alternatives(what, dof_names(points)):
+                ordered = np.take(measured, order, axis=axis)
+                yield key, text, _measuring(test, ordered * (sign[:, None] if axis == 1 else sign))
+        kinds = ("receptance", "mobility", "accelerance")
+        for own, kind in enumerate(kinds):
+            if own != test.derivatives:
+                change = (1j * omega) ** (test.derivatives - own)
+                text = f"{kind} stated as {kinds[test.derivatives]}"
+                yield text, text, _measuring(test, measured * change)
+        yield "sign of the phase", "the sign of the phase (exp(-j omega t))", _measuring(test, measured.conj())
+        yield from posture_alternatives(test, model)
+
+
+def _measuring(test: "FrfTest", measured: np.ndarray) -> "FrfTest":
+    return dataclasses.replace(test, measured=jax.device_put(measured))
+
+
+def _late_text(what: str, value: float) -> str:
+    return f"{what} {1e3 * abs(value):.3g} ms {'late' if value > 0.0 else 'early'}"
+
+
+def _corner_text(what: str, value: float) -> str:
+    return f"a high-pass of {value / (2.0 * np.pi):.3g} Hz in {what}"
+
+
+def _window_text(where: str, own: float, value: float) -> str:
+    return f"an exponential window of {own + value:.3g} 1/s on the responses of {where} instead of {own:.3g}"
+
 
 Phase = Literal["safe", "principal"]
 
@@ -202,10 +385,6 @@ class FrfSource(Source):
     """Processing before the fit, e.g. "synthesized and mirrored"; empty for none."""
     frequency_unit: str
     """Unit of frequency in figures."""
-    truth: Truth | None
-    """The simulated machine behind a simulated measurement."""
-    remarks: tuple[str, ...]
-    """Sentences on the origin of the FRFs."""
 
 
 FrfEntry = Entry[FrfTest, FrfSource]

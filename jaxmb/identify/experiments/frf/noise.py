@@ -1,13 +1,24 @@
 """Noise of the logarithms of FRFs: additive noise, noise estimated from the residual, exponential windows; peaks and
 weights."""
 
+import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+import jax
 import numpy as np
 import scipy
-from jaxtyping import Complex, Float
+from jaxtyping import Complex, Float, Int
+from scipy.special import chdtri
 
-from jaxmb.measurement.noise import window_correlation
+from jaxmb.identify.experiments.components import BLOCKS, Correlation, Lines, Noise
+from jaxmb.identify.experiments.motion_view import MotionView
+from jaxmb.measurement.noise import correlation_length, lines_of_window, outlier_lines, systematic, window_correlation
+from jaxmb.response.frf_kind import dof_names
+
+if TYPE_CHECKING:
+    from jaxmb.identify.experiments.frf.frf_test import FrfTest
+
 
 MOST_DAMPING = 0.1
 """Largest damping ratio of a peak that counts as a mode."""
@@ -138,18 +149,18 @@ SMALLEST = 1e-6
 NEGLIGIBLE = 0.05
 """Ratio of two independent noises at which the smaller adds 0.2 % to the total."""
 
-Lines = Float[np.ndarray, "f o i"]
+LineArray = Float[np.ndarray, "f o i"]
 
 
 def noise_at_fit(
     predicted: Complex[np.ndarray, "f o i"],
     measured: Complex[np.ndarray, "f o i"],
-    additive_std: Lines,
-    level: Lines,
-    known_std: Lines,
-    noise_std: Lines,
-    weight: Lines,
-) -> dict[str, Lines]:
+    additive_std: LineArray,
+    level: LineArray,
+    known_std: LineArray,
+    noise_std: LineArray,
+    weight: LineArray,
+) -> dict[str, LineArray]:
     """`level`, `known_std`, `noise_std` and `weight` with additive noise evaluated at the FRFs of the fitted machine.
 
     Noise of log H evaluated at the measured FRFs biases a fit: lines that noise made large would get more weight. Lines
@@ -207,7 +218,7 @@ def most_likely_factor(
     return scipy.optimize.root_scalar(slope, bracket=(least, most), xtol=1e-9 * least).root
 
 
-def leak_std(leak: Complex[np.ndarray, "f o i"], frf: Complex[np.ndarray, "f o i"]) -> Lines:
+def leak_std(leak: Complex[np.ndarray, "f o i"], frf: Complex[np.ndarray, "f o i"]) -> LineArray:
     """Standard deviation of log H, real and imaginary part each, due to leakage into H."""
     size = np.maximum(np.abs(np.where(np.isfinite(frf), frf, 0.0)), SMALLEST * np.abs(leak))
     return np.where(leak != 0.0, np.abs(leak) / np.where(size > 0.0, size, 1.0) / np.sqrt(2.0), 0.0)
@@ -255,3 +266,238 @@ def window_factor(
         both += float(np.sum((columns[rows].conj() * (window_correlation(omega, decay, rows) @ columns)).real))
     independent = float(np.sum(np.abs(columns) ** 2))
     return both / independent if independent > 0.0 else 1.0
+
+
+AGREE = 0.5
+"""Length of the mean of unit vectors above which phases agree; on average 0 for random phases."""
+
+
+class FrfCorrelation(Correlation["FrfTest"]):
+    """Correlation of lines by an exponential window, and of responses by leakage of a large response into the
+    others."""
+
+    @property
+    def between_responses(self) -> bool:
+        """Whether a response leaks into others at one ratio for all lines."""
+        return bool(np.any(np.asarray(self.test.leak)))
+
+    def variance_factor(self, basis: Float[np.ndarray, "m r"], row_weights: np.ndarray) -> float:
+        """Factor by which an exponential window or leakage increases the variance of the errors projected onto some
+        directions.
+
+        Args:
+            basis: directions, as columns.
+            row_weights: variance of each row.
+        """
+        decay, scaled, factor = float(self.test.decay), basis * np.sqrt(row_weights)[:, None], 1.0
+        if decay > 0.0:
+            factor = window_factor(scaled, np.asarray(self.test.measured), np.asarray(self.test.omega), decay)
+        if not self.between_responses:
+            return factor
+        leak = np.asarray(self.test.leak) / np.asarray(self.test.measured)
+        return max(factor, leak_factor(scaled, leak / np.asarray(self.test.noise_std)))
+
+    @property
+    def degrees_factor(self) -> float:
+        """Divisor of the degrees of freedom of a sum of squares, due to the exponential window."""
+        return lines_of_window(np.asarray(self.test.omega) / (2.0 * np.pi), float(self.test.decay))
+
+    def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Correlation length of the residual along frequency, in lines (see `correlation_length`)."""
+        return correlation_length(*line_errors(self.test, residual, row_weights))
+
+    @property
+    def groups(self) -> Int[np.ndarray, "g m"]:
+        """Rows of one FRF in a band, of one output, of one input."""
+        lines, outputs, inputs = self.test.measured.shape
+        band, output, into = np.indices((lines, outputs, inputs))
+        band = band * BLOCKS // lines
+        each = [(band * outputs + output) * inputs + into, output, into]
+        return np.stack([np.tile(own.ravel(), 2) for own in each])
+
+
+class FrfNoise(Noise["FrfTest"]):
+    """Noise of log H: known noise of each line, such as from coherence, plus one nominal standard deviation."""
+
+    @property
+    def correlation(self) -> FrfCorrelation:
+        """Correlation between lines and between responses."""
+        return FrfCorrelation(self.test)
+
+    @property
+    def exact_cost(self) -> float:
+        """Cost, in units of the noise, of a mean error of log H of 1e-8."""
+        return 2e-16 * float(np.sum(np.asarray(self.test.weight))) / float(self.test.nominal_std) ** 2
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the noise is as stated; otherwise it is estimated from the residual of the fit."""
+        return self.test.noise_is_known
+
+    @property
+    def nominal(self) -> float:
+        """Standard deviation of log H stated in the study."""
+        return float(self.test.nominal_std)
+
+    @property
+    def follows_fit(self) -> bool:
+        """Whether the noise depends on the fitted machine, so that `at_fit` returns a different test."""
+        return bool(np.any(np.asarray(self.test.additive_std))) or self.correlation.between_responses
+
+    def at_fit(self, view: MotionView) -> "FrfTest":
+        """The test with additive noise evaluated at the FRFs of the fitted machine (see `noise_at_fit`)."""
+        predicted = np.asarray(self.test.predict(view))
+        names = ("measured", "additive_std", "level", "known_std", "noise_std", "weight")
+        parts = noise_at_fit(predicted, *(np.asarray(getattr(self.test, name)) for name in names))
+        # a response that vanishes to rounding in the model is pure leakage
+        parts["weight"] = np.where(np.abs(predicted) >= SMALLEST * np.abs(self.test.leak), parts["weight"], 0.0)
+        return dataclasses.replace(self.test, **{name: jax.device_put(part) for name, part in parts.items()})
+
+    def change_from(self, other: "FrfTest") -> float:
+        """Largest |log| of the ratio of a line's noise to that in another version of the test; infinite where the
+        excluded lines differ."""
+        if not np.array_equal(self.test.excluded, other.excluded):
+            return np.inf
+        both = (np.asarray(self.test.weight) > 0.0) & (np.asarray(other.weight) > 0.0)
+        ratio = np.asarray(self.test.noise_std)[both] / np.asarray(other.noise_std)[both]
+        return float(np.max(np.abs(np.log(ratio)), initial=0.0))
+
+    @property
+    def is_one_factor(self) -> bool:
+        """Whether no noise is known by line, so that the noise to be estimated is one common factor."""
+        return not np.any(np.asarray(self.test.known_std))
+
+    def with_nominal(self, std: float) -> "FrfTest":
+        """The test with another nominal standard deviation of log H, beside the known noise of each line."""
+        known, rest = np.asarray(self.test.known_std) ** 2, self._rest * (std / float(self.test.nominal_std)) ** 2
+        return dataclasses.replace(
+            self.test, noise_std=jax.device_put(np.sqrt(known + rest)), nominal_std=jax.device_put(np.asarray(std))
+        )
+
+    @property
+    def _rest(self) -> Float[np.ndarray, "f o i"]:
+        """Variance of log H in addition to the known noise of each line."""
+        return np.asarray(self.test.noise_std) ** 2 - np.asarray(self.test.known_std) ** 2
+
+    def estimated(self, residual: np.ndarray, expected: float) -> float:
+        """Maximum-likelihood nominal standard deviation of log H, beside the known noise of each line.
+
+        Where the known noise explains the whole residual, it is `NEGLIGIBLE` times the known noise.
+
+        Args:
+            residual: in units of the noise, scaled by the roots of the weights.
+            expected: expected sum of squares of the residual under the present noise.
+        """
+        noise_std, known_std = np.asarray(self.test.noise_std), np.asarray(self.test.known_std)
+        squares = np.sum(residual.reshape(2, *noise_std.shape) ** 2, axis=0) * noise_std**2
+        used = squares > 0.0
+        known, rest, weight = (np.asarray(x)[used] for x in (known_std**2, self._rest, self.test.weight))
+        # degrees of freedom used by the fit and lost to correlation are restored uniformly over the lines
+        squares = squares[used] * np.sum(weight) / expected
+        return float(self.test.nominal_std) * most_likely_factor(squares, known, rest, weight)
+
+    def noiseless(self, view: MotionView) -> "FrfTest":
+        """The test with noise-free data of a machine."""
+        return dataclasses.replace(self.test, measured=self.test.predict(view))
+
+    def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Block bootstrap sample of a residual. Blocks are neighbouring lines with all their responses, one correlation
+        length long; lines with the same used responses are exchangeable."""
+        errors, used = line_errors(self.test, residual, row_weights)
+        length = max(1, round(self.correlation.length(residual, row_weights)))
+        drawn = np.zeros(errors.shape)
+        patterns, pattern = np.unique(used.reshape(2, used.shape[1], -1).swapaxes(0, 1), axis=0, return_inverse=True)
+        for k in range(len(patterns)):
+            lines = np.flatnonzero(pattern == k)
+            begin = rng.integers(lines.size, size=-(-lines.size // length))
+            picked = (begin[:, None] + np.arange(length)).ravel()[: lines.size] % lines.size
+            drawn[:, lines] = errors[:, lines[picked]]
+        return drawn.ravel() * np.sqrt(row_weights)
+
+
+class FrfLines(Lines["FrfTest"]):
+    """Frequency lines."""
+
+    @property
+    def robust(self) -> bool:
+        """Whether outlier lines are excluded."""
+        return self.test.robust
+
+    def decimate(self, most: int) -> "FrfTest":
+        """The test on at most so many of its used lines, evenly spaced, all with the same weight.
+
+        Weighted peaks give a cost with narrow valleys. With even weights most random starts reach the right one, and a
+        few lines suffice.
+        """
+        counts = (np.asarray(self.test.weight) > 0.0).any(axis=(1, 2))
+        order = np.argsort(~counts, kind="stable")  # padded with unused lines, so that the shapes of equal tests agree
+        count = max(np.count_nonzero(counts), min(most, counts.size))
+        picked = np.sort(order[np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))])
+        parts = arrays_at(self.test, picked)
+        return dataclasses.replace(self.test, **parts | {"weight": (parts["weight"] > 0.0).astype(float)})
+
+    def outliers(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+        """Indices of outlier lines."""
+        return outlier_lines(*line_errors(self.test, residual, row_weights))
+
+    @property
+    def excluded(self) -> np.ndarray:
+        """Indices of the lines excluded as outliers."""
+        return np.flatnonzero(np.asarray(self.test.excluded))
+
+    def without(self, lines: np.ndarray) -> "FrfTest":
+        """The test without some lines."""
+        weight, excluded = np.array(self.test.weight), np.array(self.test.excluded)
+        weight[lines], excluded[lines] = 0.0, True
+        return dataclasses.replace(self.test, weight=jax.device_put(weight), excluded=jax.device_put(excluded))
+
+    def lines_text(self, lines: np.ndarray) -> str:
+        """Frequencies of some lines as text."""
+        return ", ".join(f"{f:.4g}" for f in np.asarray(self.test.omega)[lines] / (2.0 * np.pi)) + " Hz"
+
+    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Variance of the line-to-line scatter of the residual over that of the noise, from the median squared second
+        difference."""
+        errors, present = line_errors(self.test, residual, row_weights)
+        three = present[:, :-2] & present[:, 1:-1] & present[:, 2:]
+        second_difference = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
+        return float(np.median(second_difference[three] ** 2) / (6.0 * chdtri(1, 0.5))) if three.any() else 1.0
+
+    def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Systematic fraction of the variance of the residual; 0 where it cannot be distinguished from noise."""
+        if self.test.noise.correlation.between_responses:
+            return 0.0
+        return systematic(*line_errors(self.test, residual, row_weights), self.test.noise.correlation.degrees_factor)
+
+    def undefined(self, view: MotionView) -> tuple[str, ...]:
+        """Texts on measured FRFs whose prediction is 0, so that its logarithm does not exist."""
+        used, predicted = np.asarray(self.test.weight) > 0.0, np.asarray(self.test.predict(view))
+        zero = np.argwhere(((predicted == 0.0) & used).any(axis=0))
+        outputs, inputs = dof_names(self.test.outputs), dof_names(self.test.inputs)
+        return tuple(f"the FRF {outputs[o]} / {inputs[i]} is 0" for o, i in zero)
+
+
+def line_errors(test: "FrfTest", residual: np.ndarray, row_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Errors in units of the noise, 0 where unused, and a mask of the used ones [real and imaginary part, f, o, i].
+
+    Phase errors of an FRF that mostly agree are unwrapped around their mean: for a reversed sensor they are half a
+    turn, where noise would decide the sign.
+    """
+    used = (row_weights > 0.0).reshape(2, *test.measured.shape)
+    weights = np.where(used, row_weights.reshape(used.shape), 1.0)
+    plain = np.where(used, residual.reshape(used.shape) / np.sqrt(weights), 0.0)
+    if test.phase == "safe":
+        scale = np.asarray(test.noise_std)
+        turn = np.exp(1j * plain[1] * scale)
+        mean = np.sum(used[1] * turn, axis=0) / np.maximum(np.sum(used[1], axis=0), 1)
+        around = np.where(np.abs(mean) > AGREE, mean / np.where(mean == 0.0, 1.0, np.abs(mean)), 1.0)
+        plain[1] = np.where(used[1], (np.angle(around) + np.angle(turn * around.conj())) / scale, 0.0)
+    return plain, used
+
+
+def arrays_at(test: "FrfTest", chosen: np.ndarray) -> dict[str, np.ndarray]:
+    """Arrays of a test at some of its lines."""
+    names = (
+        "omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "leak", "excluded",
+    )  # fmt: skip
+    return {name: np.asarray(getattr(test, name))[chosen] for name in names}

@@ -1,7 +1,12 @@
-"""Standard deviation and autocorrelation of the noise of measured efforts (joint torques or forces)."""
+"""Noise of measured efforts (joint torques or forces), and gross errors: residuals that are no noise.
+
+The noise of torques is usually estimated from the residual, so that chi-square is about 1 in any case. Gross errors are
+therefore found by comparing the residual at each joint with the torque itself, with the recorded torque above the band
+of the motion, which bounds the noise, and with its prediction from other parts of the record.
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -9,6 +14,9 @@ from scipy.linalg import solve_toeplitz
 
 from jaxmb.identify.estimation.linear import linear_fit, tukey
 from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, least_squares
+
+if TYPE_CHECKING:
+    from jaxmb.identify.experiments.torque.torque_test import TorqueTest
 
 ROUNDS = 3
 ROBUST_ROUNDS = 20
@@ -38,11 +46,6 @@ class EffortNoise(NamedTuple):
     """Correlation length in samples: that many carry the information of one independent sample."""
 
 
-def effort_std(rows: Prepared) -> Float[np.ndarray, "c"]:
-    """`effort_noise(rows).std`."""
-    return effort_noise(rows).std
-
-
 def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     """Noise of the efforts at each coordinate, from the residual of a fit of all parameters.
 
@@ -59,24 +62,38 @@ def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
     Source: Horn, Horn and Duncan 1975, "Estimating heteroscedastic variances in linear models"; of the robust scale
     Huber and Ronchetti, Robust Statistics (2009), chapter 5.
     """
-    if robust:
-        return _robust_noise(rows)
-    count = len(rows.measured)
-    effort = rows.effort - rows.constant
-    std = np.array([np.std(effort[rows.coordinate == i]) or 1.0 for i in range(count)])
-    lengths = np.ones(count)
-    for _ in range(ROUNDS):
-        weight = 1.0 / std[rows.coordinate]
-        weighted = rows.regressor * weight[:, None]
-        residual = effort - rows.regressor @ least_squares(weighted, effort * weight)[0]
-        own, used = (
-            [residual[rows.coordinate == i] for i in range(count)],
-            _degrees_used(weighted, rows.coordinate),
-        )
-        lengths = np.array([correlation_length(part, fitted) for part, fitted in zip(own, used, strict=True)])
-        size = [np.sqrt(np.sum(part**2) / max(1.0, part.size - n)) for part, n in zip(own, used, strict=True)]
-        std = np.maximum(size, SMALLEST * np.abs(rows.effort).max())
+    effort, smallest = rows.effort - rows.constant, SMALLEST * float(np.abs(rows.effort).max())
+    groups = [np.flatnonzero(rows.coordinate == i) for i in range(len(rows.measured))]
+    std = np.array([np.std(effort[own]) or 1.0 for own in groups])
+    lengths, weight = np.ones(len(groups)), np.ones(effort.size)
+    for _ in range(ROBUST_ROUNDS if robust else ROUNDS):
+        before, scale = std.copy(), np.sqrt(weight) / std[rows.coordinate]
+        scaled = rows.regressor * scale[:, None]
+        residual = effort - rows.regressor @ least_squares(scaled, effort * scale)[0]
+        for i, (own, used) in enumerate(zip(groups, _degrees_used(scaled, rows.coordinate), strict=True)):
+            part = residual[own]
+            if robust:
+                std[i], weight[own], part = _robust_scale(part, weight[own], used, smallest)
+            else:
+                std[i] = max(np.sqrt(np.sum(part**2) / max(1.0, part.size - used)), smallest)
+            lengths[i] = correlation_length(part, used)
+        if robust and np.all(np.abs(std - before) <= SETTLED * std):
+            break
     return EffortNoise(std * np.sqrt(lengths), lengths)
+
+
+def _robust_scale(
+    residual: Float[np.ndarray, "k"], weight: Float[np.ndarray, "k"], used: float, smallest: float
+) -> tuple[float, Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
+    """Standard deviation and Tukey's weights of a residual, fitted with other weights and so many degrees of freedom,
+    and the residual with outliers interpolated, as they carry no information on the correlation."""
+    counted = max(1.0, np.sum(weight > 0.0))
+    shrunk = np.sqrt(max(1.0, counted - used) / counted)  # expected residual over error
+    size = max(float(np.median(np.abs(residual)) / (NORMAL_MEDIAN * shrunk)), smallest)
+    weight = tukey(residual / size)
+    square = float(weight @ residual**2 / weight.sum()) / NORMAL_SQUARE
+    at, good = np.arange(residual.size), weight > 0.0
+    return max(np.sqrt(square) / shrunk, smallest), weight, np.interp(at, at[good], residual[good])
 
 
 class MotionErrors(NamedTuple):
@@ -126,34 +143,6 @@ def motion_errors(
     return MotionErrors(np.mean(0.5 * (plus + minus), axis=0) - own, squares / np.maximum(degrees, 1e-9), share)
 
 
-def _robust_noise(rows: Prepared) -> EffortNoise:
-    count, weight = len(rows.measured), np.ones(rows.effort.size)
-    effort = rows.effort - rows.constant
-    std = np.array([np.std(effort[rows.coordinate == i]) or 1.0 for i in range(count)])
-    lengths = np.ones(count)
-    for _ in range(ROBUST_ROUNDS):
-        before = std.copy()
-        scale = np.sqrt(weight) / std[rows.coordinate]
-        scaled = rows.regressor * scale[:, None]
-        residual = effort - rows.regressor @ least_squares(scaled, effort * scale)[0]
-        used = _degrees_used(scaled, rows.coordinate)
-        for i in range(count):
-            own = rows.coordinate == i
-            part, counted = residual[own], max(1.0, np.sum(weight[own] > 0.0))
-            shrunk = np.sqrt(max(1.0, counted - used[i]) / counted)  # expected residual over error
-            size = np.median(np.abs(part)) / (NORMAL_MEDIAN * shrunk)
-            size = max(float(size), SMALLEST * float(np.abs(rows.effort).max()))
-            weight[own] = tukey(part / size)
-            square = float(weight[own] @ part**2 / weight[own].sum()) / NORMAL_SQUARE
-            std[i] = max(np.sqrt(square) / shrunk, SMALLEST * np.abs(rows.effort).max())
-            at, good = np.arange(part.size), weight[own] > 0.0
-            # outliers are interpolated, as they carry no information on the correlation
-            lengths[i] = correlation_length(np.interp(at, at[good], part[good]), used[i])
-        if np.all(np.abs(std - before) <= SETTLED * std):
-            break
-    return EffortNoise(std * np.sqrt(lengths), lengths)
-
-
 def _degrees_used(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> Float[np.ndarray, "c"]:
     """Degrees of freedom of a fit used by the rows of each coordinate: sums of leverages, in total the rank."""
     scale = np.linalg.norm(matrix, axis=0)
@@ -200,3 +189,208 @@ def correlation_length(residual: Float[np.ndarray, "k"], fitted: float = 0.0) ->
         return 1.0
     degrees = max(1.0, count - fitted) / max(1.0, count - fitted - coefficients.size)
     return float(max(1.0, degrees * noise / covariance[0] / (1.0 - total) ** 2))
+
+
+MOTION = 0.99
+"""Part of the variance of velocities within the band of the motion."""
+HARMONICS = 4.0
+"""Multiple of the band above which torques contain little of the motion: rigid bodies double frequencies, friction is
+odd."""
+OF_TORQUE, OF_VARIATION, LEAST = 0.2, 1.0 / 3.0, 0.05
+"""Residual over the root mean square and over the standard deviation of a torque above which it is large; below the
+last it is small for any torque. Recorded robots with unmodelled friction have 0.03 to 0.11."""
+OF_CHECK = 0.5, 1.0
+"""The first two for a predicted torque that was not fitted."""
+RISE = 6.0
+"""Allowance for more noise below the band in which it is estimated, in widths of that band: a spectrum of 1 / f^2 over
+two octaves, as of a first order process with a correlation of 0.95 between neighbours."""
+OF_NOISE, FAR = 1.5, 4.0
+"""Residual over the noise bound above which a large residual, or one above `LEAST`, is not noise; the second also over
+the noise stated or estimated."""
+PREDICTED = 0.25
+"""Part of the residual's variance predicted by the rest of the record above which it is not noise."""
+BLOCKS = 6
+RIDGE = 0.3
+"""Ridge parameter for standardised columns."""
+DELAYS = (1, 2, 5, 10, 20)
+"""Candidate delays, in steps of the rows: torques jump with the sign of a velocity, so a linearization is
+insufficient."""
+EXPLAINS, CHANCE = 0.5, 20.0
+"""Part of a residual, and square of Student's t, above which a single number explains it."""
+SMALL_FACTOR, SMALL_CHANGE = 0.15, 0.03
+"""Largest logarithm of a factor on a torque, and largest change of a torque over its standard deviation, that are not
+gross errors."""
+
+
+class Unexplained(NamedTuple):
+    """A gross error of a torque test."""
+
+    joints: tuple[str, ...]
+    """Joints whose torque is not reproduced, by decreasing residual."""
+    percent: tuple[float, ...]
+    """Residual of each over the standard deviation of its torque, percent."""
+    cause: str
+    """Text on the single number that explains the residual; empty where there is none."""
+
+
+def noise_bound(
+    effort: Float[np.ndarray, "k c"], velocity: Float[np.ndarray, "k m"], rate_hz: float, bandwidth_hz: float
+) -> Float[np.ndarray, "c"]:
+    """Upper bound of the standard deviation of the noise of filtered efforts, Nm or N [c].
+
+    The largest mean power spectral density of any octave of the recorded efforts above the band of the motion is
+    assumed over the whole bandwidth, with the allowance `RISE` below. For a record filtered before it was written, the
+    octave next to the motion decides.
+
+    Args:
+        effort: as recorded, at the used samples.
+        velocity: of all recorded coordinates, at the same samples.
+        rate_hz: samples per second.
+        bandwidth_hz: of the filter of the efforts.
+    """
+    window = np.hanning(len(effort) + 2)[1:-1, None]
+    frequency = np.fft.rfftfreq(len(effort), 1.0 / rate_hz)
+    speeds, efforts = (
+        np.abs(np.fft.rfft(window * (part - part.mean(axis=0)), axis=0)) ** 2 for part in (velocity, effort)
+    )
+    share = np.cumsum(np.sum(speeds, axis=1))
+    within = float(frequency[int(np.searchsorted(share, MOTION * share[-1]))])
+    first, density = np.clip(HARMONICS * within, frequency[1], rate_hz / 4.0), np.zeros(effort.shape[1])
+    low = first
+    while low < rate_hz / 2.0:
+        octave = (frequency >= low) & (frequency < 2.0 * low)
+        if octave.any():
+            density = np.maximum(density, efforts[octave].mean(axis=0))
+        low *= 2.0
+    width = min(bandwidth_hz, rate_hz / 2.0)
+    return np.sqrt(2.0 * density * (width + RISE * min(first, width)) / (rate_hz * np.sum(window**2)))
+
+
+def unexplained(
+    test: "TorqueTest",
+    predicted: Float[np.ndarray, "r"],
+    time_s: Float[np.ndarray, "r"],
+    bound: Float[np.ndarray, "c"],
+    names: Sequence[str],
+    jacobian: Float[np.ndarray, "r d"] | None,
+) -> Unexplained | None:
+    """The gross error of a torque test: residuals too large or too predictable for noise; None where there is none.
+
+    Args:
+        test: measured efforts.
+        predicted: by the identified machine.
+        time_s: of each row.
+        bound: from `noise_bound`.
+        names: of the coordinates whose effort was measured.
+        jacobian: of the residual by the free parameters; None for a test that was not fitted.
+    """
+    effort, coordinate = np.asarray(test.effort), np.asarray(test.coordinate)
+    residual = effort - predicted
+    found = dict[int, float]()
+    for i in range(len(names)):
+        own = coordinate == i
+        part, std, size = residual[own], float(np.std(effort[own])), float(np.sqrt(np.mean(effort[own] ** 2)))
+        if test.is_robust:
+            usual = 3.0 * 1.4826 * float(np.median(np.abs(part)))
+            part = np.clip(part, -usual, usual)
+        missed = float(np.sqrt(np.mean(part**2)))
+        if not (std > 0.0 and missed > LEAST * std):
+            continue
+        of_size, of_spread = (OF_TORQUE, OF_VARIATION) if jacobian is not None else OF_CHECK
+        large = missed > of_size * size or (missed > of_spread * std and missed > LEAST * size)
+        own_std = float(np.sqrt(np.mean(np.asarray(test.std)[own] ** 2)))
+        noise = missed <= OF_NOISE * bound[i] and missed <= FAR * own_std
+        if (jacobian is not None and missed > FAR * bound[i]) or (
+            large and not (noise and _predicted_share(part, np.asarray(test.regressor)[own], time_s[own]) < PREDICTED)
+        ):
+            found[i] = missed / std
+    cause, joint = _single_number(test, predicted, time_s, names, jacobian)
+    if cause and joint is not None and joint not in found:
+        own = coordinate == joint
+        found[joint] = float(np.sqrt(np.mean(residual[own] ** 2))) / float(np.std(effort[own]))
+    if not (found or cause):
+        return None
+    order = sorted(found, key=lambda i: -found[i])
+    return Unexplained(tuple(names[i] for i in order), tuple(100.0 * found[i] for i in order), cause)
+
+
+def _predicted_share(residual: np.ndarray, columns: np.ndarray, time_s: np.ndarray) -> float:
+    """Part of the variance of a residual that ridge regression on the torque's columns predicts for each block of the
+    record from the others. It is 0 for noise, even for autocorrelated noise."""
+    columns = columns[:, np.ptp(columns, axis=0) > 0.0]
+    columns = (columns - columns.mean(axis=0)) / columns.std(axis=0)
+    block = np.minimum(BLOCKS * (time_s - time_s[0]) / max(np.ptp(time_s), 1e-300), BLOCKS - 1).astype(int)
+    predicted = np.zeros(residual.size)
+    for k in range(BLOCKS):
+        rest, mine = block != k, block == k
+        a, mean = columns[rest], float(residual[rest].mean())
+        normal = a.T @ a + RIDGE * rest.sum() * np.eye(a.shape[1])
+        predicted[mine] = mean + columns[mine] @ np.linalg.solve(normal, a.T @ (residual[rest] - mean))
+    return 1.0 - float(np.sum((residual - predicted) ** 2) / np.sum(residual**2))
+
+
+def _single_number(
+    test: "TorqueTest",
+    predicted: np.ndarray,
+    time_s: np.ndarray,
+    names: Sequence[str],
+    jacobian: np.ndarray | None,
+) -> tuple[str, int | None]:
+    """Text on the delay of all efforts, or the factor on the effort of one joint, that explains most of the residual,
+    and the joint; empty where none explains `EXPLAINS` of it beside the free parameters."""
+    effort, coordinate, std = (np.asarray(x) for x in (test.effort, test.coordinate, test.std))
+    lengths, residual = test.noise.correlation.lengths, (effort - predicted) / std
+    if test.is_robust:
+        return "", None  # outliers could mimic any of these
+    basis = np.zeros((residual.size, 0))
+    if jacobian is not None:
+        scale = np.linalg.norm(jacobian, axis=0)
+        u, s, _ = np.linalg.svd(jacobian / np.where(scale > 0.0, scale, 1.0), full_matrices=False)
+        basis = u[:, s > 1e-10 * max(float(s[0]), np.finfo(float).tiny)]
+    residual = residual - basis @ (basis.T @ residual)
+    free = (1.0 - np.sum(basis**2, axis=1)) / lengths
+    best, text, joint = EXPLAINS, "", None
+    variation = np.ones(effort.size)
+    joints = [np.flatnonzero(coordinate == i) for i in range(len(names))]
+    for own in joints:
+        variation[own] = np.std(effort[own]) or np.inf
+    columns: list[tuple[int | None, float, np.ndarray]] = [
+        (i, 0.0, np.where(coordinate == i, predicted, 0.0)) for i in range(len(names))
+    ]
+    step = float(np.median(np.diff(np.unique(time_s)))) if np.ptp(time_s) > 0.0 else 0.0
+    for delay in [sign * k * step for k in DELAYS for sign in (1, -1)]:
+        later = np.empty(effort.size)
+        for own in joints:
+            later[own] = np.interp(time_s[own] - delay, time_s[own], predicted[own])
+        columns.append((None, delay, later - predicted))
+    for of, delay, column in columns:
+        beside = column / std - basis @ (basis.T @ (column / std))
+        size = float(beside @ beside)
+        if not size > 1e-12 * float(np.sum((column / std) ** 2)):
+            continue
+        value = float(beside @ residual) / size
+        after = residual - value * beside
+        for i, own in enumerate(joints):
+            before = float(residual[own] @ residual[own])
+            share = 1.0 - float(after[own] @ after[own]) / before if before > 0.0 and of in (None, i) else 0.0
+            if share <= best or share * float(np.sum(free[own])) < CHANCE * (1.0 - share):
+                continue
+            change = float(np.sqrt(np.mean((value * column[own] / variation[own]) ** 2)))
+            if any(np.sqrt(np.mean((after * std / variation)[each] ** 2)) > OF_VARIATION for each in joints):
+                continue
+            if of is None and change > SMALL_CHANGE:
+                best, joint, delay_s = share, i, value * delay
+                text = f"torques that are {1e3 * abs(delay_s):.2g} ms {'late' if delay_s > 0.0 else 'early'}"
+                text += f' ("delay.{test.name}" in [free])'
+            if of is not None and abs(np.log(max(1.0 + value, 1e-9))) > SMALL_FACTOR and change > SMALL_CHANGE:
+                best, joint, text = share, i, f"a factor of {1.0 + value:.3g} on the torque of {names[i]}"
+    return (f"{text} would explain {100.0 * best:.0f} % of the residual at {names[joint or 0]}" if text else ""), joint
+
+
+def effort_rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float[np.ndarray, "r"]:
+    """Time derivative of an effort, from neighbouring samples without a gap or a reversal between them."""
+    steps = np.diff(time_s)
+    near = (np.diff(np.sign(velocity)) == 0.0) & (steps > 0.0) & (steps < 1.5 * np.median(steps))
+    slopes = np.where(near, np.diff(effort) / np.where(near, steps, 1.0), 0.0)
+    both, count = (np.append(part, 0.0) + np.append(0.0, part) for part in (slopes, near))
+    return both / np.maximum(count, 1.0)

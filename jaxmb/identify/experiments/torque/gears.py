@@ -10,7 +10,7 @@ that was not recorded.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -59,6 +59,17 @@ def brakes_released(model: Model) -> Model:
     for joint, shaft in model.motors:
         locked[shaft] = model.locked[joint]
     return dataclasses.replace(model, locked=tuple(locked))
+
+
+def without_masses(model: Model, names: Container[str]) -> Model:
+    """The machine with bodies and payloads that weigh nothing."""
+    keep = jnp.array([name not in names for name in model.masses], dtype=float)
+    return dataclasses.replace(
+        model,
+        mass=keep * model.mass,
+        first_moment=keep[:, None] * model.first_moment,
+        inertia=keep[:, None, None] * model.inertia,
+    )
 
 
 def drives_of(model: Model) -> list[tuple[int, int, float]]:
@@ -336,17 +347,10 @@ def _tangents(
     model: Model, absent: Sequence[int], names: Sequence[str], z: np.ndarray, zd: np.ndarray, zdd: np.ndarray
 ) -> list[Float[np.ndarray, "k m m"]]:
     """Derivatives of the efforts of links and shafts by coordinates, rates and accelerations, without gears."""
-    absent_bodies = {names[i].split(".")[1] for i in absent}
-    carried = jnp.array([name not in absent_bodies for name in model.masses], dtype=float)
     behind = {i for pair in model.motors for i in pair}
     gears = jnp.array([i in behind for i in range(len(model.coordinates))])
-    gearless = dataclasses.replace(
-        frictionless(model),
-        stiffness=jnp.where(gears, 0.0, model.stiffness),
-        mass=carried * model.mass,
-        first_moment=carried[:, None] * model.first_moment,
-        inertia=carried[:, None, None] * model.inertia,
-    )
+    carried = without_masses(frictionless(model), {names[i].split(".")[1] for i in absent})
+    gearless = dataclasses.replace(carried, stiffness=jnp.where(gears, 0.0, model.stiffness))
     parts = []
     for first in range(0, len(z), BLOCK):
         block = [part[first : first + BLOCK] for part in (z, zd, zdd)]

@@ -370,11 +370,8 @@ def best_cutoff(
     model: Model,
     record: MotionRecord,
     path: Float[np.ndarray, "k n"],
-    least_speed: Float[np.ndarray, "m"] | float = 0.0,
-    from_s: float = 0.0,
-    to_s: float = np.inf,
+    settings: RowSettings,
     robust: bool = False,
-    absent: Sequence[int] = (),
 ) -> float:
     """The highest cut-off whose prediction of the recorded efforts is not significantly worse than with the best one,
     Hz.
@@ -393,11 +390,8 @@ def best_cutoff(
         model: the machine.
         record: of its motion.
         path: from `recorded_path`.
-        least_speed: as in `RowSettings`.
-        from_s: as there.
-        to_s: as there.
+        settings: selection of samples and of columns.
         robust: outliers of the efforts are excluded.
-        absent: columns of the regressor without effect in this record.
 
     Raises:
         ValueError: the record is too short to compare cut-offs.
@@ -413,10 +407,10 @@ def best_cutoff(
     tried = np.geomspace(LOWEST * rate / count, HIGHEST * rate, CUTOFFS).tolist()
     ends, time = edge(rate, tried[0]), record.time_s - record.time_s[0]
     inside = np.arange(ends, count - ends)
-    within = inside[(time[inside] >= from_s) & (time[inside] <= to_s)]
+    within = inside[(time[inside] >= settings.from_s) & (time[inside] <= settings.to_s)]
     within = within if within.size > BLOCKS else inside
     chosen = within[np.unique(np.linspace(0, within.size - 1, SEARCH_SAMPLES).astype(int))]
-    tries = {cutoff: _equations(model, record, cutoff, path, chosen, least_speed) for cutoff in tried}
+    tries = {cutoff: _equations(model, record, cutoff, path, chosen, settings.least_speed) for cutoff in tried}
     found = {cutoff: each for cutoff, each in tries.items() if each is not None}
     if not found:
         raise ValueError("loops do not close along the motion for any cut-off, expected cutoff_hz")
@@ -424,7 +418,7 @@ def best_cutoff(
     used = np.mean([fast for _, _, fast in found.values()], axis=0) > 0.5
     used = used if used.any() else np.ones_like(used)
     block = np.broadcast_to((np.arange(chosen.size) * BLOCKS // chosen.size)[:, None], used.shape)[used]
-    rows = [_over_size(regressor, effort, used, absent) for regressor, effort, _ in found.values()]
+    rows = [_over_size(regressor, effort, used, settings.absent) for regressor, effort, _ in found.values()]
     residuals = np.stack([_residual(*each) for each in rows])
     if robust:
         best = rows[int(np.argmin(np.median(residuals**2, axis=1)))]

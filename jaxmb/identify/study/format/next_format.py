@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from jaxmb.identify.study.format.test_format import Band, Points
+from jaxmb.identify.study.format.test_format import Band, OneOrEach, Points
 from jaxmb.io.validation import known_name
 from jaxmb.machine.values import Angle, Name, Part, Positive
 
@@ -37,10 +37,6 @@ def _as_table(value: Any) -> Any:
     return {"outputs": value} if isinstance(value, list | tuple) else value
 
 
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
 def _kind(value: Any) -> str:
     return LISTED if isinstance(value, list | tuple) else RANGES
 
@@ -68,7 +64,7 @@ class NextPart(Part):
     """Alternatives of outputs and inputs; by default those of the test `like`."""
     bands_hz: tuple[Band, ...] = ()
     """Alternative bands, from and to; by default the lines of the test `like`."""
-    step_hz: Annotated[tuple[Positive, ...], BeforeValidator(_listed)] | None = None
+    step_hz: OneOrEach | None = None
     """Step between the lines of the bands: one for all, or one for each."""
     like: str | None = None
     """FRF test whose kind of response, noise, window and further settings the candidates have; by default the first."""

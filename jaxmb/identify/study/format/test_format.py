@@ -1,11 +1,9 @@
 """What a study file may say of a test of any kind."""
 
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
-from jaxmb.identify.fit.settings import Count
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive
 
 Band = tuple[NonNegative, NonNegative]
@@ -27,12 +25,18 @@ def _each(points: Any) -> Any:
     return written
 
 
-def _or_estimate(value: Any, number: Callable[[Any], Any]) -> Any:
-    """A text that is allowed beside a number, without the two messages that a union gives."""
-    return value if value == "estimate" else number(value)
+def or_word(word: str) -> WrapValidator:
+    """Validator of a word that is allowed beside another type, without the two messages that a union gives."""
+    return WrapValidator(lambda value, other: value if value == word else other(value))
 
 
-NoiseLevel = Annotated[Positive | Literal["estimate"], WrapValidator(_or_estimate)]
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+OneOrEach = Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
+"""One number for all, or one for each."""
+NoiseLevel = Annotated[Positive | Literal["estimate"], or_word("estimate")]
 """A standard deviation, or "estimate"."""
 Points = Annotated[tuple[PointName, ...], BeforeValidator(_each)]
 
@@ -72,58 +76,6 @@ class PostureTestPart(TestPart):
     """Level of the force or motion, in a unit that all tests share, for laws of it [any]."""
 
 
-MOST_LINES = 20_000
-
-
-class Lines(Part):
-    """Frequency lines of a simulated test: first, first + step, ... up to last, Hz."""
-
-    first_hz: NonNegative
-    """First line."""
-    last_hz: NonNegative
-    """Last line."""
-    step_hz: Positive
-    """Step between lines."""
-
-    @model_validator(mode="after")
-    def _some(self) -> Self:
-        if self.last_hz < self.first_hz:
-            raise ValueError(f"last_hz {self.last_hz:g} is below first_hz {self.first_hz:g}")
-        if (self.last_hz - self.first_hz) / self.step_hz > MOST_LINES:
-            raise ValueError(f"more than {MOST_LINES} lines from first_hz, last_hz and step_hz")
-        return self
-
-
-class Hits(Part):
-    """A hammer test: hits along each input, accelerations recorded with noise, FRFs estimated from the records."""
-
-    hits: Annotated[Count, Field(le=100)] = 5
-    """Number of hits at each input."""
-    impulse_ns: Positive = 5.0
-    """Mean impulse of a hit."""
-    impulse_log_std: Annotated[NonNegative, Field(le=2.0)] = 0.3
-    """Standard deviation of the logarithm of the impulse."""
-    contact_ms: Positive = 15.0
-    """Contact time of the hammer."""
-    sample_rate_hz: Positive = 1024.0
-    """Sample rate of the records."""
-    record_s: Positive = 4.0
-    """Length of a record."""
-    decay_1_s: NonNegative = 1.5
-    """Decay rate of the exponential window."""
-    softening: Annotated[NonNegative, Field(lt=1.0)] = 0.0
-    """Share of its stiffness that a spring loses at large deflection: effort k q (1 - softening |q| / (|q| + half))
-    [1]."""
-    softening_half: Positive = 2e-4
-    """Deflection at which half of that is lost, half in that formula [rad, m]."""
-    tilt_deg: Annotated[NonNegative, Field(le=45.0)] = 0.0
-    """Standard deviation of the hammer's direction, about each of two axes, one draw for each input."""
-    offset_m: NonNegative = 0.0
-    """Standard deviation of the hit's position beside the sensor, in each direction, one draw for each input."""
-    noise: NonNegative = 0.0
-    """Standard deviation of the noise of every accelerometer [m/s^2]."""
-
-
 class Simulation(Part):
     """The machine of a simulated test, and the seed of its noise."""
 
@@ -153,33 +105,3 @@ class RecordedTestPart(TestPart):
         if (self.file is None) == (self.simulate is None):
             raise ValueError("expected either file or simulate")
         return self
-
-
-class Simulate(Simulation):
-    """Pseudo-measured FRFs of a machine at known parameters: computed, with noise where asked for, or from hits."""
-
-    lines: Lines | None = None
-    """Frequency lines of computed FRFs."""
-    hits: Hits | None = None
-    """A simulated hammer test instead of computed FRFs."""
-    response: Literal["receptance", "mobility", "accelerance"] = "accelerance"
-    """Kind of the responses."""
-    noise_log_std: Annotated[NonNegative, Field(le=10.0)] = 0.0
-    """Standard deviation of the noise in log H of computed FRFs, real and imaginary part each."""
-
-    @model_validator(mode="after")
-    def _lines_or_hits(self) -> Self:
-        if (self.lines is None) == (self.hits is None):
-            raise ValueError("expected either lines or hits")
-        if self.hits is not None and (self.noise_log_std or self.response != "accelerance"):
-            raise ValueError("hits give accelerances with their own noise, expected no noise_log_std and no response")
-        return self
-
-
-class SimulateModes(Simulation):
-    """Pseudo-measured modes of a machine at known parameters, with errors of the standard deviations of the test."""
-
-    below_hz: Positive
-    """All modes up to here are measured."""
-    noise: Annotated[bool, Field(strict=True)] = True
-    """Whether errors of the stated standard deviations are drawn."""

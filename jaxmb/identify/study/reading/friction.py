@@ -6,17 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.torque.effort_noise import effort_std
-from jaxmb.identify.experiments.torque.friction_fit import (
+from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.torque.effort_noise import effort_noise
+from jaxmb.identify.experiments.torque.preliminary_fits import (
+    FAMILY,
     FrictionChoice,
     FrictionTerm,
+    GainChoice,
+    first_gains,
+    fitted_terms,
     friction_terms,
+    gain_columns,
 )
-from jaxmb.identify.experiments.torque.gain_fit import FAMILY, GainChoice, first_gains, gain_columns
-from jaxmb.identify.experiments.torque.prepared import Prepared, Samples, least_squares
-from jaxmb.identify.experiments.torque.source import torque_entries
-from jaxmb.identify.experiments.torque.torque_test import TorqueTest
+from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
+from jaxmb.identify.experiments.torque.torque_test import TorqueTest, torque_entries
 from jaxmb.identify.parameters.free_parameters import affine_numbers, free_parameters, matching, nothing_free
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
@@ -61,9 +64,7 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     choice = friction_terms(whole, names, kinds, there)
     if choice.terms or not any(kind == "load" for _, kind in there):
         return choice
-    weight = 1.0 / effort_std(whole)[whole.coordinate]
-    values, _ = least_squares(whole.regressor * weight[:, None], (whole.effort - whole.constant) * weight)
-    return FrictionChoice((), dict(zip(names, values.tolist(), strict=True)))
+    return fitted_terms(whole, names, (), effort_noise(whole).std[whole.coordinate])
 
 
 def load_unknown(model: Model, free: Iterable[str]) -> bool:
@@ -138,15 +139,10 @@ def with_friction_remarks(entries: Iterable[Entry], choice: FrictionChoice | Non
     found = list(entries)
     asked = [entry for entry in torque_entries(found) if entry.source.kinds]
     if choice is not None and asked:
-        remarks = (*asked[0].remarks, *_remarks(choice, asked[0].source.kinds))
+        nothing = f"no further friction ({', '.join(asked[0].source.kinds)}) predicts held-out motion better"
+        remarks = (*asked[0].remarks, *([_remark(term) for term in choice.terms] or [nothing]))
         found[found.index(asked[0])] = dataclasses.replace(asked[0], remarks=remarks)
     return found
-
-
-def _remarks(choice: FrictionChoice, kinds: Sequence[str]) -> list[str]:
-    if not choice.terms:
-        return [f"no further friction ({', '.join(kinds)}) predicts held-out motion better"]
-    return [_remark(term) for term in choice.terms]
 
 
 def _remark(term: FrictionTerm) -> str:

@@ -1,28 +1,153 @@
-"""Free and fixed parameters of a study, their initial values and their prior."""
+"""Free and fixed parameters of a study, their initial values, and their prior, also from an earlier result."""
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Literal, Self
 
 import jax.numpy as jnp
 import numpy as np
 import scipy
+from jaxtyping import Float
+from pydantic import BaseModel, model_validator
 
-from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.experiments.torque.source import torque_entries
+from jaxmb.identify.experiments.test import Entry, Test
+from jaxmb.identify.experiments.torque.torque_test import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior, Problem
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
-from jaxmb.identify.parameters.model_parameters import parameter_table
+from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
-from jaxmb.identify.study.reading.earlier import EarlierResult, whitening
-from jaxmb.io.validation import known_name
+from jaxmb.io.records import read_strict
+from jaxmb.io.validation import known_name, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.modal import check_mass_matrix
+
+ROUNDING = 1e-9
+"""Relative difference of values that are equal to the digits of a machine file."""
+
+
+class EarlierValue(BaseModel):
+    """A parameter in result.json."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+class EarlierCovariance(BaseModel):
+    """Covariance in result.json: of natural logarithms ("log") or of values in SI units ("linear")."""
+
+    names: tuple[str, ...]
+    tied: tuple[tuple[str, ...], ...]
+    scale: tuple[Literal["log", "linear"], ...]
+    matrix: tuple[tuple[float | None, ...], ...]
+
+    @model_validator(mode="after")
+    def _same_size(self) -> Self:
+        size = len(self.names)
+        if not {len(self.tied), len(self.scale), len(self.matrix), *map(len, self.matrix)} == {size}:
+            raise ValueError(f"covariance: has {size} names, expected as many scales, tied names, rows and columns")
+        return self
+
+
+class EarlierResult(BaseModel):
+    """The part of result.json that describes an identified machine."""
+
+    parameters: dict[str, EarlierValue]
+    covariance: EarlierCovariance
+
+    @property
+    def matrix(self) -> Float[np.ndarray, "k k"]:
+        """The covariance; NaN where unknown."""
+        return np.array(self.covariance.matrix, dtype=float)
+
+    def bounds(self, model: Model, others: Sequence[Bound], fixed: Collection[str]) -> list[Bound]:
+        """Bounds of the machine's parameters with a standard deviation, without those that a study names itself.
+
+        Args:
+            model: the identified machine.
+            others: bounds of the study.
+            fixed: names of held parameters.
+
+        Raises:
+            ValueError: no parameter has a standard deviation, or the machine is not the identified one.
+        """
+        known, own = np.isfinite(np.diag(self.matrix)), parameters(model)
+        named = {name for bound in others for name in bound.names} | set(fixed)
+        found = []
+        for tied, scale, is_known in zip(self.covariance.tied, self.covariance.scale, known.tolist(), strict=True):
+            first = self.parameters[tied[0]]
+            if tied[0] not in own:  # a station, a gain
+                continue
+            if not np.isclose(own[tied[0]], first.value, rtol=ROUNDING, atol=ROUNDING * (first.upper - first.lower)):
+                raise ValueError(
+                    f"'{tied[0]}' is {own[tied[0]]:g} in the machine and {first.value:g} in the earlier result,"
+                    " expected the identified machine (machine.toml beside it)"
+                )
+            if is_known and not named & set(tied):
+                found.append(Bound(tied, first.lower, first.upper, first.value, logarithmic=scale == "log"))
+        if not known.any():
+            raise ValueError("no parameter of the earlier result has a standard deviation, expected some")
+        return found
+
+    def covariance_of(
+        self, free: FreeParameters, others: Collection[str]
+    ) -> tuple[list[int], Float[np.ndarray, "k"], Float[np.ndarray, "k k"]]:
+        """Entries of u with a prior from the result, its mean, and its covariance in u.
+
+        Args:
+            free: the free parameters of a study.
+            others: names of those with a prior of their own.
+
+        Raises:
+            ValueError: a parameter was fitted on another scale, or is tied to others.
+        """
+        known = np.isfinite(np.diag(self.matrix)).tolist()
+        of = {name: k for k, name in enumerate(self.covariance.names) if known[k] and name not in others}
+        entries = [i for i, name in enumerate(free.names) if name in of]
+        rows = [of[free.names[i]] for i in entries]
+        for i, row in zip(entries, rows, strict=True):
+            scale = "log" if free.logarithmic[i] else "linear"
+            if (scale, free.tied[i]) != (self.covariance.scale[row], self.covariance.tied[row]):
+                raise ValueError(
+                    f"'{free.names[i]}' has another scale or is tied to others than in the earlier result, expected the"
+                    " same, or a standard deviation in [prior]"
+                )
+        width = np.where(free.logarithmic, 1.0, free.width)[entries]
+        values = free.lower_value.copy()
+        values[entries] = [self.parameters[free.names[i]].value for i in entries]
+        return entries, free.encode(values)[entries], self.matrix[np.ix_(rows, rows)] / np.outer(width, width)
+
+
+def earlier_result(path: Path) -> EarlierResult:
+    """The identified machine of a result.json.
+
+    Raises:
+        InputError: the file cannot be read, or is no result of `jaxmb identify`.
+    """
+    return validated(EarlierResult, read_strict(path, "a result of an identification"), str(path))
+
+
+def whitening(
+    std: Float[np.ndarray, "d"], entries: Sequence[int], covariance: Float[np.ndarray, "k k"]
+) -> Float[np.ndarray, "d d"]:
+    """W [d, d] with covariance (W^T W)^-1 of independent parameters and of correlated ones.
+
+    Args:
+        std: standard deviations, inf without prior.
+        entries: correlated parameters.
+        covariance: of these.
+    """
+    found, size = np.diag(1.0 / std), np.sqrt(np.diag(covariance))
+    lower = np.linalg.cholesky(covariance / np.outer(size, size))
+    block = scipy.linalg.solve_triangular(lower, np.eye(len(size)), lower=True) / size
+    found[np.ix_(entries, entries)] = block
+    return found
 
 
 def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
@@ -31,11 +156,9 @@ def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
     Raises:
         ValueError: a name or pattern selects nothing.
     """
-    fixed: dict[str, float] = {}
-    for exact in (False, True):  # a full name overrules a pattern
-        for pattern, value in file.hold.items():
-            if (pattern in parameter_table(model)) is exact:
-                fixed |= dict.fromkeys(_selected(model, list(parameter_table(model)), pattern), value)
+    names, fixed = list(parameter_table(model)), dict[str, float]()
+    for pattern in sorted(file.hold, key=names.__contains__):  # a full name overrules a pattern
+        fixed |= dict.fromkeys(_selected(model, names, pattern), file.hold[pattern])
     return fixed
 
 
@@ -52,26 +175,18 @@ def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_test
         ValueError: a name or pattern selects nothing, two select the same, or a fixed one.
     """
     names = [*parameter_table(model), *of_tests]
-    by_name: dict[str, tuple[str, FreePart]] = {}
-    for exact in (False, True):
-        for pattern, part in parts.items():
-            if (pattern in names) is not exact:
-                continue
-            for name in _selected(model, names, pattern):
-                if not exact and name in by_name:
-                    raise ValueError(f"'{name}' is selected by both '{by_name[name][0]}' and '{pattern}'")
-                if exact and name in fixed:
-                    raise ValueError(f"'{name}' is both free and held")
-                by_name[name] = (pattern, part)
-    chosen = {name: by_name[name] for name in names if name in by_name and name not in fixed}
+    pattern_of: dict[str, str] = {}
+    for pattern in sorted(parts, key=names.__contains__):  # full names last
+        for name in _selected(model, names, pattern):
+            if pattern not in names and name in pattern_of:
+                raise ValueError(f"'{name}' is selected by both '{pattern_of[name]}' and '{pattern}'")
+            if pattern in names and name in fixed:
+                raise ValueError(f"'{name}' is both free and held")
+            pattern_of[name] = pattern
     bounds: list[Bound] = []
-    done: set[str] = set()
-    for pattern, part in chosen.values():
-        together = tuple(n for n, (p, _) in chosen.items() if p == pattern)
-        if pattern in done:
-            continue
-        done.add(pattern)
-        for each in [together] if part.tied else [(n,) for n in together]:
+    for pattern, part in parts.items():
+        together = tuple(name for name in names if pattern_of.get(name) == pattern and name not in fixed)
+        for each in ([together] if together else []) if part.tied else [(n,) for n in together]:
             logarithmic = each[0].split(".")[0] in LOGARITHMIC if part.scale is None else part.scale == "logarithmic"
             bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic, part.needed or math.nan))
     order = {name: i for i, name in enumerate(names)}
@@ -94,10 +209,9 @@ def check_geometry(model: Model, bounds: Sequence[Bound]) -> None:
         )
 
 
-def idle_bodies(machine: Machine, entries: Sequence[Entry]) -> list[str]:
+def idle_bodies(machine: Machine, fitted: Sequence[Entry]) -> list[str]:
     """Bodies whose numbers patterns leave out in studies of torque tests alone: no torque depends on any of these, as
     on those of a base that rests, or the body is a frame, without mass and fixed to another one."""
-    fitted = [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in torque_entries(fitted)]
     if len(tests) < len(fitted):
         return []
@@ -220,16 +334,12 @@ def prior_of(
     """
     if not patterns and earlier is None:
         return None
-    std = np.full(free.size, np.nan)
-    for exact in (False, True):
-        for pattern, value in patterns.items():
-            if (pattern in free.names) is not exact:
-                continue
-            names = matching(list(free.names), pattern)
-            if not names:
-                raise ValueError(known_name("free parameter or pattern", pattern, free.names))
-            std[[free.names.index(n) for n in names]] = value
-    std = np.where(np.isnan(std), np.inf, std)  # nothing is known of the others beforehand
+    std = np.full(free.size, np.inf)  # of most, nothing is known beforehand
+    for pattern in sorted(patterns, key=free.names.__contains__):
+        names = matching(list(free.names), pattern)
+        if not names:
+            raise ValueError(known_name("free parameter or pattern", pattern, free.names))
+        std[[free.names.index(n) for n in names]] = patterns[pattern]
     known = zip(free.names, free.logarithmic, std, strict=True)
     accepted = {*OF_GEOMETRY, "station", "compliance", "guide_exponent", "play"}
     linear = [n for n, log, s in known if not log and np.isfinite(s) and n.split(".")[0] not in accepted]

@@ -1,35 +1,102 @@
-"""Reader of pose tests of a study file, with their tables of joint values and measured poses."""
+"""Reader of pose tests of a study file, with their tables of joint values and measured poses; simulated poses."""
 
-import csv
 import dataclasses
-import io
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry, Truth
 from jaxmb.identify.experiments.pose_test import (
+    POSITION,
+    ROTATION,
     PoseRows,
     PoseSource,
     PoseTest,
     measured_kinds,
     pose_test,
     predicted,
+    rotation_of,
     rotation_vector_of,
     station_pose,
 )
-from jaxmb.identify.study.context import ReadingContext, simulated_machine
-from jaxmb.identify.study.format.pose_format import MOST_ROWS, PoseTestPart, SimulatePoses
-from jaxmb.identify.study.simulation.poses import measured_rows, planned_rows
-from jaxmb.io.files import read_text
-from jaxmb.io.validation import InputError, error_location, known_name
+from jaxmb.identify.experiments.test import Entry, Truth
+from jaxmb.identify.study.context import ReadingContext, candidate_postures, simulated_machine
+from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
+from jaxmb.io.files import csv_lines, finite_number
+from jaxmb.io.validation import InputError, check_known, error_location, known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.mechanics.postures import stated_posture
+
+DISTANCE_M = (2.0, 4.0)
+"""Distance of simulated stations from the origin of the ground frame."""
+
+
+def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple[PoseRows, np.ndarray]:
+    """Rows without measured values, and the true pose [s, 6] of the device at each station.
+
+    Args:
+        how: the plan.
+        model: the machine.
+        posture: values of the coordinates without a range.
+
+    Raises:
+        ValueError: a coordinate or a frame does not exist, or too few postures are possible.
+    """
+    check_known("ranges: coordinate", how.ranges, model.coordinates)
+    points = tuple(dict.fromkeys((*how.points, *how.inclinations)))
+    check_known("points and inclinations: frame", points, model.frames)
+    count = how.rows + how.check_rows
+    fixed = dict(zip(model.coordinates, ((x, x) for x in posture.tolist()), strict=True))
+    floor = -np.inf if how.floor_m is None else how.floor_m
+    q = candidate_postures(model, fixed | how.ranges, count, how.plan_seed, floor)
+    draw = np.random.default_rng([how.plan_seed, 1])
+    pose = np.zeros((how.stations, 6))
+    for station in pose:
+        angle, distance = draw.uniform(-np.pi, np.pi), draw.uniform(*DISTANCE_M)
+        station[:3] = distance * np.cos(angle), distance * np.sin(angle), draw.uniform(0.5, 1.5)
+        station[3:] = np.array([0.02, 0.02, 1.0]) * draw.uniform(-1.0, 1.0, size=3)
+    labels = [f"station-{k + 1}" for k in range(how.stations)]
+    chosen = [[point in how.points, point in how.points and how.measured == "pose", point in how.inclinations]
+              for point in points]  # fmt: skip
+    return PoseRows(
+        points=points,
+        q=q,
+        measured=np.tile(np.where(np.repeat(chosen, 3, axis=1), 1.0, np.nan), (count, 1, 1)),
+        station=tuple(labels[i % how.stations] for i in range(count)) if labels else (),
+        held_out=np.arange(count) >= how.rows,
+        row=tuple(str(i + 1) for i in range(count)),
+    ), pose
+
+
+def measured_rows(
+    model: Model, rows: PoseRows, pose: np.ndarray, std: Sequence[float], elastic: bool, seed: int,
+    levelled: bool = False,
+) -> PoseRows:  # fmt: skip
+    """The rows as a device would measure them on a machine.
+
+    Args:
+        model: the measured machine.
+        rows: the plan.
+        pose: of the device at each station [s, 6].
+        std: of a component of a position [m], of a rotation about an axis and of an inclination [rad].
+        elastic: whether the machine deflects under its weight.
+        seed: of the noise.
+        levelled: whether the device's z axis is vertical.
+    """
+    test = pose_test("", rows, tuple(dict.fromkeys(rows.station)), pose, std, elastic, levelled)
+    seen, upward = predicted(test, model)
+    draw = np.random.default_rng(seed)
+    noise = np.concatenate([s * draw.normal(size=(*seen.shape[:2], 3)) for s in std], axis=-1)
+    measured = np.full(rows.measured.shape, np.nan)
+    for at in np.ndindex(*seen.shape[:2]):
+        turn = rotation_of(noise[at][ROTATION]) @ seen[at][:3, :3]
+        position = seen[at][:3, 3] + noise[at][POSITION]
+        measured[at] = [*position, *rotation_vector_of(turn), *(upward[at] + noise[at][6:])]
+    return rows._replace(measured=np.where(np.isfinite(rows.measured), measured, np.nan))
+
 
 STATION, ROLE, APPROACH = "station", "role", ".approach"
 ROLES = ("fit", "check")
@@ -75,7 +142,8 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     for point in rows.points:
         if model.frame_node[model.frames.index(point)] < 0:
             raise ValueError(f"point '{point}' does not move, expected a frame that the machine moves")
-    elastic = _is_elastic(model, context)
+    free_compliance = any(pattern.startswith(FREE_COMPLIANCE) for pattern in context.file.free)
+    elastic = free_compliance or _is_elastic(model)
     stations = tuple(dict.fromkeys(rows.station))
     if part.levelled and not stations:
         raise ValueError("levelled is true, but no row has a station: expected the column 'station' in the table")
@@ -93,11 +161,10 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     return found + ([entry(held_out, "check", () if found else changed)] if held_out.row else [])
 
 
-def _is_elastic(model: Model, context: ReadingContext) -> bool:
-    """Whether the fitted machine deflects under its weight, at its values or at those of free parameters."""
+def _is_elastic(model: Model) -> bool:
+    """Whether a machine deflects under its weight."""
     parts = model.virtual_springs, model.beams, model.springs
-    stiff = bool(np.any(np.asarray(model.stiffness) > 0.0)) or any(parts)
-    return stiff or any(pattern.startswith(FREE_COMPLIANCE) for pattern in context.file.free)
+    return bool(np.any(np.asarray(model.stiffness) > 0.0)) or any(parts)
 
 
 def _check_upward(model: Model, test: PoseTest, rows: PoseRows) -> None:
@@ -147,7 +214,7 @@ def _simulated(
     if true.coordinates != context.model.coordinates:
         raise ValueError("the simulated machine has other coordinates than the fitted one, expected the same")
     rows, pose = planned_rows(how, true, at)
-    elastic = bool(np.any(np.asarray(true.stiffness) > 0.0)) or bool(true.virtual_springs or true.beams or true.springs)
+    elastic = _is_elastic(true)
     rows = measured_rows(true, rows, pose, std, elastic, seed, part.levelled)
     if not how.stations:
         return rows, truth
@@ -196,16 +263,12 @@ def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
     Raises:
         InputError: the file is not such a table; one sentence names the line.
     """
-    table = csv.reader(io.StringIO(read_text(path), newline=""))
-    try:
-        lines = [(number, row) for number, row in enumerate(table, 1) if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise InputError(f"{path}: line {table.line_num} is not a valid CSV line: {error}") from None
+    lines = csv_lines(path)
     if len(lines) < 2:
         raise InputError(f"{path}: found {len(lines)} lines, expected a heading and a line for each pose")
     if len(lines) > MOST_ROWS + 1:
         raise InputError(f"{path}: found {len(lines) - 1} poses, expected at most {MOST_ROWS}")
-    heads = [cell.strip() for cell in lines[0][1]]
+    heads = lines[0][1]
     with error_location(str(path)):
         points = _check_heads(heads, model)
         return _rows(heads, points, lines[1:], model, posture)
@@ -248,18 +311,19 @@ def _rows(
     for i, (number, row) in enumerate(lines):
         if len(row) != len(heads):
             raise ValueError(f"line {number} has {len(row)} cells, expected {len(heads)} as in the heading")
-        cells = {head: cell.strip() for head, cell in zip(heads, row, strict=True)}
+        cells = dict(zip(heads, row, strict=True))
         with error_location(f"line {number}"):
             for k, name in enumerate(model.coordinates):
-                q[i, k] = _number(cells, name) if name in cells else q[i, k]
+                q[i, k] = finite_number(name, cells[name]) if name in cells else q[i, k]
                 if cells.get(name + APPROACH):
-                    approach[i, k] = _number(cells, name + APPROACH)
+                    approach[i, k] = finite_number(name + APPROACH, cells[name + APPROACH])
                     if approach[i, k] not in (-1.0, 0.0, 1.0):
                         raise ValueError(f"{name}{APPROACH} is {approach[i, k]:g}, expected 1, -1 or 0 (unknown)")
             for p, point in enumerate(points):
                 for a, axis in enumerate(COLUMNS):
-                    if cells.get(f"{point}.{axis}"):
-                        measured[i, p, a] = _number(cells, f"{point}.{axis}")
+                    head = f"{point}.{axis}"
+                    if cells.get(head):
+                        measured[i, p, a] = finite_number(head, cells[head])
                 for k in (3, 6):
                     names = f"{COLUMNS[k]}, {COLUMNS[k + 1]} and {COLUMNS[k + 2]}"
                     if 0 < np.isfinite(measured[i, p, k : k + 3]).sum() < 3:
@@ -267,27 +331,12 @@ def _rows(
                 if not measured[i, p, 6:].any():
                     raise ValueError(f"{point}.ax, ay and az are 0, expected the reading of an accelerometer at rest")
             if STATION in cells:
-                station.append(_label(cells[STATION]))
+                if not cells[STATION]:
+                    raise ValueError("station is empty, expected a label in every line or no such column")
+                station.append(cells[STATION].replace(".", "_"))  # points separate the parts of names
             role = cells.get(ROLE) or ROLES[0]
             if role not in ROLES:
                 raise ValueError(f"role is '{role[:40]}', expected fit or check")
             held_out[i] = role == ROLES[1]
     row = tuple(f"line {number}" for number, _ in lines)
     return PoseRows(points, q, measured, tuple(station), held_out, row, approach if approach.any() else None)
-
-
-def _label(text: str) -> str:
-    """Label of a station as a part of names, whose parts are separated by points."""
-    if not text:
-        raise ValueError("station is empty, expected a label in every line or no such column")
-    return text.replace(".", "_")
-
-
-def _number(cells: Mapping[str, str], name: str) -> float:
-    try:
-        value = float(cells[name])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{name} is '{cells[name][:40]}', expected a finite number")
-    return value

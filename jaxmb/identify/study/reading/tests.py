@@ -5,15 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry
+from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.study.context import ReadingContext
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.identify.study.reading.deflections import read_deflection_test
-from jaxmb.identify.study.reading.frf import read_frf_test
-from jaxmb.identify.study.reading.modes import read_modes_test
 from jaxmb.identify.study.reading.poses import read_pose_test
 from jaxmb.identify.study.reading.torque import read_torque_test
+from jaxmb.identify.study.reading.vibration import read_frf_test, read_modes_test
 from jaxmb.io.validation import InputError, display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_springs

@@ -2,18 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.experiments.entry import Entry, Truth
-from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
-from jaxmb.identify.experiments.torque.gain_fit import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
-from jaxmb.identify.experiments.torque.gears import Gears, at_joints, brakes_released, reversed_at
+from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors, noise_bound
+from jaxmb.identify.experiments.torque.gears import Gears, brakes_released, reversed_at
+from jaxmb.identify.experiments.torque.preliminary_fits import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
 from jaxmb.identify.experiments.torque.prepared import (
     HIGHEST,
     Prepared,
@@ -23,55 +21,34 @@ from jaxmb.identify.experiments.torque.prepared import (
     prepared,
     recorded_path,
 )
-from jaxmb.identify.experiments.torque.source import TorqueSource, torque_entries
-from jaxmb.identify.experiments.torque.torque_test import TorqueTest
-from jaxmb.identify.experiments.torque.unexplained import noise_bound
+from jaxmb.identify.experiments.torque.torque_test import TorqueSource, TorqueTest, torque_entries
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
-from jaxmb.identify.study.context import ReadingContext, simulated_machine
+from jaxmb.identify.study.context import ReadingContext
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
 from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with_free_gains, with_gains
-from jaxmb.identify.study.reading.motion_checks import (
+from jaxmb.identify.study.reading.motions import (
+    Recording,
     beyond_range,
-    check_columns,
-    check_driven,
-    check_moves,
-    check_ratios,
+    by_coordinate,
     motion_remarks,
     parallel_springs,
     rate_remarks,
+    read_recording,
     travels_too_far,
     unrecorded,
 )
-from jaxmb.identify.study.simulation.torques import simulated_motion
-from jaxmb.io.validation import check_known, error_location, listed
+from jaxmb.io.validation import error_location
 from jaxmb.machine.build import Model
-from jaxmb.measurement.motion.csv_motion import read_described, read_motion
 from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passed_motion, smoothed_motions
-from jaxmb.measurement.motion.record import Cutoff, MotionRecord, Side, check_record, resampled
+from jaxmb.measurement.motion.record import Cutoff, MotionRecord
 from jaxmb.mechanics.loops import independent_coordinates
-from jaxmb.mechanics.postures import stated_posture
 
 MOTION_DRAWS = 2
 """Of the errors of sensors, each with both signs."""
 LARGE_SHARE = 0.25
 """Of the variance of efforts: larger contributions of the motion do not act as independent errors do."""
-
-
-class _Recording(NamedTuple):
-    """A test with its motion and torques, recorded or simulated, at the joints and in even steps."""
-
-    part: TorqueTestPart
-    label: str
-    posture: Float[np.ndarray, "n"]
-    """Posture near the motion."""
-    record: MotionRecord
-    sides: dict[str, Side]
-    truth: Truth | None
-    remarks: tuple[str, ...]
-    at_shafts: tuple[str, ...] = ()
-    """Joints of which the shaft alone was recorded, in columns of its own."""
 
 
 class _NoisyRows(NamedTuple):
@@ -97,11 +74,11 @@ def read_torque_test(part: TorqueTestPart, label: str, context: ReadingContext) 
     model = brakes_released(context.model)
     if model.elements or model.virtual_springs:
         raise NotImplementedError("torque tests are of machines with rigid links, this one has compliant ones")
-    return [_torque_entry(_recording(part, label, context, model), context)]
+    return [_torque_entry(read_recording(part, label, context, model), context)]
 
 
 def _torque_entry(
-    recording: _Recording, context: ReadingContext, fitted: Model | None = None, reversed_gears: Sequence[str] = ()
+    recording: Recording, context: ReadingContext, fitted: Model | None = None, reversed_gears: Sequence[str] = ()
 ) -> Entry:
     """A recorded motion as a test.
 
@@ -116,8 +93,6 @@ def _torque_entry(
     not_carried = payload_columns(model, part.without, payloads, "without: payload")
     record = with_gains(reversed_at(recording.record, reversed_gears), context.gains)
     q = recorded_path(model, record, recording.posture)
-    cutoff = _searched_cutoff(part, context, model, record, q, not_carried)
-    estimated, *drawn = _motions(part, record, cutoff)
     freed = () if record.drives is None else free_gains(record.drives.names, free)
     selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, free))
     is_trial = selects_friction and context.friction is None
@@ -126,12 +101,15 @@ def _torque_entry(
     if is_late:  # the slope of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
     elastic = None if fitted is None else brakes_released(fitted)
+    least_speed = by_coordinate("least_speed", part.least_speed, independent_coordinates(model), rest=0.0)
     settings = RowSettings(
-        part.effort_cutoff_hz, _least_speed(part, model), part.from_s, _last(part),
+        part.effort_cutoff_hz, least_speed, part.from_s, part.to_s or np.inf,
         load_parameters=_known_load_parameters(model, context, not_carried),
         keep_samples=is_trial or is_late or bool(freed),
         gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
     )  # fmt: skip
+    cutoff = _searched_cutoff(part, context, model, record, q, settings)
+    estimated, *drawn = _motions(part, record, cutoff)
 
     def equations(delay_s: float, motion: MotionEstimate = estimated) -> Prepared:
         return prepared(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
@@ -203,42 +181,7 @@ def _rebuild(
     return rebuild
 
 
-def _recording(part: TorqueTestPart, label: str, context: ReadingContext, model: Model) -> _Recording:
-    """The motion of a test, read or simulated.
-
-    Raises:
-        ValueError: it is not of the machine's motion or lacks required columns.
-    """
-    stated, remarks = stated_posture(model, part.posture)
-    start, truth, at_shafts = np.asarray(stated), None, ()
-    if part.simulate is None:
-        read = _recorded(str(part.file), context, part.resample_hz is None)
-        check_ratios(model, read)
-        record, sides = at_joints(model, read, part.angles_at)
-        at_shafts = tuple(name for name in sides if name not in read.names)
-        check_columns(str(part.file), context.unlocked_machine, model, record.names, part.posture)
-        remarks = (*remarks, *_column_remarks(part, model, read, record, sides))
-    else:
-        true, seed, truth = simulated_machine(part.simulate, context)
-        there = np.asarray(stated_posture(true, part.posture)[0])
-        record = simulated_motion(part.simulate, _without(true, part.without), there, seed, part.angles_at)
-        check_record(record)
-        record, sides = at_joints(model, record, part.angles_at)
-    if part.resample_hz is not None:
-        steps = np.diff(record.time_s)
-        from_steps = f"from steps of {steps.min():.3g} to {steps.max():.3g} s"
-        remarks = (*remarks, f"resampled at {part.resample_hz:g} Hz, {from_steps}")
-        with error_location("resample_hz"):
-            record = resampled(record, part.resample_hz)
-    check_moves(model, record, start, list(context.file.free))
-    if "temperature" in part.friction_terms and record.temperature is None:
-        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
-    if part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search"):
-        check_driven(record)
-    return _Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
-
-
-def _reversed_gears(recording: _Recording, context: ReadingContext) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
+def _reversed_gears(recording: Recording, context: ReadingContext) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
     """Builders of the test with the opposite sign of the gear ratio of each joint that was recorded at its shaft alone,
     and of all, with rigid gears."""
 
@@ -248,23 +191,6 @@ def _reversed_gears(recording: _Recording, context: ReadingContext) -> dict[tupl
     at_shafts = recording.at_shafts
     each = [*((name,) for name in at_shafts), at_shafts] if at_shafts else []
     return {joints: build(joints) for joints in dict.fromkeys(each)}
-
-
-def _column_remarks(
-    part: TorqueTestPart, model: Model, read: MotionRecord, record: MotionRecord, sides: Mapping[str, Side]
-) -> list[str]:
-    """Sentences on columns of a table that are missing, and on angles of which the study does not say the side."""
-    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
-    efforts = zip(record.names, record.effort.T, strict=True)
-    silent = [name for name, own in efforts if np.isnan(own).all() and name not in shafts]
-    remarks = [f"{part.file} has no column '{name}.torque': the equation of {name} is left out" for name in silent]
-    assumed = [name for name in sides if name in read.names and "angles_at" not in part.model_fields_set]
-    if assumed:
-        remarks.append(
-            f"angles of {listed(assumed)} are taken as those of motors over the ratio; angles_at = 'link' for"
-            " sensors behind the gears"
-        )
-    return remarks
 
 
 def _known_load_parameters(model: Model, context: ReadingContext, not_carried: Sequence[int]) -> dict[str, float]:
@@ -280,7 +206,12 @@ def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequen
 
     Rigid: gears are taken as rigid, by which efforts err by more than is stated.
     """
-    std, length = _noise(part.model_copy(update={"torque_std": "estimate"}) if rigid else part, rows)
+    if rigid or part.torque_std == "estimate":
+        noise = effort_noise(rows, part.robust)
+        std, length = noise.std[rows.coordinate], noise.correlation_length[rows.coordinate]
+    else:
+        each = by_coordinate("torque_std", part.torque_std, rows.measured, why="whose torque was measured")
+        std, length = each[rows.coordinate], np.ones(rows.effort.size)
     if not drawn:
         return _NoisyRows(rows, std, length, ())
     errors = motion_errors(rows, drawn, std, part.robust)
@@ -349,10 +280,6 @@ def _used(record: MotionRecord, motion: MotionEstimate) -> slice:
     return slice(motion.first, len(record.time_s) - motion.last)
 
 
-def _last(part: TorqueTestPart) -> float:
-    return np.inf if part.to_s is None else part.to_s
-
-
 def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
     """The equations with the columns of `regressor_names` alone: Stribeck speeds are the machine's own."""
     own, count = parameters(model), len(regressor_names(model))
@@ -362,28 +289,9 @@ def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
     )
 
 
-def _without(model: Model, payloads: Sequence[str]) -> Model:
-    """The machine with payloads that weigh nothing."""
-    keep = jnp.array([name not in payloads for name in model.masses], dtype=float)
-    return dataclasses.replace(
-        model,
-        mass=keep * model.mass,
-        first_moment=keep[:, None] * model.first_moment,
-        inertia=keep[:, None, None] * model.inertia,
-    )
-
-
-def _recorded(file: str, context: ReadingContext, even: bool) -> MotionRecord:
-    """The motion in a table of joint angles and torques, or behind a description of recordings at the motors."""
-    names = independent_coordinates(context.model)
-    if Path(file).suffix.lower() == ".csv":
-        return read_motion(context.folder / file, names, even)
-    return read_described(file, context.folder, names)
-
-
 def _searched_cutoff(
     part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, q: Float[np.ndarray, "k n"],
-    not_carried: Sequence[int],
+    settings: RowSettings,
 ) -> float | None:  # fmt: skip
     """Cut-off of the angles where it is to be searched, None elsewhere. A test that is held out takes the highest of
     those that are fitted."""
@@ -393,7 +301,7 @@ def _searched_cutoff(
     found = [cutoff for entry in fitted if (cutoff := entry.source.cutoff_hz) is not None]
     if found:
         return min(max(np.max(cutoff) for cutoff in found), HIGHEST * record.rate_hz)
-    return best_cutoff(model, record, q, _least_speed(part, model), part.from_s, _last(part), part.robust, not_carried)
+    return best_cutoff(model, record, q, settings, part.robust)
 
 
 def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
@@ -421,33 +329,5 @@ def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
         return given
     measured = getattr(record, key.removesuffix("_std"), None)
     unmeasured = np.zeros(len(record.names)) if measured is None else np.isnan(measured).all(axis=0)
-    check_known(f"{key}: coordinate", given, record.names)
-    for name, none in zip(record.names, unmeasured, strict=True):
-        if name not in given and not none:
-            raise ValueError(f"{key}: found none for '{name}', expected one for each coordinate")
-    return np.array([given.get(name, 1.0) for name in record.names])
-
-
-def _least_speed(part: TorqueTestPart, model: Model) -> np.ndarray:
-    names = independent_coordinates(model)
-    given = part.least_speed if isinstance(part.least_speed, dict) else dict.fromkeys(names, part.least_speed)
-    check_known("least_speed: coordinate", given, names)
-    return np.array([given.get(name, 0.0) for name in names])
-
-
-def _noise(part: TorqueTestPart, rows: Prepared) -> tuple[np.ndarray, np.ndarray]:
-    """Standard deviation of each row's effort, and the correlation length that inflates its square, in samples."""
-    if part.torque_std == "estimate":
-        noise = effort_noise(rows, part.robust)
-        return noise.std[rows.coordinate], noise.correlation_length[rows.coordinate]
-    return _stated_std(part.torque_std, rows), np.ones(rows.effort.size)
-
-
-def _stated_std(given: float | dict[str, float], rows: Prepared) -> np.ndarray:
-    if not isinstance(given, dict):
-        return np.full(rows.effort.size, given)
-    check_known("torque_std: coordinate", given, rows.measured)
-    for name in rows.measured:
-        if name not in given:
-            raise ValueError(f"torque_std: found none for '{name}', whose torque was measured")
-    return np.array([given[name] for name in rows.measured])[rows.coordinate]
+    rest = {name: 1.0 for name, none in zip(record.names, unmeasured, strict=True) if none}
+    return by_coordinate(key, rest | given, record.names, why="expected one for each coordinate")

@@ -12,8 +12,7 @@ import tomli_w
 import jaxmb
 from jaxmb.cli.console import find_robot
 from jaxmb.identify.assess.saved import study_toml
-from jaxmb.identify.study.file import study_digest
-from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.identify.study.format.study_format import StudyFile, study_digest
 from jaxmb.identify.study.study import Origin
 from jaxmb.io.files import find_description, read_toml
 from jaxmb.io.validation import InputError

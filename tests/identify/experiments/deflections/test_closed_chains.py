@@ -13,7 +13,7 @@ from jaxmb.identify.experiments.deflections.table import read_deflections
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
-from jaxmb.identify.study.simulation.deflections import measured_with
+from jaxmb.identify.study.reading.deflections import measured_with
 
 SECTION = {"young_modulus": 7e10, "shear_modulus": 2.6e10, "density": 2700.0, "area": 1e-4, "second_moment_y": 2e-9,
            "second_moment_z": 3e-9, "torsion_constant": 4e-9, "elements": 2}  # fmt: skip

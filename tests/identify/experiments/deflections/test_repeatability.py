@@ -6,7 +6,7 @@ from scipy.linalg import block_diag
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.tolerances import Instruments
-from jaxmb.identify.study.simulation.deflections import measured_with
+from jaxmb.identify.study.reading.deflections import measured_with
 from tests.identify.arm import FREE, loads, shapes, study_of
 
 TRACKER, REFLECTORS, REPEAT = 1e-5, 0.2, np.radians(1e-3)

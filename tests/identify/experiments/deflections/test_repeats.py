@@ -9,7 +9,7 @@ from scipy.special import chdtri
 import jaxmb
 from jaxmb.deflections import deflection_tests, deflections_csv
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.experiments.deflections.deflection_test import repeatability
+from jaxmb.identify.experiments.deflections.load_cases import repeatability
 from tests.identify.arm import MACHINE, study_of
 
 MODEL = jaxmb.build_model(MACHINE)

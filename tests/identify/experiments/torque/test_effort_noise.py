@@ -9,7 +9,7 @@ from scipy.signal import lfilter
 
 import jaxmb
 from jaxmb.identify.experiments.torque import prepared as prepared_rows
-from jaxmb.identify.experiments.torque.effort_noise import effort_noise, effort_std, motion_errors
+from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
 from jaxmb.identify.experiments.torque.prepared import Prepared, least_squares
 from jaxmb.identify.fit.noise import misfit
 
@@ -33,11 +33,11 @@ def rows_of(seed: int, rho: float = 0.0, outliers: float = 0.0) -> Prepared:
 @pytest.mark.parametrize("rho", [0.0, 0.8])
 def test_outliers_do_not_count(rho: float) -> None:
     clean, mixed = rows_of(0, rho), rows_of(0, rho, outliers=0.02)
-    expected = effort_std(clean)
+    expected = effort_noise(clean).std
     # Neighbours of an outlier stand for it, and correlations are told to a tenth: the deviation moves by less.
     np.testing.assert_allclose(effort_noise(mixed, robust=True).std, expected, rtol=0.12)
     # one in fifty of 50 deviations is a deviation of 7 in all
-    assert np.all(effort_std(mixed) > 2.0 * expected)
+    assert np.all(effort_noise(mixed).std > 2.0 * expected)
 
 
 def test_it_is_that_of_normal_noise() -> None:

@@ -7,10 +7,10 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
-from jaxmb.identify.experiments.torque.friction_fit import friction_terms
+from jaxmb.identify.experiments.torque.preliminary_fits import friction_terms
 from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
 from jaxmb.identify.study.format.study_format import FreePart
-from jaxmb.identify.study.reading.motion_checks import motion_remarks
+from jaxmb.identify.study.reading.motions import motion_remarks
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.elements import FurtherFriction
 from jaxmb.measurement.motion.csv_motion import read_motion, write_motion

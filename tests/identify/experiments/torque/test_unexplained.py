@@ -6,7 +6,7 @@ from scipy.signal import lfilter
 
 import jaxmb
 from jaxmb.cli import main
-from jaxmb.identify.experiments.torque.unexplained import noise_bound
+from jaxmb.identify.experiments.torque.effort_noise import noise_bound
 from jaxmb.identify.study.study import make_study
 from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, TEST, TRUE, efforts_by_hand
 

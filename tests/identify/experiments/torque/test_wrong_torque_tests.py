@@ -13,7 +13,7 @@ import jaxmb
 from jaxmb.cli import main
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.torque_format import SimulateTorques
-from jaxmb.identify.study.simulation.torques import simulated_motion
+from jaxmb.identify.study.reading.motions import simulated_motion
 from tests.identify.experiments.torque.test_torque_recovery import (
     ARM,
     FREE,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.study.simulation.postures import candidate_postures
+from jaxmb.identify.study.context import candidate_postures
 from jaxmb.mechanics.kinematics import frame_poses
 
 RANGES = {"q1": (-1.0, 1.0), "q2": (0.0, 0.5, 1.0, 1.5), "q3": (-4.0, -1.0)}

@@ -1,18 +1,103 @@
-"""Entries of a study file on an FRF test."""
+"""Entries of a study file on FRF and modal tests: plain validated data, in the terms of the user."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, WrapValidator, model_validator
 
+from jaxmb.identify.fit.settings import Count
 from jaxmb.identify.study.format.test_format import (
     Band,
     NoiseLevel,
+    OneOrEach,
     Points,
     PostureTestPart,
     RecordedTestPart,
-    Simulate,
+    Simulation,
 )
-from jaxmb.machine.values import NonNegative, Part, Positive
+from jaxmb.machine.values import NonNegative, Number, Part, Positive
+
+MOST_LINES = 20_000
+
+
+class Lines(Part):
+    """Frequency lines of a simulated test: first, first + step, ... up to last, Hz."""
+
+    first_hz: NonNegative
+    """First line."""
+    last_hz: NonNegative
+    """Last line."""
+    step_hz: Positive
+    """Step between lines."""
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.last_hz < self.first_hz:
+            raise ValueError(f"last_hz {self.last_hz:g} is below first_hz {self.first_hz:g}")
+        if (self.last_hz - self.first_hz) / self.step_hz > MOST_LINES:
+            raise ValueError(f"more than {MOST_LINES} lines from first_hz, last_hz and step_hz")
+        return self
+
+
+class Hits(Part):
+    """A hammer test: hits along each input, accelerations recorded with noise, FRFs estimated from the records."""
+
+    hits: Annotated[Count, Field(le=100)] = 5
+    """Number of hits at each input."""
+    impulse_ns: Positive = 5.0
+    """Mean impulse of a hit."""
+    impulse_log_std: Annotated[NonNegative, Field(le=2.0)] = 0.3
+    """Standard deviation of the logarithm of the impulse."""
+    contact_ms: Positive = 15.0
+    """Contact time of the hammer."""
+    sample_rate_hz: Positive = 1024.0
+    """Sample rate of the records."""
+    record_s: Positive = 4.0
+    """Length of a record."""
+    decay_1_s: NonNegative = 1.5
+    """Decay rate of the exponential window."""
+    softening: Annotated[NonNegative, Field(lt=1.0)] = 0.0
+    """Share of its stiffness that a spring loses at large deflection: effort k q (1 - softening |q| / (|q| + half))
+    [1]."""
+    softening_half: Positive = 2e-4
+    """Deflection at which half of that is lost, half in that formula [rad, m]."""
+    tilt_deg: Annotated[NonNegative, Field(le=45.0)] = 0.0
+    """Standard deviation of the hammer's direction, about each of two axes, one draw for each input."""
+    offset_m: NonNegative = 0.0
+    """Standard deviation of the hit's position beside the sensor, in each direction, one draw for each input."""
+    noise: NonNegative = 0.0
+    """Standard deviation of the noise of every accelerometer [m/s^2]."""
+
+
+class Simulate(Simulation):
+    """Pseudo-measured FRFs of a machine at known parameters: computed, with noise where asked for, or from hits."""
+
+    lines: Lines | None = None
+    """Frequency lines of computed FRFs."""
+    hits: Hits | None = None
+    """A simulated hammer test instead of computed FRFs."""
+    response: Literal["receptance", "mobility", "accelerance"] = "accelerance"
+    """Kind of the responses."""
+    noise_log_std: Annotated[NonNegative, Field(le=10.0)] = 0.0
+    """Standard deviation of the noise in log H of computed FRFs, real and imaginary part each."""
+
+    @model_validator(mode="after")
+    def _lines_or_hits(self) -> Self:
+        if (self.lines is None) == (self.hits is None):
+            raise ValueError("expected either lines or hits")
+        if self.hits is not None and (self.noise_log_std or self.response != "accelerance"):
+            raise ValueError("hits give accelerances with their own noise, expected no noise_log_std and no response")
+        return self
+
+
+class SimulateModes(Simulation):
+    """Pseudo-measured modes of a machine at known parameters, with errors of the standard deviations of the test."""
+
+    below_hz: Positive
+    """All modes up to here are measured."""
+    noise: Annotated[bool, Field(strict=True)] = True
+    """Whether errors of the stated standard deviations are drawn."""
+
 
 PickedPole = tuple[Annotated[int, Field(ge=1, strict=True)], Positive]
 
@@ -155,3 +240,66 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
     def as_published(self) -> Self:
         """With the printed phase of eq. 22 of Huynh et al. 2020."""
         return self.model_copy(update={"phase": "principal"})
+
+
+def _component(value: Any, number: Callable[[Any], Any]) -> Any:
+    """A pair for a complex number beside a plain one, without the two messages that a union gives."""
+    if isinstance(value, list | tuple) and len(value) == 2:
+        return complex(number(value[0]), number(value[1]))
+    return number(value)
+
+
+Component = Annotated[Number, WrapValidator(_component)]
+"""Component of a mode shape."""
+
+
+class ModesTestPart(PostureTestPart):
+    """Natural frequencies and damping ratios, which coordinates dominate each mode, and shapes at sensors."""
+
+    kind: Literal["modes"]
+    """Kind of the test."""
+    simulate: SimulateModes | None = None
+    """Pseudo-measured modes instead of measured values."""
+    frequency_hz: tuple[Positive, ...] | None = Field(None, min_length=1)
+    """Damped natural frequency of each mode; not beside `simulate`."""
+    damping_percent: tuple[Annotated[Positive, Field(lt=100.0)], ...] | None = None
+    """Damping ratio of each mode; not beside `simulate`."""
+    content: tuple[tuple[str, ...], ...] | None = None
+    """For each mode the coordinates, or springs between frames, that dominate its strain energy."""
+    outputs: Points = ()
+    """Sensors of the shapes, as points."""
+    shapes: tuple[tuple[Component, ...], ...] | None = None
+    """For each mode the component at each sensor, in any scale: a number, or a pair of real and imaginary part [1]."""
+    frequency_std_hz: OneOrEach
+    """Standard deviation of the frequency, one for all or one for each mode."""
+    damping_std_percent: OneOrEach
+    """Standard deviation of the damping ratio, one for all or one for each mode."""
+    shape_std: Positive = 0.05
+    """Standard deviation of each component of a shape, real and imaginary part, relative to the largest [1]."""
+    content_share: Annotated[Number, Field(gt=0.0, le=1.0)] = 0.5
+    """Smallest share of the strain energy of `content` [1]."""
+    content_std: Positive = 0.1
+    """Standard deviation of that share [1]."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.simulate is not None:
+            for name in ("frequency_hz", "damping_percent", "content", "shapes"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} is measured, expected none beside simulate")
+            return self
+        if self.frequency_hz is None or self.damping_percent is None:
+            raise ValueError("expected frequency_hz and damping_percent, or simulate")
+        if (self.shapes is None) != (not self.outputs):
+            raise ValueError("shapes and outputs belong together, expected both or neither")
+        if self.shapes is not None:
+            for mode, shape in enumerate(self.shapes, 1):
+                if len(shape) != len(self.outputs):
+                    raise ValueError(f"shape {mode} has {len(shape)} entries for {len(self.outputs)} outputs")
+        count = len(self.frequency_hz)
+        for name in ("damping_percent", "content", "shapes", "frequency_std_hz", "damping_std_percent"):
+            given = getattr(self, name)
+            allowed = (1, count) if name.endswith(("std_hz", "std_percent")) else (count,)
+            if given is not None and len(given) not in allowed:
+                raise ValueError(f"{name} has {len(given)} entries for {count} frequencies")
+        return self

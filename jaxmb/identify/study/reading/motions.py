@@ -1,19 +1,157 @@
-"""Checks of recorded motions against the machine: moving coordinates, columns, units, zeros and gear ratios."""
+"""Recorded and simulated motions of torque tests, and their checks against the machine: columns, units, ranges."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.test import Truth
+from jaxmb.identify.experiments.torque.gears import (
+    Gears,
+    at_joints,
+    brakes_released,
+    drives_of,
+    elastic_rows,
+    rigid_gears,
+    without_masses,
+)
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names, stacked_torque_regressor
-from jaxmb.io.validation import listed
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
+from jaxmb.identify.study.format.torque_format import Motion, SimulateTorques, TorqueTestPart
+from jaxmb.io.validation import check_known, error_location, listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
-from jaxmb.measurement.motion.record import MotionRecord
+from jaxmb.measurement.motion.csv_motion import read_described, read_motion
+from jaxmb.measurement.motion.record import MotionRecord, Side, check_record, resampled
+from jaxmb.mechanics.forward import actuator_effort
 from jaxmb.mechanics.loops import independent_coordinates
+from jaxmb.mechanics.postures import closed_along, stated_posture
+
+
+def simulated_motion(
+    how: SimulateTorques,
+    model: Model,
+    start: np.ndarray,
+    noise_seed: int,
+    angles_at: Side | Mapping[str, Side] = "motor",
+) -> MotionRecord:
+    """A motion about a posture as it would be recorded on a machine, with errors.
+
+    Args:
+        how: the motion and its measurement.
+        model: the machine that is measured.
+        start: posture at the first sample [n].
+        noise_seed: of the errors.
+        angles_at: side of the gear on which angles of joints with motors are recorded; the motion is that of the links.
+
+    Raises:
+        ValueError: a coordinate is not one that a posture gives, or a loop opens on the way.
+    """
+    model = brakes_released(model)
+    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
+    names = [name for name in independent_coordinates(model) if name not in shafts]
+    check_known("motion: coordinate", how.motion, names)
+    time = np.arange(round(how.duration_s * how.rate_hz) + 1) / how.rate_hz
+    z, zd, zdd = states_along(how.motion, how.base_hz, time, names)
+    z += start[[model.coordinates.index(name) for name in names]]
+    torque_std = by_coordinate("torque_std", how.torque_std, names, rest=0.0)
+    if model.motors:
+        z, effort = _behind_gears(model, names, z, zd, zdd, how.rate_hz, angles_at)
+    else:
+        effort = np.asarray(_efforts(model, *map(jnp.asarray, (closed_along(model, z, start), zd, zdd))))
+    draw = np.random.default_rng(noise_seed)
+    return MotionRecord(
+        time_s=time,
+        names=tuple(names),
+        position=z + how.angle_std * draw.normal(size=z.shape),
+        effort=effort + torque_std * draw.normal(size=z.shape),
+        velocity=None if how.velocity_std is None else zd + how.velocity_std * draw.normal(size=z.shape),
+        acceleration=None if how.acceleration_std is None else zdd + how.acceleration_std * draw.normal(size=z.shape),
+    )
+
+
+def by_coordinate(
+    key: str, given: float | Mapping[str, float], names: Sequence[str], rest: float | None = None, why: str = ""
+) -> Float[np.ndarray, "c"]:
+    """A number of a study file for each coordinate, stated for all of them or by name.
+
+    Args:
+        key: in the study file.
+        given: what it says.
+        names: of the coordinates.
+        rest: the number of coordinates that are not named; None where all are needed.
+        why: end of the message on a coordinate that is not named.
+    """
+    each = dict.fromkeys(names, given) if isinstance(given, int | float) else given
+    check_known(f"{key}: coordinate", each, names)
+    lacking = [name for name in names if name not in each]
+    if lacking and rest is None:
+        raise ValueError(f"{key}: found none for '{lacking[0]}', {why}")
+    return np.array([each.get(name, rest) for name in names])
+
+
+def states_along(
+    motion: Mapping[str, Motion], base_hz: float, time_s: Float[np.ndarray, "k"], names: Sequence[str]
+) -> tuple[Float[np.ndarray, "k m"], Float[np.ndarray, "k m"], Float[np.ndarray, "k m"]]:
+    """Coordinates from their start, rates and accelerations along a motion, in the order of some names."""
+    z, zd, zdd = (np.zeros((len(time_s), len(names))) for _ in range(3))
+    for name, series in motion.items():
+        i = names.index(name)
+        z[:, i] += series.speed * time_s
+        zd[:, i] += series.speed
+        for amplitudes, phase in ((series.sine, 0.0), (series.cosine, np.pi / 2)):
+            for k, amplitude in enumerate(amplitudes, 1):
+                w = 2.0 * np.pi * k * base_hz
+                z[:, i] += amplitude * (np.sin(w * time_s + phase) - np.sin(phase))
+                zd[:, i] += amplitude * w * np.cos(w * time_s + phase)
+                zdd[:, i] -= amplitude * w**2 * np.sin(w * time_s + phase)
+    return z, zd, zdd
+
+
+def _behind_gears(
+    model: Model,
+    names: Sequence[str],
+    z: np.ndarray,
+    zd: np.ndarray,
+    zdd: np.ndarray,
+    rate_hz: float,
+    angles_at: Side | Mapping[str, Side],
+) -> tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c"]]:
+    """Recorded angles and efforts of the drives for a motion of the links, gears deflecting."""
+    if model.dependent:
+        raise NotImplementedError("motions of machines with loops and motors cannot be simulated")
+    every, driven = independent_coordinates(model), drives_of(model)
+    own = [every.index(name) for name in names]
+
+    def whole(part: np.ndarray) -> np.ndarray:
+        found = np.zeros((len(part), len(every)))
+        found[:, own] = part
+        return rigid_gears(model, (), found)
+
+    gears = Gears({every[joint]: "link" for joint, _, _ in driven}, fitted=model)
+    matrix, constant, moved = elastic_rows(model, gears, (), whole(z), whole(zd), whole(zdd), rate_hz)
+    known = parameters(model)
+    effort = matrix @ np.array([known[name] for name in regressor_names(model)]) + constant
+    for joint, shaft, ratio in driven:
+        if (angles_at if isinstance(angles_at, str) else angles_at.get(every[joint], "motor")) == "motor":
+            moved[:, joint] = moved[:, shaft] / ratio
+    return moved[:, own], effort[:, own]
+
+
+@compiled
+def _efforts(
+    model: Model, q: Float[Array, "k n"], qd: Float[Array, "k m"], qdd: Float[Array, "k m"]
+) -> Float[Array, "k m"]:
+    return jax.vmap(lambda *at: actuator_effort(model, *at))(q, qd, qdd)
+
 
 STILL = 1e-6
 """rad or m: a coordinate that moves by less rests."""
@@ -48,14 +186,6 @@ def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"
     lost = [name for name in wanted if not acts.get(name, False)]
     said = f": at rest no torque depends on {', '.join(lost)}" if lost else ""
     raise ValueError(f"nothing moves ({', '.join(record.names)}), expected a motion that excites the parameters{said}")
-
-
-def check_driven(record: MotionRecord) -> None:
-    """Raise ValueError where all torques are 0: neither a cut-off nor their noise is found from them."""
-    if not np.nan_to_num(record.effort).any():
-        raise ValueError(
-            "all torques are 0, expected those that moved the machine; where nothing drove it, cutoff_hz and torque_std"
-        )
 
 
 def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list[str]:
@@ -228,3 +358,77 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
             f"no temperature was recorded: damping of {', '.join(warm)} is that at the machine's own temperature"
         )
     return found
+
+
+class Recording(NamedTuple):
+    """A test with its motion and torques, recorded or simulated, at the joints and in even steps."""
+
+    part: TorqueTestPart
+    label: str
+    posture: Float[np.ndarray, "n"]
+    """Posture near the motion."""
+    record: MotionRecord
+    sides: dict[str, Side]
+    truth: Truth | None
+    remarks: tuple[str, ...]
+    at_shafts: tuple[str, ...] = ()
+    """Joints of which the shaft alone was recorded, in columns of its own."""
+
+
+def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, model: Model) -> Recording:
+    """The motion of a test, read or simulated.
+
+    Raises:
+        ValueError: it is not of the machine's motion or lacks required columns.
+    """
+    stated, remarks = stated_posture(model, part.posture)
+    start, truth, at_shafts = np.asarray(stated), None, ()
+    if part.simulate is None:
+        file, names = str(part.file), independent_coordinates(context.model)
+        if Path(file).suffix.lower() == ".csv":  # joint angles and torques
+            read = read_motion(context.folder / file, names, part.resample_hz is None)
+        else:  # a description of recordings at the motors
+            read = read_described(file, context.folder, names)
+        check_ratios(model, read)
+        record, sides = at_joints(model, read, part.angles_at)
+        at_shafts = tuple(name for name in sides if name not in read.names)
+        check_columns(file, context.unlocked_machine, model, record.names, part.posture)
+        remarks = (*remarks, *_column_remarks(part, model, read, record, sides))
+    else:
+        true, seed, truth = simulated_machine(part.simulate, context)
+        there = np.asarray(stated_posture(true, part.posture)[0])
+        record = simulated_motion(part.simulate, without_masses(true, part.without), there, seed, part.angles_at)
+        check_record(record)
+        record, sides = at_joints(model, record, part.angles_at)
+    if part.resample_hz is not None:
+        steps = np.diff(record.time_s)
+        from_steps = f"from steps of {steps.min():.3g} to {steps.max():.3g} s"
+        remarks = (*remarks, f"resampled at {part.resample_hz:g} Hz, {from_steps}")
+        with error_location("resample_hz"):
+            record = resampled(record, part.resample_hz)
+    check_moves(model, record, start, list(context.file.free))
+    if "temperature" in part.friction_terms and record.temperature is None:
+        raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
+    derived = part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search")
+    if derived and not np.nan_to_num(record.effort).any():  # neither a cut-off nor their noise is found from them
+        raise ValueError(
+            "all torques are 0, expected those that moved the machine; where nothing drove it, cutoff_hz and torque_std"
+        )
+    return Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
+
+
+def _column_remarks(
+    part: TorqueTestPart, model: Model, read: MotionRecord, record: MotionRecord, sides: Mapping[str, Side]
+) -> list[str]:
+    """Sentences on columns of a table that are missing, and on angles of which the study does not say the side."""
+    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
+    efforts = zip(record.names, record.effort.T, strict=True)
+    silent = [name for name, own in efforts if np.isnan(own).all() and name not in shafts]
+    remarks = [f"{part.file} has no column '{name}.torque': the equation of {name} is left out" for name in silent]
+    assumed = [name for name in sides if name in read.names and "angles_at" not in part.model_fields_set]
+    if assumed:
+        remarks.append(
+            f"angles of {listed(assumed)} are taken as those of motors over the ratio; angles_at = 'link' for"
+            " sensors behind the gears"
+        )
+    return remarks

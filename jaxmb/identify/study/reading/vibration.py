@@ -1,182 +1,33 @@
-"""Reader of FRF tests: an entry of a study file, and the data it refers to, as a test."""
+"""Readers of FRF and modal tests: entries of a study file, and the data they refer to, as tests."""
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.identify.experiments.entry import Entry
-from jaxmb.identify.experiments.frf.frf_test import FrfSource, FrfTest
+from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.experiments.frf.noise import band_weights, leak_std, peak_weights, usable_lines
-from jaxmb.identify.study.context import ReadingContext
-from jaxmb.identify.study.format.frf_format import FrfTestPart
+from jaxmb.identify.experiments.modes_test import ModesTest
+from jaxmb.identify.experiments.motion_view import check_motion, motion_view
+from jaxmb.identify.experiments.test import Entry, Source, Truth
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.study_format import stated_tolerances
-from jaxmb.identify.study.reading.points import named_points
-from jaxmb.identify.study.simulation.frf import simulated_frf
-from jaxmb.machine.build import Model
-from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, to_si, with_unit
-from jaxmb.measurement.modal.analysis import modal_analysis
-from jaxmb.measurement.modal.model import synthesize
+from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart, SimulateModes
+from jaxmb.identify.study.reading.responses import measured_responses, points_text, sensor_of
+from jaxmb.io.validation import check_known, listed
+from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak, misalignment_leak
-from jaxmb.measurement.reciprocity import Keep, kept_of_pairs, reciprocal_pairs, symmetrize, unsymmetry
-from jaxmb.measurement.records.file import MeasuredFrf, measured_frf
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
+from jaxmb.measurement.reciprocity import Keep, kept_of_pairs
 from jaxmb.mechanics.beams import mesh_warnings
+from jaxmb.mechanics.kinematics import check_coordinates
 from jaxmb.mechanics.postures import stated_posture
-from jaxmb.mechanics.tangent import mounting_doubt
+from jaxmb.mechanics.tangent import motion_coordinates, mounting_doubt
 from jaxmb.response.frf import check_points
-from jaxmb.response.frf_kind import DERIVATIVES, Point, dof_names, endpoints
-from jaxmb.response.hits import Sensor
-
-SILENT = (".npz", ".mat", ".csv")
-"""Files that are in SI where they do not say their unit, so that SI may not be their own word."""
-OPPOSITE = 0.85
-"""Unsymmetry from which two responses of a pair are opposite: 1 where one is minus the other, 0.71 where they have
-nothing to do with each other. 0.85 is a correlation of -0.44 between responses of the same size."""
-SAME_POSTURE = 1e-4
-"""Two postures are the same where their coordinates agree to this, rad or m."""
-
-
-def measured_responses(
-    part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext
-) -> FrfSource:
-    """The responses of an FRF test, as its description asks for them.
-
-    Args:
-        part: entry of the study file.
-        outputs: points of the test.
-        inputs: likewise.
-        context: of the tests.
-
-    Raises:
-        ValueError: the data cannot be used as described.
-    """
-    sensors = outputs + tuple(
-        (frame, axis) for frame in part.shape_frames for axis in "xyz" if (frame, axis) not in outputs
-    )
-    truth = None
-    if part.simulate is not None:
-        measured, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, context, sensor_of(part))
-    else:
-        measured = _from_file(part, context.folder, sensors, inputs, context.model)
-    everything, remarks = measured.frf_set, measured.remarks
-    analysis = None
-    if part.modal is not None:
-        analysis = modal_analysis(
-            everything,
-            band_hz=part.modal.band_hz,
-            max_order=part.modal.max_order,
-            method=part.modal.method,
-            references=part.modal.references,
-            chosen=part.modal.chosen_hz,
-            hits=measured.hits,
-        )
-    responses = everything
-    if part.fit == "synthesized" and analysis is not None:
-        responses = synthesize(analysis.model, everything.frequency_hz)
-        if part.band_hz is None:
-            responses = in_band(responses, analysis.model.band_hz)
-    responses = select_channels(responses, dof_names(outputs), dof_names(inputs))
-    if part.band_hz is not None:
-        responses = in_band(responses, part.band_hz)
-    if part.symmetrize is not None:
-        remarks = (*remarks, *_opposite(responses))
-        responses = symmetrize(responses, keep=part.symmetrize)
-    return FrfSource(
-        fitted=responses,
-        everything=everything,
-        treatment=_treatment(part),
-        frequency_unit=part.frequency_unit,
-        modal=analysis,
-        truth=truth,
-        remarks=remarks if analysis is None else remarks + analysis.remarks,
-    )
-
-
-def _treatment(part: FrfTestPart) -> str:
-    done = ["synthesized"] if part.fit == "synthesized" else []
-    if part.symmetrize is not None:
-        done.append("mean of pairs" if part.symmetrize == "mean" else "mirrored")
-    return " and ".join(done) if part.symmetrize != "mean" else ", ".join(done)
-
-
-def _opposite(responses: FrfSet) -> list[str]:
-    """A sentence on the pairs of cross responses of which one is minus the other, where there are such."""
-    if not reciprocal_pairs(responses):
-        return []  # which `symmetrize` refuses
-    found = {name: d for name, d in unsymmetry(responses).items() if d > OPPOSITE}
-    if not found:
-        return []
-    listed = ", ".join(f"{name} ({d:.2f})" for name, d in found.items())
-    return [
-        f"{listed}: opposite to the response measured in the reverse direction (unsymmetry, 1 where one is minus"
-        ' the other): is a sensor reversed? Name it "-x" where it is named, in the file or in outputs'
-    ]
-
-
-def points_text(points: Iterable[Point]) -> str:
-    """Points for a message."""
-    return ", ".join(dof_names(points))
-
-
-def _from_file(
-    part: FrfTestPart, folder: Path, outputs: tuple[Point, ...], inputs: tuple[Point, ...], model: Model
-) -> MeasuredFrf:
-    """The responses in SI at the points of a test; those of single hits too, at all points of the file."""
-    measured = measured_frf(str(part.file), folder)
-    read, remarks = measured.frf_set, measured.remarks
-    read = dataclasses.replace(read, source=read.source or str(part.file))
-    if part.unit is not None:
-        if read.unit != UNKNOWN and not same_unit(read.unit, part.unit, read.kind):
-            if Path(str(part.file)).suffix.lower() not in SILENT:
-                raise ValueError(
-                    f"unit is '{part.unit}', but '{read.source}' states {read.unit}: expected that or none"
-                )
-            remarks = (*remarks, f"'{read.source}' is taken to be in {part.unit} as the study says, not in {read.unit}")
-        read = with_unit(read, part.unit)
-    if read.unit == UNKNOWN:
-        raise ValueError(
-            f"the unit of '{read.source}' is not known, expected unit = \"...\" in the test, such as"
-            f" '{SI_UNITS[read.kind]}'"
-        )
-    unit, read = read.unit, to_si(read)
-    _check_posture(read, part.posture, model)
-    named = named_points(read, outputs, inputs, part.nodes, model)
-    taken = select_channels(named, dof_names(outputs), dof_names(inputs))
-    name_of = dict(zip(read.inputs, named.inputs, strict=True))
-    hits = tuple(
-        dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
-        for hit in measured.hits
-    )
-    return MeasuredFrf(taken, (*remarks, *(_without_coherence(taken) if part.coherence else ())), hits=hits)
-
-
-def _without_coherence(taken: FrfSet) -> list[str]:
-    """A sentence on the outputs of whose responses no coherence is a number, where the set has a coherence."""
-    if taken.coherence is None:
-        return []
-    lost = [name for o, name in enumerate(taken.outputs) if not np.isfinite(taken.coherence[:, o]).any()]
-    if not lost:
-        return []
-    return [f"the coherence of {', '.join(lost)} holds no number: no line there counts for less by it"]
-
-
-def _check_posture(read: FrfSet, posture: dict[str, float], model: Model) -> None:
-    """Raise ValueError where the file was measured at another posture than the test says."""
-    for name, value in read.posture.items():
-        if name in posture and abs(posture[name] - value) > SAME_POSTURE:
-            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, posture has {posture[name]:.6g}")
-        if name in model.coordinates and name not in posture:
-            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, expected the same in posture")
-
-
-def sensor_of(part: FrfTestPart) -> Sensor:
-    """What the sensors of a test measure."""
-    return Sensor(part.sensor.gravity, part.sensor.high_pass_hz)
-
+from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
+from jaxmb.response.modal import modes, spring_names
 
 HIDDEN = 0.5
 """Standard deviation of log H, by the coherence, above which a measured value is taken for noise."""
@@ -206,7 +57,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
             raise ValueError(f"{what} is empty, expected at least one point")
         if len(set(points)) < len(points):
             raise ValueError(f"{what} holds a point twice: {points_text(points)}")
-    data = measured_responses(part, outputs, inputs, context)
+    data, truth, remarks = measured_responses(part, outputs, inputs, context)
     measured = data.fitted
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
@@ -250,11 +101,11 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
     notes += mesh_warnings(model, test.vibration.highest_hz)
-    entry = Entry("frf", test, data, data.truth, part.amplitude, part.role, (*changed, *notes, *data.remarks))
+    entry = Entry("frf", test, data, truth, part.amplitude, part.role, (*changed, *notes, *remarks))
     if part.check_every is None:
         return [entry]
     test, held_out = split_lines(test, part.check_every)
-    return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, data.truth, role="check")]
+    return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, truth, role="check")]
 
 
 def _leak(part: FrfTestPart, measured: FrfSet, context: ReadingContext) -> np.ndarray:
@@ -411,3 +262,112 @@ def _between(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
         groups.append(f"{best} {'with' if both else 'from'} {', '.join(sorted(others, key=by.index))}")
         left -= taken
     return f"{'; '.join(groups)} {number}"
+
+
+def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) -> list[Entry]:
+    """Modal test of a study, and the machine behind it where it was simulated.
+
+    Args:
+        part: entry of the study file.
+        label: its name in messages.
+        context: of the tests.
+
+    Raises:
+        ValueError: more modes than the machine has, content by springs or shapes at points that it has not.
+    """
+    model = context.model
+    q, changed = stated_posture(model, part.posture)
+    check_coordinates(model, q=q)
+    if context.file.linearize_at == "posture":
+        changed += mounting_doubt(model, q)
+    check_points(model, part.outputs)
+    truth = None
+    if part.simulate is None:
+        frequency_hz, damping_percent = np.array(part.frequency_hz), np.array(part.damping_percent)
+        shape = np.array(part.shapes or np.zeros((frequency_hz.size, 0)), dtype=complex)
+    else:
+        frequency_hz, damping_percent, shape, truth = _simulated_modes(part, part.simulate, context)
+    count = frequency_hz.size
+    degrees, names = len(motion_coordinates(model)), spring_names(model)
+    if count > degrees:
+        locked = listed([name for name, own in zip(model.coordinates, model.locked, strict=True) if own])
+        without = f": the stiffness of {locked}, locked, may be missing" if locked else ""
+        raise ValueError(f"{count} modes were measured, but the machine has only {degrees} coordinates{without}")
+    every = (*model.coordinates, *model.springs, *model.beams)
+    what = " or ".join(["coordinate"] + ["spring"] * bool(model.springs) + ["beam"] * bool(model.beams))
+    content = np.zeros((count, len(every)), dtype=bool)
+    for mode, dominating in enumerate(part.content or ()):
+        check_known(f"content of mode {mode + 1}: {what}", dominating, names)
+        content[mode, [every.index(name) for name in dominating]] = True
+    test = ModesTest(
+        name=label,
+        q=q,
+        at=context.file.linearize_at,
+        frequency_hz=jnp.asarray(frequency_hz),
+        damping_ratio=jnp.asarray(damping_percent) / 100.0,
+        content=jnp.asarray(content),
+        shape=jnp.asarray(_largest_one(shape)),
+        frequency_std=jnp.asarray(_of_each("frequency_std_hz", part.frequency_std_hz, count)),
+        damping_std=jnp.asarray(_of_each("damping_std_percent", part.damping_std_percent, count)) / 100.0,
+        shape_std=jnp.asarray(part.shape_std),
+        content_share=jnp.asarray(part.content_share),
+        content_std=jnp.asarray(part.content_std),
+        outputs=part.outputs,
+        inputs=part.outputs,
+        has_content=bool(content.any()),
+    )
+    return [
+        Entry(
+            "modes",
+            test,
+            Source(),
+            truth,
+            part.amplitude,
+            part.role,
+            (*changed, *mesh_warnings(model, test.vibration.highest_hz)),
+        )
+    ]
+
+
+def _simulated_modes(
+    part: ModesTestPart, how: SimulateModes, context: ReadingContext
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Truth]:
+    """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
+    true, seed, truth = simulated_machine(how, context)
+    there, _ = stated_posture(true, part.posture)
+    seen = motion_view(true, there, context.file.linearize_at, part.outputs, part.outputs)
+    check_motion(seen, motion_coordinates(true))
+    found = modes(seen.tangent)
+    kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= how.below_hz)
+    if not kept.size:
+        raise ValueError(f"the machine has no mode below {how.below_hz:g} Hz")
+    frequency_hz = np.asarray(found.damped_frequency_hz)[kept]
+    damping_percent = 100.0 * np.asarray(found.damping_ratio)[kept]
+    shape = _largest_one((np.asarray(seen.output_rows) @ np.asarray(found.shape)[:, kept]).T)
+    if how.noise:
+        draw = np.random.default_rng(seed)
+        count = kept.size
+        frequency_hz = frequency_hz + _of_each("frequency_std_hz", part.frequency_std_hz, count) * draw.normal(
+            size=count
+        )
+        spread = _of_each("damping_std_percent", part.damping_std_percent, count)
+        damping_percent = damping_percent + spread * draw.normal(size=count)
+        real, imaginary = part.shape_std * draw.normal(size=(2, *shape.shape))
+        shape = shape + real + 1j * imaginary
+    return frequency_hz, damping_percent, shape, dataclasses.replace(truth, modes=found)
+
+
+def _of_each(name: str, given: tuple[float, ...], count: int) -> np.ndarray:
+    if len(given) not in (1, count):
+        raise ValueError(f"{name} has {len(given)} entries for {count} modes")
+    return np.broadcast_to(np.array(given), (count,))
+
+
+def _largest_one(shape: np.ndarray) -> np.ndarray:
+    """Shapes [mode, output] scaled so that the largest component of each is 1."""
+    if not shape.shape[1]:
+        return shape
+    largest = np.take_along_axis(shape, np.argmax(np.abs(shape), axis=1)[:, None], axis=1)
+    if not np.abs(largest).all():
+        raise ValueError(f"shape {int(np.argmin(np.abs(largest[:, 0]))) + 1} is zero at all outputs")
+    return shape / largest

@@ -5,10 +5,10 @@ import pytest
 from pydantic import ValidationError
 from scipy.spatial.transform import Rotation
 
+from jaxmb.identify.experiments.deflections.deflection_test import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import predicted
-from jaxmb.identify.experiments.deflections.source import Instruments
-from jaxmb.identify.study.format.deflection_format import DeflectionTestPart
-from jaxmb.identify.study.simulation.deflections import measured_with, planned_tests, simulated_tests
+from jaxmb.identify.study.format.static_format import DeflectionTestPart
+from jaxmb.identify.study.reading.deflections import measured_with, planned_tests
 from jaxmb.machine.file import load_machine
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import build_model
@@ -58,7 +58,8 @@ def test_positions_alone_can_be_measured():
 def test_without_instruments_the_machine_s_own_deflections_are_seen():
     """J C J^T w of each point and load, the Jacobians by central differences of poses (their error 1e-9)."""
     how, whole = part(points=["tool", "q5"])
-    tests = simulated_tests(how, whole, planned_tests(how, whole, STD, MODEL), MODEL, 0)
+    planned = planned_tests(how, whole, STD, MODEL)
+    tests = measured_with(MODEL, planned, whole.instruments, np.random.default_rng(0))
     for test in tests:
         at_tool, at_wrist = (jacobian_by_differences(test.q, frame) for frame in ("tool", "q5"))
         turned = (at_tool.T @ test.wrench) / np.asarray(MODEL.stiffness)
@@ -79,7 +80,7 @@ def jacobian_by_differences(q, frame, step=1e-4):
 def test_the_plan_does_not_depend_on_the_noise():
     how, whole = part(instruments={"tracker_mm": 0.03})
     planned = planned_tests(how, whole, STD, MODEL)
-    first, second = (simulated_tests(how, whole, planned, MODEL, seed) for seed in (0, 1))
+    first, second = (measured_with(MODEL, planned, whole.instruments, np.random.default_rng(seed)) for seed in (0, 1))
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a.q, b.q)
         np.testing.assert_array_equal(a.wrench, b.wrench)

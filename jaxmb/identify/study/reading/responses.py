@@ -1,0 +1,402 @@
+"""Responses of an FRF test, measured or simulated, at its points."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxmb.identify.experiments.frf.channels import predict_frf
+from jaxmb.identify.experiments.frf.frf_test import FrfSource
+from jaxmb.identify.experiments.motion_view import MotionView, check_motion, motion_view
+from jaxmb.identify.experiments.test import Truth
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
+from jaxmb.identify.study.format.vibration_format import FrfTestPart, Hits, Lines, Simulate
+from jaxmb.io.validation import check_known
+from jaxmb.machine.build import Model
+from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, split_dof, to_si, with_unit
+from jaxmb.measurement.modal.analysis import modal_analysis
+from jaxmb.measurement.modal.model import synthesize
+from jaxmb.measurement.reciprocity import reciprocal_pairs, stack_inputs, symmetrize, unsymmetry
+from jaxmb.measurement.records.file import MeasuredFrf, measured_frf
+from jaxmb.measurement.records.impacts import estimate_frf_from_hits
+from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
+from jaxmb.mechanics.damping import with_loaded_stiffness
+from jaxmb.mechanics.postures import stated_posture
+from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
+from jaxmb.response.frf import IDEAL, response_rows
+from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
+from jaxmb.response.hits import Sensor, Softening, record_hits
+from jaxmb.response.modal import modes
+
+EXAMPLE = 'nodes = { "1" = "tool" }'
+
+
+def named_points(
+    read: FrfSet, outputs: Sequence[Point], inputs: Sequence[Point], nodes: Mapping[str, str], model: Model
+) -> FrfSet:
+    """The responses of a file with the names of the points of a test, as measured in the file.
+
+    Names of a node and a direction, "tool x" or "12 -z", identify a response: where the node is a frame of the machine,
+    or `nodes` says which, the point is found by name; where all names are of one node that is no frame, and all points
+    of the test of one frame, by direction. The sign of a response measured against an axis is reversed. Names with
+    neither node nor direction are those of the test one by one.
+
+    Args:
+        read: contents of the file.
+        outputs: of the test.
+        inputs: likewise.
+        nodes: frame of the machine by node of the file.
+        model: the machine.
+
+    Raises:
+        ValueError: a point of the test is not in the file, or cannot be distinguished.
+    """
+    split = tuple(_split(names) for names in (read.outputs, read.inputs))
+    present = {node for side in split if side is not None for node, _ in side}
+    for node, frame in nodes.items():
+        check_known(f"nodes: '{read.source}' has no node", [node], sorted(present))
+        check_known(f"nodes: {node}: frame", [frame], model.frames)
+    frame_of = {node: nodes.get(node, node) for node in present}
+    sides = ("outputs", split[0], outputs), ("inputs", split[1], inputs)
+    counts = len(outputs), len(inputs)
+    if any(side is None and n != wanted for side, n, wanted in zip(split, read.frf.shape[1:], counts, strict=True)):
+        raise ValueError(
+            f"'{read.source}' has {read.frf.shape[1]} outputs and {read.frf.shape[2]} inputs, expected"
+            f" {counts[0]} and {counts[1]} for {', '.join(dof_names(outputs))} from {', '.join(dof_names(inputs))}"
+        )
+    if not nodes and not present & {*model.frames, *model.coordinates}:
+        frame_of = _by_direction(read, sides)
+    renamed = {what: _renamed(read, what, side, points, frame_of) for what, side, points in sides}
+    return dataclasses.replace(read, **renamed)
+
+
+Side = tuple[str, list[tuple[str, str]] | None, Sequence[Point]]
+
+
+def _split(names: Sequence[str]) -> list[tuple[str, str]] | None:
+    """Node and direction with its sign of every name; None where one of them has none."""
+    try:
+        parts = [split_dof(name) for name in names]
+    except ValueError:
+        return None
+    return [(node, direction if sign > 0 else f"-{direction}") for node, direction, sign in parts]
+
+
+def _by_direction(read: FrfSet, sides: Sequence[Side]) -> dict[str, str]:
+    """Frame of each node where a side of the file has one node and that side of the test one frame."""
+    frame_of: dict[str, str] = {}
+    for what, side, points in sides:
+        if side is None:
+            continue
+        nodes, frames = sorted({node for node, _ in side}), sorted({frame for frame, _ in points})
+        known = frame_of.get(nodes[0], frames[0])
+        if (
+            len(nodes) > 1
+            or len(frames) > 1
+            or known != frames[0]
+            or (nodes[0] not in frame_of and known in frame_of.values())
+        ):
+            listed = f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:10])}{', ...' if len(nodes) > 10 else ''}"
+            raise ValueError(
+                f"{what} of '{read.source}' are at {listed}, no frame of the machine, and those of the test at"
+                f" {', '.join(frames)}: expected which frame each node is, {EXAMPLE}"
+            )
+        frame_of[nodes[0]] = frames[0]
+    return frame_of
+
+
+def _renamed(
+    read: FrfSet, what: str, side: list[tuple[str, str]] | None, points: Sequence[Point], frame_of: Mapping[str, str]
+) -> tuple[str, ...]:
+    names = read.outputs if what == "outputs" else read.inputs
+    if side is None:
+        return dof_names(points)
+    renamed = tuple(f"{frame_of[node]} {direction}" for node, direction in side)
+    for frame, direction in points:
+        opposite = direction.removeprefix("-") if direction.startswith("-") else f"-{direction}"
+        if not {f"{frame} {direction}", f"{frame} {opposite}"} & set(renamed):
+            raise ValueError(
+                f"'{frame} {direction}' is not among the {what} of '{read.source}', which has {', '.join(names[:20])}"
+                + ("" if renamed == names else f" ({', '.join(f'{n} is {f}' for n, f in frame_of.items())})")
+            )
+    return renamed
+
+
+FORCES = DIRECTIONS[:3]
+"""x, y, z: along what a hammer can hit."""
+BEFORE_HIT = 0.02
+"""Share of a record before the hammer touches."""
+
+
+def simulated_frf(
+    how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext,
+    sensor: Sensor,
+) -> tuple[MeasuredFrf, Truth]:  # fmt: skip
+    """FRFs between points of a machine at a posture, with those of single hits, and the machine they are of.
+
+    Args:
+        how: entry of the study file.
+        at: posture, by coordinate.
+        outputs: points and directions of the sensors.
+        inputs: those of the forces.
+        context: of the tests.
+        sensor: of all outputs.
+
+    Raises:
+        ValueError: the machine or its posture cannot be, or hits are to be measured by a sensor that is not ideal.
+    """
+    model, seed, truth = simulated_machine(how, context)
+    q, _ = stated_posture(model, at)
+    seen = motion_view(model, q, context.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
+    check_motion(seen, motion_coordinates(model))
+    draw = np.random.default_rng(seed)
+    if how.hits is not None:
+        if sensor != IDEAL:
+            raise ValueError("simulated hits are measured by ideal sensors, expected lines, or no sensor")
+        estimate = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
+    else:
+        estimate = MeasuredFrf(_computed(how, seen, outputs, inputs, sensor, draw), ())
+    return estimate, dataclasses.replace(truth, modes=modes(seen.tangent))
+
+
+def _computed(
+    how: Simulate,
+    seen: MotionView,
+    outputs: tuple[Point, ...],
+    inputs: tuple[Point, ...],
+    sensor: Sensor,
+    draw: np.random.Generator,
+) -> FrfSet:
+    frequency_hz = _frequencies(how.lines)
+    omega, decay = jax.device_put((2 * np.pi * frequency_hz, np.zeros(())))
+    # with all arguments, as tests call it: one program for both
+    h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay, sensor, None))
+    if how.noise_log_std > 0.0:
+        real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
+        h = h * np.exp(real + 1j * imaginary)
+    return FrfSet(frequency_hz, h, how.response, dof_names(outputs), dof_names(inputs), source="simulated")
+
+
+def _frequencies(lines: Lines | None) -> np.ndarray:
+    if lines is None:
+        raise ValueError("expected either lines or hits")
+    count = int(np.floor((lines.last_hz - lines.first_hz) / lines.step_hz + 1e-9)) + 1
+    return lines.first_hz + lines.step_hz * np.arange(count)
+
+
+def _from_hits(
+    how: Hits, model: Model, q: Array, seen: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
+    draw: np.random.Generator,
+) -> MeasuredFrf:  # fmt: skip
+    """FRFs as H1 gives them from records of hits, one input after the other, with an exponential window.
+
+    A hammer never hits exactly where the sensor sits and along its axis. That, and springs that differ from hit to
+    hit with their deflection, is what makes cross FRFs unsymmetric.
+
+    Raises:
+        NotImplementedError: the machine has motors behind gears, beams or loops.
+        ValueError: an input is a moment.
+    """
+    if model.motors or model.beams or model.loops:
+        raise NotImplementedError(
+            "hits are simulated of machines without motors behind gears, beams and loops: expected lines"
+        )
+    for point in inputs:
+        if point[1].removeprefix("-").lower() not in FORCES:
+            raise ValueError(f"input '{' '.join(point)}': a hammer gives no moment, expected x, y or z")
+    rows = np.stack([_hit_row(how, model, q, point, draw) for point in inputs])
+    impulse = how.impulse_ns * np.exp(how.impulse_log_std * draw.normal(size=(len(inputs), how.hits)))
+    samples = round(how.record_s * how.sample_rate_hz)
+    force, response = record_hits(
+        seen.tangent,
+        motion_stiffness(with_loaded_stiffness(model, q)),
+        Softening(jnp.asarray(how.softening), jnp.asarray(how.softening_half)),
+        seen.output_rows,
+        jnp.asarray(np.repeat(rows, how.hits, axis=0)),
+        jnp.asarray(impulse.ravel()),
+        start_s=BEFORE_HIT * how.record_s,
+        length_s=1e-3 * how.contact_ms,
+        sample_rate_hz=how.sample_rate_hz,
+        samples=samples,
+    )
+    response = np.asarray(response) + how.noise * draw.normal(size=response.shape)
+    records = list(zip(np.asarray(force), response, strict=True))
+    tests = [
+        estimate_frf_from_hits(
+            records[i * how.hits : (i + 1) * how.hits],
+            how.sample_rate_hz,
+            decay_1_s=how.decay_1_s,
+            outputs=dof_names(outputs),
+            inputs=dof_names(inputs[i : i + 1]),
+            source="simulated hits",
+        )
+        for i in range(len(inputs))
+    ]
+    hits = tuple(hit for test in tests for hit in test.hits)
+    return MeasuredFrf(stack_inputs([test.frf_set for test in tests]), (), hits=hits)
+
+
+def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Generator) -> np.ndarray:
+    """Jacobian [n] of where and along what the hammer really hits: beside the point, and askew.
+
+    A force f at r from the frame's origin does the work f . (v + w x r) = f . v + (r x f) . w.
+    """
+    axes = GROUND_DIRECTIONS if point[1].isupper() else DIRECTIONS
+    rows = np.asarray(response_rows(model, q, [(point[0], axis) for axis in axes]))
+    direction = np.zeros(3)
+    direction[FORCES.index(point[1].removeprefix("-").lower())] = -1.0 if point[1].startswith("-") else 1.0
+    askew = direction + np.radians(how.tilt_deg) * draw.normal(size=3) * (direction == 0.0)
+    askew /= np.linalg.norm(askew)
+    offset = how.offset_m * draw.normal(size=3)
+    return np.concatenate([askew, np.cross(offset, askew)]) @ rows
+
+
+SILENT = (".npz", ".mat", ".csv")
+"""Files that are in SI where they do not say their unit, so that SI may not be their own word."""
+OPPOSITE = 0.85
+"""Unsymmetry from which two responses of a pair are opposite: 1 where one is minus the other, 0.71 where they have
+nothing to do with each other. 0.85 is a correlation of -0.44 between responses of the same size."""
+SAME_POSTURE = 1e-4
+"""Two postures are the same where their coordinates agree to this, rad or m."""
+
+
+def measured_responses(
+    part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext
+) -> tuple[FrfSource, Truth | None, tuple[str, ...]]:
+    """The responses of an FRF test, as its description asks for them, the machine behind simulated ones, and sentences
+    on their origin.
+
+    Args:
+        part: entry of the study file.
+        outputs: points of the test.
+        inputs: likewise.
+        context: of the tests.
+
+    Raises:
+        ValueError: the data cannot be used as described.
+    """
+    sensors = outputs + tuple(
+        (frame, axis) for frame in part.shape_frames for axis in "xyz" if (frame, axis) not in outputs
+    )
+    truth = None
+    if part.simulate is not None:
+        measured, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, context, sensor_of(part))
+    else:
+        measured = _from_file(part, context.folder, sensors, inputs, context.model)
+    everything, remarks = measured.frf_set, measured.remarks
+    analysis = None
+    if part.modal is not None:
+        analysis = modal_analysis(
+            everything,
+            band_hz=part.modal.band_hz,
+            max_order=part.modal.max_order,
+            method=part.modal.method,
+            references=part.modal.references,
+            chosen=part.modal.chosen_hz,
+            hits=measured.hits,
+        )
+    responses = everything
+    if part.fit == "synthesized" and analysis is not None:
+        responses = synthesize(analysis.model, everything.frequency_hz)
+        if part.band_hz is None:
+            responses = in_band(responses, analysis.model.band_hz)
+    responses = select_channels(responses, dof_names(outputs), dof_names(inputs))
+    if part.band_hz is not None:
+        responses = in_band(responses, part.band_hz)
+    if part.symmetrize is not None:
+        remarks = (*remarks, *_opposite(responses))
+        responses = symmetrize(responses, keep=part.symmetrize)
+    source = FrfSource(
+        fitted=responses,
+        everything=everything,
+        treatment=_treatment(part),
+        frequency_unit=part.frequency_unit,
+        modal=analysis,
+    )
+    return source, truth, remarks if analysis is None else remarks + analysis.remarks
+
+
+def _treatment(part: FrfTestPart) -> str:
+    done = ["synthesized"] if part.fit == "synthesized" else []
+    if part.symmetrize is not None:
+        done.append("mean of pairs" if part.symmetrize == "mean" else "mirrored")
+    return " and ".join(done) if part.symmetrize != "mean" else ", ".join(done)
+
+
+def _opposite(responses: FrfSet) -> list[str]:
+    """A sentence on the pairs of cross responses of which one is minus the other, where there are such."""
+    if not reciprocal_pairs(responses):
+        return []  # which `symmetrize` refuses
+    found = {name: d for name, d in unsymmetry(responses).items() if d > OPPOSITE}
+    if not found:
+        return []
+    pairs = ", ".join(f"{name} ({d:.2f})" for name, d in found.items())
+    return [
+        f"{pairs}: opposite to the response measured in the reverse direction (unsymmetry, 1 where one is minus"
+        ' the other): is a sensor reversed? Name it "-x" where it is named, in the file or in outputs'
+    ]
+
+
+def points_text(points: Iterable[Point]) -> str:
+    """Points for a message."""
+    return ", ".join(dof_names(points))
+
+
+def _from_file(
+    part: FrfTestPart, folder: Path, outputs: tuple[Point, ...], inputs: tuple[Point, ...], model: Model
+) -> MeasuredFrf:
+    """The responses in SI at the points of a test; those of single hits too, at all points of the file."""
+    measured = measured_frf(str(part.file), folder)
+    read, remarks = measured.frf_set, measured.remarks
+    read = dataclasses.replace(read, source=read.source or str(part.file))
+    if part.unit is not None:
+        if read.unit != UNKNOWN and not same_unit(read.unit, part.unit, read.kind):
+            if Path(str(part.file)).suffix.lower() not in SILENT:
+                raise ValueError(
+                    f"unit is '{part.unit}', but '{read.source}' states {read.unit}: expected that or none"
+                )
+            remarks = (*remarks, f"'{read.source}' is taken to be in {part.unit} as the study says, not in {read.unit}")
+        read = with_unit(read, part.unit)
+    if read.unit == UNKNOWN:
+        raise ValueError(
+            f"the unit of '{read.source}' is not known, expected unit = \"...\" in the test, such as"
+            f" '{SI_UNITS[read.kind]}'"
+        )
+    unit, read = read.unit, to_si(read)
+    _check_posture(read, part.posture, model)
+    named = named_points(read, outputs, inputs, part.nodes, model)
+    taken = select_channels(named, dof_names(outputs), dof_names(inputs))
+    name_of = dict(zip(read.inputs, named.inputs, strict=True))
+    hits = tuple(
+        dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
+        for hit in measured.hits
+    )
+    return MeasuredFrf(taken, (*remarks, *(_without_coherence(taken) if part.coherence else ())), hits=hits)
+
+
+def _without_coherence(taken: FrfSet) -> list[str]:
+    """A sentence on the outputs of whose responses no coherence is a number, where the set has a coherence."""
+    if taken.coherence is None:
+        return []
+    lost = [name for o, name in enumerate(taken.outputs) if not np.isfinite(taken.coherence[:, o]).any()]
+    if not lost:
+        return []
+    return [f"the coherence of {', '.join(lost)} holds no number: no line there counts for less by it"]
+
+
+def _check_posture(read: FrfSet, posture: dict[str, float], model: Model) -> None:
+    """Raise ValueError where the file was measured at another posture than the test says."""
+    for name, value in read.posture.items():
+        if name in posture and abs(posture[name] - value) > SAME_POSTURE:
+            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, posture has {posture[name]:.6g}")
+        if name in model.coordinates and name not in posture:
+            raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, expected the same in posture")
+
+
+def sensor_of(part: FrfTestPart) -> Sensor:
+    """What the sensors of a test measure."""
+    return Sensor(part.sensor.gravity, part.sensor.high_pass_hz)
