@@ -13,6 +13,7 @@ from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
 from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.pose_test import INCLINATION
+from jaxmb.identify.experiments.test import Entry, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.measurement.modal.data import distinguishable
