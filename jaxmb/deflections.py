@@ -70,12 +70,10 @@ from jaxmb.identify.study.simulation.deflections import (
     measured_with as measured_with,
 )
 from jaxmb.identify.study.simulation.postures import candidate_postures as candidate_postures
-from jaxmb.response.pose_compensation import (
+from jaxmb.response.static import (
     actual_pose as actual_pose,
     compensate as compensate,
-    nominal_values as nominal_values,
-)
-from jaxmb.response.static import (
     corrected_target as corrected_target,
     loaded_pose as loaded_pose,
+    nominal_values as nominal_values,
 )

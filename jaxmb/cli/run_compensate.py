@@ -37,7 +37,7 @@ def compensate(
 
     from jaxmb.io.files import write_atomically
     from jaxmb.mechanics.kinematics import frame_name
-    from jaxmb.response.pose_compensation import compensate as commands_of, nominal_values
+    from jaxmb.response.static import compensate as commands_of, nominal_values
 
     with wrong_input(), progress(robot.name, "computing"):
         model = robot.model

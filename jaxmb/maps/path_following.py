@@ -13,7 +13,7 @@ from jaxmb.compiled import batch_size, compiled, in_batches
 from jaxmb.machine.build import Model
 from jaxmb.maps.kinetostatic import DIRECTIONS, inverse_condition, normalized_jacobian
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
-from jaxmb.mechanics.inverse_kinematics import inverse_kinematics, inverse_kinematics_path
+from jaxmb.mechanics.postures import inverse_kinematics, inverse_kinematics_path
 
 REASONS = (
     "",

@@ -15,13 +15,13 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
-from jaxmb.mechanics.damping import check_constant_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
 from jaxmb.mechanics.equilibrium import loaded_without_gravity, tangent_solve
 from jaxmb.mechanics.kinematics import (
     ELASTIC_AXES,
     ancestor_matrix,
     ancestor_nodes,
+    check_constant_stiffness,
     frame_index,
     frame_offsets,
     joint_axes,

@@ -10,7 +10,7 @@ from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import known_name
-from jaxmb.linalg import Support, receptance
+from jaxmb.linalg.responses import Support, receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import at_closed_posture, motion_basis

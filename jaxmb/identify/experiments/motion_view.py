@@ -13,12 +13,11 @@ from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.linalg import Support
+from jaxmb.linalg.responses import Support
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import whole
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_stiffness, tangent_about
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_stiffness, tangent_about, with_loaded_stiffness
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
 from jaxmb.response.hits import tilt_rows

@@ -22,8 +22,7 @@ from jaxmb.measurement.files.named_arrays import (
     those_of_a_set,
 )
 from jaxmb.measurement.files.uff import read_uff, write_uff
-from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_scale
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, unit_scale
 
 
 def read_npz(path: Path) -> FrfSet:

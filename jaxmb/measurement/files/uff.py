@@ -29,8 +29,7 @@ from jaxmb.measurement.files.uff_function import (
     read_function,
     read_units,
 )
-from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, same_unit
 
 MOST_BYTES = 20_000_000
 FIELDS = 7

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxmb.io.validation import Table
 from jaxmb.measurement.files.uff_datasets import Dataset, at_function
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over, unit_scale
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, unit_over, unit_scale
 from jaxmb.response.frf_kind import FrfKind
 
 FUNCTION_TYPES: Mapping[int, str] = {

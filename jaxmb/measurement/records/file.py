@@ -12,13 +12,12 @@ from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import READERS, read_frf_and_remarks, read_variables
 from jaxmb.measurement.files.named_arrays import Shapes
 from jaxmb.measurement.files.uff import read_time_histories
-from jaxmb.measurement.frf_set import FrfLabels, FrfSet, to_si
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, to_si, unit_over
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.schema import Channels, DataFile, Hits, Noise, Periodic, PublicData, Record, RecordsFile
 from jaxmb.measurement.records.spectra import decay_of_end_level
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf, leakage_remark
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over
 
 ENDINGS = (".mat", ".npz", ".csv", ".uff", ".unv")
 DATA_FOLDER = "JAXMB_DATA"

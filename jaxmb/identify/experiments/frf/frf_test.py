@@ -26,7 +26,7 @@ from jaxmb.identify.experiments.frf.noise import peaks_hz
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
-from jaxmb.linalg import log_ratio
+from jaxmb.linalg.responses import log_ratio
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import frac
 from jaxmb.mechanics.tangent import LinearizeAt

@@ -17,13 +17,12 @@ from jaxmb.identify.study.format.study_format import stated_tolerances
 from jaxmb.identify.study.reading.points import named_points
 from jaxmb.identify.study.simulation.frf import simulated_frf
 from jaxmb.machine.build import Model
-from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, to_si, with_unit
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, in_band, same_unit, select_channels, to_si, with_unit
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak, misalignment_leak
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs, reciprocal_pairs, symmetrize, unsymmetry
 from jaxmb.measurement.records.file import MeasuredFrf, measured_frf
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
 from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import mounting_doubt

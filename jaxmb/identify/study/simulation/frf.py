@@ -17,9 +17,8 @@ from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.file import MeasuredFrf
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
-from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.postures import stated_posture
-from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
+from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness, with_loaded_stiffness
 from jaxmb.response.frf import IDEAL, response_rows
 from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 from jaxmb.response.hits import Sensor, Softening, record_hits
