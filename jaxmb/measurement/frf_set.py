@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from jaxmb.io.validation import suggestion
+from jaxmb.io.validation import repeated, suggestion
 from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_kind
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def numbers(name: str, values: object, dtype: type) -> np.ndarray:
         raise ValueError(f"{name} does not hold {what} numbers: {error}") from None
 
 
-def point_names(what: str, points: Sequence[str | tuple[str, str]] | None, count: int) -> tuple[str, ...]:
+def point_names(points: Sequence[str | tuple[str, str]] | None, count: int) -> tuple[str, ...]:
     """Names of degrees of freedom as strings, ("tool", "x") as "tool x"; numbered from 1 where none are given."""
     if points is None or len(points) == 0:
         return tuple(str(i + 1) for i in range(count))
@@ -247,8 +247,8 @@ class FrfSet:
             )
         if self.kind not in DERIVATIVES:
             raise ValueError(f"kind is '{self.kind}', expected one of {', '.join(DERIVATIVES)}")
-        outputs = point_names("outputs", self.outputs, h.shape[1])
-        inputs = point_names("inputs", self.inputs, h.shape[2])
+        outputs = point_names(self.outputs, h.shape[1])
+        inputs = point_names(self.inputs, h.shape[2])
         if (len(outputs), len(inputs)) != h.shape[1:]:
             raise ValueError(
                 f"frf has {h.shape[1]} outputs and {h.shape[2]} inputs, but {len(outputs)} and {len(inputs)} names"
@@ -342,12 +342,6 @@ def split_dof(name: str) -> tuple[str, str, int]:
     if not node or direction not in ALL_DIRECTIONS:
         raise ValueError(f"'{name}' is no degree of freedom, expected a node and one of {', '.join(ALL_DIRECTIONS)}")
     return node, direction, -1 if axis.startswith("-") else 1
-
-
-def repeated(names: Sequence[str]) -> str | None:
-    """The first name that occurs more than once; None where there is none."""
-    seen: set[str] = set()
-    return next((name for name in names if name in seen or seen.add(name)), None)
 
 
 def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
@@ -130,9 +130,8 @@ def joints_moving_frame(model: Model, frame: str, joints: Sequence[str] | None =
     for _ in loop_nodes:  # loops that share coordinates move each other
         behind = behind.union(*(loop for loop in loop_nodes if loop & behind))
     behind -= set(model.dependent)
+    check_known("joints: coordinate", joints or (), model.coordinates)
     for name in joints or ():
-        if name not in model.coordinates:
-            raise ValueError(known_name("joints: coordinate", name, model.coordinates))
         if model.coordinates.index(name) in model.dependent:
             raise ValueError(f"joints: '{name}' is a dependent coordinate of a loop, expected independent ones")
     if joints is not None and len(set(joints)) < len(joints):

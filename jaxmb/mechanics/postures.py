@@ -11,20 +11,12 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import number_of_text
 from jaxmb.mechanics.compliance import elastic_jacobian
-from jaxmb.mechanics.kinematics import (
-    FULL_TURN,
-    check_coordinates,
-    frame_index,
-    frame_offsets,
-    frame_poses,
-    node_poses,
-    whole,
-)
+from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import (
     CLOSED,
     LEAST_RANK,
@@ -301,8 +293,7 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
         raise ValueError('posture: values: expected a dict of coordinates with their values, as {"z2": "70 deg"}')
     numbers = {}
     for name, value in values.items():
-        if name not in model.coordinates:
-            raise ValueError(known_name("posture: coordinate", name, model.coordinates))
+        check_known("posture: coordinate", [name], model.coordinates)
         if isinstance(value, str):
             try:
                 value = number_of_text(value)
@@ -441,10 +432,9 @@ def inverse_kinematics(
     Source: Sugihara 2011, "Solvability-unconcerned inverse kinematics by the Levenberg-Marquardt method".
     """
     may_move = jnp.array([joints is None or name in joints for name in model.coordinates])
-    node, offset = model.frame_node[frame_index(model, frame)], frame_offsets(model)[frame_index(model, frame)]
 
     def error(q: Array) -> Array:
-        return displacement(node_poses(model, q)[node] @ offset, pose)
+        return displacement(frame_pose(model, q, frame), pose)
 
     def step(_: int, q: Array) -> Array:
         e = error(q)
@@ -454,7 +444,7 @@ def inverse_kinematics(
         return q + change * jnp.minimum(1.0, LARGEST_STEP / jnp.maximum(jnp.max(jnp.abs(change)), 1e-300))
 
     q = jax.lax.fori_loop(0, steps, step, start)
-    current = node_poses(model, q)[node] @ offset
+    current = frame_pose(model, q, frame)
     distance = jnp.linalg.norm(pose[:3, 3] - current[:3, 3])
     # A rotation by theta changes the matrix by sqrt(8) sin(theta / 2), which is valid up to half a turn.
     sine = jnp.linalg.norm(pose[:3, :3] - current[:3, :3]) / 8.0**0.5

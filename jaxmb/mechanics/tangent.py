@@ -215,14 +215,6 @@ def viscous_damping(
     return damping + c.T @ (model.transmission_damping[:, None] * c)
 
 
-def rayleigh_damping(
-    model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"], mass: Float[Array, "x x"]
-) -> Float[Array, "x x"]:
-    """Rayleigh part of `viscous_damping`, alpha M + beta K_e."""
-    no_dampers = jnp.zeros_like(model.damping), jnp.zeros_like(model.spring_damping)
-    return _damping_matrix(model, *no_dampers, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
-
-
 def structural_damping(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"] | None:
     """D of structural damping, stiffness times loss factors; None where the machine has none."""
     if not model.structural:
@@ -325,7 +317,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     Source: Huynh et al. 2020, eq. 15-17.
     """
     check_coordinates(model, q=q)
-    return tangent_about(model, q, operating_point(model, q, at), at)
+    return tangent_about(model, q, operating_point(model, q, at))
 
 
 @compiled  # also within programs, so that it is traced once for all of them
@@ -333,7 +325,6 @@ def tangent_about(
     model: Model,
     q_rest: Float[Array, "n"],
     point: Float[Array, "n"],
-    at: LinearizeAt = "posture",
     weightless: bool = False,
 ) -> Tangent:
     """Tangent matrices of the machine at rest at a point, its `operating_point`, the springs unloaded at q_rest.
@@ -353,7 +344,11 @@ def tangent_about(
 
     stiffness, effort = jax.jacfwd(elastic_effort_at)(point), elastic_effort_at(point)
     if not weightless:
-        stiffness, effort = stiffness + _gravity_stiffness(model, point), effort + gravity_effort(model, point)
+        if model.elastic_nodes:
+            by_gravity = jax.jacfwd(lambda x: gravity_effort(model, x))(point)
+        else:
+            by_gravity = rigid_gravity_stiffness(model, point)
+        stiffness, effort = stiffness + by_gravity, effort + gravity_effort(model, point)
     if model.following and (model.springs or not weightless):
         forces = loop_forces(model, point, effort)  # their geometric stiffness is 0 without a load
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
@@ -362,12 +357,6 @@ def tangent_about(
     mass, damping, stiffness = (columns.T @ part @ columns for part in (mass, damping, stiffness))
     structural = None if structural is None else columns.T @ structural @ columns
     return Tangent(mass, damping, stiffness, structural, _fractional(model, q_rest, point, columns))
-
-
-def _gravity_stiffness(model: Model, point: Float[Array, "x"]) -> Float[Array, "x x"]:
-    if model.elastic_nodes:
-        return jax.jacfwd(lambda x: gravity_effort(model, x))(point)
-    return rigid_gravity_stiffness(model, point)
 
 
 def _fractional(
@@ -417,7 +406,8 @@ def linearize_moving(
 
     free = jnp.array(degrees_of_freedom(model), dtype=int)
     stiffness, damping, mass = jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd)
-    damping, structural = damping + rayleigh_damping(model, rest, q, mass), structural_damping(model, rest, q)
+    rayleigh = model.rayleigh_mass * mass + model.rayleigh_stiffness * elastic_stiffness(model, rest, q)
+    damping, structural = damping + rayleigh, structural_damping(model, rest, q)
     mass, damping, stiffness = (part[free][:, free] for part in (mass, damping, stiffness))
     structural = None if structural is None else structural[free][:, free]
     return Tangent(mass, damping, stiffness, structural, _fractional(model, rest, q, jnp.eye(q.size)[:, free]))

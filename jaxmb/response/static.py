@@ -106,13 +106,8 @@ def deflection(
         e = compliance_matrix(model, q) @ (elastic_jacobian(model, q, frame).T @ wrench)
         return jnp.stack([elastic_jacobian(model, q, point) @ e for point in points])
     e = elastic_deflection(model, q, frame, wrench)
-    unloaded, loaded = node_poses(model, q), node_poses(model, whole(model, q) + e)
-    displacements = []
-    for point in points:
-        index = frame_index(model, point)
-        a, b = (poses[model.frame_node[index]] @ frame_offsets(model)[index] for poses in (unloaded, loaded))
-        displacements.append(displacement(a, b))
-    return jnp.stack(displacements)
+    loaded = whole(model, q) + e
+    return jnp.stack([displacement(frame_pose(model, q, point), frame_pose(model, loaded, point)) for point in points])
 
 
 def _names(points: Sequence[str]) -> tuple[str, ...]:
@@ -266,8 +261,7 @@ def actual_pose(
     deflection = weight_deflection(model, q)
     if wrench is not None:
         deflection = deflection + elastic_deflection(model, q, frame, wrench)
-    index = frame_index(model, frame)
-    return node_poses(model, whole(model, q) + deflection)[model.frame_node[index]] @ frame_offsets(model)[index]
+    return frame_pose(model, whole(model, q) + deflection, frame)
 
 
 @numeric_arguments("q", "wrench")

@@ -64,7 +64,7 @@ def motion_view(
     output_rows = response_rows(model, point, outputs)
     input_rows = None if inputs == outputs else response_rows(model, point, inputs)
     tilt = tilt_rows(model, point, outputs) if feels_gravity else None
-    tangent = tangent_about(model, q, point, at, weightless)
+    tangent = tangent_about(model, q, point, weightless)
     if at == "equilibrium":  # some tangents do not depend on the point, and would look valid without an equilibrium
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)

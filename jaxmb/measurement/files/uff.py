@@ -9,8 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from jaxmb.io.validation import InputError
-from jaxmb.measurement.files.named_arrays import LARGEST_SET
+from jaxmb.io.files import LARGEST_ARRAY
 from jaxmb.measurement.files.uff_datasets import Dataset, at, datasets
 from jaxmb.measurement.files.uff_function import (
     DIRECTION_NAMES,
@@ -105,15 +104,12 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     and input without a function are NaN. Coherence functions are included.
 
     Raises:
-        InputError: the file is no universal file, is damaged, holds no frequency response function, or holds functions
+        ValueError: the file is no universal file, is damaged, holds no frequency response function, or holds functions
             that do not form one set; the message names the function and the line.
         OSError: the file cannot be opened.
     """
-    try:
-        with path.open("rb") as file:
-            return _read(file, path)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
+    with path.open("rb") as file:
+        return _read(file, path)
 
 
 def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
@@ -222,10 +218,10 @@ def _values(
     first = responses[0]
     shape = (first.points, len(outputs), len(inputs))
     size = int(np.prod([float(n) for n in shape]))
-    if size > LARGEST_SET or first.points > first.dataset.end - first.dataset.start:
+    if size > LARGEST_ARRAY or first.points > first.dataset.end - first.dataset.start:
         raise ValueError(
             f"{first.location}: {shape[0]} points of {shape[1]} outputs and {shape[2]} inputs, expected at most"
-            f" {LARGEST_SET} values and no more than there are"
+            f" {LARGEST_ARRAY} values and no more than there are"
         )
     seen: dict[tuple[str, ...], Function] = {}
     for function in (*responses, *coherences):
@@ -299,15 +295,12 @@ def read_time_histories(path: Path) -> tuple[np.ndarray, float]:
     sample rate, Hz.
 
     Raises:
-        InputError: the file is no universal file, is damaged, or holds no time histories of one sampling; the message
+        ValueError: the file is no universal file, is damaged, or holds no time histories of one sampling; the message
             names the function and the line.
         OSError: the file cannot be opened.
     """
-    try:
-        with path.open("rb") as file:
-            return _time_histories(file)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
+    with path.open("rb") as file:
+        return _time_histories(file)
 
 
 def _time_histories(file: BinaryIO) -> tuple[np.ndarray, float]:
@@ -326,7 +319,7 @@ def _time_histories(file: BinaryIO) -> tuple[np.ndarray, float]:
     if not found:
         raise ValueError(f"holds no time response (dataset 58, type 1); found {_counted(others)}")
     first = found[0]
-    if first.points * len(found) > LARGEST_SET:
+    if first.points * len(found) > LARGEST_ARRAY:
         raise ValueError(f"{first.location}: {len(found)} functions of {first.points} samples, expected fewer")
     values = np.empty((first.points, len(found)))
     for column, function in enumerate(found):

@@ -400,7 +400,7 @@ def _text_pieces(file: BinaryIO, function: Function) -> Iterator[Piece]:
     columns, counts = _columns(function)
     done, remaining, numbers = 0, function.dataset.end - function.dataset.start, array("d")
     file.seek(function.dataset.start)
-    for number, line in enumerate(file, start=function.dataset.data_line):
+    for number, line in enumerate(file, start=function.dataset.line + 1 + len(function.dataset.header)):
         if remaining <= 0:
             break
         remaining -= len(line)
