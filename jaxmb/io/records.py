@@ -115,7 +115,7 @@ def restored(kind: type[R], data: Mapping[str, object]) -> R:
 def _value(kind: Any, data: Any) -> Any:
     if hasattr(kind, "from_plain"):
         return kind.from_plain(data)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         types_of: Any = typing.get_type_hints(kind)
         given = (field for field in dataclasses.fields(kind) if _name(field) in data or field.default is not None)
         return kind(**{field.name: _value(types_of[field.name], data[_name(field)]) for field in given})

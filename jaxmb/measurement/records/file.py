@@ -134,7 +134,7 @@ def _read_csv(path: Path) -> np.ndarray:
     if not first.strip():
         raise ValueError("the first line is empty, expected names or numbers")
     separator = next((c for c in ";,\t" if c in first), None)
-    names = not all(map(is_number, first.split(separator)))
+    names = 0 if all(map(is_number, first.split(separator))) else 1
     try:
         return np.loadtxt(path, delimiter=separator, skiprows=names, ndmin=2, encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -193,7 +193,9 @@ def load_records_file(name_or_path: str | os.PathLike[str]) -> tuple[RecordsFile
     Raises:
         InputError: neither a built-in name nor a file, or not a description of time records.
     """
-    path = find_description(name_or_path, "measurements", "measurement", (".toml",))
+    path = Path(name_or_path)
+    if path.suffix.lower() != ".toml":
+        path = find_description(name_or_path, "measurements", "measurement", (".toml",))
     return validated(RecordsFile, read_toml(path), str(path)), path
 
 
