@@ -12,7 +12,6 @@ import numpy as np
 from jaxmb.io.files import LARGEST_ARRAY
 from jaxmb.measurement.files.uff_datasets import Dataset, at, datasets
 from jaxmb.measurement.files.uff_function import (
-    DIRECTION_NAMES,
     KINDS,
     OWN_END,
     OWN_START,
@@ -23,6 +22,7 @@ from jaxmb.measurement.files.uff_function import (
     fortran,
     kind_and_unit,
     motion_unit,
+    node_and_direction,
     own_record,
     pieces,
     read_function,
@@ -431,12 +431,7 @@ def _dof(what: str, name: str) -> Dof:
     Raises:
         ValueError: the format cannot represent the name.
     """
-    node, _, axis = name.rpartition(" ")
-    direction = axis.removeprefix("-")
-    number = DIRECTION_NAMES.index(direction) if node and direction in DIRECTION_NAMES[1:] else 0
-    if number == 0:
-        node = name
-    sign = -1 if axis.startswith("-") else 1
+    node, direction = node_and_direction(name)
     entity, _, digits = node.rpartition(":")
     if not (digits.isascii() and digits.isdigit() and str(int(digits)) == digits and int(digits) <= LARGEST_NODE):
         entity, digits = node, "0"
@@ -445,7 +440,7 @@ def _dof(what: str, name: str) -> Dof:
             f"{what} '{name}': expected a node number of at most 10 digits, a name of at most {ENTITY_WIDTH}"
             f" ASCII characters, or NAME:NUMBER"
         )
-    return entity, int(digits), sign * number
+    return entity, int(digits), direction
 
 
 def _own_lines(frf_set: FrfSet) -> list[str]:

@@ -186,6 +186,16 @@ def _dof(entity: str, node: int, direction: int) -> str:
     return f"{name} {'-' if direction < 0 else ''}{DIRECTION_NAMES[abs(direction)]}" if direction else name
 
 
+def node_and_direction(name: str) -> tuple[str, int]:
+    """Node and direction of a degree of freedom such as "12 -x", 1 to 6 and negative where its sign is reversed; the
+    whole name and 0 where it has no direction."""
+    node, _, axis = name.rpartition(" ")
+    direction = axis.removeprefix("-")
+    if not node or direction not in DIRECTION_NAMES[1:]:
+        return name, 0
+    return node, DIRECTION_NAMES.index(direction) * (-1 if axis.startswith("-") else 1)
+
+
 def _label(label: str) -> str:
     return "" if label.strip().upper() == "NONE" else label.strip()
 
