@@ -193,7 +193,6 @@ from .response.modal import (
     undamped_modes as undamped_modes,
     with_modal_damping as with_modal_damping,
 )
-from .response.pose_compensation import compensate as compensate
 from .response.reduction import reduce_motion as reduce_motion, reduced_frf as reduced_frf
 from .response.state_space import (
     ReducedStateSpace as ReducedStateSpace,
@@ -204,6 +203,7 @@ from .response.state_space import (
 )
 from .response.static import (
     cartesian_stiffness as cartesian_stiffness,
+    compensate as compensate,
     deflection as deflection,
 )
 

@@ -70,12 +70,10 @@ from jaxmb.identify.study.reading.deflections import (
     choose_load_cases as choose_load_cases,
     measured_with as measured_with,
 )
-from jaxmb.response.pose_compensation import (
+from jaxmb.response.static import (
     actual_pose as actual_pose,
     compensate as compensate,
-    nominal_values as nominal_values,
-)
-from jaxmb.response.static import (
     corrected_target as corrected_target,
     loaded_pose as loaded_pose,
+    nominal_values as nominal_values,
 )

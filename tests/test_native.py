@@ -16,7 +16,7 @@ import platformdirs
 import pytest
 
 from jaxmb import native
-from jaxmb.linalg import receptance
+from jaxmb.linalg.responses import receptance
 
 NO_COMPILER = pytest.mark.skipif(not native.in_use(), reason="there is no kernel here")
 
@@ -198,7 +198,7 @@ def test_calls_that_do_not_depend_on_each_other_end():
         import os
         os.environ["PJRT_NPROC"] = "2"
         import concurrent.futures, jaxmb, jax, jax.numpy as jnp
-        from jaxmb.linalg import receptance
+        from jaxmb.linalg.responses import receptance
         @jax.jit
         def found(k):
             rows = [(n, j) for j in (1, 2, 3, 4) for n in range(5, 11)]
@@ -220,7 +220,7 @@ def test_small_numbers_are_not_flushed_to_zero():
 
 REPEATED = """if True:
     import resource, jaxmb, jax, numpy as np
-    from jaxmb.linalg import receptance
+    from jaxmb.linalg.responses import receptance
     one, w = np.eye(3), np.linspace(0.1, 9.0, 146)
     many = jax.jit(jax.vmap(lambda k: receptance(one, 0.1 * one, k * one, w, one, one)))
     k = jax.device_put(np.linspace(1.0, 9.0, 256))
@@ -249,7 +249,7 @@ def test_threads_that_help_may_run_wherever_the_caller_may():
     """They are woken on another core than the caller's, and not kept from any."""
     code = """if True:
         import os, time, jaxmb, jax, numpy as np
-        from jaxmb.linalg import receptance
+        from jaxmb.linalg.responses import receptance
         one, w = np.eye(9), np.linspace(0.1, 9.0, 20000)
         many = jax.jit(lambda k: receptance(one, 0.1 * one, k * one, w, one, one).sum())
         for n in range(20):

@@ -17,10 +17,10 @@ import numpy as np
 from jaxtyping import Array
 from threadpoolctl import threadpool_limits
 
-from jaxmb.linalg import DynamicStiffness, receptance
+from jaxmb.linalg.responses import receptance
 
 # The two ways of the small solve, between which `receptance` chooses by itself, have no public names.
-from jaxmb.linalg.small_solve import eliminated, response
+from jaxmb.linalg.small_solve import DynamicStiffness, eliminated, response
 
 LINES, POINTS = 146, 3
 SIZES = 3, 9, 18, 36, 60

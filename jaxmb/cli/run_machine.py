@@ -63,7 +63,8 @@ def predict(options: PredictOptions) -> None:
     from jaxmb.mechanics.tangent import linearize, motion_coordinates
     from jaxmb.report.mode_shapes import mode_shape_sections, predicted_sections, write_mode_animation
     from jaxmb.report.structure import check_mode
-    from jaxmb.response.frf import check_kind, check_points, endpoints, frf
+    from jaxmb.response.frf import check_points, frf
+    from jaxmb.response.frf_kind import check_kind, endpoints
     from jaxmb.response.modal import check_mass_matrix, modes
     from jaxmb.response.state_space import state_space, write_state_space
 
@@ -141,7 +142,7 @@ def compensate(
 
     from jaxmb.io.files import write_atomically
     from jaxmb.mechanics.kinematics import frame_name
-    from jaxmb.response.pose_compensation import compensate as commands_of, nominal_values
+    from jaxmb.response.static import compensate as commands_of, nominal_values
 
     with wrong_input(), progress(robot.name, "computing"):
         model = robot.model

@@ -11,10 +11,10 @@ import tokenize
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -92,6 +92,26 @@ def check_regular(path: str | os.PathLike[str]) -> None:
         )
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Context in which a file is read: errors name the file.
+
+    Raises:
+        InputError: the file cannot be read, or instead of a ValueError raised inside.
+    """
+    check_regular(path)
+    try:
+        yield
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
+    except ValueError as error:
+        raise InputError(f"{path}: {one_line(error)}") from None
+
+
 def read_text(path: Path) -> str:
     """Contents of a small UTF-8 text file.
 
@@ -136,7 +156,8 @@ def _umask() -> int:
 
 
 LARGEST_ARRAY = 50_000_000
-"""Most entries of an array; a file with more is damaged or no measurement."""
+"""Most entries of an array, or values of one measurement (800 MB of complex ones): a file that claims more is damaged,
+and rejected before it is read."""
 BROKEN = (
     ValueError, KeyError, EOFError, RuntimeError, OverflowError, MemoryError, SyntaxError, tokenize.TokenError,
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error,
@@ -150,21 +171,19 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     Raises:
         InputError: the file cannot be read, is too large, or holds an entry that is no array or has Python objects.
     """
-    check_regular(path)
-    data: dict[str, np.ndarray] = {}
-    try:
-        with path.open("rb") as file:
-            _check_size(file, path)
+    with reading(path), path.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                size = sum(entry.file_size for entry in archive.infolist())
+            if size > 16 * LARGEST_ARRAY:
+                raise InputError(f"{path}: unpacks to {size} bytes, expected at most {16 * LARGEST_ARRAY}")
+            file.seek(0)
             with np.load(file, allow_pickle=False) as stored:
-                for name in stored.files:
-                    data[name] = _array(stored, name, path)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except BROKEN as error:
-        raise InputError(f"{path}: not a NPZ file of plain arrays: {one_line(error)}") from None
-    return data
+                return {name: _array(stored, name, path) for name in stored.files}
+        except InputError:
+            raise
+        except BROKEN as error:
+            raise ValueError(f"not a NPZ file of plain arrays: {error}") from None
 
 
 def _array(stored: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarray:
@@ -177,14 +196,6 @@ def _array(stored: Mapping[str, np.ndarray], name: str, path: Path) -> np.ndarra
     if array.size > LARGEST_ARRAY:
         raise InputError(f"{path}: array {name!r} claims {array.size} entries, expected at most {LARGEST_ARRAY}")
     return array
-
-
-def _check_size(file: BinaryIO, path: Path) -> None:
-    with zipfile.ZipFile(file) as archive:
-        size = sum(entry.file_size for entry in archive.infolist())
-    if size > 16 * LARGEST_ARRAY:
-        raise InputError(f"{path}: unpacks to {size} bytes, expected at most {16 * LARGEST_ARRAY}")
-    file.seek(0)
 
 
 def one_line(text: object) -> str:

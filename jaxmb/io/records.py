@@ -115,8 +115,10 @@ def restored(kind: type[R], data: Mapping[str, object]) -> R:
 def _value(kind: Any, data: Any) -> Any:
     if hasattr(kind, "from_plain"):
         return kind.from_plain(data)
-    if dataclasses.is_dataclass(kind):
-        return _record(kind, data)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        types_of: Any = typing.get_type_hints(kind)
+        given = (field for field in dataclasses.fields(kind) if _name(field) in data or field.default is not None)
+        return kind(**{field.name: _value(types_of[field.name], data[_name(field)]) for field in given})
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         (other,) = (one for one in arguments if one is not types.NoneType)
@@ -131,17 +133,6 @@ def _value(kind: Any, data: Any) -> Any:
     if kind is float:
         return float("nan") if data is None else float(data)
     return data
-
-
-def _record(kind: Any, data: Table) -> Any:
-    types_of = typing.get_type_hints(kind)
-    return kind(
-        **{
-            field.name: _value(types_of[field.name], data[_name(field)])
-            for field in dataclasses.fields(kind)
-            if _name(field) in data or field.default is not None
-        }
-    )
 
 
 def _name(field: "dataclasses.Field[Any]") -> str:

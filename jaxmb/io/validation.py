@@ -57,15 +57,12 @@ def validated(
     Raises:
         InputError: one sentence naming the file, the location, the value found and the expectation.
     """
-    try:
-        data = prepare(data) if prepare else data
-        return cls.model_validate(data)
-    except ValidationError as error:
-        raise InputError(f"{source}: {sentence(error, data, cls)}") from None
-    except NotImplementedError as error:
-        raise NotImplementedError(f"{source}: {error}") from None
-    except ValueError as error:
-        raise InputError(f"{source}: {error}") from None
+    with error_location(source):
+        try:
+            data = prepare(data) if prepare else data
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise ValueError(sentence(error, data, cls)) from None
 
 
 CLOSE, CLOSE_NAME = 0.7, 0.65
@@ -261,6 +258,12 @@ def check_known(label: str, given: Iterable[str], names: Collection[str]) -> Non
     for name in given:
         if name not in names:
             raise ValueError(known_name(label, name, names))
+
+
+def repeated(names: Sequence[str]) -> str | None:
+    """The first name that occurs more than once; None where there is none."""
+    seen: set[str] = set()
+    return next((name for name in names if name in seen or seen.add(name)), None)
 
 
 Entry = TypeVar("Entry")

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from jaxmb.io.validation import Table, known_name
-from jaxmb.machine.elements import origin_matrix, origin_table, rotation_about
+from jaxmb.io.validation import Table, check_known
+from jaxmb.machine.elements import motion_matrix, origin_matrix, origin_table, pose_matrix, rotation_about
 from jaxmb.machine.values import GROUND, SIX_ROWS, Name, NonNegative, Number, Origin, Part, Positive, Row6, angle
 
 EXPECTED = "expected { tube = [outer, inner] } or { box = [width, height] or [width, height, wall] }, in m"
@@ -251,11 +251,6 @@ class Guide(Part):
     exponent: NonNegative = 2.0
     """p in C (`overlap_m` / overlap)^p; the play grows with p / 2 [1]."""
 
-    @property
-    def longest_travel(self) -> float:
-        """Value of the coordinate at which the stages part, m; infinite where the overlap is constant."""
-        return -self.overlap_m / self.rate if self.rate else math.inf
-
 
 class VirtualSpring(Part):
     """Elasticity of a link or joint, lumped into a massless spring of six degrees of freedom.
@@ -399,8 +394,7 @@ class _ReferencePoses:
 
     def pose(self, name: str) -> np.ndarray:
         """Pose of a frame in the ground frame [4, 4]."""
-        if name not in self.parts:
-            raise ValueError(known_name("frame", name, self.parts))
+        check_known("frame", [name], self.parts)
         if name in self.in_progress:
             raise ValueError(f"the pose of '{name}' depends on itself, through beams from or to it")
         if name not in self.poses:
@@ -413,29 +407,19 @@ class _ReferencePoses:
         if kind in ("beam", "end"):
             beam, number = part if kind == "end" else (part, part.get("elements", 4))
             carrier, start, length = self.beam(beam)
-            offset = np.eye(4)
-            offset[0, 3] = length * number / beam.get("elements", 4)
-            return self.pose(carrier) @ start @ offset
+            offset = length * number / beam.get("elements", 4)
+            return self.pose(carrier) @ start @ pose_matrix([offset, 0.0, 0.0])
         pose = self.pose(part.get("parent" if kind == "body" else "body", GROUND)) @ origin_matrix(
             part.get("origin", {})
         )
         for joint in part.get("joint", ()) if kind == "body" else ():
-            axis, value = (
-                np.array(joint.get("axis", (0.0, 0.0, 1.0)), float),
-                angle(self.posture.get(joint["name"], 0.0)),
-            )
-            motion = np.eye(4)
-            if joint.get("type") == "prismatic":
-                motion[:3, 3] = value * axis
-            else:
-                motion[:3, :3] = rotation_about(axis, value)
-            pose = pose @ motion
+            value = angle(self.posture.get(joint["name"], 0.0))
+            pose = pose @ motion_matrix(joint.get("type"), joint.get("axis", (0.0, 0.0, 1.0)), value)
         return pose
 
     def on_carrier(self, name: str, label: str) -> tuple[str, np.ndarray]:
         """Body, ground or element end that carries a frame, and the frame's pose relative to it [4, 4]."""
-        if name not in self.parts:
-            raise ValueError(known_name(f"{label}: frame", name, self.parts))
+        check_known(f"{label}: frame", [name], self.parts)
         kind, part = self.parts[name]
         return (part["body"], origin_matrix(part.get("origin", {}))) if kind == "frame" else (name, np.eye(4))
 

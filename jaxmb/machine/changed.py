@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.beam import VirtualSpring
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Rayleigh
@@ -20,9 +20,7 @@ def with_locked(machine: Machine, names: Sequence[str]) -> Machine:
     Raises:
         ValueError: a name is not a coordinate, or is one whose motor is not locked.
     """
-    for name in names:
-        if name not in machine.coordinates:
-            raise ValueError(known_name("locked coordinate", name, machine.coordinates))
+    check_known("locked coordinate", names, machine.coordinates)
 
     def lock(coordinate: Coordinate) -> Coordinate:
         shaft, change = coordinate.shaft, dict[str, object]()

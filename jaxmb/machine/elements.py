@@ -36,11 +36,21 @@ def rotation_about(axis: np.ndarray, angle: float) -> np.ndarray:
     return np.eye(3) + np.sin(angle) * cross + (1.0 - np.cos(angle)) * cross @ cross
 
 
-def pose_matrix(xyz: Any, rpy: Any) -> np.ndarray:
+def pose_matrix(xyz: Any = (0.0, 0.0, 0.0), rpy: Any = (0.0, 0.0, 0.0)) -> np.ndarray:
     """Homogeneous transform [4, 4] of a translation [m] and fixed-axis roll, pitch, yaw [rad]."""
     matrix = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = rotation_matrix(rpy), xyz
     return matrix
+
+
+def motion_matrix(kind: str | None, axis: Any, value: float) -> np.ndarray:
+    """Homogeneous transform [4, 4] of a "prismatic" coordinate along a unit vector, or of another one about it."""
+    axis = np.asarray(axis, dtype=float)
+    if kind == "prismatic":
+        return pose_matrix(value * axis)
+    motion = np.eye(4)
+    motion[:3, :3] = rotation_about(axis, value)
+    return motion
 
 
 def origin_matrix(origin: Origin | Table) -> np.ndarray:

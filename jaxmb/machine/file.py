@@ -8,7 +8,7 @@ import tomli_w
 
 from jaxmb.io.files import find_description, library_names, read_text, read_toml, write_atomically
 from jaxmb.io.records import read_strict
-from jaxmb.io.validation import InputError, Table, validated
+from jaxmb.io.validation import InputError, Table, error_location, validated
 from jaxmb.machine.khalil import expand_khalil
 from jaxmb.machine.mjcf import machine_from_mjcf
 from jaxmb.machine.schema import Machine
@@ -40,13 +40,8 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
     if path.suffix == ".xml":
         return machine_from_mjcf(path)
     if path.suffix == ".urdf":
-        text = read_text(path)
-        try:
-            return machine_from_urdf(text, path.stem)
-        except NotImplementedError as error:
-            raise NotImplementedError(f"{path}: {error}") from None
-        except ValueError as error:
-            raise InputError(f"{path}: {error}") from None
+        with error_location(str(path)):
+            return machine_from_urdf(read_text(path), path.stem)
 
     def expand(data: Table) -> Table:
         return expand_tables(expand_khalil(data, path.parent))

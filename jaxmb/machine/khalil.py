@@ -296,8 +296,8 @@ class _Chain:
         if kind not in (0.0, 1.0, 2.0):
             raise ValueError(f"geometry: joint {joint}: sigma is {row['sigma']}, expected 0, 1 or 2")
         gamma, b, alpha, d, theta, r = (self._number(row, key) for key in TRANSFORM)
-        to_axis = pose_matrix([0, 0, b], [0, 0, gamma]) @ pose_matrix([0, 0, 0], [alpha, 0, 0])
-        frame = to_axis @ pose_matrix([d, 0, 0], [0, 0, 0]) @ pose_matrix([0, 0, r], [0, 0, theta])
+        to_axis = pose_matrix([0, 0, b], [0, 0, gamma]) @ pose_matrix(rpy=[alpha, 0, 0])
+        frame = to_axis @ pose_matrix([d, 0, 0]) @ pose_matrix([0, 0, r], [0, 0, theta])
         previous_nodes = self.nodes[str(row["a"])]
         if kind == 2.0:
             on, carrier = min(previous_nodes, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
@@ -306,7 +306,7 @@ class _Chain:
             return
         segments = self._segments(joint)
         root, on, carrier = self._connection(previous_nodes, frame, segments)
-        base = frame @ pose_matrix([0, 0, root], [0, 0, 0])
+        base = frame @ pose_matrix([0, 0, root])
         names = {key: f"{key}{joint}{self.suffix}" for key in ("q", "body", "R")}
         own_axis = "rz" if kind == 0.0 else "z"
         springs = {
@@ -336,9 +336,9 @@ class _Chain:
             raise ValueError(f"geometry: joint {joint}: mu is {row['mu']}, expected 0 or 1")
         if driven:
             self.parts["independent"].append(names["q"])
-        self._frame(names["R"].removesuffix(self.suffix), names["body"], pose_matrix([0, 0, -root], [0, 0, 0]))
-        self.nodes[joint] = [(pose_matrix([0, 0, root], [0, 0, 0]), names["body"])]
-        self._beams(joint, segments, root, names["body"])
+        self._frame(names["R"].removesuffix(self.suffix), names["body"], pose_matrix([0, 0, -root]))
+        self.nodes[joint] = [(pose_matrix([0, 0, root]), names["body"])]
+        self._beams(joint, segments, root)
 
     def _connection(
         self,
@@ -365,18 +365,18 @@ class _Chain:
                 angles = [self._number(row, key, f"beams: body {joint}") for key in ("psi", "theta", "phi")]
                 length = self._number(row, "length", f"beams: body {joint}")
                 begin = pose_matrix(start, angles)
-                end = begin @ pose_matrix([length, 0, 0], [0, 0, 0])
+                end = begin @ pose_matrix([length, 0, 0])
                 found.append((begin, end, dict(row) | {"length": length}))
                 start = end[:3, 3]
         return found
 
-    def _beams(self, joint: str, segments: list[Segment], root: float, body: str) -> None:
+    def _beams(self, joint: str, segments: list[Segment], root: float) -> None:
         """Add the beams of a body, in both directions away from the node at which it is attached."""
         points = [np.zeros(3), *(end[:3, 3] for _, end, _ in segments)]
         at = [i for i, point in enumerate(points) if np.linalg.norm(point - [0.0, 0.0, root]) < COINCIDENT]
         attached = at[0] if at else 0
         # a beam laid from its end is rotated by pi about z, which does not change its section
-        back = [(end @ pose_matrix([0, 0, 0], [0, 0, np.pi]), begin @ pose_matrix([0, 0, 0], [0, 0, np.pi]), row)
+        back = [(end @ pose_matrix(rpy=[0, 0, np.pi]), begin @ pose_matrix(rpy=[0, 0, np.pi]), row)
                 for begin, end, row in reversed(segments[:attached])]  # fmt: skip
         for branch in (segments[attached:], back):
             on, carrier = self.nodes[joint][0]

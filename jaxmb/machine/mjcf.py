@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from pydantic import ValidationError
-
 from jaxmb.io.files import check_regular, one_line
-from jaxmb.io.validation import InputError, sentence
+from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.machine.mujoco_model import ModelReader
 from jaxmb.machine.schema import Machine
 
@@ -69,14 +67,9 @@ def machine_from_mjcf(path: Path) -> Machine:
         raise InputError(f"{path}: {error}") from None
     with without_log(mujoco):
         model = _compiled(mujoco, path)
-    try:
+    with error_location(str(path)):
         data = ModelReader(mujoco, model).machine(path.stem)
-    except NotImplementedError as error:
-        raise NotImplementedError(f"{path}: {error}") from None
-    try:
-        return Machine.model_validate(data)
-    except ValidationError as error:
-        raise InputError(f"{path}: {sentence(error, data, Machine)}") from None
+    return validated(Machine, data, str(path))
 
 
 def _check_root(path: Path) -> None:

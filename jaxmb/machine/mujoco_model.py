@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.validation import Table
-from jaxmb.machine.elements import origin_table
+from jaxmb.machine.elements import origin_table, pose_matrix
 from jaxmb.machine.values import GROUND
 
 UNNAMED = "MuJoCo Model"
@@ -154,10 +154,10 @@ class ModelReader:
             point = m.jnt_pos[j] if self._kind(j) == "hinge" else anchor
             if joint and not np.array_equal(point, anchor):
                 parent, pose, joint = close(), np.eye(4), []
-            pose, anchor = pose @ _shift(point - anchor), np.array(point)
+            pose, anchor = pose @ pose_matrix(point - anchor), np.array(point)
             joint.append(self._coordinate(j) | drives.get(j, {}))
         if np.any(anchor):
-            parent, pose, joint = close(), _shift(-anchor), []
+            parent, pose, joint = close(), pose_matrix(-anchor), []
         mass, center, tensor = inertia
         own = {"mass": mass, "center_of_mass": center.tolist(), "inertia_tensor": tensor.tolist()} if mass else {}
         return [*parts, {"name": name, "parent": parent, "origin": origin_table(pose), "joint": joint} | own]
@@ -401,7 +401,11 @@ class ModelReader:
                 ends = [self.sites[k] for k in ids]
             else:
                 data = m.eq_data[i]
-                at = (_shift(data[:3]), _shift(data[3:6])) if connect else (_pose(data[3:6], data[6:10]), np.eye(4))
+                at = (
+                    (pose_matrix(data[:3]), pose_matrix(data[3:6]))
+                    if connect
+                    else (_pose(data[3:6], data[6:10]), np.eye(4))
+                )
                 ends = [_unused(f"{name}/{end}", used) for end in "ab"]
                 for end, body, pose in zip(ends, ids, at, strict=True):
                     frames.append({"name": end, "body": self.bodies[body], "origin": origin_table(pose)})
@@ -451,10 +455,4 @@ def _pose(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:
     cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
     pose = np.eye(4)
     pose[:3, :3], pose[:3, 3] = np.eye(3) + 2.0 * w * cross + 2.0 * cross @ cross, position
-    return pose
-
-
-def _shift(translation: np.ndarray) -> np.ndarray:
-    pose = np.eye(4)
-    pose[:3, 3] = translation
     return pose

@@ -5,13 +5,12 @@ parent's frame) followed by a `joint`: no coordinate (fixed), one (revolute, pri
 y of a virtual elastic joint). The body's own frame is the one behind its last coordinate, and has the body's name.
 """
 
-from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known, repeated
 from jaxmb.machine.beam import FlexibleBeam, VirtualSpring, expand_beams
 from jaxmb.machine.elements import Coupling, Fractional, FurtherFriction, Loop, Rayleigh, Transmission
 from jaxmb.machine.values import (
@@ -401,7 +400,7 @@ class Machine(Part):
         _unique("coordinate or spring", names)
         _unique("coordinate, spring or transmission", [*names, *(t.name for t in self.transmission)])
         for transmission in self.transmission:
-            _known(f"transmission '{transmission.name}': coordinate", transmission.coordinates, self.coordinates)
+            check_known(f"transmission '{transmission.name}': coordinate", transmission.coordinates, self.coordinates)
         _unique("body or payload", [*bodies, *(p.name for p in self.payload)])
         self._check_tree()
         for kind, key, parts, allowed in (
@@ -414,9 +413,9 @@ class Machine(Part):
             ("virtual spring", "body", self.virtual_spring, [GROUND, *bodies]),
         ):
             for part in parts:
-                _known(f"{kind} '{part.name}': {key}", [getattr(part, key)], allowed)
+                check_known(f"{kind} '{part.name}': {key}", [getattr(part, key)], allowed)
         _unique("loop", [loop.name for loop in self.loop])
-        _known("independent: coordinate", self.independent, self.coordinates)
+        check_known("independent: coordinate", self.independent, self.coordinates)
         self._check_couplings()
         if (self.loop or self.coupling) and self.virtual_spring:
             raise ValueError(
@@ -426,10 +425,10 @@ class Machine(Part):
         prismatic = [c.name for c in self.moving_parts if c.type == "prismatic"]
         for spring in self.virtual_spring:
             if spring.guide is not None:
-                _known(f"virtual spring '{spring.name}': guide: prismatic coordinate",
+                check_known(f"virtual spring '{spring.name}': guide: prismatic coordinate",
                        [spring.guide.coordinate], prismatic)  # fmt: skip
         _unique("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
-        _known("posture: coordinate", self.posture, self.coordinates)
+        check_known("posture: coordinate", self.posture, self.coordinates)
         if not self.coordinates and not self.beam:
             raise ValueError("the machine has no coordinate: every joint is fixed")
         if len(self.coordinates) > MOST_COORDINATES:
@@ -444,8 +443,8 @@ class Machine(Part):
         locked = {c.name for c in self.moving_parts if c.locked}
         for coupling in self.coupling:
             label = f"coupling of '{coupling.coordinate}'"
-            _known("coupling: coordinate", [coupling.coordinate], self.coordinates)
-            _known(f"{label}: follows", [coupling.follows], self.coordinates)
+            check_known("coupling: coordinate", [coupling.coordinate], self.coordinates)
+            check_known(f"{label}: follows", [coupling.follows], self.coordinates)
             if coupling.follows in followers:
                 raise ValueError(f"{label}: follows '{coupling.follows}', a dependent one, expected an independent one")
             if found := locked & {coupling.coordinate, coupling.follows}:
@@ -458,22 +457,14 @@ class Machine(Part):
         parent = {beam_end: beam.body for beam in self.beam for beam_end in beam.ends}
         parent |= {b.name: b.parent for b in self.body}
         for body in self.body:
-            _known(f"body '{body.name}': parent", [body.parent], carriers)
+            check_known(f"body '{body.name}': parent", [body.parent], carriers)
         for beam in self.beam:
-            _known(f"beam '{beam.name}': body", [beam.body], carriers)
+            check_known(f"beam '{beam.name}': body", [beam.body], carriers)
         if cycle := first_cycle(parent, [GROUND]):
             raise ValueError(f"the parents of bodies form a cycle: {cycle}; expected a tree")
 
 
-def _known(label: str, used: Iterable[str], names: Sequence[str]) -> None:
-    for name in used:
-        if name not in names:
-            raise ValueError(known_name(label, name, names))
-
-
 def _unique(label: str, names: list[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"the {label} name '{name}' is used twice, expected each once")
-        seen.add(name)
+    twice = repeated(names)
+    if twice is not None:
+        raise ValueError(f"the {label} name '{twice}' is used twice, expected each once")

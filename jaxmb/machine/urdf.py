@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.io.files import write_atomically
-from jaxmb.io.validation import Table, known_name, sentence, shown
+from jaxmb.io.validation import Table, check_known, sentence, shown
 from jaxmb.machine.elements import Coupling, rotation_matrix
 from jaxmb.machine.schema import Body, Coordinate, Machine, RigidMass
 from jaxmb.machine.values import GROUND, MOST_PARTS, Origin, first_cycle, valid_name
@@ -108,8 +108,7 @@ def _coupling(name: str, joint: _Element, joints: Mapping[str, _Element]) -> Ite
     if mimic is None or COORDINATE_OF_JOINT[joint.attributes["type"]] is None:
         return
     follows, location = _attribute(mimic, "joint", f"{label}, mimic"), f"{label}, mimic"
-    if follows not in joints:
-        raise ValueError(f"{location}: {known_name('joint', follows, joints)}")
+    check_known(f"{location}: joint", [follows], joints)
     (ratio,) = _numbers(mimic, "multiplier", 1, location, "1")
     (offset,) = _numbers(mimic, "offset", 1, location, "0")
     yield {"coordinate": name, "follows": follows, "ratio": ratio, "offset": offset}
@@ -187,8 +186,7 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
         ends = {}
         for end in ("parent", "child"):
             ends[end] = _attribute(_only(joint, end, label), "link", label)
-            if ends[end] not in links:
-                raise ValueError(f"{label}: {known_name(f'{end} link', ends[end], links)}")
+            check_known(f"{label}: {end} link", [ends[end]], links)
         child = ends["child"]
         if child in parent_joint:
             raise ValueError(

@@ -462,7 +462,7 @@ def _tangent(model: Model, q: Array, frame: str, at: LinearizeAt) -> tuple[Tange
     """Tangent of a machine whose springs are unloaded at q, and the Jacobian of the frame's translation; NaN without an
     equilibrium."""
     point = q if at == "posture" else equilibrium_or_nan(model, q)
-    tangent, jacobian = tangent_about(model, q, point, at), motion_jacobian(model, point, frame)[:3]
+    tangent, jacobian = tangent_about(model, q, point), motion_jacobian(model, point, frame)[:3]
     if at == "posture":
         return tangent, jacobian
     # tangents that do not depend on the point would be finite without an equilibrium

@@ -16,9 +16,9 @@ from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.maps.kinetostatic import DIRECTIONS, characteristic_length, inverse_condition, normalized_jacobian
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
-from jaxmb.mechanics.inverse_kinematics import inverse_kinematics, inverse_kinematics_path
 from jaxmb.mechanics.kinematics import TOOL, frame_name, joints_moving_frame
 from jaxmb.mechanics.loops import check_open_chain
+from jaxmb.mechanics.postures import inverse_kinematics, inverse_kinematics_path
 
 VARIABLES = ("x", "y", "z", "yaw", "spin")
 """Variables of a placement: offset of the task's origin [m], rotation of the task about the ground's z axis and of the

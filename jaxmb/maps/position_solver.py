@@ -13,10 +13,16 @@ from jaxmb.compiled import batch_size, compiled, in_batches
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_jacobian
-from jaxmb.mechanics.inverse_kinematics import LARGEST_STEP, LEAST_DAMPING, inverse_kinematics
 from jaxmb.mechanics.kinematics import frame_pose, joints_moving_frame
 from jaxmb.mechanics.loops import check_closed, loop_gaps
-from jaxmb.mechanics.postures import LONGEST_STEP, MOST_BESIDE, dependent_for_given
+from jaxmb.mechanics.postures import (
+    LARGEST_STEP,
+    LEAST_DAMPING,
+    LONGEST_STEP,
+    MOST_BESIDE,
+    dependent_for_given,
+    inverse_kinematics,
+)
 from jaxmb.spatial import rotation_vector, transform
 
 REACHED = 1e-8

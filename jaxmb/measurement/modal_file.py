@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmb.io.files import write_atomically
 from jaxmb.measurement.files.uff import nodes_dataset, units_dataset
-from jaxmb.measurement.files.uff_function import DIRECTION_NAMES
+from jaxmb.measurement.files.uff_function import node_and_direction
 from jaxmb.measurement.modal.model import ModalModel
 
 MARK = "    -1\n"
@@ -37,7 +37,8 @@ def write_modal_model(
     path = Path(path)
     if path.suffix.lower() not in (".uff", ".unv"):
         raise ValueError(f"{path}: expected a file ending in .uff or .unv")
-    dofs = [_dof(name) for name in model.points]
+    # x of a point without direction
+    dofs = [(node, direction or 1) for node, direction in map(node_and_direction, model.points)]
     number = _node_numbers([node for node, _ in dofs])
     width = 6 if any(abs(direction) > 3 for _, direction in dofs) else 3
     names = "; ".join(f"{n} {node}" for node, n in number.items() if str(n) != node)[:80]
@@ -63,16 +64,6 @@ def write_modal_model(
             text += _whole(node) + _real(_parts(row))
         text += MARK
     write_atomically(path, text.encode("ascii", "replace"))
-
-
-def _dof(name: str) -> tuple[str, int]:
-    """Node and direction, 1 to 6 and negative where its sign is reversed, of a degree of freedom such as "12 -x"; x of
-    one without direction."""
-    node, _, axis = name.rpartition(" ")
-    direction = axis.removeprefix("-")
-    if not node or direction not in DIRECTION_NAMES[1:]:
-        return name, 1
-    return node, DIRECTION_NAMES.index(direction) * (-1 if axis.startswith("-") else 1)
 
 
 def _node_numbers(nodes: list[str]) -> dict[str, int]:

@@ -15,16 +15,15 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
-from jaxmb.mechanics.damping import check_constant_stiffness
-from jaxmb.mechanics.dynamics import gravity_energy, own_springs, spring_energy
+from jaxmb.mechanics.dynamics import gravity_energy, joint_rates, own_springs, spring_energy
 from jaxmb.mechanics.equilibrium import loaded_without_gravity, tangent_solve
 from jaxmb.mechanics.kinematics import (
     ELASTIC_AXES,
     ancestor_matrix,
     ancestor_nodes,
+    check_constant_stiffness,
     frame_index,
     frame_offsets,
-    joint_axes,
     node_poses,
     whole,
 )
@@ -59,10 +58,8 @@ def elastic_jacobian(
     ancestors = ancestor_nodes(model, model.frame_node[index])
     target = (poses[model.frame_node[index]] @ frame_offsets(model)[index])[:3, 3]
     # A coordinate does not move its own axis, which can therefore be taken from its node's pose.
-    axis = jnp.einsum("nij,nj->ni", poses[:n, :3, :3], joint_axes(model))
-    velocity = jnp.cross(axis, target - poses[:n, :3, 3])
-    revolute = jnp.array(model.revolute)[:, None]
-    columns = jnp.concatenate([jnp.where(revolute, velocity, axis), jnp.where(revolute, axis, 0.0)], axis=1)
+    turn, axial = joint_rates(model, poses[:n])
+    columns = jnp.concatenate([axial + jnp.cross(turn, target - poses[:n, :3, 3]), turn], axis=1)
     if springs:
         columns = jnp.concatenate([columns, _spring_columns(poses[n : n + springs], deflection, target)])
     is_ancestor = [i in ancestors for i in range(n)] + [
@@ -416,10 +413,9 @@ def weight_effort(model: Model, q: Float[Array, "n"], e: Float[Array, "e"]) -> F
     behind = jnp.asarray(ancestor_matrix(model.parent)[np.array(model.mass_node, dtype=int)])
     force = (behind.T @ model.mass)[:, None] * model.gravity
     moment = jnp.cross(behind.T @ moments, model.gravity)
-    axis = jnp.einsum("nij,nj->ni", nodes[:n, :3, :3], joint_axes(model))
-    revolute = jnp.array(model.revolute)[:, None]
-    linear = jnp.where(revolute, jnp.cross(nodes[:n, :3, 3], axis), axis)
-    effort = jnp.sum(force[:n] * linear + jnp.where(revolute, moment[:n] * axis, 0.0), axis=1)
+    turn, axial = joint_rates(model, nodes[:n])
+    linear = axial + jnp.cross(nodes[:n, :3, 3], turn)
+    effort = jnp.sum(force[:n] * linear + moment[:n] * turn, axis=1)
     if springs:
         columns = _spring_columns(nodes[n : n + springs], e[n:].reshape(springs, 6), jnp.zeros(3))
         wrench = jnp.repeat(jnp.concatenate([force, moment], axis=1)[n : n + springs], 6, axis=0)

@@ -52,7 +52,7 @@ def body_motion(
     n, body_node = len(model.coordinates), np.array(model.mass_node, dtype=int)
     nodes, is_ancestor = node_poses(model, q), jnp.asarray(ancestor_matrix(model.parent)[:, :n])
     poses, joints, body_ancestors = nodes[body_node] @ model.mass_offset, nodes[:n], is_ancestor[body_node]
-    w, axial = _joint_rates(model, joints)
+    w, axial = joint_rates(model, joints)
     v = axial + jnp.cross(joints[:, :3, 3], w)
     W, U = (is_ancestor[:n] @ (part * qd[:, None]) for part in (w, v))
     w_change = w * qdd[:, None] + jnp.cross(W, w) * qd[:, None]
@@ -118,7 +118,7 @@ def _momenta(model: Model, q: Float[Array, "n"]) -> _Momenta:
     n, body_node = len(model.coordinates), np.array(model.mass_node, dtype=int)
     nodes, is_ancestor = node_poses(model, q), jnp.asarray(ancestor_matrix(model.parent)[body_node, :n, None])
     poses, joints = nodes[body_node] @ model.mass_offset, nodes[:n]
-    turn, axial = _joint_rates(model, joints)
+    turn, axial = joint_rates(model, joints)
     rotations = poses[:, :3, :3]
     moment = jnp.einsum("bxy,by->bx", rotations, model.first_moment)[:, None]
     inertia = rotations @ model.inertia @ jnp.swapaxes(rotations, 1, 2)
@@ -133,7 +133,7 @@ def _momenta(model: Model, q: Float[Array, "n"]) -> _Momenta:
     )
 
 
-def _joint_rates(model: Model, joints: Float[Array, "n 4 4"]) -> tuple[Float[Array, "n 3"], Float[Array, "n 3"]]:
+def joint_rates(model: Model, joints: Float[Array, "n 4 4"]) -> tuple[Float[Array, "n 3"], Float[Array, "n 3"]]:
     """Angular velocity of each revolute joint and velocity of each prismatic joint for a unit rate, in ground axes."""
     axis = jnp.einsum("jxy,jy->jx", joints[:, :3, :3], joint_axes(model))
     revolute = jnp.array(model.revolute, dtype=bool)[:, None]

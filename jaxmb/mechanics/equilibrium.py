@@ -11,9 +11,9 @@ from jaxtyping import Array, Bool, Float
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
-from jaxmb.mechanics.damping import check_constant_stiffness
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort
 from jaxmb.mechanics.kinematics import (
+    check_constant_stiffness,
     check_coordinates,
     check_no_virtual_springs,
     check_wrench,

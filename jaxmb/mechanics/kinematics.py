@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
@@ -77,6 +77,15 @@ def check_no_virtual_springs(model: Model) -> None:
         )
 
 
+def check_constant_stiffness(model: Model, label: str) -> None:
+    """Raise NotImplementedError where the stiffness of a coordinate depends on its load."""
+    if any(model.load_dependent):
+        name = model.coordinates[model.load_dependent.index(True)]
+        raise NotImplementedError(
+            f"{label}: '{name}' of '{model.name}' has a stiffness_slope, expected joints of constant stiffness"
+        )
+
+
 def frame_name(model: Model, frame: str) -> str:
     """Name of a frame of the machine; "tool" means its only end frame where no frame has that name, as in many URDFs.
 
@@ -121,9 +130,8 @@ def joints_moving_frame(model: Model, frame: str, joints: Sequence[str] | None =
     for _ in loop_nodes:  # loops that share coordinates move each other
         behind = behind.union(*(loop for loop in loop_nodes if loop & behind))
     behind -= set(model.dependent)
+    check_known("joints: coordinate", joints or (), model.coordinates)
     for name in joints or ():
-        if name not in model.coordinates:
-            raise ValueError(known_name("joints: coordinate", name, model.coordinates))
         if model.coordinates.index(name) in model.dependent:
             raise ValueError(f"joints: '{name}' is a dependent coordinate of a loop, expected independent ones")
     if joints is not None and len(set(joints)) < len(joints):

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from jaxmb.io.files import one_line, write_atomically
-from jaxmb.machine.elements import origin_matrix, rotation_about
+from jaxmb.machine.elements import motion_matrix, origin_matrix, pose_matrix
 from jaxmb.machine.mjcf import mujoco_module, without_log
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Machine, RigidMass
 from jaxmb.machine.values import GROUND, Row6
@@ -190,7 +190,9 @@ class _Writer:
             _add_rod(self.body[frame.body], pose)
             ElementTree.SubElement(self.body[frame.body], "site", {"name": frame.name} | _placed(pose))
         for payload in self.machine.payload:
-            self._add_payload(payload, payload.frame)
+            carrier, pose = self._carrier(payload.frame, actual=False)
+            element = ElementTree.SubElement(self.body[carrier], "body", {"name": payload.name} | _placed(pose))
+            self._add_inertia(element, payload, np.eye(4), np.zeros((3, 3)))
         self._add_tendons()
         self._add_equalities()
         self._add_actuators()
@@ -230,7 +232,7 @@ class _Writer:
         for k, c in enumerate(body.joint):
             offset = offset @ _deviation(c.origin_deviation) if k else offset
             if c.locked:
-                offset = offset @ _motion(c, self.q[c.name] + c.zero)
+                offset = offset @ motion_matrix(c.type, c.axis, self.q[c.name] + c.zero)
             else:
                 element.append(self._joint(c, offset))
         self.body[body.name], self.offset[body.name] = element, offset
@@ -294,11 +296,6 @@ class _Writer:
             element, "inertial", pos=_numbers(center), mass=repr(float(rigid.mass)), fullinertia=_numbers(full)
         )
 
-    def _add_payload(self, payload: RigidMass, frame: str) -> None:
-        carrier, pose = self._carrier(frame, actual=False)
-        element = ElementTree.SubElement(self.body[carrier], "body", {"name": payload.name} | _placed(pose))
-        self._add_inertia(element, payload, np.eye(4), np.zeros((3, 3)))
-
     def _carrier(self, frame: str, actual: bool = True) -> tuple[str, np.ndarray]:
         """Body of a frame, and the frame's stated or actual pose in MuJoCo's frame of that body."""
         if frame in self.frames:
@@ -312,9 +309,7 @@ class _Writer:
     def _site(self, name: str, frame: str, shift: Sequence[float] = (0.0, 0.0, 0.0)) -> str:
         """Name of a further site in a frame."""
         carrier, pose = self._carrier(frame)
-        step = np.eye(4)
-        step[:3, 3] = shift
-        ElementTree.SubElement(self.body[carrier], "site", {"name": name} | _placed(pose @ step))
+        ElementTree.SubElement(self.body[carrier], "site", {"name": name} | _placed(pose @ pose_matrix(shift)))
         return name
 
     def _add_tendons(self) -> None:
@@ -412,15 +407,6 @@ def _disc(shaft: Coordinate) -> np.ndarray:
     axis = np.array(shaft.axis) / np.linalg.norm(shaft.axis)
     across = 0.5 * (1.0 + 1e-9)
     return shaft.rotor_inertia * (across * np.eye(3) + (1.0 - across) * np.outer(axis, axis))
-
-
-def _motion(c: Coordinate, value: float) -> np.ndarray:
-    pose = np.eye(4)
-    if c.type == "revolute":
-        pose[:3, :3] = rotation_about(np.array(c.axis), value)
-    else:
-        pose[:3, 3] = value * np.array(c.axis)
-    return pose
 
 
 def _deviation(row: Row6) -> np.ndarray:

@@ -4,6 +4,7 @@ The degrees of freedom are the unlocked coordinates of the machine, then the ela
 that are dependent by loops.
 """
 
+import dataclasses
 import functools
 import inspect
 import warnings
@@ -20,23 +21,19 @@ from scipy.linalg import eigh
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import loop_forces
-from jaxmb.mechanics.damping import (
-    check_constant_stiffness,
-    elastic_stiffness,
-    rayleigh_damping,
-    structural_damping,
-    viscous_damping,
-    with_loaded_stiffness,
-)
 from jaxmb.mechanics.dynamics import (
+    beam_effort,
     elastic_effort,
     gravity_effort,
     inverse_dynamics,
     mass_matrix,
     rigid_gravity_stiffness,
+    spring_effort,
+    transmission_rates,
 )
 from jaxmb.mechanics.equilibrium import static_equilibrium
 from jaxmb.mechanics.kinematics import (
+    check_constant_stiffness,
     check_coordinates,
     check_no_virtual_springs,
     elastic_coordinates,
@@ -194,6 +191,107 @@ def _mounting_change(model: Model, q: Float[Array, "n"]) -> tuple[Array, Array, 
     return tangent.mass, tangent.stiffness, columns.T @ stiffness_change @ columns
 
 
+def viscous_damping(
+    model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"], mass: Float[Array, "x x"]
+) -> Float[Array, "x x"]:
+    """Viscous damping matrix C [x, x] of a machine at rest: dampers, and alpha M + beta K_e of Rayleigh damping.
+
+    K_e is the sum of J^T k J of all springs, J the derivative of the stretch, and of the stiffness matrices of beam
+    elements: a damper beta k parallel to each spring. It excludes the geometric stiffness of gravity and preload.
+
+    Args:
+        model: the machine.
+        q_rest: configuration [x] in which the springs are unloaded, rad or m.
+        point: configuration [x] of the linearization.
+        mass: M there [x, x].
+
+    Source: Rayleigh, The Theory of Sound, 1877; Géradin and Rixen, Mechanical Vibrations, 2015.
+    """
+    own = model.damping, model.spring_damping
+    damping = _damping_matrix(model, *own, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
+    if not model.transmissions:
+        return damping
+    c = transmission_rates(model, point)
+    return damping + c.T @ (model.transmission_damping[:, None] * c)
+
+
+def structural_damping(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"] | None:
+    """D of structural damping, stiffness times loss factors; None where the machine has none."""
+    if not model.structural:
+        return None
+    lossy = dataclasses.replace(
+        model,
+        stiffness=model.stiffness * model.loss_factor,
+        spring_stiffness=model.spring_stiffness * model.spring_loss_factor,
+    )
+
+    def effort(x: Array) -> Array:
+        elastic = spring_effort(lossy, x, jnp.zeros_like(x), q_rest)
+        return elastic + beam_effort(model, x - q_rest, model.beam_loss_factor)
+
+    return jax.jacfwd(effort)(point)
+
+
+def elastic_stiffness(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"]:
+    """K_e (`viscous_damping`): stiffness matrix of springs and beams without preload."""
+    no_dampers = jnp.zeros_like(model.damping), jnp.zeros_like(model.spring_damping)
+    return _damping_matrix(model, *no_dampers, q_rest, point, 1.0)
+
+
+def _damping_matrix(
+    model: Model, damping: Float[Array, "n"], spring_damping: Float[Array, "s"], q_rest: Array, point: Array,
+    beta: Array | float,
+) -> Float[Array, "x x"]:  # fmt: skip
+    """Damping matrix of dampers, and of dampers beta k parallel to each spring and beam."""
+    damped = dataclasses.replace(
+        model,
+        damping=damping + beta * model.stiffness,
+        spring_damping=spring_damping + beta * model.spring_stiffness,
+    )
+
+    def effort(rate: Array) -> Array:
+        return spring_effort(damped, point, rate, q_rest) + beam_effort(model, rate, beta)
+
+    return jax.jacfwd(effort)(jnp.zeros_like(point))
+
+
+def with_loaded_stiffness(model: Model, q: Float[Array, "n"]) -> Model:
+    """The model with the stiffness of its coordinates under load at a posture; unchanged where it is constant.
+
+    k = k0 (1 + c |effort|), c the `stiffness_slope`, effort the static effort at q against gravity and springs of a
+    free length (gravity compensators), N m or N. In closed loops, whose members share the load, it is the coordinate's
+    share for the first-order deflection from q with stiffnesses k0, all springs being unloaded at q.
+
+    Args:
+        model: the machine.
+        q: posture [n], rad or m; elastic coordinates behind it are ignored, beams are straight.
+
+    Source: Rognant et al. 2010, section II-E, "stiffness value expressed as a function of the local effort".
+    """
+    if not any(model.load_dependent):
+        return model
+    n = len(model.coordinates)
+    configuration = whole(model, q[:n])
+    effort = gravity_effort(model, configuration) + spring_effort(
+        model, configuration, jnp.zeros_like(configuration), configuration
+    )
+    if model.loops:
+        columns = motion_basis(model, configuration)
+        stiffness_matrix = columns.T @ elastic_stiffness(model, configuration, configuration) @ columns
+        effort = (
+            model.stiffness * (columns @ jnp.linalg.pinv(stiffness_matrix, hermitian=True) @ columns.T @ effort)[:n]
+        )
+    else:
+        effort = effort[:n]
+    stiffness = model.stiffness * (1.0 + model.stiffness_slope * jnp.abs(effort))
+    return dataclasses.replace(
+        model,
+        stiffness=stiffness,
+        stiffness_slope=jnp.zeros_like(model.stiffness_slope),
+        load_dependent=(False,) * n,
+    )
+
+
 @warns_of_mounting
 @numeric_arguments("q")
 @at_closed_posture
@@ -219,7 +317,7 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     Source: Huynh et al. 2020, eq. 15-17.
     """
     check_coordinates(model, q=q)
-    return tangent_about(model, q, operating_point(model, q, at), at)
+    return tangent_about(model, q, operating_point(model, q, at))
 
 
 @compiled  # also within programs, so that it is traced once for all of them
@@ -227,7 +325,6 @@ def tangent_about(
     model: Model,
     q_rest: Float[Array, "n"],
     point: Float[Array, "n"],
-    at: LinearizeAt = "posture",
     weightless: bool = False,
 ) -> Tangent:
     """Tangent matrices of the machine at rest at a point, its `operating_point`, the springs unloaded at q_rest.
@@ -247,7 +344,11 @@ def tangent_about(
 
     stiffness, effort = jax.jacfwd(elastic_effort_at)(point), elastic_effort_at(point)
     if not weightless:
-        stiffness, effort = stiffness + _gravity_stiffness(model, point), effort + gravity_effort(model, point)
+        if model.elastic_nodes:
+            by_gravity = jax.jacfwd(lambda x: gravity_effort(model, x))(point)
+        else:
+            by_gravity = rigid_gravity_stiffness(model, point)
+        stiffness, effort = stiffness + by_gravity, effort + gravity_effort(model, point)
     if model.following and (model.springs or not weightless):
         forces = loop_forces(model, point, effort)  # their geometric stiffness is 0 without a load
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
@@ -256,12 +357,6 @@ def tangent_about(
     mass, damping, stiffness = (columns.T @ part @ columns for part in (mass, damping, stiffness))
     structural = None if structural is None else columns.T @ structural @ columns
     return Tangent(mass, damping, stiffness, structural, _fractional(model, q_rest, point, columns))
-
-
-def _gravity_stiffness(model: Model, point: Float[Array, "x"]) -> Float[Array, "x x"]:
-    if model.elastic_nodes:
-        return jax.jacfwd(lambda x: gravity_effort(model, x))(point)
-    return rigid_gravity_stiffness(model, point)
 
 
 def _fractional(
@@ -311,7 +406,8 @@ def linearize_moving(
 
     free = jnp.array(degrees_of_freedom(model), dtype=int)
     stiffness, damping, mass = jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd)
-    damping, structural = damping + rayleigh_damping(model, rest, q, mass), structural_damping(model, rest, q)
+    rayleigh = model.rayleigh_mass * mass + model.rayleigh_stiffness * elastic_stiffness(model, rest, q)
+    damping, structural = damping + rayleigh, structural_damping(model, rest, q)
     mass, damping, stiffness = (part[free][:, free] for part in (mass, damping, stiffness))
     structural = None if structural is None else structural[free][:, free]
     return Tangent(mass, damping, stiffness, structural, _fractional(model, rest, q, jnp.eye(q.size)[:, free]))

@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.io.records import strict, versions
-from jaxmb.measurement.frf_set import FrfSet, in_band
+from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.data import cmif, distinguishable, frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
-from jaxmb.measurement.units import UNKNOWN
 from jaxmb.report.charts import FITTED, INITIAL, MEASURED, TRUE, Axis, Band, Chart, Line, Mark, Panel, Rule, single
 from jaxmb.report.frf_charts import Curve, Responses, frf_chart
 from jaxmb.report.modes import mac_panels

@@ -9,8 +9,8 @@ from jax.core import Tracer
 from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import known_name
-from jaxmb.linalg import Support, receptance
+from jaxmb.io.validation import check_known
+from jaxmb.linalg.responses import Support, receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import at_closed_posture, motion_basis
@@ -271,8 +271,7 @@ def check_points(model: Model, points: Sequence[Point]) -> None:
             )
         if point[1].removeprefix("-") in JOINT_DIRECTIONS.values():
             name, direction = point
-            if name not in model.coordinates:
-                raise ValueError(known_name("coordinate", name, model.coordinates))
+            check_known("coordinate", [name], model.coordinates)
             if model.locked[model.coordinates.index(name)]:
                 raise ValueError(f"point ('{name}', '{direction}'): '{name}' is locked")
             own = JOINT_DIRECTIONS[model.revolute[model.coordinates.index(name)]]

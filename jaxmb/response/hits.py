@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.linalg import eigenpairs
+from jaxmb.linalg.responses import eigenpairs
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.tangent import Tangent, motion_coordinates, motion_jacobian

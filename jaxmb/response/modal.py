@@ -12,13 +12,12 @@ from jaxtyping import Array, Bool, Complex, Float, Inexact, Int
 from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.linalg import FEW, damped_modes, eigenpairs, symmetric_pencil
+from jaxmb.linalg.responses import FEW, damped_modes, eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.loops import motion_basis
-from jaxmb.mechanics.tangent import Tangent
+from jaxmb.mechanics.tangent import Tangent, with_loaded_stiffness
 
 MOST_STEPS = 40
 """Largest number of Newton steps."""

@@ -128,10 +128,9 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
                 "a motion of the machine does not decay: balanced truncation needs damping of every motion; expected"
                 " method 'modal'"
             )
-        reduced, discarded = _balanced(eigenvalue, block, b, c, d, states)
-        peak = _peak(StateSpace(block, b, c, d), eigenvalue)
-        bound = 2.0 * float(discarded.sum()) / peak if peak else 0.0
-        return ReducedStateSpace(reduced, _error(StateSpace(block, b, c, d), reduced, eigenvalue), bound)
+        reduced, discarded = _balanced(block, b, c, d, states)
+        peak, error = _peak_and_error(StateSpace(block, b, c, d), reduced, eigenvalue)
+        return ReducedStateSpace(reduced, error, 2.0 * float(discarded.sum()) / peak if peak else 0.0)
     if (
         states < a.shape[0]
         and eigenvalue[states - 1].imag != 0.0
@@ -144,7 +143,7 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
     static = c[:, rest] @ np.linalg.solve(block[rest, rest], b[rest]) if states < a.shape[0] else 0.0
     kept = slice(states)
     reduced = StateSpace(*(jnp.asarray(part) for part in (block[kept, kept], b[kept], c[:, kept], d - static)))
-    return ReducedStateSpace(reduced, _error(StateSpace(block, b, c, d), reduced, eigenvalue), None)
+    return ReducedStateSpace(reduced, _peak_and_error(StateSpace(block, b, c, d), reduced, eigenvalue)[1], None)
 
 
 def _modal_form(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -169,7 +168,7 @@ def _modal_form(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _balanced(
-    eigenvalue: np.ndarray, block: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray, states: int
+    block: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray, states: int
 ) -> tuple[StateSpace, np.ndarray]:
     """Balanced truncation of a system in modal form, and the discarded Hankel singular values."""
     controllable = scipy.linalg.solve_continuous_lyapunov(block, -b @ b.T)
@@ -192,22 +191,16 @@ def _frf(system: StateSpace, omega: np.ndarray) -> np.ndarray:
     return c @ np.linalg.solve(pencil, np.broadcast_to(b.astype(complex), (omega.size, *b.shape))) + d
 
 
-def _grid(eigenvalue: np.ndarray) -> np.ndarray:
-    """Frequencies from below the first to above the last mode, each mode among them, rad/s."""
+def _peak_and_error(system: StateSpace, reduced: StateSpace, eigenvalue: np.ndarray) -> tuple[float, float]:
+    """Largest singular value of the FRFs of a system, and of their difference to those of the reduced one relative to
+    it, at frequencies from below the first to above the last mode, each mode among them."""
     size = np.abs(eigenvalue[np.abs(eigenvalue) > 1e-6 * np.abs(eigenvalue).max()])
     steps = np.geomspace(0.01 * size.min(), 100.0 * size.max(), ERROR_LINES)
-    return np.unique(np.concatenate([steps, size, np.abs(np.imag(eigenvalue))[np.imag(eigenvalue) != 0.0]]))
-
-
-def _peak(system: StateSpace, eigenvalue: np.ndarray) -> float:
-    return float(np.linalg.norm(_frf(system, _grid(eigenvalue)), 2, axis=(1, 2)).max())
-
-
-def _error(system: StateSpace, reduced: StateSpace, eigenvalue: np.ndarray) -> float:
-    omega = _grid(eigenvalue)
+    omega = np.unique(np.concatenate([steps, size, np.abs(np.imag(eigenvalue))[np.imag(eigenvalue) != 0.0]]))
     whole = _frf(system, omega)
-    peak = np.linalg.norm(whole, 2, axis=(1, 2)).max()
-    return float(np.linalg.norm(whole - _frf(reduced, omega), 2, axis=(1, 2)).max() / peak) if peak else 0.0
+    peak = float(np.linalg.norm(whole, 2, axis=(1, 2)).max())
+    difference = float(np.linalg.norm(whole - _frf(reduced, omega), 2, axis=(1, 2)).max())
+    return peak, difference / peak if peak else 0.0
 
 
 def write_state_space(

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.linalg import log_ratio
-from jaxmb.linalg.responses import angle, log_of_positive
+from jaxmb.linalg.responses import angle, log_of_positive, log_ratio
 
 RANDOM = np.random.default_rng(0)
 A, B = (10.0 ** RANDOM.uniform(-9, 3, 200) * np.exp(1j * RANDOM.uniform(-np.pi, np.pi, 200)) for _ in range(2))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxmb import native
-from jaxmb.linalg import receptance, small_solve
+from jaxmb.linalg import small_solve
+from jaxmb.linalg.responses import receptance
 from jaxmb.linalg.small_solve import DynamicStiffness
 
 LINES = 11

@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxmb.measurement.frf_set import FrfSet, in_band, to_si, with_unit
-from jaxmb.measurement.units import unit_scale
+from jaxmb.measurement.frf_set import FrfSet, in_band, to_si, unit_scale, with_unit
 
 FREQUENCY = np.array([1.0, 2.0, 3.5, 4.0])
 H = np.arange(24).reshape(4, 2, 3) * (0.1 - 0.2j) + 1.0

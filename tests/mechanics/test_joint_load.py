@@ -8,7 +8,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.machine.changed import machine_of
-from jaxmb.mechanics.damping import with_loaded_stiffness
+from jaxmb.mechanics.tangent import with_loaded_stiffness
 from tests.identify.arm import BRIEF, FREE, MACHINE, frf, loads, study_of
 from tests.identify.derivatives import assert_jacobian
 

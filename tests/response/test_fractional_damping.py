@@ -10,7 +10,7 @@ from scipy.linalg import eig
 
 import jaxmb
 from jaxmb.identify.assess.identify import identify
-from jaxmb.linalg import receptance
+from jaxmb.linalg.responses import receptance
 from jaxmb.machine.changed import machine_of
 from jaxmb.response.frf import IDEAL, sensed_receptance
 from tests.identify.arm import BRIEF, FREE, MACHINE, frf, shapes, study_of

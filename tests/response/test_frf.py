@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from jaxmb.linalg import receptance
+from jaxmb.linalg.responses import receptance
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.kinematics import frame_jacobian, frame_pose, reference_posture

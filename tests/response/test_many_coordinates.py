@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eig, eigh
 
-from jaxmb.linalg import FEW, receptance
+from jaxmb.linalg.responses import FEW, receptance
 from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import modes, oscillating_modes, selected_modes
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from jaxmb.linalg import eigenpairs, symmetric_pencil
+from jaxmb.linalg.responses import eigenpairs, symmetric_pencil
 from jaxmb.machine.schema import Frame, Machine
 from jaxmb.mechanics.postures import build_model
 from jaxmb.mechanics.tangent import Tangent, linearize

@@ -10,7 +10,7 @@ from jaxmb.machine.changed import machine_of
 from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import build_model
-from jaxmb.response.pose_compensation import actual_pose, compensate, nominal_values
+from jaxmb.response.static import actual_pose, compensate, nominal_values
 
 MACHINE = load_machine("staubli-tx40")
 DEVIATIONS = {"origin.q2.x": 4e-4, "origin.q4.rx": 9e-4, "zero.q3": -2e-3, "reading_scale.q5": 1.0004,

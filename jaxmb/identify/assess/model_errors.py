@@ -33,7 +33,7 @@ from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
-from jaxmb.linalg import FEW
+from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import degrees_of_freedom
 

@@ -20,7 +20,7 @@ from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import StatedError, joint_kind, posture_text
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
-from jaxmb.linalg import Support
+from jaxmb.linalg.responses import Support
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import FAMILIES, leaves_of
 from jaxmb.mechanics.kinematics import FULL_TURN

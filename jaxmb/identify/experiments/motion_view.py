@@ -13,12 +13,11 @@ from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.linalg import Support
+from jaxmb.linalg.responses import Support
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import whole
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_stiffness, tangent_about
+from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_stiffness, tangent_about, with_loaded_stiffness
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
 from jaxmb.response.hits import tilt_rows
@@ -65,7 +64,7 @@ def motion_view(
     output_rows = response_rows(model, point, outputs)
     input_rows = None if inputs == outputs else response_rows(model, point, inputs)
     tilt = tilt_rows(model, point, outputs) if feels_gravity else None
-    tangent = tangent_about(model, q, point, at, weightless)
+    tangent = tangent_about(model, q, point, weightless)
     if at == "equilibrium":  # some tangents do not depend on the point, and would look valid without an equilibrium
         there = jnp.all(jnp.isfinite(point))
         tangent = jax.tree.map(lambda part: jnp.where(there, part, jnp.nan), tangent)

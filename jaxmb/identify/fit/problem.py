@@ -27,7 +27,7 @@ from jaxmb.identify.fit.devices import (
     shared_out,
 )
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.linalg import FEW
+from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import degrees_of_freedom
 

@@ -21,8 +21,8 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import OF_BODIES
 from jaxmb.mechanics.kinematics import frame_poses
-from jaxmb.mechanics.loops import independent_coordinates
-from jaxmb.mechanics.postures import CLOSED, closed_step
+from jaxmb.mechanics.loops import CLOSED, independent_coordinates
+from jaxmb.mechanics.postures import closed_step
 
 STEP = 0.3
 """Standard deviation of a step of closed chains, rad or relative to the machine's size."""

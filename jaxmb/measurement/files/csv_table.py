@@ -9,8 +9,7 @@ from typing import TextIO
 
 import numpy as np
 
-from jaxmb.io.validation import InputError
-from jaxmb.measurement.files.named_arrays import LARGEST_SET
+from jaxmb.io.files import LARGEST_ARRAY
 from jaxmb.measurement.frf_set import FrfSet
 
 LONGEST_LINE = 10_000_000
@@ -27,20 +26,14 @@ def read_csv(path: Path) -> FrfSet:
     """FRF set from a CSV table in the format of `write_csv`; an empty cell is a missing value.
 
     Raises:
-        InputError: the table cannot be read or is no FRF set; the message names line and column.
+        ValueError: the table is no FRF set; the message names line and column.
         OSError: the file cannot be opened.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = _lines(file)
-            about, number, header = _comments(lines)
-            columns = _columns(header, number)
-            values = _rows(lines, header)
-        return _set(path, about, columns, values)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a table of text") from None
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = _lines(file)
+        about, number, header = _comments(lines)
+        columns = _columns(header, number)
+        return _set(path, about, columns, _rows(lines, header))
 
 
 def write_csv(path: Path, frf_set: FrfSet) -> None:
@@ -180,8 +173,8 @@ def _rows(lines: Iterator[tuple[int, str]], header: list[str]) -> np.ndarray:
         if not (np.isfinite(frequency) and frequency > before):
             raise ValueError(f"line {number}, column 1: frequency_hz is {frequency:g} after {before:g}, expected more")
         before = frequency
-        if len(values) > 3 * LARGEST_SET:
-            raise ValueError(f"line {number}: more than {3 * LARGEST_SET} numbers, expected no more")
+        if len(values) > 3 * LARGEST_ARRAY:
+            raise ValueError(f"line {number}: more than {3 * LARGEST_ARRAY} numbers, expected no more")
     return np.frombuffer(values, dtype=float).reshape(-1, len(header)) if values else np.zeros((0, len(header)))
 
 
@@ -207,8 +200,8 @@ def _set(path: Path, about: dict[str, str], columns: list[Column], values: np.nd
         raise ValueError(f"has {len(values)} lines, but '# lines' is {about['lines']}: the file may be truncated")
     outputs = list(dict.fromkeys(c[1] for c in columns if c[0] == "real"))
     inputs = list(dict.fromkeys(c[2] for c in columns if c[0] == "real"))
-    if len(values) * len(outputs) * len(inputs) > LARGEST_SET:
-        raise ValueError(f"{len(outputs)} outputs, {len(inputs)} inputs: more than {LARGEST_SET} numbers")
+    if len(values) * len(outputs) * len(inputs) > LARGEST_ARRAY:
+        raise ValueError(f"{len(outputs)} outputs, {len(inputs)} inputs: more than {LARGEST_ARRAY} numbers")
     frf = np.full((len(values), len(outputs), len(inputs)), complex(np.nan, np.nan))
     parts = frf.view(float).reshape(*frf.shape, 2)
     by_pair = {len(c) == 3 for c in columns if c[0] == "coherence"}

@@ -10,12 +10,19 @@ Source: MathWorks, "MAT-File Format", level 5.
 
 import struct
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from jaxmb.measurement.files.named_arrays import LARGEST_SET, Choice, Shapes
+from jaxmb.io.files import LARGEST_ARRAY
+
+Shapes = Mapping[str, tuple[tuple[int, ...], str]]
+"""Shape and class of variables by name."""
+Choice = Callable[[Shapes, Callable[[str], Shapes]], tuple[str, list[str]]]
+"""Function of the shapes of all variables and of the fields of a struct; returns the struct that holds the selected
+variables ("" for the file itself) and their names."""
 
 HDF5_MARK = b"\x89HDF\r\n\x1a\n"
 MATLAB_TEXT = 512
@@ -123,8 +130,8 @@ def _hdf5_rows(item: Any, name: str) -> list[str]:
 
 def _check_stored(item: Any, name: str) -> None:
     """Raise ValueError unless all numbers are stored in this file: HDF5 would substitute zeros."""
-    if item.size is None or item.size > LARGEST_SET:
-        raise ValueError(f"variable '{name}' claims {item.size} entries, expected at most {LARGEST_SET}")
+    if item.size is None or item.size > LARGEST_ARRAY:
+        raise ValueError(f"variable '{name}' claims {item.size} entries, expected at most {LARGEST_ARRAY}")
     if item.is_virtual or item.external:
         raise ValueError(f"variable '{name}' is stored in another file")
     if not (_is_plain(item.dtype) or _is_cell(item.dtype)) or item.id.get_type().get_size() != item.dtype.itemsize:
@@ -173,7 +180,7 @@ CLASSES = {
 }  # fmt: skip
 FIRST_NUMERIC, LAST_NUMERIC = 6, 15
 COMPLEX_FLAG = 0x800
-MOST_BYTES = 16 * LARGEST_SET
+MOST_BYTES = 16 * LARGEST_ARRAY
 ENOUGH_FOR_HEADER = 4096
 DEEPEST = 3
 """Nesting depth of a struct of a cell of strings."""
@@ -197,11 +204,11 @@ def _read_v5(path: Path, choice: Choice) -> dict[str, object]:
                 )
             start = _contents(file, kind, min(size, ENOUGH_FOR_HEADER), ENOUGH_FOR_HEADER, whole=False)
             file.seek(position + TAG + size)
-            _, shape, name, _ = _about(start, order, kind)
+            cls, shape, name, _ = _about(start, order, kind)
             if name in shapes:
                 raise ValueError(f"variable '{name}' occurs twice")
             elements[name] = (kind, position + TAG, size)
-            shapes[name] = (shape, CLASSES.get(_about(start, order, kind)[0], "unknown"))
+            shapes[name] = (shape, CLASSES.get(cls, "unknown"))
 
         def load(name: str) -> Any:
             kind, position, size = elements[name]
@@ -273,9 +280,9 @@ def _value(data: memoryview, order: str, name: str, kind: int, depth: int) -> An
     cls, shape, _, at = _about(data, order, kind)
     flags = _word(data, 2 * TAG if kind == COMPRESSED else TAG, order)
     size = int(np.prod([float(n) for n in shape]))
-    if size > LARGEST_SET or size > len(data):
+    if size > LARGEST_ARRAY or size > len(data):
         raise ValueError(
-            f"variable '{name}' claims {size} entries of {len(data)} bytes, expected at most {LARGEST_SET}"
+            f"variable '{name}' claims {size} entries of {len(data)} bytes, expected at most {LARGEST_ARRAY}"
         )
     if FIRST_NUMERIC <= cls <= LAST_NUMERIC:
         real, at = _numbers(data, at, order, name, size)

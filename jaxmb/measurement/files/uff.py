@@ -9,11 +9,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from jaxmb.io.validation import InputError
-from jaxmb.measurement.files.named_arrays import LARGEST_SET
+from jaxmb.io.files import LARGEST_ARRAY
 from jaxmb.measurement.files.uff_datasets import Dataset, at, datasets
 from jaxmb.measurement.files.uff_function import (
-    DIRECTION_NAMES,
     KINDS,
     OWN_END,
     OWN_START,
@@ -24,13 +22,13 @@ from jaxmb.measurement.files.uff_function import (
     fortran,
     kind_and_unit,
     motion_unit,
+    node_and_direction,
     own_record,
     pieces,
     read_function,
     read_units,
 )
-from jaxmb.measurement.frf_set import FrfSet
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, same_unit
 
 MOST_BYTES = 20_000_000
 FIELDS = 7
@@ -106,15 +104,12 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     and input without a function are NaN. Coherence functions are included.
 
     Raises:
-        InputError: the file is no universal file, is damaged, holds no frequency response function, or holds functions
+        ValueError: the file is no universal file, is damaged, holds no frequency response function, or holds functions
             that do not form one set; the message names the function and the line.
         OSError: the file cannot be opened.
     """
-    try:
-        with path.open("rb") as file:
-            return _read(file, path)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
+    with path.open("rb") as file:
+        return _read(file, path)
 
 
 def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
@@ -223,10 +218,10 @@ def _values(
     first = responses[0]
     shape = (first.points, len(outputs), len(inputs))
     size = int(np.prod([float(n) for n in shape]))
-    if size > LARGEST_SET or first.points > first.dataset.end - first.dataset.start:
+    if size > LARGEST_ARRAY or first.points > first.dataset.end - first.dataset.start:
         raise ValueError(
             f"{first.location}: {shape[0]} points of {shape[1]} outputs and {shape[2]} inputs, expected at most"
-            f" {LARGEST_SET} values and no more than there are"
+            f" {LARGEST_ARRAY} values and no more than there are"
         )
     seen: dict[tuple[str, ...], Function] = {}
     for function in (*responses, *coherences):
@@ -300,15 +295,12 @@ def read_time_histories(path: Path) -> tuple[np.ndarray, float]:
     sample rate, Hz.
 
     Raises:
-        InputError: the file is no universal file, is damaged, or holds no time histories of one sampling; the message
+        ValueError: the file is no universal file, is damaged, or holds no time histories of one sampling; the message
             names the function and the line.
         OSError: the file cannot be opened.
     """
-    try:
-        with path.open("rb") as file:
-            return _time_histories(file)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
+    with path.open("rb") as file:
+        return _time_histories(file)
 
 
 def _time_histories(file: BinaryIO) -> tuple[np.ndarray, float]:
@@ -327,7 +319,7 @@ def _time_histories(file: BinaryIO) -> tuple[np.ndarray, float]:
     if not found:
         raise ValueError(f"holds no time response (dataset 58, type 1); found {_counted(others)}")
     first = found[0]
-    if first.points * len(found) > LARGEST_SET:
+    if first.points * len(found) > LARGEST_ARRAY:
         raise ValueError(f"{first.location}: {len(found)} functions of {first.points} samples, expected fewer")
     values = np.empty((first.points, len(found)))
     for column, function in enumerate(found):
@@ -439,12 +431,7 @@ def _dof(what: str, name: str) -> Dof:
     Raises:
         ValueError: the format cannot represent the name.
     """
-    node, _, axis = name.rpartition(" ")
-    direction = axis.removeprefix("-")
-    number = DIRECTION_NAMES.index(direction) if node and direction in DIRECTION_NAMES[1:] else 0
-    if number == 0:
-        node = name
-    sign = -1 if axis.startswith("-") else 1
+    node, direction = node_and_direction(name)
     entity, _, digits = node.rpartition(":")
     if not (digits.isascii() and digits.isdigit() and str(int(digits)) == digits and int(digits) <= LARGEST_NODE):
         entity, digits = node, "0"
@@ -453,7 +440,7 @@ def _dof(what: str, name: str) -> Dof:
             f"{what} '{name}': expected a node number of at most 10 digits, a name of at most {ENTITY_WIDTH}"
             f" ASCII characters, or NAME:NUMBER"
         )
-    return entity, int(digits), sign * number
+    return entity, int(digits), direction
 
 
 def _own_lines(frf_set: FrfSet) -> list[str]:

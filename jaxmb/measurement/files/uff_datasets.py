@@ -32,11 +32,6 @@ class Dataset:
     """Offset of the first byte after the header (after the line of the number where there is none), and of the end."""
     end: int
 
-    @property
-    def data_line(self) -> int:
-        """Number of the first line after the header."""
-        return self.line + 1 + len(self.header)
-
 
 def datasets(file: BinaryIO, data_bytes: Callable[[Dataset], int]) -> Iterator[Dataset]:
     """The datasets of a universal file in sequence.

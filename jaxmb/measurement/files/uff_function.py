@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxmb.io.validation import Table
 from jaxmb.measurement.files.uff_datasets import Dataset, at_function
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over, unit_scale
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, unit_over, unit_scale
 from jaxmb.response.frf_kind import FrfKind
 
 FUNCTION_TYPES: Mapping[int, str] = {
@@ -184,6 +184,16 @@ def fortran(number: str) -> str:
 def _dof(entity: str, node: int, direction: int) -> str:
     name = entity if entity and node == 0 else f"{entity}:{node}" if entity else str(node)
     return f"{name} {'-' if direction < 0 else ''}{DIRECTION_NAMES[abs(direction)]}" if direction else name
+
+
+def node_and_direction(name: str) -> tuple[str, int]:
+    """Node and direction of a degree of freedom such as "12 -x", 1 to 6 and negative where its sign is reversed; the
+    whole name and 0 where it has no direction."""
+    node, _, axis = name.rpartition(" ")
+    direction = axis.removeprefix("-")
+    if not node or direction not in DIRECTION_NAMES[1:]:
+        return name, 0
+    return node, DIRECTION_NAMES.index(direction) * (-1 if axis.startswith("-") else 1)
 
 
 def _label(label: str) -> str:
@@ -400,7 +410,7 @@ def _text_pieces(file: BinaryIO, function: Function) -> Iterator[Piece]:
     columns, counts = _columns(function)
     done, remaining, numbers = 0, function.dataset.end - function.dataset.start, array("d")
     file.seek(function.dataset.start)
-    for number, line in enumerate(file, start=function.dataset.data_line):
+    for number, line in enumerate(file, start=function.dataset.line + 1 + len(function.dataset.header)):
         if remaining <= 0:
             break
         remaining -= len(line)

@@ -10,7 +10,6 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
-from jaxmb.measurement.modal.estimators import lsce_poles, polyreference_poles
 from jaxmb.measurement.modal.model import ModalModel, as_lines, largest_of_rows, residual_terms
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
 from jaxmb.measurement.modal.roving import FEWEST_RESPONSES, Scatter, varying_test
@@ -20,6 +19,8 @@ from jaxmb.measurement.modal.search import (
     all_strong,
     chart_of,
     is_mode,
+    lsce_poles,
+    polyreference_poles,
     remainder,
     with_poles_beside,
     with_residual_poles,

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmb.measurement.frf_set import FrfSet, in_band, repeated, select_channels, select_lines, split_dof
+from jaxmb.io.validation import repeated
+from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, select_lines, split_dof
 from jaxmb.measurement.modal.model import ModalModel
 
 FEW_SENSORS = 3

@@ -10,11 +10,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from jaxmb.io.files import find_description, read_text, read_toml
-from jaxmb.io.validation import InputError, error_location, known_name, validated
+from jaxmb.io.validation import InputError, check_known, error_location, known_name, repeated, validated
 from jaxmb.machine.values import Angle, Name, Number, Part, Positive
-from jaxmb.measurement.frf_set import repeated
 from jaxmb.measurement.motion.record import Drives, MotionRecord, check_record
-from jaxmb.measurement.records.file import data_path, read_columns
+from jaxmb.measurement.records.file import data_path, is_number, read_columns
 from jaxmb.measurement.records.schema import DataFile, PublicData
 
 TEMPERATURE = "temperature"
@@ -49,7 +48,7 @@ def read_motion(path: str | Path, coordinates: Sequence[str], even: bool = True)
         try:
             table[i] = [float(cell) for cell in row]
         except ValueError:
-            wrong = next(k for k, cell in enumerate(row) if not _is_number(cell))
+            wrong = next(k for k, cell in enumerate(row) if not is_number(cell))
             raise InputError(f"{path}: line {number}: {heads[wrong]} is '{row[wrong]}', expected a number") from None
     columns = dict(zip(heads, table.T, strict=True))
     names = tuple(name for name in coordinates if name in columns)
@@ -95,7 +94,7 @@ def write_motion(path: str | Path, record: MotionRecord) -> None:
 
 
 def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
-    if all(map(_is_number, heads)):
+    if all(map(is_number, heads)):
         expected = ["time_s", *coordinates, *(f"{name}.torque" for name in coordinates)]
         raise ValueError(
             f"line 1 holds the numbers {', '.join(heads[:3])}, ... and no column names, expected a heading such as"
@@ -119,14 +118,6 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
             raise ValueError(known_name(f"column '{head}': signal", what, PARTS))
         if what and name not in heads:
             raise ValueError(f"column '{head}' has no column '{name}' of positions")
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 MOST_DRIVES = 100
@@ -217,9 +208,7 @@ def read_described(name_or_path: str, folder: Path, coordinates: Sequence[str]) 
 
 def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -> MotionRecord:
     used = {name for drive in about.drive for name in drive.ratio}
-    for name in (*used, *about.zero):
-        if name not in coordinates:
-            raise ValueError(known_name("coordinate", name, coordinates))
+    check_known("coordinate", (*used, *about.zero), coordinates)
     names = tuple(name for name in coordinates if name in used)
     ratio = np.array([[drive.ratio.get(name, 0.0) for name in names] for drive in about.drive])
     if ratio.shape[0] != ratio.shape[1] or np.linalg.matrix_rank(ratio) < len(names):

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.io.files import check_regular, find_description, library_names, read_arrays, read_toml
+from jaxmb.io.files import find_description, library_names, read_arrays, read_toml, reading
 from jaxmb.io.validation import InputError, error_location, validated
-from jaxmb.measurement.files.frf_file import READERS, read_frf_and_remarks, read_variables
-from jaxmb.measurement.files.named_arrays import Shapes
+from jaxmb.measurement.files.frf_file import READERS, read_frf_and_remarks
+from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_time_histories
-from jaxmb.measurement.frf_set import FrfLabels, FrfSet, to_si
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, to_si, unit_over
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.schema import Channels, DataFile, Hits, Noise, Periodic, PublicData, Record, RecordsFile
 from jaxmb.measurement.records.spectra import decay_of_end_level
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf, leakage_remark
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, unit_over
 
 ENDINGS = (".mat", ".npz", ".csv", ".uff", ".unv")
 DATA_FOLDER = "JAXMB_DATA"
@@ -49,28 +48,27 @@ def read_columns(
     ending = path.suffix.lower()
     if ending not in ENDINGS:
         raise InputError(f"{path}: cannot read time records from it, expected a file ending in {', '.join(ENDINGS)}")
-    check_regular(path)
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file")
-    if ending not in (".mat", ".npz") and variable is not None:
-        raise InputError(f"{path}: variable is '{variable}', expected none for a {ending} file")
-    if ending == ".csv":
-        name, matrix = "the table", _read_csv(path)
-    elif ending in (".uff", ".unv"):
-        name, (matrix, rate) = "the time responses", _read_uff(path)
-        if sample_rate_hz is not None and abs(rate / sample_rate_hz - 1.0) > RATE_ROUNDING:
-            raise InputError(f"{path}: sampled at {rate:.5g} Hz, but sample_rate_hz is {sample_rate_hz:.6g}")
-    else:
-        name, matrix = (_read_npz if ending == ".npz" else _read_mat)(path, variable)
-    if matrix.ndim == 1:
-        matrix = matrix[:, None]
-    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "iuf":
-        raise InputError(
-            f"{path}: {name} is an array of {matrix.dtype} of shape {matrix.shape}, expected real numbers"
-            " [sample, column]"
-        )
-    if max(columns) > matrix.shape[1]:
-        raise InputError(f"{path}: column is {max(columns)}, expected at most the {matrix.shape[1]} of {name}")
+    with reading(path):
+        if not path.is_file():
+            raise ValueError("there is no such file")
+        if ending not in (".mat", ".npz") and variable is not None:
+            raise ValueError(f"variable is '{variable}', expected none for a {ending} file")
+        if ending == ".csv":
+            name, matrix = "the table", _read_csv(path)
+        elif ending in (".uff", ".unv"):
+            name, (matrix, rate) = "the time responses", read_time_histories(path)
+            if sample_rate_hz is not None and abs(rate / sample_rate_hz - 1.0) > RATE_ROUNDING:
+                raise ValueError(f"sampled at {rate:.5g} Hz, but sample_rate_hz is {sample_rate_hz:.6g}")
+        else:
+            name, matrix = (_read_npz if ending == ".npz" else _read_mat)(path, variable)
+        if matrix.ndim == 1:
+            matrix = matrix[:, None]
+        if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "iuf":
+            raise ValueError(
+                f"{name} is an array of {matrix.dtype} of shape {matrix.shape}, expected real numbers [sample, column]"
+            )
+        if max(columns) > matrix.shape[1]:
+            raise ValueError(f"column is {max(columns)}, expected at most the {matrix.shape[1]} of {name}")
     return matrix[:, np.asarray(columns) - 1].astype(float)
 
 
@@ -97,27 +95,15 @@ def public_path(below: str, where: str) -> Path:
 
 def _read_npz(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
     arrays = read_arrays(path)
-    name = _chosen(path, variable, {name: array.shape for name, array in arrays.items() if array.dtype.kind in "iuf"})
+    name = _chosen(variable, {name: array.shape for name, array in arrays.items() if array.dtype.kind in "iuf"})
     return f"array '{name}'", arrays[name]
-
-
-def _read_uff(path: Path) -> tuple[np.ndarray, float]:
-    try:
-        return read_time_histories(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def _read_mat(path: Path, variable: str | None) -> tuple[str, np.ndarray]:
     def choice(shapes: Shapes, _: object) -> tuple[str, list[str]]:
-        return "", [_chosen(path, variable, {n: shape for n, (shape, kind) in shapes.items() if kind in _NUMBERS})]
+        return "", [_chosen(variable, {n: shape for n, (shape, kind) in shapes.items() if kind in _NUMBERS})]
 
-    try:
-        ((name, matrix),) = read_variables(path, choice).items()
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(f"{path}: {' '.join(str(error).split())}") from None
+    ((name, matrix),) = read_variables(path, choice).items()
     return f"variable '{name}'", np.asarray(matrix)
 
 
@@ -126,7 +112,7 @@ _NUMBERS = ("double", "single", "float64", "float32", *_INTEGERS)
 """Class names of numbers, as written by MATLAB and, for other programs, as HDF5 types."""
 
 
-def _chosen(path: Path, variable: str | None, found: Mapping[str, tuple[int, ...]]) -> str:
+def _chosen(variable: str | None, found: Mapping[str, tuple[int, ...]]) -> str:
     listed = ", ".join(f"{name} {shape}" for name, shape in list(found.items())[:12]) or "none"
     if variable is None:
         # a single number, such as the sample rate, is no record
@@ -134,40 +120,36 @@ def _chosen(path: Path, variable: str | None, found: Mapping[str, tuple[int, ...
         records = records or list(found)
         variable = records[0] if len(records) == 1 else None
     if variable is None:
-        raise InputError(f"{path}: holds {len(found)} arrays of numbers ({listed}), expected the name of one: variable")
+        raise ValueError(f"holds {len(found)} arrays of numbers ({listed}), expected the name of one: variable")
     if variable not in found:
-        raise InputError(f"{path}: has no array of numbers '{variable}', found {listed}")
+        raise ValueError(f"has no array of numbers '{variable}', found {listed}")
     if np.prod(np.array(found[variable], dtype=float)) > LARGEST_RECORD:
-        raise InputError(
-            f"{path}: variable '{variable}' claims {found[variable]} numbers, expected at most {LARGEST_RECORD}"
-        )
+        raise ValueError(f"variable '{variable}' claims {found[variable]} numbers, expected at most {LARGEST_RECORD}")
     return variable
 
 
 def _read_csv(path: Path) -> np.ndarray:
+    with path.open(encoding="utf-8-sig") as file:
+        first = file.readline(1_000_000)
+    if not first.strip():
+        raise ValueError("the first line is empty, expected names or numbers")
+    separator = next((c for c in ";,\t" if c in first), None)
+    names = 0 if all(map(is_number, first.split(separator))) else 1
     try:
-        with path.open(encoding="utf-8-sig") as file:
-            first = file.readline(1_000_000)
-            if not first.strip():
-                raise InputError(f"{path}: the first line is empty, expected names or numbers")
-            separator = next((c for c in ";,\t" if c in first), None)
-            names = 0 if _are_numbers(first, separator) else 1
         return np.loadtxt(path, delimiter=separator, skiprows=names, ndmin=2, encoding="utf-8-sig")
-    except InputError:
+    except UnicodeDecodeError:
         raise
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a table of text") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, MemoryError) as error:
-        raise InputError(f"{path}: no table of numbers: {' '.join(str(error).split())}") from None
+        raise ValueError(f"no table of numbers: {error}") from None
 
 
-def _are_numbers(line: str, separator: str | None) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell of a table holds a number."""
     try:
-        return bool([float(cell) for cell in line.split(separator)])
+        float(cell)
     except ValueError:
         return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

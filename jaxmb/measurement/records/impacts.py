@@ -7,6 +7,7 @@ from typing import Unpack
 
 import numpy as np
 
+from jaxmb.io.validation import error_location
 from jaxmb.measurement.frf_set import FrfLabels, FrfSet, labelled
 from jaxmb.measurement.records.spectra import (
     Estimator,
@@ -287,11 +288,9 @@ def _checked_hits(records: Sequence[tuple[object, object]]) -> list[tuple[np.nda
             force, response = record
         except (TypeError, ValueError):
             raise ValueError(f"hit {number} is no pair, expected (force, response)") from None
-        try:
+        with error_location(f"hit {number}"):
             f, y = checked_record(force, response)
             hits.append((_one_force(f), y))
-        except ValueError as error:
-            raise ValueError(f"hit {number}: {error}") from None
         if hits[-1][1].shape != hits[0][1].shape:
             n, m = hits[0][1].shape
             raise ValueError(

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from jaxmb.io.validation import repeated
 from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Vector
-from jaxmb.measurement.frf_set import repeated
 
 Positive = Annotated[Number, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)]

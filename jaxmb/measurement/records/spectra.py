@@ -136,11 +136,6 @@ def check_estimator(estimator: str, outputs: int, inputs: int) -> None:
         )
 
 
-def needs_response_matrix(estimator: str, inputs: int) -> bool:
-    """Whether the estimator requires all of G_yy."""
-    return estimator == "H2" and inputs > 1
-
-
 def estimate(spectra: Spectra, estimator: Estimator = "H1") -> tuple[np.ndarray, np.ndarray]:
     """Frequency responses [freq, output, input] and multiple coherence [freq, output] from spectra.
 

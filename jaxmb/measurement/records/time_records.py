@@ -15,7 +15,6 @@ from jaxmb.measurement.records.spectra import (
     checked_record,
     effective_averages,
     estimate,
-    needs_response_matrix,
     products,
     real_number,
     segment_window,
@@ -23,8 +22,8 @@ from jaxmb.measurement.records.spectra import (
     whole_number,
 )
 
-KIND, SOURCE = "accelerance", "time records"
-"""Default kind of a set, and its source in messages."""
+SOURCE = "time records"
+"""Source of a set in messages."""
 CHUNK = 4_000_000
 """Largest number of values transformed at once, which limits memory."""
 
@@ -76,7 +75,8 @@ def estimate_frf(
     step = segment - round(real_number("overlap", overlap, least=0.0, below=1.0) * segment)
     if step == 0:
         raise ValueError(f"overlap is {overlap!r} of {segment} samples, expected segments that differ")
-    spectra = welch_spectra(f, y, rate, segment, step, window, needs_response_matrix(estimator, f.shape[1]))
+    whole = estimator == "H2" and f.shape[1] > 1  # it requires all of G_yy
+    spectra = welch_spectra(f, y, rate, segment, step, window, whole)
     count = spectra.segments
     if count < f.shape[1]:
         raise ValueError(

@@ -10,7 +10,7 @@ import pytest
 import jaxmb
 from jaxmb.machine.schema import Machine
 from jaxmb.maps import ToolPath, place_task, placed_path
-from jaxmb.mechanics.inverse_kinematics import inverse_kinematics, inverse_kinematics_path
+from jaxmb.mechanics.postures import inverse_kinematics, inverse_kinematics_path
 
 LIMITS_DEG = {"q1": (-185, 185), "q2": (0, 146), "q3": (-245, 29), "q4": (-350, 350), "q5": (-125, 125),
               "q6": (-350, 350)}  # fmt: skip

@@ -129,7 +129,7 @@ def test_tables_that_lie(tmp_path, old, new, message):
 
 
 def test_files_that_are_no_text(tmp_path):
-    assert "byte 0 is not UTF-8 text, expected a table of text" in refusal(tmp_path, TABLE, "utf-16")
+    assert "byte 0 is not UTF-8 text, expected a text file" in refusal(tmp_path, TABLE, "utf-16")
     assert "not UTF-8 text" in refusal(tmp_path, TABLE.replace("Tuesday", "Sams\xe4tag"), "latin-1")
     assert "line 1, column 1: found 'PK" in refusal(tmp_path, "PK\x03\x04,\n")
 

@@ -15,7 +15,8 @@ from jaxmb.identify.estimation.least_squares import NormalEquations
 from jaxmb.identify.experiments.components import OwnParameters
 from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.linalg import DynamicStiffness, Parts, receptance_by_entries
+from jaxmb.linalg.responses import receptance_by_entries
+from jaxmb.linalg.small_solve import DynamicStiffness, Parts
 from jaxmb.response.frf import IDEAL, laplace, sensed_receptance, sensor_factor, with_decay
 from jaxmb.response.frf_kind import Point, dof_names
 from jaxmb.response.hits import Sensor

@@ -30,7 +30,7 @@ from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Entry, Score, Source
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, factor_text, times_text
 from jaxmb.io.validation import display_name
-from jaxmb.linalg import log_ratio
+from jaxmb.linalg.responses import log_ratio
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import frac

@@ -17,16 +17,24 @@ from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, Hits, Lines, Simulate
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
-from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, split_dof, to_si, with_unit
+from jaxmb.measurement.frf_set import (
+    SI_UNITS,
+    UNKNOWN,
+    FrfSet,
+    in_band,
+    same_unit,
+    select_channels,
+    split_dof,
+    to_si,
+    with_unit,
+)
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.reciprocity import reciprocal_pairs, stack_inputs, symmetrize, unsymmetry
 from jaxmb.measurement.records.file import MeasuredFrf, measured_frf
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
-from jaxmb.measurement.units import SI_UNITS, UNKNOWN, same_unit
-from jaxmb.mechanics.damping import with_loaded_stiffness
 from jaxmb.mechanics.postures import stated_posture
-from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness
+from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness, with_loaded_stiffness
 from jaxmb.response.frf import IDEAL, response_rows
 from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 from jaxmb.response.hits import Sensor, Softening, record_hits

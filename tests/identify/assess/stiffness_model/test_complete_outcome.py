@@ -15,8 +15,8 @@ from jaxmb.identify.assess.stiffness_model import (
     judged_cases,
 )
 from jaxmb.identify.estimation import semidefinite
-from jaxmb.identify.experiments.deflections.deflection_test import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import predicted
+from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.stiffness_model import compensator
 from jaxmb.identify.stiffness_model.variants import compensated_joint, fitted_variant, stiffness_models
 from tests.identify.kr240 import displaced, entry_of, measured_by

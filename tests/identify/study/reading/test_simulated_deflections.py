@@ -5,8 +5,8 @@ import pytest
 from pydantic import ValidationError
 from scipy.spatial.transform import Rotation
 
-from jaxmb.identify.experiments.deflections.deflection_test import Instruments
 from jaxmb.identify.experiments.deflections.load_cases import predicted
+from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.study.format.static_format import DeflectionTestPart
 from jaxmb.identify.study.reading.deflections import measured_with, planned_tests
 from jaxmb.machine.file import load_machine
