@@ -10,10 +10,9 @@ import numpy as np
 
 from jaxmb.identify.estimation.design import Observability
 from jaxmb.identify.estimation.identifiability import limits
+from jaxmb.identify.plan.exciting_motion import NextMotion
 from jaxmb.identify.plan.inspection import Inspection
-from jaxmb.identify.plan.next_motion import NextMotion
-from jaxmb.identify.plan.next_poses import NextPoses
-from jaxmb.identify.plan.next_tests import NextTests
+from jaxmb.identify.plan.next_tests import NextPoses, NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
 from jaxmb.report.budget import budget_table
 from jaxmb.report.charts import (

@@ -7,8 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmb.identify.assess.estimate import Estimate
-from jaxmb.identify.assess.metrics import KindMetrics, Metrics, prior_deviations, truth_metrics, verdict
-from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
+from jaxmb.identify.assess.metrics import (
+    KindMetrics,
+    Metrics,
+    StiffnessModelMetrics,
+    prior_deviations,
+    truth_metrics,
+    verdict,
+)
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
 from jaxmb.identify.assess.tests.poses import PoseMetrics

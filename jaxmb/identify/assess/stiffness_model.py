@@ -7,25 +7,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.assess.deflection_scatter import drawn_displacements
-from jaxmb.identify.assess.deflections import deflection_budgets
+from jaxmb.identify.assess.deflections import deflection_budgets, drawn_displacements
 from jaxmb.identify.assess.estimate import INCONSISTENT
 from jaxmb.identify.assess.linear_estimate import linear_status, outlier_remarks, parallel_loads
-from jaxmb.identify.assess.metrics import Metrics
-from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, tests_text
-from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
-from jaxmb.identify.assess.stiffness_model_metrics import (
+from jaxmb.identify.assess.metrics import (
     Compensation,
     CompensationRow,
     CompensationScatter,
     CompensatorOutcome,
     CompletionOutcome,
     Errors,
+    Metrics,
     SpringOutcome,
     StiffnessModelMetrics,
 )
-from jaxmb.identify.assess.tests.deflections import size_remarks
-from jaxmb.identify.assess.wrong_units import factor_remarks, unexplained_by
+from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, tests_text
+from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
+from jaxmb.identify.assess.tests.deflections import factor_remarks, size_remarks, unexplained_by
 from jaxmb.identify.estimation.identifiability import correlation, limits, verdicts
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted

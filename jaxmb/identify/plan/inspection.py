@@ -30,10 +30,8 @@ from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.free_parameters import affine_numbers
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, Planned, PlannedInformation
-from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
-from jaxmb.identify.plan.next_motion import NextMotion, plan_motion
-from jaxmb.identify.plan.next_poses import NextPoses, observability_of, plan_poses
-from jaxmb.identify.plan.next_tests import NextTests, plan_tests
+from jaxmb.identify.plan.exciting_motion import BaseDeviation, NextMotion, base_deviations, plan_motion
+from jaxmb.identify.plan.next_tests import NextPoses, NextTests, observability_of, plan_poses, plan_tests
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.records import plain, strict, versions

@@ -133,7 +133,7 @@ def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
 def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
     """Any number more lets the free parameters leave it for the lowest one: none of these is a cause."""
     findings = []
-    module = importlib.import_module("jaxmb.identify.assess.search_estimate")
+    module = importlib.import_module("jaxmb.identify.assess.identify")
     monkeypatch.setattr(module, "model_errors", lambda estimate: findings.append(estimate) or ())
     identify(changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w))))
     monkeypatch.undo()

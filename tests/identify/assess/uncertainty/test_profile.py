@@ -9,7 +9,7 @@ import scipy.optimize
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.uncertainty import profile
-from jaxmb.identify.assess.uncertainty.profile import RISE, cost_profile, cost_profiles, with_profiles
+from jaxmb.identify.assess.uncertainty.nonlinear import RISE, cost_profile, cost_profiles, with_profiles
 from jaxmb.identify.fit.refine import least_squares_from
 from tests.identify.arm import FREE, frf, loads, study_of
 
