@@ -409,7 +409,8 @@ def explained(
     if found.excess is None or not isinstance(jacobian, np.ndarray):
         return (False,) * len(rows)
     beyond = [k for each in found.excess.exceeded for k in each.members.tolist()]
-    count, both = len(found.columns), np.column_stack([residual, np.pad(found.curvature, _below(found, residual))])
+    count = len(found.columns)
+    both = np.column_stack([residual, np.pad(found.curvature, ((0, residual.size - count), (0, 0)))])
     rest, squares = joint_residual(both, jacobian, row_weights, found.all_columns)
     explained = [own.explained for own in misfits(rest[:, 0], jacobian, row_weights, rows)]
     if found.draws is not None:  # residual of the curvature of each draw beside the errors and the other draws
@@ -421,11 +422,6 @@ def explained(
         ]
     pairs = zip(explained, rows, strict=True)
     return tuple(yes and not found.columns[own][:, beyond].any() for yes, own in pairs)
-
-
-def _below(found: Budget, residual: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Width of zeros below the rows of a budget, for the rows of a prior."""
-    return (0, residual.size - len(found.columns)), (0, 0)
 
 
 def joint_residual(

@@ -345,8 +345,6 @@ def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: i
     found, base, _, start = estimate.linear
     rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in estimate.of(entries)])
     read = measured_displacements([case for entry in entries for case in entry.source.cases])[0]
-    tests = [entry.test for entry, _, _ in estimate.of(entries)]
-    ends = np.cumsum([test.rows for test in tests])[:-1]
     # All other measurements are resampled from their standard deviations.
     exact, draw = base.matrix @ found.encode(estimate.values), np.random.default_rng(estimate.seed)
     size = found.lower.size
@@ -354,10 +352,7 @@ def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: i
     for k, measured in enumerate(drawn_displacements(estimate.model, entries, draws, estimate.seed)):
         again = exact + base.std * draw.normal(size=exact.size) if rows.size < exact.size else exact.copy()
         # Contributions of fixed values are subtracted from every draw as from the measurement.
-        change = np.split(measured - read, ends)
-        again[rows] = base.measured[rows] + np.concatenate(
-            [test.independent(part) for test, part in zip(tests, change, strict=True)]
-        )
+        again[rows] = base.measured[rows] + independent_rows(entries, measured - read)
         step = linear_step(found, base._replace(measured=again), start, robust)
         x[k] = step.x
         unknown |= ~np.isfinite(step.known.std)
@@ -366,6 +361,13 @@ def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: i
     slope = np.where(found.reciprocal, 1.0 / np.where(found.reciprocal, identified, 1.0) ** 2, 1.0)
     values = np.stack([found.decode(c) for c in x])
     return MonteCarlo(values, np.where(unknown, np.inf, slope * x.std(axis=0, ddof=1)), clipped)
+
+
+def independent_rows(entries: Sequence[DeflectionEntry], rows: np.ndarray) -> np.ndarray:
+    """Rows [m] or [m, d] of some tests, decorrelated where errors are common."""
+    tests = [entry.test for entry in entries]
+    parts = np.split(rows, np.cumsum([test.rows for test in tests])[:-1])
+    return np.concatenate([test.independent(part) for test, part in zip(tests, parts, strict=True)])
 
 
 def drawn_displacements(

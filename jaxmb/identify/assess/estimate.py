@@ -104,6 +104,11 @@ class GoodnessOfFit:
         return bool(self.tolerated) and all(self.tolerated)
 
     @property
+    def exceeds_tolerance(self) -> bool:
+        """Whether an error of machine or tests exceeds its tolerance beyond chance."""
+        return self.budget is not None and self.budget.excess is not None and bool(self.budget.excess.exceeded)
+
+    @property
     def excesses(self) -> Sequence[Misfit]:
         """`misfits`, at most 1 where errors within the stated tolerances explain them."""
         return [_excess(own, allowed) for own, allowed in zip(self.misfits, self.tolerated, strict=True)]

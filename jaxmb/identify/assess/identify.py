@@ -45,7 +45,7 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import refitted_ends, row_variances, weights_tests, with_estimated_noise
-from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized, objective_at, residual_at, with_tests
+from jaxmb.identify.fit.problem import compressed, is_large, linearized, objective_at, residual_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
@@ -323,7 +323,7 @@ def search_estimate(
     model = free.apply(study.model, values)
     point = residual, jacobian, row_weights
     solution = Solution(study, seed, fit.best_u, model, tuple(test.view(model) for test in study.tests), *point)
-    goodness = goodness_of_fit(solution)
+    goodness, unit = goodness_of_fit(solution), float(problem.noise_unit) ** 2
     variances = row_variances(problem, *point, goodness.tolerated)
     rows = (jacobian, variances) if information is None else (information, np.ones(len(information)))
     return Estimate(
@@ -333,8 +333,8 @@ def search_estimate(
         goodness=goodness,
         solver=SolverHistory(
             initial=initial,
-            cost=float(problem.noise_unit) ** 2 * float(np.sum(residual[: problem.data_rows] ** 2)),
-            initial_cost=float(problem.noise_unit) ** 2 * _squares_of_data(problem, fit.initial_u),
+            cost=unit * float(np.sum(residual[: problem.data_rows] ** 2)),
+            initial_cost=unit * float(np.sum(residual_at(problem, fit.initial_u)[: problem.data_rows] ** 2)),
             variances=variances,
             evaluations=evaluations(fit),
             history=fit.history,
@@ -343,11 +343,6 @@ def search_estimate(
             information=information,
         ),
     )
-
-
-def _squares_of_data(problem: Problem, u: np.ndarray) -> float:
-    """Sum of squares of the residual at u, without the prior."""
-    return float(np.sum(residual_at(problem, u)[: problem.data_rows] ** 2))
 
 
 def _impossible(study: Study) -> str:

@@ -1,8 +1,7 @@
 """Search for the single error that explains the misfit of a linear step: of deflections or torques."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import numpy as np
 import scipy
@@ -12,6 +11,8 @@ from jaxmb.identify.assess.budget import used_frames
 from jaxmb.identify.assess.estimate import Estimate, Linear
 from jaxmb.identify.assess.model_errors import (
     Explanations,
+    Fitted,
+    Hypothesis,
     Metric,
     ModelError,
     first_order_drops,
@@ -43,14 +44,6 @@ LINEAR = 0.1
 STEP = 1e-3
 """Step of derivatives, in typical sizes."""
 MOST_STEPS = 30
-
-
-class LinearHypothesis(NamedTuple):
-    """An error of one number, or an alternative to some tests."""
-
-    error: StatedError | None
-    tests: dict[int, Test]
-    text: str
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,18 +79,16 @@ class LinearSearch:
         """Fitted unknowns and the residual in units of the covariance."""
         matrix, measured = self.equations(tests, errors)
         size = np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
-        found, bounds = self.linear.unknowns, []
-        for bound in (found.lower, found.upper):
-            bounds.append(bound * size)
-        x = scipy.optimize.lsq_linear(matrix / size, measured, (bounds[0], np.maximum(bounds[1], bounds[0] + 1e-300))).x
+        low, high = self.linear.unknowns.lower * size, self.linear.unknowns.upper * size
+        x = scipy.optimize.lsq_linear(matrix / size, measured, (low, np.maximum(high, low + 1e-300))).x
         return x / size, matrix @ (x / size) - measured
 
-    def fitted(self, hypothesis: LinearHypothesis) -> tuple[float, float, np.ndarray]:
-        """Sum of squares, size of the error (0 for an alternative), and unknowns."""
+    def fitted(self, hypothesis: Hypothesis) -> Fitted:
+        """Fit of a hypothesis."""
         error = hypothesis.error
         if error is None:
             x, residual = self.solved(hypothesis.tests, {})
-            return float(residual @ residual), 0.0, x
+            return Fitted(hypothesis, x, float(residual @ residual))
 
         def residual_at(size: np.ndarray) -> np.ndarray:
             try:
@@ -114,8 +105,8 @@ class LinearSearch:
             residual_at, [inside], bounds=([low], [high]), diff_step=STEP, x_scale=max(abs(inside), 1.0),
             ftol=1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
-        size = float(found.x[0]) * error.typical
-        return float(found.fun @ found.fun), size, self.solved({}, {error.key: size})[0]
+        x, _ = self.solved({}, {error.key: float(found.x[0]) * error.typical})
+        return Fitted(hypothesis, np.append(x, found.x), float(found.fun @ found.fun))
 
 
 def linear_model_errors(estimate: Estimate) -> Explanations:
@@ -125,45 +116,43 @@ def linear_model_errors(estimate: Estimate) -> Explanations:
     Where the noise is estimated from the residual, that of the best hypothesis takes its place.
     """
     linear, study, goodness = estimate.linear, estimate.study, estimate.goodness
-    exceeded = goodness.budget is not None and goodness.budget.excess is not None and goodness.budget.excess.exceeded
-    if linear is None or not (exceeded or goodness.missed or not _explained(linear, estimate)):
+    if linear is None:
+        return Explanations()
+    explained = linear.step.misfit.explained or goodness.misfit_tolerated
+    if explained and not (goodness.exceeds_tolerance or goodness.missed):
         return Explanations()
     search, degrees = _search(estimate, linear)
     residual = search.solved({}, {})[1]
     plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
     likely, others = _likely(search)
-    hypotheses, ends = list[LinearHypothesis](), list[tuple[float, float, np.ndarray]]()
+    found = list[Fitted]()
     for some in (likely, _alternatives(search), others):
-        if not estimated and ends and min(end[0] for end in ends) <= float(chdtri(degrees, FALSE_ALARM)):
+        if not estimated and found and min(end.chi_square for end in found) <= float(chdtri(degrees, FALSE_ALARM)):
             break  # another one leaves noise alone
-        hypotheses += some
-        ends += [search.fitted(hypothesis) for hypothesis in some]
-    chi_squares = [end[0] for end in ends]
-    if not chi_squares:
+        found += map(search.fitted, some)
+    if not found:
         return Explanations()
-    noise = max(min(chi_squares) / degrees, 1e-300) if estimated else 1.0
-    tried = sum(1 for _ in _errors(search)) + len(hypotheses)
-    relative = [0.0 if h.error is None else end[1] / h.error.typical for h, end in zip(hypotheses, ends, strict=True)]
-    named, explains = selected([c / noise for c in chi_squares], relative, plain / noise, degrees, tried)
-    if estimated and min(chi_squares) > MOST_LEFT * plain:
+    least = min(end.chi_square for end in found)
+    if estimated and least > MOST_LEFT * plain:
         return Explanations()
-    found, machine = list[ModelError](), [error for error, _ in search.machine]
-    for k in named:
-        hypothesis, (_, size, x) = hypotheses[k], ends[k]
-        text = hypothesis.text if hypothesis.error is None else hypothesis.error.described(size)
-        values = study.free.named(linear.unknowns.decode(x))
-        found.append(ModelError(text, min(explains, 1.0), values, of_machine=hypothesis.error in machine))
-    fitted = zip(hypotheses, relative, chi_squares, strict=True)
-    errors = [(h.error, size, c / noise) for h, size, c in fitted if h.error is not None]
-    return Explanations(tuple(found), further_springs(search.model, errors, plain / noise, degrees, tried))
+    noise = max(least / degrees, 1e-300) if estimated else 1.0
+    tried = len(_errors(search)) + len(found)
+    found = [end._replace(chi_square=end.chi_square / noise) for end in found]
+    chi_squares, sizes = [end.chi_square for end in found], [end.size for end in found]
+    named, explains = selected(chi_squares, sizes, plain / noise, degrees, tried)
+    machine = [error for error, _ in search.machine]
+    errors = tuple(
+        ModelError(
+            end.text, min(explains, 1.0), study.free.named(linear.unknowns.decode(end.x[: study.free.size])),
+            of_machine=end.hypothesis.error in machine,
+        )
+        for end in (found[k] for k in named)
+    )  # fmt: skip
+    return Explanations(errors, further_springs(search.model, found, plain / noise, degrees, tried))
 
 
 MOST_LEFT = 0.5
 """Part of the sum of squares of the residual that an error leaves at most where the noise is not known."""
-
-
-def _explained(linear: Linear, estimate: Estimate) -> bool:
-    return linear.step.misfit.explained or bool(estimate.goodness.misfit_tolerated)
 
 
 def _search(estimate: Estimate, linear: Linear) -> tuple[LinearSearch, float]:
@@ -186,17 +175,17 @@ def _search(estimate: Estimate, linear: Linear) -> tuple[LinearSearch, float]:
     return LinearSearch(estimate, linear, model, known, metric(variances, effects)), max(degrees, 1.0)
 
 
-def _errors(search: LinearSearch) -> Iterator[StatedError]:
+def _errors(search: LinearSearch) -> list[StatedError]:
     """Possible errors of machine and tests, equal keys once."""
     found = {error.key: error for error, _ in search.machine}
     for entry in search.estimate.study.fitted:
         found |= {error.key: error for error in entry.source.errors(entry.test, search.estimate.model)}
-    yield from found.values()
+    return list(found.values())
 
 
-def _likely(search: LinearSearch) -> tuple[list[LinearHypothesis], list[LinearHypothesis]]:
+def _likely(search: LinearSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     """The errors that explain most to first order, and others with further starting values."""
-    errors, study = list(_errors(search)), search.estimate.study
+    errors, study = _errors(search), search.estimate.study
     matrix, measured = search.equations({}, {})
     x, residual = search.solved({}, {})
     columns = np.zeros((residual.size, len(errors)))
@@ -205,18 +194,15 @@ def _likely(search: LinearSearch) -> tuple[list[LinearHypothesis], list[LinearHy
         there, values = search.equations({}, {error.key: step})
         change = (there @ x - values - (matrix @ x - measured)) / STEP
         columns[:, k] = np.where(np.isfinite(change), change, 0.0)
-    std = np.array([error.std(study.tolerances) / error.typical for error in errors])
-    if study.exact:
-        std[:] = 0.0
+    std = np.array([0.0 if study.exact else error.std(study.tolerances) / error.typical for error in errors])
     _, drops = first_order_drops(residual, matrix, columns, std, search.metric.squares(columns))
     order = [k for k in np.argsort(-drops).tolist() if drops[k] > LINEAR * drops.max()][:TRIED]
     others = [k for k, error in enumerate(errors) if error.starts and k not in order and columns[:, k].any()]
-    first, second = ([LinearHypothesis(errors[k], {}, "") for k in some] for some in (order, others))
-    return first, second
+    return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in others]
 
 
-def _alternatives(search: LinearSearch) -> list[LinearHypothesis]:
+def _alternatives(search: LinearSearch) -> list[Hypothesis]:
     """Alternatives to single tests and to all of them."""
     fitted = search.estimate.study.fitted
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in fitted)
-    return [LinearHypothesis(None, *each) for each in single_and_common(known)]
+    return [Hypothesis(None, *each) for each in single_and_common(known)]

@@ -18,11 +18,7 @@ from jaxmb.identify.assess.estimate import (
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.linear_errors import linear_model_errors
 from jaxmb.identify.assess.model_errors import model_errors_text, with_hypotheses
-from jaxmb.identify.assess.remarks import (
-    bound_doubts,
-    tests_text,
-    value_remarks,
-)
+from jaxmb.identify.assess.remarks import tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
@@ -44,7 +40,7 @@ from jaxmb.identify.fit.linear import (
     without_effect,
 )
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.physical_consistency import ConsistentSolution, bodies
+from jaxmb.identify.fit.physical_consistency import bodies
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
 from jaxmb.identify.study.reading.parameters import fixed_values
 from jaxmb.identify.study.study import Study, known_values, linear_in
@@ -74,9 +70,10 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     Raises:
         ValueError: the study is not linear.
     """
-    if estimate.linear is None:
+    linear = estimate.linear
+    if linear is None:
         raise ValueError(f"study '{estimate.study.name}': is not linear, expected one with a linear step")
-    step, systematic = estimate.linear.step, list[str]()
+    step, systematic = linear.step, list[str]()
     wrong = bool(estimate.goodness.not_reproduced) or estimate.goodness.is_inconsistent
     if not (wrong or estimate.goodness.misfit_tolerated):
         estimate, systematic = with_systematic_errors(estimate)
@@ -89,20 +86,15 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.unknown
     stated = estimate.goodness.budget
-    consistent = not estimate.goodness.gross_errors  # which invalidate everything else
+    known = estimate.known if stated is None else estimate.with_added(stated.covariance).known
+    # gross errors invalidate everything else
+    on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
+    on_bounds, of_values = value_remarks(estimate.study, linear, known)
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,
-        doubts=(
-            *outlier_remarks(step.robust_weight),
-            *systematic,
-            *(body_remarks(estimate, step) if consistent else []),
-            *bound_doubts(estimate),
-        ),
-        remarks=(
-            *(noise_remarks(estimate, step) if consistent else []),
-            *value_remarks(estimate if stated is None else estimate.with_added(stated.covariance)),
-        ),
+        doubts=(*outlier_remarks(step.robust_weight), *systematic, *on_bodies, *on_bounds),
+        remarks=(*of_noise, *of_values),
         causes=restricted,
         hypothesis=model_errors_text(hypotheses),
         metrics={
@@ -288,54 +280,37 @@ def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
     return [f"{outliers} of {robust_weight.size} measured values are outliers, with little or no weight"]
 
 
-def body_remarks(estimate: Estimate, step: LinearStep) -> list[str]:
-    """Sentences on bodies that could not be made physically consistent, or only with a larger residual."""
+def body_remarks(estimate: Estimate, step: LinearStep) -> tuple[list[str], list[str]]:
+    """Doubts on bodies that could not be made physically consistent, or only with a larger residual, and a remark on
+    bodies that are physically inconsistent due to noise or tolerances only."""
     found = step.consistent
     if found is None:
-        return []
-    return [*_price_remarks(estimate, step, found), *adjustment_remarks(estimate)]
-
-
-def _price_remarks(estimate: Estimate, step: LinearStep, found: ConsistentSolution) -> list[str]:
-    named = listed(found.active)
+        return [], []
+    named, adjusted = listed(found.active), adjustment_remarks(estimate)
     if found.excluding:
         bounds = listed([estimate.study.free.names[i] for i in found.excluding])
-        return [
+        doubt = (
             f"no physically consistent body is within the bounds of {bounds}: masses, first moments and inertias are"
             " those of the best fit within them, expected wider bounds"
-        ]
+        )
+        return [doubt, *adjusted], []
     if not found.exists:
-        return [
+        doubt = (
             f"no physically consistent body has the fixed values of {named}: its mass, first moments and inertias are"
             " those of the best fit, expected more free or other fixed parameters"
-        ]
-    if estimate.goodness.misfit_tolerated or _noise_explains(step, found):
-        return []
-    rise = f"physical consistency raises chi^2 from {step.cost - found.rise:.4g} to {step.cost:.4g}"
-    return [
-        f"the data alone give physically inconsistent bodies ({named}): {rise}, more than noise explains; a fixed"
-        " value of these bodies, or another part of the description, is wrong"
-    ]
-
-
-def _noise_explains(step: LinearStep, found: ConsistentSolution) -> bool:
+        )
+        return [doubt, *adjusted], []
     noise = 1.0 if step.misfit.explained else step.misfit.square
-    return found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM))
-
-
-def noise_remarks(estimate: Estimate, step: LinearStep) -> list[str]:
-    """A sentence on bodies that are physically inconsistent due to noise or tolerances only, which is not a doubt."""
-    found = step.consistent
-    if found is None or not found.exists or found.excluding:
-        return []
-    by_noise = _noise_explains(step, found)
-    if found.rise < SMALL_RISE or not (by_noise or estimate.goodness.misfit_tolerated):
-        return []
+    by_noise = found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM))
+    text = f"the data alone give physically inconsistent bodies ({named}): physical consistency raises chi^2"
+    if not (by_noise or estimate.goodness.misfit_tolerated):
+        doubt = (
+            f"{text} from {step.cost - found.rise:.4g} to {step.cost:.4g}, more than noise explains; a fixed value of"
+            " these bodies, or another part of the description, is wrong"
+        )
+        return [doubt, *adjusted], []
     why = "noise explains" if by_noise else "errors within their tolerances explain"
-    return [
-        f"the data alone give physically inconsistent bodies ({listed(found.active)}): physical consistency raises"
-        f" chi^2 by {found.rise:.3g}, which {why}"
-    ]
+    return adjusted, [f"{text} by {found.rise:.3g}, which {why}"] if found.rise >= SMALL_RISE else []
 
 
 def adjustment_remarks(estimate: Estimate) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.identify.assess.budget import Budget
-from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.estimate import Estimate, Linear
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
 from jaxmb.identify.experiments.tolerances import Tolerances
@@ -257,28 +257,18 @@ _ON_LOWER, _ON_UPPER = (
 )
 
 
-def bound_doubts(estimate: Estimate) -> list[str]:
-    """A sentence on the values limited by a bound."""
-    return _value_remarks(estimate, (_ON_LOWER, _ON_UPPER))
+def value_remarks(study: Study, linear: Linear, known: Identifiability) -> tuple[list[str], list[str]]:
+    """A doubt on the values limited by a bound, and remarks: one on undetermined values for each reason, and one on
+    values determined only relative to the width of their bounds.
 
-
-def value_remarks(estimate: Estimate) -> list[str]:
-    """A sentence on undetermined values for each reason, and one on values determined only relative to the width of
-    their bounds."""
-    if estimate.linear is None:
-        return []
-    values = estimate.linear.unknowns.decode(estimate.linear.step.x)
-    found = _value_remarks(estimate, (_NO_EFFECT_OWN, _NO_EFFECT_INITIAL, _NO_EFFECT_POSSIBLE, _IN_COMBINATION))
-    return found + _wide_remarks(estimate.study, values, estimate.known)
-
-
-def _value_remarks(estimate: Estimate, reasons: Sequence[tuple[str, str]]) -> list[str]:
-    study, linear = estimate.study, estimate.linear
-    if linear is None:
-        return []
+    Args:
+        study: a linear study.
+        linear: its linear step.
+        known: standard deviations of u.
+    """
     named, (found, _, fit, start) = dict[tuple[str, str], list[str]](), linear
-    free, own = study.free, parameters(study.model)
-    for i, name in enumerate(free.names):
+    own = parameters(study.model)
+    for i, name in enumerate(study.free.names):
         if fit.without_effect[i]:
             reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
             named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
@@ -287,7 +277,11 @@ def _value_remarks(estimate: Estimate, reasons: Sequence[tuple[str, str]]) -> li
             named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
         elif not np.isfinite(fit.known.std[i]):
             named.setdefault(_IN_COMBINATION, []).append(name)
-    return [listed(names) + text[len(names) > 1] for text, names in named.items() if text in reasons]
+    doubts, remarks = list[str](), list[str]()
+    for text, names in named.items():
+        some = doubts if text in (_ON_LOWER, _ON_UPPER) else remarks
+        some.append(listed(names) + text[len(names) > 1])
+    return doubts, [*remarks, *_wide_remarks(study, found.decode(fit.x), known)]
 
 
 def _wide_remarks(study: Study, values: np.ndarray, known: Identifiability) -> list[str]:

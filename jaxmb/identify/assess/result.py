@@ -258,7 +258,11 @@ class Result:
                 "covariance": _covariance(self),
                 "correlation": self.correlation,
                 "singular_values": self.singular_values,
-                "estimated_noise": _estimated_noise(self.study),
+                "estimated_noise": {
+                    test.name: test.noise.level
+                    for test in self.study.tests
+                    if not test.noise.is_known and test.noise.level is not None
+                },
                 "lines_left_out": {
                     test.name: test.lines.excluded
                     for test in self.study.tests
@@ -353,12 +357,6 @@ def _covariance(result: Result) -> Table:
         "scale": ["log" if log else "linear" for log in free.logarithmic],
         "matrix": matrix * np.outer(scale, scale),
     }
-
-
-def _estimated_noise(study: Study) -> dict[str, float]:
-    """Estimated noise standard deviation of each test whose noise is not known, by name."""
-    levels = {test.name: test.noise.level for test in study.tests if not test.noise.is_known}
-    return {name: level for name, level in levels.items() if level is not None}
 
 
 def found_parameters(

@@ -129,9 +129,7 @@ class SavedResult(Strictly):
 
 def _is_consistent(name: str, saved: SavedParameter) -> bool:
     """Whether standard deviations and interval are consistent with the value, on one of the two scales."""
-    unknown = {key: math.inf for key in ("std", "std_log") if getattr(saved, key) is None}
-    data: Table = saved.model_dump() | unknown
-    found = Parameter(**data)
+    found = _parameter(saved.model_dump())
     if math.isfinite(found.std_log) and not math.isclose(found.std, found.std_log * abs(found.value), rel_tol=ROUNDING):
         return False
     expected = (with_interval(name, found, logarithmic).interval_95 or (None, None) for logarithmic in (True, False))
@@ -255,12 +253,9 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         result = _result(saved, study)
         _check_covariance(saved.get("covariance"), result)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {_sentence(error)}") from None
+        text = error if isinstance(error, ValueError) else repr(error)
+        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {text}") from None
     return result
-
-
-def _sentence(error: Exception) -> str:
-    return str(error) if isinstance(error, ValueError) else repr(error)
 
 
 def _result(saved: Table, study: Study) -> Result:
@@ -276,7 +271,7 @@ def _result(saved: Table, study: Study) -> Result:
         cost=_number(saved["cost"]),
         initial_cost=_number(saved["initial_cost"]),
         parameters=parameters,
-        modes=tuple(_mode(line) for line in saved["modes"]),
+        modes=tuple(Mode(**_known(line)) for line in saved["modes"]),
         metrics=metrics,
         remarks=tuple(saved["remarks"]),
         doubts=tuple(saved["doubts"]),
@@ -291,9 +286,9 @@ def _result(saved: Table, study: Study) -> Result:
     )
 
 
-def _mode(line: Table) -> Mode:
-    known: Table = {name: math.inf if x is None else x for name, x in line.items()}
-    return Mode(**known)
+def _known(data: Table) -> Table:
+    """Numbers of a record, inf in place of null."""
+    return {name: math.inf if x is None else x for name, x in data.items()}
 
 
 def _check_parameters(parameters: Table, study: Study) -> None:
@@ -328,14 +323,8 @@ def _check_covariance(saved: Any, result: Result) -> None:
 
 def _parameter(data: Table) -> Parameter:
     low, high = data["interval_95"]
-    numbers = {
-        "std": _number(data["std"], math.inf),
-        "std_log": _number(data["std_log"], math.inf),
-        "lower": _number(data["lower"], -math.inf),
-        "upper": _number(data["upper"], math.inf),
-        "interval_95": None if low is None else (low, high),
-    }
-    return Parameter(**{**data, **numbers})
+    lower = _number(data["lower"], -math.inf)
+    return Parameter(**{**_known(data), "lower": lower, "interval_95": None if low is None else (low, high)})
 
 
 def _number(value: float | None, unknown: float = math.nan) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.assess.deflections import deflection_budgets, drawn_displacements
+from jaxmb.identify.assess.deflections import deflection_budgets, drawn_displacements, independent_rows
 from jaxmb.identify.assess.estimate import INCONSISTENT
 from jaxmb.identify.assess.linear_estimate import linear_status, outlier_remarks, parallel_loads
 from jaxmb.identify.assess.metrics import (
@@ -60,13 +60,6 @@ MOST_NAMED = 10
 def cases_of(entries: Sequence[Entry], role: str) -> list[LoadCase]:
     """All load cases of a role."""
     return [case for entry in entries if entry.role == role for case in entry.source.cases]
-
-
-def independent_rows(entries: Sequence[Entry], rows: np.ndarray) -> np.ndarray:
-    """Rows [m] or [m, d] of some tests, decorrelated where errors are common."""
-    tests = [entry.test for entry in entries]
-    parts = np.split(rows, np.cumsum([test.rows for test in tests])[:-1])
-    return np.concatenate([test.independent(part) for test, part in zip(tests, parts, strict=True)])
 
 
 def judged_cases(entries: Sequence[Entry]) -> list[LoadCase]:

@@ -1,5 +1,4 @@
-"""Weighted linear least squares: bounded, robust, of any rank; and recursive, where samples of a motion are added one by
-one and not stored."""
+"""Weighted linear least squares: bounded, robust, of any rank; and recursive, where samples are not stored."""
 
 import dataclasses
 from typing import Any, NamedTuple

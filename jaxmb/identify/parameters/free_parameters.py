@@ -199,6 +199,23 @@ def matching(names: Sequence[str], pattern: str) -> list[str]:
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
 
 
+def matching_any(names: Sequence[str], patterns: Sequence[str], label: str) -> list[str]:
+    """Names that match any of some patterns, in their order.
+
+    Args:
+        names: to choose from.
+        patterns: such as "stiffness.*".
+        label: noun of a pattern in an error message.
+
+    Raises:
+        ValueError: a pattern matches no name.
+    """
+    for pattern in patterns:
+        if not matching(names, pattern):
+            raise ValueError(known_name(label, pattern, names))
+    return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
 def affine_numbers(
     model: Model, free: FreeParameters, names: Sequence[str]
 ) -> tuple[Float[np.ndarray, "p d"], Float[np.ndarray, "p"]]:

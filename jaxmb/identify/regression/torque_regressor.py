@@ -12,9 +12,9 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
-from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.parameters.free_parameters import matching, matching_any
 from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_table, parameters
-from jaxmb.io.validation import check_known, known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import OF_BODIES
@@ -188,9 +188,7 @@ def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str],
     Raises:
         ValueError: a payload is not known.
     """
-    for name in payloads:
-        if name not in known:
-            raise ValueError(known_name(what, name, known))
+    check_known(what, payloads, known)
     parts = [name.split(".") for name in regressor_names(model)]
     return [i for i, (family, item, *_) in enumerate(parts) if family in OF_BODIES and item in payloads]
 
@@ -334,12 +332,9 @@ def drive_gains(
     known = np.array([values[name] if i in of_load else 0.0 for i, name in enumerate(names)])
     if not runs:
         raise ValueError("runs is empty, expected at least one with the payload and one without it")
-    chosen = set[str]()
-    for pattern in unknown:
-        found = matching(names, pattern)
-        if not found and pattern not in UNKNOWN:
-            raise ValueError(known_name("unknown parameter", pattern, names))
-        chosen.update(found)
+    # a machine may have none of the parameters that are unknown by default
+    patterns = [pattern for pattern in unknown if pattern not in UNKNOWN or matching(names, pattern)]
+    chosen = matching_any(names, patterns, "unknown parameter")
     free = [i for i, name in enumerate(names) if name in chosen and i not in of_load]
     coordinates = independent_coordinates(model)
     drives, to_drives = _drives(coordinates, ratio)

@@ -103,7 +103,7 @@ def completion(
         found, chi_square = problem.compliances(exact), 0.0
     joints, links = joints_and_links(problem.names, found)
     by_name = dict(zip(problem.names, found.tolist(), strict=True))
-    limit = chi_square_quantile(DOUBT, len(values))
+    limit = float(chdtri(len(values), 1.0 - DOUBT))
     return Completion(by_name, joints, links, len(problem.names) - len(values), chi_square, limit, gap <= 10.0 * GAP)
 
 
@@ -140,7 +140,7 @@ def compliance_intervals(
     for name in names or ():
         if name not in problem.names:
             raise ValueError(known_name("compliance", name, problem.names))
-    square = chi_square_quantile(probability, len(values))
+    square = float(chdtri(len(values), 1.0 - probability))
     start, gap = _nearest(problem, 1e-3 * square)
     smallest = float(np.sum(start[problem.noise] ** 2))
     if smallest >= square:
@@ -168,11 +168,6 @@ def _interval(problem: "_Problem", cone: Cone, start: np.ndarray, name: str) -> 
         ends.append(end if gap <= NEAR or abs(end) >= far else np.nan)
     low, high = (np.copysign(np.inf, end) if abs(end) >= far else end * problem.size[i] for end in ends)
     return float(low), float(high)
-
-
-def chi_square_quantile(probability: float, freedom: int) -> float:
-    """Quantile of the chi-square distribution with `freedom` degrees of freedom."""
-    return float(chdtri(freedom, 1.0 - probability))
 
 
 def completed_model(model: Model, found: Completion) -> Model:

@@ -152,8 +152,14 @@ def deflection_remarks(
     causes += size_remarks(fitted)
     if not causes and not linear.step.misfit.explained:
         causes = [CAUSES]
-    springs = spring_remarks(estimate.study.machine_with(estimate.model))
-    return causes, springs + _clipped_remarks(metrics.table2 or ())
+    doubts = spring_remarks(estimate.study.machine_with(estimate.model))
+    doubts += [
+        f"{line.parameter} ended on its bound in {line.clipped} of {line.draws} draws, so that its standard"
+        " deviation is too small"
+        for line in metrics.table2 or ()
+        if line.clipped
+    ]
+    return causes, doubts
 
 
 def size_remarks(entries: Sequence[DeflectionEntry]) -> list[str]:
@@ -186,16 +192,6 @@ def spring_remarks(machine: Machine) -> list[str]:
                 " by minimise_over of jaxmb.estimation"
             )
     return sentences
-
-
-def _clipped_remarks(lines: Sequence[ErrorRow]) -> list[str]:
-    """A sentence on each value that ended on a bound in some Monte-Carlo draws."""
-    return [
-        f"{line.parameter} ended on its bound in {line.clipped} of {line.draws} draws, so that its standard"
-        " deviation is too small"
-        for line in lines
-        if line.clipped
-    ]
 
 
 def _table2(estimate: Estimate, linear: Linear, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:

@@ -6,7 +6,6 @@ values at nearly the same cost, or a parameter governs a fitted mode that was no
 """
 
 import dataclasses
-import fnmatch
 import itertools
 from collections.abc import Sequence
 
@@ -30,9 +29,9 @@ from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized, residual_at
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
-from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.parameters.free_parameters import FreeParameters, matching_any
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import known_name, listed
+from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.mechanics.tangent import Tangent
@@ -302,10 +301,7 @@ def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
     """Names of the parameters selected for profiles, in the order of the study; raises as `cost_profiles`."""
     if study.solver.is_linear:
         raise NotImplementedError("profiles are for nonlinear fits, and this study takes one linear step")
-    for pattern in patterns:
-        if not fnmatch.filter(study.free.names, pattern):
-            raise ValueError(known_name("profile: free parameter or pattern", pattern, study.free.names))
-    return [name for name in study.free.names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    return matching_any(study.free.names, patterns, "profile: free parameter or pattern")
 
 
 def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
