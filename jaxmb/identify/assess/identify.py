@@ -32,7 +32,7 @@ from jaxmb.identify.assess.remarks import (
     tolerance_remarks,
     unmatched_remarks,
 )
-from jaxmb.identify.assess.result import Mode, Outcome, Result, ended_text, evaluations, found_parameters
+from jaxmb.identify.assess.result import Mode, Outcome, Result, ended_text, found_parameters
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
 from jaxmb.identify.assess.uncertainty.nonlinear import ambiguity, mode_deviations, not_bound_limited, with_curvature
 from jaxmb.identify.estimation.identifiability import (
@@ -336,7 +336,12 @@ def search_estimate(
             cost=unit * float(np.sum(residual[: problem.data_rows] ** 2)),
             initial_cost=unit * float(np.sum(residual_at(problem, fit.initial_u)[: problem.data_rows] ** 2)),
             variances=variances,
-            evaluations=evaluations(fit),
+            evaluations={
+                "search": fit.search_evaluations,
+                "population": fit.population_evaluations,
+                "refine": fit.refine_evaluations,
+                "non_finite": fit.non_finite,
+            },
             history=fit.history,
             doubts=doubts,
             fit=fit,

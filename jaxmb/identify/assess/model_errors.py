@@ -15,7 +15,7 @@ from scipy.special import chdtri
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.budget import used_frames
 from jaxmb.identify.assess.estimate import Estimate
-from jaxmb.identify.estimation.identifiability import identifiability, jacobian_svd
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
@@ -139,11 +139,8 @@ def first_order_drops(
         std: standard deviation of each error that the covariance contains, 0 for none: it is released.
         largest: sum of squares of each column in units of the noise alone.
     """
-    size = np.linalg.norm(jacobian, axis=0)
-    left, values, _ = np.linalg.svd(jacobian / np.where(size > 0.0, size, 1.0), full_matrices=False)
-    left = left[:, values > 1e-10 * max(float(values.max(initial=0.0)), 1e-300)]
-    beside = columns - left @ (left.T @ columns)
-    rest = residual - left @ (left.T @ residual)
+    svd = scaled_svd(jacobian, RANK_TOLERANCE)
+    beside, rest = svd.beside(columns), svd.beside(residual)
     own = np.sum(beside**2, axis=0)
     has_effect = own > 1e-12 * np.sum(columns**2, axis=0)
     # rounding and curvature must not exceed the bound by noise alone
@@ -348,12 +345,8 @@ class Search:
         if error is not None:
             low, high = error.bounds
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
-        x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, SETTLED)
+        x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper)
         return Fitted(hypothesis, x, float(residual @ residual))
-
-
-SETTLED = 1e-5
-"""Relative decrease of the cost in the last step of a refit."""
 
 
 def model_errors(estimate: Estimate) -> Explanations:
@@ -533,11 +526,9 @@ def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
     )
     some = single_and_common(known)
     for p, u in enumerate(points):
-        values = problem.free.values(u)
-        model = problem.free.apply(problem.model, values)
-        views, each = [test.view(model) for test in problem.tests], list[np.ndarray]()
-        for test, view in zip(problem.tests, views, strict=True):
-            each.append(residual_at(test, view))
+        model = problem.free.apply(problem.model, problem.free.values(u))
+        views = [test.view(model) for test in problem.tests]
+        each = list(map(residual_at, problem.tests, views))
         for number, (tests, _) in enumerate(some):
             parts = list(each)
             for k, test in tests.items():

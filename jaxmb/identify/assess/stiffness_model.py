@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.deflections import deflection_budgets, drawn_displacements, independent_rows
 from jaxmb.identify.assess.estimate import INCONSISTENT
-from jaxmb.identify.assess.linear_estimate import linear_status, outlier_remarks, parallel_loads
+from jaxmb.identify.assess.linear_estimate import linear_status, parallel_loads
 from jaxmb.identify.assess.metrics import (
     Compensation,
     CompensationRow,
@@ -21,7 +21,7 @@ from jaxmb.identify.assess.metrics import (
     SpringOutcome,
     StiffnessModelMetrics,
 )
-from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, tests_text
+from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, outlier_remarks, tests_text
 from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
 from jaxmb.identify.assess.tests.deflections import factor_remarks, size_remarks, unexplained_by
 from jaxmb.identify.estimation.identifiability import correlation, limits, verdicts

@@ -95,8 +95,7 @@ def linear_fit(
         values, limited, weights, converged, solved = _reweight(rows, right, box, values)
     # the centre plus the distance to a bound may differ from the bound by rounding
     values = np.where(values <= box[0], lower, np.where(values >= box[1], upper, centre + values))
-    root = np.sqrt(weights)
-    weighted = rows * root[:, None]
+    weighted = rows * np.sqrt(weights)[:, None]
     covariance, deviation = _covariance(weighted, weights, limited)
     svd = scaled_svd(weighted, RANK_TOLERANCE)
     return LinearFit(

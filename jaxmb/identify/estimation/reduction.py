@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.special import fdtri
 
 from jaxmb.identify.estimation.identifiability import COUPLED, RANK_TOLERANCE, components, scaled_svd
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 
 INDEPENDENT = 1e-3
 """Smallest distance of a scaled column from the span of those chosen before it, for a choice by preference."""
@@ -280,8 +280,7 @@ def _group(matrix: np.ndarray, columns: np.ndarray, parts: Partition) -> Group:
     svd = scaled_svd(matrix[:, columns], RANK_TOLERANCE)
     others = np.setdiff1d([*parts.identifiable, *parts.semi_identifiable], columns).astype(int)
     scaled = matrix[:, others] / np.linalg.norm(matrix[:, others], axis=0)
-    span = svd.range(matrix.shape[0])
-    independent = np.linalg.norm(scaled - span @ (span.T @ scaled), axis=0) > RANK_TOLERANCE
+    independent = np.linalg.norm(svd.beside(scaled), axis=0) > RANK_TOLERANCE
     if not (np.all(svd.unknown) and np.all(independent)):
         raise ValueError(
             f"columns {columns.tolist()} appear coupled, but one is independent of the others, or another column"
@@ -306,9 +305,8 @@ def _check(
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise ValueError(f"matrix has {matrix[row, column]} in row {row} of parameter '{names[column]}'")
     for argument, numbers in (("preference", preference or {}), ("constants", constants or {})):
+        check_known(f"{argument}: parameter", numbers, names)
         for name, value in numbers.items():
-            if name not in names:
-                raise ValueError(f"{argument}: {known_name('parameter', name, names)}")
             if not np.isfinite(value):
                 raise ValueError(f"{argument}: parameter '{name}' has {value}, expected a finite number")
 

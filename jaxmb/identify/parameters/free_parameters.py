@@ -17,7 +17,7 @@ from jaxmb.identify.parameters.model_parameters import (
     parameter_table,
     parameters,
 )
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 
@@ -115,9 +115,8 @@ def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[st
     known = parameter_table(model)
     seen: set[str] = set()
     for bound in bounds:
+        check_known("free parameter", bound.names, [*known, *of_tests])
         for name in bound.names:
-            if name not in known and name not in of_tests:
-                raise ValueError(known_name("free parameter", name, [*known, *of_tests]))
             if name in seen:
                 raise ValueError(f"free parameter '{name}' is given twice")
             seen.add(name)

@@ -20,7 +20,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.experiments.components import IdentifiableCombinations
 from jaxmb.identify.experiments.torque.source import TorqueEntry
-from jaxmb.identify.parameters.free_parameters import affine_numbers, matching
+from jaxmb.identify.parameters.free_parameters import affine_numbers, matching_any
 from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, proposal_toml
 from jaxmb.identify.plan.motion_information import (
     FINE,
@@ -46,7 +46,7 @@ from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.format.torque_format import Motion
 from jaxmb.identify.study.simulation.torques import states_along
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import Table, check_known, known_name
+from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.loops import independent_coordinates
@@ -264,7 +264,9 @@ def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: M
             made=np.zeros((0, base.shape[1])), wanted=np.zeros((0, base.shape[1])), by_condition=True,
         )  # fmt: skip
     else:
-        basis = _identifiable_directions(objective, fine, drawn)
+        # identifiable directions [d, r] of the parameters, scaled to equal information from random motions
+        rows = [_rows(objective, fine, *at_limits(fine, c[:, :-1], c[:, -1])) for c in drawn[:REFERENCES]]
+        basis = scaled_svd(np.concatenate([*rows, objective.made]), RANK_TOLERANCE).gain
         reduced = dataclasses.replace(
             objective, columns=runs @ basis, made=np.asarray(np.linalg.qr(sought.made @ basis, mode="r")),
             wanted=_in_directions(objective, basis, sought.names),
@@ -286,13 +288,9 @@ def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.
 def _target_rows(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
     """Rows of the target parameters over their tolerances; a full name overrides a pattern."""
     by_name: dict[str, float] = {}
-    for exact in (False, True):
-        for pattern, tolerance in wanted.items():
-            if (pattern in names) is exact:
-                matches = [pattern] if exact else matching(names, pattern)
-                if not matches:
-                    raise ValueError(known_name("wanted: free parameter", pattern, names))
-                by_name |= dict.fromkeys(matches, tolerance)
+    for pattern in sorted(wanted, key=lambda pattern: pattern in names):
+        matches = matching_any(names, [pattern], "wanted: free parameter")
+        by_name |= dict.fromkeys(matches, wanted[pattern])
     rows = np.zeros((len(by_name), len(names)))
     for row, (name, tolerance) in zip(rows, by_name.items(), strict=True):
         row[names.index(name)] = 1.0 / tolerance
@@ -304,12 +302,6 @@ def _rows(objective: MotionObjective, series: Series, c: np.ndarray, start: np.n
     Y = rows_along(objective, trajectory(objective, series, c, start))
     rows = np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in objective.columns])
     return np.asarray(np.linalg.qr(rows, mode="r"))
-
-
-def _identifiable_directions(objective: MotionObjective, fine: Series, drawn: Sequence[np.ndarray]) -> np.ndarray:
-    """Identifiable directions [d, r] of the parameters, scaled to equal information from random motions."""
-    rows = [_rows(objective, fine, *at_limits(fine, choice[:, :-1], choice[:, -1])) for choice in drawn[:REFERENCES]]
-    return scaled_svd(np.concatenate([*rows, objective.made]), RANK_TOLERANCE).gain
 
 
 def _in_directions(objective: MotionObjective, basis: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -339,10 +331,13 @@ def _exciting_motion(
     part: NextMotionPart,
     sought: MotionProblem,
 ) -> ExcitingMotion:
-    amplitudes = best.coefficients @ fine.amplitudes.T
-    sine, cosine = np.split(amplitudes, 2, axis=1)
+    sine, cosine = np.split(best.coefficients @ fine.amplitudes.T, 2, axis=1)
     own = _rows(objective, fine, best.coefficients, best.start)
     rows = np.concatenate([own, sought.made])
+    base = base_columns(sought)
+    Y = rows_along(objective, trajectory(objective, fine, best.coefficients, best.start))
+    columns = (Y @ base).reshape(-1, base.shape[1])
+    size = np.linalg.norm(columns, axis=0)
     return ExcitingMotion(
         motion={
             name: Motion(sine=tuple(sine[i].tolist()), cosine=tuple(cosine[i].tolist()))
@@ -353,17 +348,10 @@ def _exciting_motion(
         periods=part.periods,
         std=dict(zip(sought.names, deviations(rows, np.diag(sought.size)).tolist(), strict=True)),
         base=base_deviations(rows, sought.base, sought.columns),
-        condition_number=_condition(objective, fine, best, base_columns(sought)),
+        condition_number=float(np.linalg.cond(columns / size)) if size.all() else np.inf,
         criterion=best.criterion,
         rows=own,
     )
-
-
-def _condition(objective: MotionObjective, fine: Series, best: Found, base: np.ndarray) -> float:
-    Y = rows_along(objective, trajectory(objective, fine, best.coefficients, best.start))
-    columns = (Y @ base).reshape(-1, base.shape[1])
-    size = np.linalg.norm(columns, axis=0)
-    return float(np.linalg.cond(columns / size)) if size.all() else np.inf
 
 
 def base_columns(sought: MotionProblem) -> np.ndarray:

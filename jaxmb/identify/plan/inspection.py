@@ -182,10 +182,13 @@ def inspect(study: Study) -> Inspection:
     reasons = _reasons(study, operating_point, values, known, correlations, combinations, made, pool, information)
     known = known.with_std(whole_std)
     if budgets is not None:
-        reasons = [
-            _limited(budgets[name]) if not why and verdict != "yes" else why
-            for name, why, verdict in zip(study.free.names, reasons, known.verdict, strict=True)
-        ]
+        for i, (name, verdict) in enumerate(zip(study.free.names, known.verdict, strict=True)):
+            if verdict != "yes" and not reasons[i]:
+                sources = budgets[name].sources
+                reasons[i] = (
+                    "limited by the tolerances of machine and tests, most of all"
+                    f" {listed([each.source for each in sources[:2]])}: a smaller {sources[0].kind} helps most"
+                )
     return Inspection(
         study=study,
         linearized_at=linearized_at,
@@ -208,15 +211,6 @@ def inspect(study: Study) -> Inspection:
         remarks=_remarks(study),
         observability=observability_of(study, values, jacobian),
         uncertainty=budgets,
-    )
-
-
-def _limited(own: ParameterBudget) -> str:
-    """Cause of a standard deviation that tolerances determine, and the remedy."""
-    sources = listed([each.source for each in own.sources[:2]])
-    return (
-        f"limited by the tolerances of machine and tests, most of all {sources}: a smaller"
-        f" {own.sources[0].kind} helps most"
     )
 
 

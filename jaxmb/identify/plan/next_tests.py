@@ -36,7 +36,7 @@ from jaxmb.identify.plan.candidates import (
 from jaxmb.identify.plan.why import posture_text
 from jaxmb.identify.study.format.next_format import NextPart, NextPosePart
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import Table, known_name
+from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import STATION
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -419,9 +419,10 @@ def plan_poses(study: Study, operating_point: OperatingPoint, before: PlannedInf
     part = cast(NextPosePart, study.next)
     tests = [_test(entry) for entry in study.fitted if entry.kind == "pose"]
     like = cast(PoseTest, test_at(next(t for t in tests if part.like in (None, t.name)), study.free, before.values))
-    if part.station is not None and part.station not in like.stations:
-        raise ValueError(known_name("[next]: station", part.station, like.stations))
-    station = like.stations.index(part.station) if part.station is not None else 0
+    station = 0
+    if part.station is not None:
+        check_known("[next]: station", [part.station], like.stations)
+        station = like.stations.index(part.station)
     q = postures_of(part, np.asarray(study.model.reference), study.model.coordinates)
     u = np.asarray(operating_point.u)
     candidates = _at_postures(like, q, station, study.free.apply(study.model, before.values))

@@ -143,25 +143,24 @@ def stacked_torque_regressor(
 
 @numeric_arguments("q", "qd")
 @compiled
-def energy_regressor(
-    model: Model, q: Float[Array, "n"], qd: Float[Array, "m"], q_rest: Float[Array, "n"] | None = None
-) -> Float[Array, "p"]:
-    """Energy regressor h [p]: T + V at a state minus V at q_rest = h @ [value of each of `regressor_names`].
+def energy_regressor(model: Model, q: Float[Array, "n"], qd: Float[Array, "m"]) -> Float[Array, "p"]:
+    """Energy regressor h [p]: T + V at a state minus V in the reference posture = h @ [value of each of
+    `regressor_names`].
 
-    Constants of the energy are omitted. Dampers, friction and offsets have no energy.
+    Springs are unloaded in the reference posture. Constants of the energy are omitted. Dampers, friction and offsets
+    have no energy.
 
     Args:
         model: the machine.
         q: coordinates [n] of a closed posture, rad or m.
         qd: rates of the independent coordinates [m].
-        q_rest: posture of unloaded springs [n]; default: the reference posture.
 
     Returns:
         h [p], J per unit of each parameter.
 
     Source: Pyrhonen et al. 2024, eq. 2.
     """
-    rest = model.reference if q_rest is None else q_rest
+    rest = model.reference
     rates = loop_motion(model, q, qd)[0] @ qd
 
     def energy(changed: Model) -> Array:
@@ -382,8 +381,7 @@ def _drives(
 def _gain(name: str, payload: str, Y: np.ndarray, load: np.ndarray, signal: np.ndarray) -> DriveGain:
     """Gain of one drive, by regression of the signal on the payload's torque, both orthogonal to the columns Y."""
     svd = scaled_svd(Y, RANK_TOLERANCE)
-    basis = svd.range(len(Y))
-    own, rest = (part - basis @ (basis.T @ part) for part in (load, signal))
+    own, rest = svd.beside(load), svd.beside(signal)
     if not np.linalg.norm(own) > IDENTIFIABLE * np.linalg.norm(load):
         raise ValueError(
             f"the gain of '{name}' is not identifiable: the torque of payload '{payload}' depends linearly on those of"

@@ -24,7 +24,7 @@ from jaxmb.identify.stiffness_model.complete_model import (
     is_diagonal,
     joints_and_links,
 )
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_springs
 
@@ -137,9 +137,7 @@ def compliance_intervals(
         ValueError: see `completion`; or no physically consistent machine is within the region.
     """
     problem = _problem(complete, reduced, values, covariance, {})
-    for name in names or ():
-        if name not in problem.names:
-            raise ValueError(known_name("compliance", name, problem.names))
+    check_known("compliance", names or (), problem.names)
     square = float(chdtri(len(values), 1.0 - probability))
     start, gap = _nearest(problem, 1e-3 * square)
     smallest = float(np.sum(start[problem.noise] ** 2))
@@ -233,9 +231,7 @@ def _problem(
     # Joints and links are separate before the last physical step, which adds them.
     tail = dataclasses.replace(reduced, steps=reduced.steps[len(complete.steps) - 1 :])
     names = tail.original
-    for name in nominal:
-        if name not in names:
-            raise ValueError(known_name("nominal compliance", name, names))
+    check_known("nominal compliance", nominal, names)
     size = _sizes(complete, tail, values, nominal)
     try:
         factor = np.linalg.cholesky(covariance / np.outer(std, std))

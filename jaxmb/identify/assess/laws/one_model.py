@@ -11,7 +11,7 @@ from scipy.special import chdtrc, fdtrc
 
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import fit_by_test, law_state
-from jaxmb.identify.estimation.identifiability import Jacobian, scaled_svd
+from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, scaled_svd
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large
@@ -165,8 +165,7 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
 def _least_residual(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
     """Residual r + J du at the best du, and the rank of J."""
     svd = scaled_svd(jacobian)
-    basis = svd.range(residual.size)
-    return residual - basis @ (basis.T @ residual), svd.rank
+    return svd.beside(residual), svd.rank
 
 
 def relative_columns(study: Study, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
@@ -199,8 +198,7 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     """
     residual = np.concatenate([b.residual for b in tests])
     svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
-    basis = svd.range(residual.size)
-    remainder = residual - basis @ (basis.T @ residual)
+    remainder = svd.beside(residual)
     chi2 = float(remainder @ remainder)
     estimated = any(np.isfinite(b.degrees) for b in tests)
     freedom = sum(b.degrees for b in tests if np.isfinite(b.degrees))
@@ -212,9 +210,7 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
         return float(fdtrc(degrees, freedom, drop / degrees) if estimated else chdtrc(degrees, drop))
 
     first = np.cumsum([0, *(b.residual.size for b in tests)])
-    drops = []
-    for i, factor in enumerate(relative):
-        drops.append(_drop(factor * separate_columns(tests, i), basis, remainder, chance))
+    drops = [_drop(factor * separate_columns(tests, i), svd, remainder, chance) for i, factor in enumerate(relative)]
     own = [_least_residual(b.residual, b.jacobian) for b in tests]
     separate = chi2 - sum(float(r @ r) for r, _ in own)
     more = sum(rank for _, rank in own) - svd.rank
@@ -230,13 +226,13 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     )
 
 
-def _drop(columns: np.ndarray, basis: np.ndarray, remainder: np.ndarray, chance: Callable[[float, int], float]) -> Drop:
-    """Drop of chi^2 by columns `columns` in addition to the space spanned by `basis`."""
+def _drop(columns: np.ndarray, svd: ScaledSvd, remainder: np.ndarray, chance: Callable[[float, int], float]) -> Drop:
+    """Drop of chi^2 by columns in addition to those of a decomposed matrix."""
     length = np.linalg.norm(columns, axis=0)
     seen = length > 0.0
     if not seen.any():
         return Drop(0.0, 0, 1.0, 0.0)
-    beside = columns[:, seen] - basis @ (basis.T @ columns[:, seen])
+    beside = svd.beside(columns[:, seen])
     vectors, values, _ = np.linalg.svd(beside / length[seen], full_matrices=False)
     degrees = int(np.sum(values > ACTS))
     drop = float(np.sum((vectors[:, :degrees].T @ remainder) ** 2))

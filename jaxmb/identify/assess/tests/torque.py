@@ -269,8 +269,7 @@ def _essential(
 def _base_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[tuple[BaseRow, ...], FreeBaseParameters]:
     """Base parameters of the identified machine that depend on free parameters."""
     free, names = estimate.study.free, regressor_names(estimate.model)
-    test = entries[0].test
-    found = test.linear.combinations(estimate.study.model, free)
+    found = entries[0].test.linear.combinations(estimate.study.model, free)
     by_value = free.slope(estimate.values)
     # derivative of each base parameter by each entry of u
     slope = found.matrix @ affine_numbers(estimate.study.model, free, names)[0] * by_value
