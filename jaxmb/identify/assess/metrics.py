@@ -17,6 +17,7 @@ from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.experiments.test import Score
 from jaxmb.identify.fit.noise import Misfit
+from jaxmb.identify.stiffness_model.completion import CompletionOutcome
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import plain, restored
 from jaxmb.io.validation import known_name
@@ -145,19 +146,6 @@ class CompensationRow:
     z: Errors
     position: Errors
     compensated_percent: float
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class CompletionOutcome:
-    """The physically consistent machine that agrees with the reduced model, or the nearest one."""
-
-    possible: bool
-    freedom: int
-    """Directions in the compliances that the reduced values do not determine."""
-    chi_square: float
-    joints: dict[str, float]
-    links: dict[str, np.ndarray]
-    """Compliance [6, 6] of each link."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -20,7 +20,6 @@ from jaxmb.identify.assess.stiffness_model import completed_machine
 from jaxmb.identify.estimation.identifiability import Verdict
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.parameters.model_parameters import with_numbers
-from jaxmb.identify.stiffness_model.completion import Completion
 from jaxmb.identify.study.file import plain_study
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Origin, Solver, Study, make_study
@@ -333,15 +332,8 @@ def _with_noise(
 
 def _machine(study: Study, metrics: Metrics, parameters: Mapping[str, Parameter]) -> tuple[Model, Machine]:
     """The identified machine."""
-    stiffness = metrics.stiffness_model
-    if stiffness is not None:
-        completion = stiffness.completion
-        return completed_machine(
-            study,
-            Completion(
-                {}, completion.joints, completion.links, completion.freedom, completion.chi_square, limit=math.nan
-            ),
-        )
+    if metrics.stiffness_model is not None:
+        return completed_machine(study, metrics.stiffness_model.completion)
     values = [parameters[name].value for name in study.free.names]
     model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), metrics.adjusted_parameters or {})
     return model, study.machine_with(model)

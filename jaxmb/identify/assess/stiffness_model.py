@@ -15,7 +15,6 @@ from jaxmb.identify.assess.metrics import (
     CompensationRow,
     CompensationScatter,
     CompensatorOutcome,
-    CompletionOutcome,
     Errors,
     Metrics,
     SpringOutcome,
@@ -31,7 +30,7 @@ from jaxmb.identify.experiments.entry import Entry
 from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
-from jaxmb.identify.stiffness_model.completion import Completion, completed_model, completion
+from jaxmb.identify.stiffness_model.completion import Completion, CompletionOutcome, completed_model, completion
 from jaxmb.identify.stiffness_model.variants import (
     Compensated,
     StiffnessModel,
@@ -331,7 +330,7 @@ def _misfit(variant: Variant, weight: np.ndarray, std: np.ndarray) -> Misfit:
     return misfit(np.sqrt(weight * fit.weights) * fit.residual / std, weight, fit.rank, fit.weights)
 
 
-def completed_machine(study: Study, whole: Completion) -> tuple[Model, Machine]:
+def completed_machine(study: Study, whole: CompletionOutcome) -> tuple[Model, Machine]:
     """The machine with identified compliances, which include the effect of its springs between frames; these are
     removed."""
     machine = study.machine.model_copy(update={"spring": ()})

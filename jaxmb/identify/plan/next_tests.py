@@ -179,31 +179,37 @@ def _information_slope(probe: Probe, motion: Motion, gain: Float[Array, "d d"]) 
     return jax.grad(information)(motion)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class NextTests:
-    """Tests chosen from candidates, and the predicted identifiability after them."""
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Selection:
+    """A choice from candidates, and the predicted identifiability after it."""
 
-    part: NextPart
     like: str
-    """Test with the same kind and noise."""
+    """Test with the same kind, noise and instruments."""
     candidates: int
     """Number of feasible candidates."""
-    left_out: int
-    """Number of infeasible candidates."""
-    tests: tuple[Candidate, ...]
-    drawn: tuple[Candidate, ...]
-    """The same tests at the chosen postures before refinement."""
     before: float
     """Criterion after the planned tests alone: the sum of the variances of u ("A"), or the logarithm of the determinant
     of its covariance ("D"); inf if a parameter is not identifiable."""
     chosen: float
     """Criterion after the planned and the chosen tests."""
+    known: Identifiability
+    """Identifiability after all tests."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class NextTests(Selection):
+    """Tests chosen from candidates."""
+
+    part: NextPart
+    left_out: int
+    """Number of infeasible candidates."""
+    tests: tuple[Candidate, ...]
+    drawn: tuple[Candidate, ...]
+    """The same tests at the chosen postures before refinement."""
     improved: float
     """Criterion after refinement of the postures; equal to `chosen` for listed postures."""
     directions: int
     """Number of identifiable directions of the parameters, over which the criterion is evaluated."""
-    known: Identifiability
-    """Identifiability after all tests."""
 
     def as_json(self, model: Model) -> Table:
         """The tests in the layout of `inspect.json`."""
@@ -348,24 +354,15 @@ def criterion_of(criterion: str, rows: Float[np.ndarray, "m d"]) -> float:
     return float(np.sum((svd.right.T / svd.values / svd.scale[:, None]) ** 2))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class NextPoses:
-    """Postures chosen from candidates, and the predicted identifiability after them."""
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class NextPoses(Selection):
+    """Postures chosen from candidates."""
 
     part: NextPosePart
-    like: str
-    """Test with the same points, noise and device."""
     station: str
     """At which they are measured; empty for a device in the ground frame."""
     q: Float[np.ndarray, "k n"]
     """rad or m."""
-    candidates: int
-    before: float
-    """Criterion after the planned rows alone; inf if a parameter is not identifiable."""
-    chosen: float
-    """Criterion after them and the chosen postures."""
-    known: Identifiability
-    """Identifiability after all rows."""
     observability: Observability
     """Observability indices of all rows."""
 

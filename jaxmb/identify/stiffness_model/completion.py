@@ -42,29 +42,32 @@ DOUBT = 0.99
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Completion:
-    """Physically consistent compliances of every joint and link for given reduced values."""
+class CompletionOutcome:
+    """The physically consistent machine that agrees with reduced values, or the nearest one."""
 
-    values: dict[str, float]
-    """By parameter of the model with separate joints and links, SI units."""
+    possible: bool
+    """Whether the reduced values are physically consistent within their noise; if not, this is the closest machine
+    that is."""
+    freedom: int
+    """Number of directions not determined by the reduced values."""
+    chi_square: float
+    """Of the reduced values against those of the machine; 0 for an exact match."""
     joints: dict[str, float]
     """Compliance of each coordinate, rad/Nm or m/N; non-negative."""
     links: dict[str, Float[np.ndarray, "6 6"]]
     """Compliance of each virtual spring, positive semi-definite."""
-    freedom: int
-    """Number of directions not determined by the reduced values."""
-    chi_square: float
-    """Of the reduced values against those of the completion; 0 for an exact match."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Completion(CompletionOutcome):
+    """Physically consistent compliances of every joint and link for given reduced values."""
+
+    values: dict[str, float]
+    """By parameter of the model with separate joints and links, SI units."""
     limit: float
     """99 % quantile of the chi-square of a physically consistent machine."""
-    converged: bool = True
+    converged: bool
     """Whether the optimization converged; if not, another machine may fit better."""
-
-    @property
-    def possible(self) -> bool:
-        """Whether the reduced values are physically consistent within their noise; if not, this is the closest machine
-        that is."""
-        return self.chi_square <= self.limit
 
 
 def completion(
@@ -104,7 +107,16 @@ def completion(
     joints, links = joints_and_links(problem.names, found)
     by_name = dict(zip(problem.names, found.tolist(), strict=True))
     limit = float(chdtri(len(values), 1.0 - DOUBT))
-    return Completion(by_name, joints, links, len(problem.names) - len(values), chi_square, limit, gap <= 10.0 * GAP)
+    return Completion(
+        possible=chi_square <= limit,
+        freedom=len(problem.names) - len(values),
+        chi_square=chi_square,
+        joints=joints,
+        links=links,
+        values=by_name,
+        limit=limit,
+        converged=gap <= 10.0 * GAP,
+    )
 
 
 def compliance_intervals(
@@ -168,7 +180,7 @@ def _interval(problem: "_Problem", cone: Cone, start: np.ndarray, name: str) -> 
     return float(low), float(high)
 
 
-def completed_model(model: Model, found: Completion) -> Model:
+def completed_model(model: Model, found: CompletionOutcome) -> Model:
     """The machine with the completion's compliances; a joint without compliance is rigid, stiffness 0.
 
     Raises:
