@@ -257,9 +257,15 @@ def one_model(estimate: Estimate) -> OneModel | None:
         for names, d, p in zip(study.free.tied, found.parameters, corrected, strict=True)
     ]
     lines.sort(key=lambda line: -line.drop)
-    refitted = tuple(_refitted_by_test(study, u, estimate.row_weights, lines))
-    is_consistent = found.separate.p >= DISAGREE and min(corrected) >= DISAGREE
-    return OneModel(**vars(found) | {"parameters": refitted}, is_consistent=is_consistent)
+    return OneModel(
+        residual_over_noise=found.residual_over_noise,
+        chi2=found.chi2,
+        degrees=found.degrees,
+        p=found.p,
+        separate=found.separate,
+        parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, lines)),
+        is_consistent=found.separate.p >= DISAGREE and min(corrected) >= DISAGREE,
+    )
 
 
 def _refitted_by_test(
