@@ -21,6 +21,13 @@ from .identify.assess.uncertainty.monte_carlo import (
     monte_carlo as monte_carlo,
     write_draws as write_draws,
 )
+from .identify.estimation.linear import (
+    RecursiveEstimate as RecursiveEstimate,
+    RecursiveLeastSquares as RecursiveLeastSquares,
+    least_squares_estimate as least_squares_estimate,
+    recursive_least_squares as recursive_least_squares,
+    update_least_squares as update_least_squares,
+)
 from .identify.estimation.reduction import (
     EssentialParameters as EssentialParameters,
     essential_parameters as essential_parameters,
@@ -44,19 +51,10 @@ from .identify.regression.base_parameters import (
     standard_values as standard_values,
     without_known as without_known,
 )
-from .identify.regression.drive_gains import (
+from .identify.regression.torque_regressor import (
     CurrentRun as CurrentRun,
     DriveGain as DriveGain,
     drive_gains as drive_gains,
-)
-from .identify.regression.recursive import (
-    RecursiveEstimate as RecursiveEstimate,
-    RecursiveLeastSquares as RecursiveLeastSquares,
-    least_squares_estimate as least_squares_estimate,
-    recursive_least_squares as recursive_least_squares,
-    update_least_squares as update_least_squares,
-)
-from .identify.regression.torque_regressor import (
     regressor_names as regressor_names,
     stacked_torque_regressor as stacked_torque_regressor,
     torque_regressor as torque_regressor,

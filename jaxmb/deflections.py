@@ -5,7 +5,7 @@ the matrix of this relation, `stiffness_models` are models of increasing detail,
 machine from a reduced model.
 """
 
-from jaxmb.identify.assess.deflection_scatter import (
+from jaxmb.identify.assess.deflections import (
     Convergence as Convergence,
     MonteCarlo as MonteCarlo,
     convergence as convergence,

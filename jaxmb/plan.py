@@ -17,12 +17,12 @@ from jaxmb.identify.plan.candidates import (
     planned as planned,
     postures_of as postures_of,
 )
+from jaxmb.identify.plan.exciting_motion import NextMotion as NextMotion
 from jaxmb.identify.plan.inspection import (
     Expected as Expected,
     Inspection as Inspection,
     inspect as inspect,
 )
-from jaxmb.identify.plan.next_motion import NextMotion as NextMotion
 from jaxmb.identify.plan.next_tests import (
     NextTests as NextTests,
     choose_next as choose_next,

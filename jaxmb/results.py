@@ -11,6 +11,7 @@ from jaxmb.identify.assess.metrics import (
     KindMetrics as KindMetrics,
     Metrics as Metrics,
     Profile as Profile,
+    StiffnessModelMetrics as StiffnessModelMetrics,
     TrueMode as TrueMode,
     Verdict as Verdict,
 )
@@ -20,7 +21,6 @@ from jaxmb.identify.assess.result import (
     Parameter as Parameter,
     Result as Result,
 )
-from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics as StiffnessModelMetrics
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics as DeflectionMetrics
 from jaxmb.identify.assess.tests.frf import FrfMetrics as FrfMetrics, ModesMetrics as ModesMetrics
 from jaxmb.identify.assess.uncertainty.monte_carlo import (
@@ -29,7 +29,7 @@ from jaxmb.identify.assess.uncertainty.monte_carlo import (
     monte_carlo as monte_carlo,
     write_draws as write_draws,
 )
-from jaxmb.identify.assess.uncertainty.profile import with_profiles as with_profiles
+from jaxmb.identify.assess.uncertainty.nonlinear import with_profiles as with_profiles
 from jaxmb.identify.estimation.identifiability import KnownTogether as KnownTogether
 from jaxmb.io.records import (
     strict as strict,

@@ -97,7 +97,7 @@ def identify(options: IdentifyOptions) -> None:
 
     from jaxmb.identify.assess.identify import identify as run
     from jaxmb.identify.assess.saved import MACHINE, MJCF, PARAMETERS, RESULT, STUDY, URDF, write_result
-    from jaxmb.identify.assess.uncertainty.profile import profiled, with_profiles
+    from jaxmb.identify.assess.uncertainty.nonlinear import profiled, with_profiles
     from jaxmb.identify.fit.devices import is_first
     from jaxmb.identify.study.study import make_study
     from jaxmb.report.result_sections import sections

@@ -12,10 +12,9 @@ from jaxmb.identify.assess.result import Result
 from jaxmb.identify.estimation.design import Observability
 from jaxmb.identify.estimation.identifiability import limits
 from jaxmb.identify.experiments.components import can_be_planned
+from jaxmb.identify.plan.exciting_motion import NextMotion
 from jaxmb.identify.plan.inspection import PLANNERS, Inspection, inspect
-from jaxmb.identify.plan.next_motion import NextMotion
-from jaxmb.identify.plan.next_poses import NextPoses
-from jaxmb.identify.plan.next_tests import NextTests
+from jaxmb.identify.plan.next_tests import NextPoses, NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
 from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
 from jaxmb.identify.study.study import Solver, Study

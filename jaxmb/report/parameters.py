@@ -10,7 +10,7 @@ import numpy as np
 from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
-from jaxmb.identify.assess.uncertainty.profile import RISE
+from jaxmb.identify.assess.uncertainty.nonlinear import RISE
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.validation import listed
 from jaxmb.machine.families import STATION

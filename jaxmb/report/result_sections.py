@@ -326,7 +326,7 @@ def law_chart(result: Result, laws: Laws) -> Chart:
 
 def _cell(result: Result, laws: Laws, parameter: str, by: str) -> tuple[Panel, Panel]:
     study, lines = result.study, laws.values[parameter]
-    terms = [(line.as_term(), line.coefficient) for line in laws.chosen if line.parameter == parameter]
+    terms = [(line, line.coefficient) for line in laws.chosen if line.parameter == parameter]
     mine = [(term, c) for term, c in terms if term.by == by]
     others = np.exp(np.sum([c * in_tests(study, term) for term, c in terms if term.by != by] or [[0.0]], axis=0))
     x = covariates(study, Term(parameter, by, "linear", 1.0, 0.0))

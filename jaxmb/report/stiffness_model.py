@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 
+from jaxmb.identify.assess.metrics import CompensatorOutcome, StiffnessModelMetrics
 from jaxmb.identify.assess.result import INTERVAL, Result
-from jaxmb.identify.assess.stiffness_model_metrics import CompensatorOutcome, StiffnessModelMetrics
 from jaxmb.report.charts import FITTED, MEASURED, Axis, Bars, Chart, Intervals, Mark, Note, Panel, Rule
 from jaxmb.report.section import Cell, Picture, Section, Table, left, number, right, section
 from jaxmb.report.tests import budget_table

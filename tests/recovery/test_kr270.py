@@ -11,8 +11,7 @@ from scipy.stats import chi2
 
 import jaxmb
 from jaxmb.cli import main
-from jaxmb.identify.assess.linear_estimate import outlier_remarks
-from jaxmb.identify.assess.remarks import excess_remarks
+from jaxmb.identify.assess.remarks import excess_remarks, outlier_remarks
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.deflections.load_cases import measured_displacements, observation_matrix, predicted
 from jaxmb.identify.fit.noise import Misfit

@@ -50,8 +50,6 @@ TRIED, NONLINEAR = 4, 0.2
 of stated errors counts as linear: of the parameters over their standard deviation, of the residual over the noise."""
 DRAWS = 48
 """Refits where it does not; a standard deviation from so many has an error of a tenth."""
-SETTLED = 1e-5
-"""Relative decrease of the cost in the last step of a refit."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -236,8 +234,7 @@ def budget(
         columns[:, k] = factor * _finite((plus - minus) * size / (size - least))
     svd = jacobian_svd(jacobian)
     blocks = ((jacobian[block], columns[block]) for block in row_blocks(jacobian))
-    along = sum(svd.basis(rows[: len(own)]).T @ own for rows, own in blocks)
-    effect = -svd.gain @ along
+    effect = -svd.gain @ sum(svd.basis(rows[: len(own)]).T @ own for rows, own in blocks)
     none = np.zeros((plain.size, 0))
     found = Budget(tuple(error for error, _ in known), effect, effect @ effect.T, columns, none)
     if not known or not isinstance(jacobian, np.ndarray):
@@ -327,7 +324,7 @@ def nonlinear_refit(problem: Problem, u: Float[np.ndarray, "d"], change: Float[n
         residual, jacobian = state(x)
         return residual - offset, jacobian
 
-    x, residual = host_minimum(displaced, u, lower, upper, SETTLED)
+    x, residual = host_minimum(displaced, u, lower, upper)
     return x - u, residual
 
 
@@ -349,10 +346,8 @@ def compared(
     """
     if not found.errors or not isinstance(jacobian, np.ndarray):
         return found
-    kinds = dict[str, list[int]]()
-    for k, error in enumerate(found.errors):
-        kinds.setdefault(error.kind, []).append(k)
-    members = {kind: np.array(own) for kind, own in kinds.items()}
+    kinds = np.array([error.kind for error in found.errors])
+    members = {kind: np.flatnonzero(kinds == kind) for kind in dict.fromkeys(kinds.tolist())}
     rows, count = len(found.columns), len(found.errors)
     data = compressed(residual[:rows], jacobian[:rows], variances[:rows], found.all_columns)
     if found.draws is not None:  # residuals of the refits are their curvature less their linear effect
@@ -369,11 +364,9 @@ def tolerance_checks(found: Budget) -> dict[str, ToleranceCheck] | None:
     if found.excess is None:
         return None
     beyond = {found.errors[k].kind for each in found.excess.exceeded for k in each.members}
-    squares = {kind: list[float]() for kind in found.excess.observable}
-    for error, factor in zip(found.errors, found.excess.factors.tolist(), strict=False):
-        squares[error.kind].append(factor**2)
+    kinds = np.array([error.kind for error in found.errors])
     return {
-        kind: ToleranceCheck(float(np.sqrt(np.mean(squares[kind]))), share, kind in beyond)
+        kind: ToleranceCheck(float(np.sqrt(np.mean(found.factors[kinds == kind] ** 2))), share, kind in beyond)
         for kind, share in found.excess.observable.items()
     }
 
@@ -409,7 +402,8 @@ def explained(
     if found.excess is None or not isinstance(jacobian, np.ndarray):
         return (False,) * len(rows)
     beyond = [k for each in found.excess.exceeded for k in each.members.tolist()]
-    count, both = len(found.columns), np.column_stack([residual, np.pad(found.curvature, _below(found, residual))])
+    count = len(found.columns)
+    both = np.column_stack([residual, np.pad(found.curvature, ((0, residual.size - count), (0, 0)))])
     rest, squares = joint_residual(both, jacobian, row_weights, found.all_columns)
     explained = [own.explained for own in misfits(rest[:, 0], jacobian, row_weights, rows)]
     if found.draws is not None:  # residual of the curvature of each draw beside the errors and the other draws
@@ -421,11 +415,6 @@ def explained(
         ]
     pairs = zip(explained, rows, strict=True)
     return tuple(yes and not found.columns[own][:, beyond].any() for yes, own in pairs)
-
-
-def _below(found: Budget, residual: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Width of zeros below the rows of a budget, for the rows of a prior."""
-    return (0, residual.size - len(found.columns)), (0, 0)
 
 
 def joint_residual(
@@ -448,8 +437,7 @@ def joint_residual(
     both = np.concatenate([jacobian, np.pad(columns, ((0, below), (0, 0)))], axis=1) * scale
     whole = np.concatenate([both, np.pad(np.eye(size), ((0, 0), (jacobian.shape[1], 0)))])
     svd, right = scaled_svd(whole), np.pad(residuals * scale, ((0, size), (0, 0)))
-    basis = svd.range(len(right))
-    left = right - basis @ (basis.T @ right)
+    left = svd.beside(right)
     return left[: len(residuals)] * np.sqrt(row_weights)[:, None], np.sum(left**2, axis=0)
 
 

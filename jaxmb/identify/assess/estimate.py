@@ -87,6 +87,10 @@ class GoodnessOfFit:
     """Whether such errors, within their tolerances, explain the misfit of each test."""
     misfit_tolerated: bool | None
     """Whether they explain the misfit of all data; None without such a misfit, and where all is exact."""
+    excesses: Sequence[Misfit]
+    """`misfits`, at most 1 where errors within the stated tolerances explain them."""
+    excess: Misfit | None
+    """`misfit`, at most 1 where such errors explain it."""
     systematic: dict[str, float]
     """Systematic fraction of the residual variance, by name of the fitted tests in which it is significant."""
     gross_errors: dict[str, str]
@@ -104,14 +108,9 @@ class GoodnessOfFit:
         return bool(self.tolerated) and all(self.tolerated)
 
     @property
-    def excesses(self) -> Sequence[Misfit]:
-        """`misfits`, at most 1 where errors within the stated tolerances explain them."""
-        return [_excess(own, allowed) for own, allowed in zip(self.misfits, self.tolerated, strict=True)]
-
-    @property
-    def excess(self) -> Misfit | None:
-        """`misfit`, at most 1 where errors within the stated tolerances explain it."""
-        return self.misfit and _excess(self.misfit, bool(self.misfit_tolerated))
+    def exceeds_tolerance(self) -> bool:
+        """Whether an error of machine or tests exceeds its tolerance beyond chance."""
+        return self.budget is not None and self.budget.excess is not None and bool(self.budget.excess.exceeded)
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -138,10 +137,11 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         text = entry.source.gross_errors(entry.test, model, solution.jacobian[rows])
         if text and not (allowed and misfit_tolerated):
             gross[entry.name] = text
-    held_out = {entry.name: entry.source.gross_errors(entry.test, model) for entry in study.checks}
+    held_out = ((entry.name, entry.source.gross_errors(entry.test, model)) for entry in study.checks)
     excesses = [_excess(own, allowed) for own, allowed in zip(each, tolerated, strict=True)]
+    excess = whole and _excess(whole, bool(misfit_tolerated))
     if step is not None:  # without the outliers of robust tests
-        judged = [] if whole is None else [_excess(whole, bool(misfit_tolerated))]
+        judged = [] if excess is None else [excess]
     else:
         judged = [own for test, own in zip(study.tests, excesses, strict=True) if test.noise.is_known]
     not_reproduced = list[str]()
@@ -157,9 +157,11 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         budget=stated,
         tolerated=tolerated,
         misfit_tolerated=misfit_tolerated,
+        excesses=excesses,
+        excess=excess,
         systematic=systematic,
         gross_errors=gross,
-        held_out_errors={name: text for name, text in held_out.items() if text},
+        held_out_errors={name: text for name, text in held_out if text},
         not_reproduced=tuple(not_reproduced),
         is_inconsistent=any(not own.explained and own.square > INCONSISTENT**2 for own in judged),
     )
@@ -195,9 +197,7 @@ def _tolerances(
     point = solution.residual, solution.jacobian
     if step is not None:
         factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)
-        std = step.known.std
-        refit = linear_refit(step.jacobian)
-        found = budget(tests, refit, step.jacobian, std, solution.seed, factor)
+        found = budget(tests, linear_refit(step.jacobian), step.jacobian, step.known.std, solution.seed, factor)
         found = compared(found, *point, solution.row_weights)
         return found, explained(found, whole, *point, solution.row_weights) * len(each)
     std = identifiability(

@@ -7,29 +7,29 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxmb.identify.assess.estimate import Estimate
-from jaxmb.identify.assess.metrics import KindMetrics, Metrics, prior_deviations, truth_metrics, verdict
-from jaxmb.identify.assess.stiffness_model_metrics import StiffnessModelMetrics
+from jaxmb.identify.assess.metrics import (
+    KindMetrics,
+    Metrics,
+    StiffnessModelMetrics,
+    prior_deviations,
+    truth_metrics,
+    verdict,
+)
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
 from jaxmb.identify.assess.tests.poses import PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics, systematic_errors, torque_remarks
-from jaxmb.identify.experiments.test import Entry, by_kind
+from jaxmb.identify.experiments.test import by_kind
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.records import restored
-
-
-def _no_remarks(
-    estimate: Estimate, entries: Sequence[Entry], metrics: KindMetrics | None
-) -> tuple[list[str], list[str]]:
-    return [], []
 
 
 class Kind(NamedTuple):
     """Assessment of a kind of test."""
 
     metrics: type[KindMetrics] = KindMetrics
-    remarks: Callable[..., tuple[list[str], list[str]]] = _no_remarks
-    """(estimate, entries of the kind, its metrics) -> likely causes of a poor fit, and other doubts."""
+    remarks: Callable[..., tuple[list[str], list[str]]] | None = None
+    """(estimate, entries of the kind, its metrics) -> likely causes of a poor fit, and other doubts; None for none."""
     systematic: Callable[..., tuple[np.ndarray, Sequence[str]]] | None = None
     """(linear estimate, entries of the kind) -> covariance of u by systematic errors, and remarks; None for none."""
     shared: tuple[str, ...] = ()
@@ -87,8 +87,10 @@ def kind_remarks(estimate: Estimate, metrics: Metrics) -> tuple[list[str], list[
     """Sentences of each kind of test: likely causes of a poor fit, and other doubts."""
     causes, others = list[str](), list[str]()
     for kind, entries in by_kind(estimate.study.entries, KINDS):
-        own = KINDS[kind].remarks(estimate, entries, metrics.tests.get(kind))
-        causes, others = [*causes, *own[0]], [*others, *own[1]]
+        remarks = KINDS[kind].remarks
+        if remarks is not None:
+            own = remarks(estimate, entries, metrics.tests.get(kind))
+            causes, others = [*causes, *own[0]], [*others, *own[1]]
     return causes, others
 
 

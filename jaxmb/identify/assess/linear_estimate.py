@@ -1,11 +1,16 @@
-"""Estimate of a linear study by one linear step: its equations, diagnosis and status."""
+"""Estimate of a linear study by one linear step: its equations, diagnosis and status, and the search for the single
+error that explains the misfit of deflections or torques."""
 
-from collections.abc import Sequence
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from scipy.special import chdtri, fdtri
 
+from jaxmb.identify.assess.budget import used_frames
 from jaxmb.identify.assess.estimate import (
     Diagnosis,
     Estimate,
@@ -16,13 +21,21 @@ from jaxmb.identify.assess.estimate import (
     jackknife_std,
 )
 from jaxmb.identify.assess.kinds import with_systematic_errors
-from jaxmb.identify.assess.linear_errors import linear_model_errors
-from jaxmb.identify.assess.model_errors import model_errors_text, with_hypotheses
-from jaxmb.identify.assess.remarks import (
-    bound_doubts,
-    tests_text,
-    value_remarks,
+from jaxmb.identify.assess.model_errors import (
+    Explanations,
+    Fitted,
+    Hypothesis,
+    Metric,
+    ModelError,
+    first_order_drops,
+    further_springs,
+    metric,
+    model_errors_text,
+    selected,
+    single_and_common,
+    with_hypotheses,
 )
+from jaxmb.identify.assess.remarks import body_remarks, outlier_remarks, tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
@@ -31,7 +44,16 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.components import Equations, is_robust
-from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource
+from jaxmb.identify.experiments.machine_errors import (
+    MachineErrors,
+    all_elastic,
+    machine_errors,
+    with_further_springs,
+    with_machine_errors,
+)
+from jaxmb.identify.experiments.test import Entry, Test
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
@@ -44,20 +66,18 @@ from jaxmb.identify.fit.linear import (
     without_effect,
 )
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.physical_consistency import ConsistentSolution, bodies
+from jaxmb.identify.fit.physical_consistency import bodies
 from jaxmb.identify.parameters.model_parameters import parameters, with_numbers
 from jaxmb.identify.study.reading.parameters import fixed_values
 from jaxmb.identify.study.study import Study, known_values, linear_in
-from jaxmb.io.validation import display_name, error_location, listed
+from jaxmb.io.validation import display_name, error_location
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.postures import OutOfReachError
 
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
 UNSOLVED = f"{Outcome.NOT_CONVERGED}: the active set of bounds was not identified"
-OUTLIER = 0.5
-"""Robust weight below which a measurement counts as an outlier."""
 EXACT = 1e-4
 """Ratio of root mean squares of residual and torque below which the residual is rounding and differentiation error."""
-SMALL_RISE = 0.01
-"""Increase of chi^2 that is not reported."""
 RESTRICTED = 2.0
 """Squared residual over that of a fit of all parameters above which half of it is systematic: confidence is capped at
 "weak" unless standard deviations include the cause."""
@@ -74,14 +94,15 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     Raises:
         ValueError: the study is not linear.
     """
-    if estimate.linear is None:
+    linear = estimate.linear
+    if linear is None:
         raise ValueError(f"study '{estimate.study.name}': is not linear, expected one with a linear step")
-    step, systematic = estimate.linear.step, list[str]()
+    step, systematic = linear.step, list[str]()
     wrong = bool(estimate.goodness.not_reproduced) or estimate.goodness.is_inconsistent
     if not (wrong or estimate.goodness.misfit_tolerated):
         estimate, systematic = with_systematic_errors(estimate)
-    restricted = _restricted_remarks(estimate)
-    hypotheses, springs = linear_model_errors(estimate)
+    restricted = _restricted_remarks(estimate, linear)
+    hypotheses, springs = linear_model_errors(estimate, linear)
     wrong = wrong or bool(hypotheses or (restricted and not systematic and step.misfit.square > RESTRICTED))
     if wrong:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
@@ -89,20 +110,15 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.unknown
     stated = estimate.goodness.budget
-    consistent = not estimate.goodness.gross_errors  # which invalidate everything else
+    known = estimate.known if stated is None else estimate.with_added(stated.covariance).known
+    # gross errors invalidate everything else
+    on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
+    on_bounds, of_values = value_remarks(estimate.study, linear, known)
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,
-        doubts=(
-            *outlier_remarks(step.robust_weight),
-            *systematic,
-            *(body_remarks(estimate, step) if consistent else []),
-            *bound_doubts(estimate),
-        ),
-        remarks=(
-            *(noise_remarks(estimate, step) if consistent else []),
-            *value_remarks(estimate if stated is None else estimate.with_added(stated.covariance)),
-        ),
+        doubts=(*outlier_remarks(step.robust_weight), *systematic, *on_bodies, *on_bounds),
+        remarks=(*of_noise, *of_values),
         causes=restricted,
         hypothesis=model_errors_text(hypotheses),
         metrics={
@@ -182,20 +198,17 @@ def linear_status(fits: Sequence[LinearFit | LinearStep], ended: str) -> str:
     return ended if all(fit.weights_converged for fit in fits) else UNSETTLED
 
 
-def _restricted_remarks(estimate: Estimate) -> list[str]:
+def _restricted_remarks(estimate: Estimate, linear: Linear) -> list[str]:
     """A sentence where a fit of all inertial and friction parameters has a significantly smaller residual than the
     fit."""
-    linear, goodness = estimate.linear, estimate.goodness
-    if linear is None or linear.step.misfit.explained:
-        return []
-    if goodness.missed or goodness.misfit is not None or goodness.all_tolerated:
+    goodness, misfit = estimate.goodness, linear.step.misfit
+    if misfit.explained or goodness.missed or goodness.misfit is not None or goodness.all_tolerated:
         return []
     rows = linear.equations
     weights = estimate.row_weights[: rows.measured.size]
     total = float(np.sum(weights * (rows.measured / rows.std) ** 2))
     if linear.step.cost <= EXACT**2 * total:
         return []
-    misfit = linear.step.misfit
     # the noise is estimated from the effective number of independent samples
     tests = [entry.test for entry in estimate.study.fitted if entry.source.noise_estimated]
     ranks = (scaled_svd(np.asarray(test.regressor), RANK_TOLERANCE).rank for test in tests)
@@ -280,76 +293,168 @@ def parallel_loads(entries: tuple[Entry, ...]) -> bool:
     return bool(np.linalg.norm(across, axis=1).max() < PARALLEL)
 
 
-def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
-    """A sentence on measurements down-weighted by a robust fit."""
-    outliers = int(np.sum(robust_weight < OUTLIER))
-    if not outliers:
-        return []
-    return [f"{outliers} of {robust_weight.size} measured values are outliers, with little or no weight"]
+TRIED = 8
+"""Errors that are refitted: those that explain most to first order."""
+LINEAR = 0.1
+"""Least decrease to first order, over the largest one, of an error that may explain most of a misfit."""
+STEP = 1e-3
+"""Step of derivatives, in typical sizes."""
+MOST_STEPS = 30
 
 
-def body_remarks(estimate: Estimate, step: LinearStep) -> list[str]:
-    """Sentences on bodies that could not be made physically consistent, or only with a larger residual."""
-    found = step.consistent
-    if found is None:
-        return []
-    return [*_price_remarks(estimate, step, found), *adjustment_remarks(estimate)]
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearSearch:
+    """Fits of hypotheses on a linear study."""
 
+    estimate: Estimate
+    linear: Linear
+    model: Model
+    """With further springs for deflections, and springs instead of locks."""
+    machine: tuple[tuple[StatedError, MachineErrors], ...]
+    metric: Metric
 
-def _price_remarks(estimate: Estimate, step: LinearStep, found: ConsistentSolution) -> list[str]:
-    named = listed(found.active)
-    if found.excluding:
-        bounds = listed([estimate.study.free.names[i] for i in found.excluding])
-        return [
-            f"no physically consistent body is within the bounds of {bounds}: masses, first moments and inertias are"
-            " those of the best fit within them, expected wider bounds"
+    def equations(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Matrix and measured values in units of the covariance.
+
+        Args:
+            tests: alternatives, by index.
+            errors: sizes by key, SI.
+        """
+        study = self.estimate.study
+        model = with_machine_errors(self.model, study.free, self.machine, errors)
+        own = [
+            tests[k] if k in tests else entry.source.corrected(entry.test, model, errors)
+            for k, entry in enumerate(study.fitted)
         ]
-    if not found.exists:
-        return [
-            f"no physically consistent body has the fixed values of {named}: its mass, first moments and inertias are"
-            " those of the best fit, expected more free or other fixed parameters"
-        ]
-    if estimate.goodness.misfit_tolerated or _noise_explains(step, found):
-        return []
-    rise = f"physical consistency raises chi^2 from {step.cost - found.rise:.4g} to {step.cost:.4g}"
-    return [
-        f"the data alone give physically inconsistent bodies ({named}): {rise}, more than noise explains; a fixed"
-        " value of these bodies, or another part of the description, is wrong"
-    ]
+        rows = with_prior(self.linear.unknowns, linear_equations(model, study.free, own), study.problem.prior)
+        scale = np.sqrt(self.linear.step.row_weights) / rows.std
+        matrix, measured = np.nan_to_num(rows.matrix * scale[:, None]), np.nan_to_num(rows.measured * scale)
+        return self.metric(matrix), self.metric(measured)
+
+    def solved(self, tests: Mapping[int, Test], errors: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Fitted unknowns and the residual in units of the covariance."""
+        matrix, measured = self.equations(tests, errors)
+        size = np.maximum(np.linalg.norm(matrix, axis=0), 1e-300)
+        low, high = self.linear.unknowns.lower * size, self.linear.unknowns.upper * size
+        x = scipy.optimize.lsq_linear(matrix / size, measured, (low, np.maximum(high, low + 1e-300))).x
+        return x / size, matrix @ (x / size) - measured
+
+    def fitted(self, hypothesis: Hypothesis) -> Fitted:
+        """Fit of a hypothesis."""
+        error = hypothesis.error
+        if error is None:
+            x, residual = self.solved(hypothesis.tests, {})
+            return Fitted(hypothesis, x, float(residual @ residual))
+
+        def residual_at(size: np.ndarray) -> np.ndarray:
+            try:
+                residual = self.solved({}, {error.key: float(size[0]) * error.typical})[1]
+            except OutOfReachError:
+                return np.full(self.metric.scale.size, 1e6)
+            return np.nan_to_num(residual, nan=1e6)
+
+        low, high = (bound / error.typical for bound in error.bounds)
+        starts = [0.0, *(start / error.typical for start in error.starts if low <= start / error.typical <= high)]
+        first = min(starts, key=lambda start: float(np.sum(residual_at(np.array([start])) ** 2)))
+        inside = float(np.clip(first, low + 1e-9 * max(abs(low), 1.0) if np.isfinite(low) else -np.inf, high))
+        found = scipy.optimize.least_squares(
+            residual_at, [inside], bounds=([low], [high]), diff_step=STEP, x_scale=max(abs(inside), 1.0),
+            ftol=1e-6, max_nfev=MOST_STEPS,
+        )  # fmt: skip
+        x, _ = self.solved({}, {error.key: float(found.x[0]) * error.typical})
+        return Fitted(hypothesis, np.append(x, found.x), float(found.fun @ found.fun))
 
 
-def _noise_explains(step: LinearStep, found: ConsistentSolution) -> bool:
-    noise = 1.0 if step.misfit.explained else step.misfit.square
-    return found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM))
+def linear_model_errors(estimate: Estimate, linear: Linear) -> Explanations:
+    """Model-error hypotheses that each explain most of the misfit of a linear step, and further springs; see
+    `model_errors`.
+
+    Where the noise is estimated from the residual, that of the best hypothesis takes its place.
+    """
+    study, goodness = estimate.study, estimate.goodness
+    explained = linear.step.misfit.explained or goodness.misfit_tolerated
+    if explained and not (goodness.exceeds_tolerance or goodness.missed):
+        return Explanations()
+    search, degrees = _search(estimate, linear)
+    residual = search.solved({}, {})[1]
+    plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
+    likely, others = _likely(search)
+    found = list[Fitted]()
+    for some in (likely, _alternatives(search), others):
+        if not estimated and found and min(end.chi_square for end in found) <= float(chdtri(degrees, FALSE_ALARM)):
+            break  # another one leaves noise alone
+        found += map(search.fitted, some)
+    if not found:
+        return Explanations()
+    least = min(end.chi_square for end in found)
+    if estimated and least > MOST_LEFT * plain:
+        return Explanations()
+    noise = max(least / degrees, 1e-300) if estimated else 1.0
+    tried = len(_errors(search)) + len(found)
+    found = [end._replace(chi_square=end.chi_square / noise) for end in found]
+    chi_squares, sizes = [end.chi_square for end in found], [end.size for end in found]
+    named, explains = selected(chi_squares, sizes, plain / noise, degrees, tried)
+    machine = [error for error, _ in search.machine]
+    errors = tuple(
+        ModelError(
+            end.text, min(explains, 1.0), study.free.named(linear.unknowns.decode(end.x[: study.free.size])),
+            of_machine=end.hypothesis.error in machine,
+        )
+        for end in (found[k] for k in named)
+    )  # fmt: skip
+    return Explanations(errors, further_springs(search.model, found, plain / noise, degrees, tried))
 
 
-def noise_remarks(estimate: Estimate, step: LinearStep) -> list[str]:
-    """A sentence on bodies that are physically inconsistent due to noise or tolerances only, which is not a doubt."""
-    found = step.consistent
-    if found is None or not found.exists or found.excluding:
-        return []
-    by_noise = _noise_explains(step, found)
-    if found.rise < SMALL_RISE or not (by_noise or estimate.goodness.misfit_tolerated):
-        return []
-    why = "noise explains" if by_noise else "errors within their tolerances explain"
-    return [
-        f"the data alone give physically inconsistent bodies ({listed(found.active)}): physical consistency raises"
-        f" chi^2 by {found.rise:.3g}, which {why}"
-    ]
+MOST_LEFT = 0.5
+"""Part of the sum of squares of the residual that an error leaves at most where the noise is not known."""
 
 
-def adjustment_remarks(estimate: Estimate) -> list[str]:
-    """A sentence on fixed masses that were changed."""
-    before, now = parameters(estimate.study.model), parameters(estimate.model)
-    free = {name for names in estimate.study.free.tied for name in names}
-    changed = [
-        f"{name} from {before[name]:.4g} to {now[name]:.4g} kg"
-        for name in before
-        if name.startswith("mass.") and name not in free and abs(now[name] - before[name]) > 1e-3 * before[name]
-    ]
-    if not changed:
-        return []
-    return [
-        "no measurement depends on some masses, which were changed to make their bodies physically consistent:"
-        f" {listed(changed)}"
-    ]
+def _search(estimate: Estimate, linear: Linear) -> tuple[LinearSearch, float]:
+    """The search, and the degrees of freedom."""
+    study, model = estimate.study, estimate.model
+    if all(isinstance(entry.source, DeflectionSource) for entry in study.fitted):
+        model = all_elastic(with_further_springs(model))
+    known = tuple(machine_errors(model, study.free, list(used_frames(study.fitted))))
+    lengths = np.ones(estimate.residual.size)
+    for rows, test in zip(study.problem.row_slices, study.tests, strict=True):
+        lengths[rows] = test.noise.correlation.lengths
+    budget = estimate.goodness.budget
+    effects = np.zeros((estimate.residual.size, 0))
+    if budget is not None and len(budget.columns):
+        both = np.concatenate([budget.columns, budget.curvature], axis=1)
+        effects = np.pad(both, ((0, estimate.residual.size - len(both)), (0, 0)))
+    variances = estimate.row_weights * lengths
+    used = variances > 0.0
+    degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank
+    return LinearSearch(estimate, linear, model, known, metric(variances, effects)), max(degrees, 1.0)
+
+
+def _errors(search: LinearSearch) -> list[StatedError]:
+    """Possible errors of machine and tests, equal keys once."""
+    of_machine = (error for error, _ in search.machine)
+    of_tests = (entry.source.errors(entry.test, search.estimate.model) for entry in search.estimate.study.fitted)
+    return list({error.key: error for error in itertools.chain(of_machine, *of_tests)}.values())
+
+
+def _likely(search: LinearSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
+    """The errors that explain most to first order, and others with further starting values."""
+    errors, study = _errors(search), search.estimate.study
+    matrix, measured = search.equations({}, {})
+    x, residual = search.solved({}, {})
+    columns = np.zeros((residual.size, len(errors)))
+    for k, error in enumerate(errors):
+        there, values = search.equations({}, {error.key: STEP * error.typical})
+        change = (there @ x - values - (matrix @ x - measured)) / STEP
+        columns[:, k] = np.where(np.isfinite(change), change, 0.0)
+    std = np.array([0.0 if study.exact else error.std(study.tolerances) / error.typical for error in errors])
+    _, drops = first_order_drops(residual, matrix, columns, std, search.metric.squares(columns))
+    order = [k for k in np.argsort(-drops).tolist() if drops[k] > LINEAR * drops.max()][:TRIED]
+    others = [k for k, error in enumerate(errors) if error.starts and k not in order and columns[:, k].any()]
+    return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in others]
+
+
+def _alternatives(search: LinearSearch) -> list[Hypothesis]:
+    """Alternatives to single tests and to all of them."""
+    fitted = search.estimate.study.fitted
+    known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in fitted)
+    return [Hypothesis(None, *each) for each in single_and_common(known)]

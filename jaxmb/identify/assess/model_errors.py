@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from scipy.special import chdtri
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.budget import used_frames
 from jaxmb.identify.assess.estimate import Estimate
-from jaxmb.identify.estimation.identifiability import identifiability, jacobian_svd
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
@@ -138,11 +139,8 @@ def first_order_drops(
         std: standard deviation of each error that the covariance contains, 0 for none: it is released.
         largest: sum of squares of each column in units of the noise alone.
     """
-    size = np.linalg.norm(jacobian, axis=0)
-    left, values, _ = np.linalg.svd(jacobian / np.where(size > 0.0, size, 1.0), full_matrices=False)
-    left = left[:, values > 1e-10 * max(float(values.max(initial=0.0)), 1e-300)]
-    beside = columns - left @ (left.T @ columns)
-    rest = residual - left @ (left.T @ residual)
+    svd = scaled_svd(jacobian, RANK_TOLERANCE)
+    beside, rest = svd.beside(columns), svd.beside(residual)
     own = np.sum(beside**2, axis=0)
     has_effect = own > 1e-12 * np.sum(columns**2, axis=0)
     # rounding and curvature must not exceed the bound by noise alone
@@ -191,7 +189,7 @@ class Corrected:
         return len(self.machine.gravity)
 
     def state(
-        self, u: np.ndarray, x: np.ndarray, columns: np.ndarray, tests: Mapping[int, Test] | None = None
+        self, u: np.ndarray, x: np.ndarray, columns: np.ndarray, tests: Mapping[int, Test] = types.MappingProxyType({})
     ) -> tuple[np.ndarray, np.ndarray]:
         """Residual in units of the noise, and some columns of its Jacobian by u and the errors' sizes.
 
@@ -213,7 +211,7 @@ class Corrected:
         for k, (rows, plain, (place, directions)) in enumerate(
             zip(problem.row_slices, problem.tests, self.own, strict=True)
         ):
-            test = plain if tests is None else tests.get(k, plain)
+            test = without_name(tests.get(k, plain))
             index = np.concatenate([np.arange(size + self.of_machine), size + place])
             point = jax.device_put(np.concatenate([u, x])[index])
             asked, together = np.flatnonzero(np.isin(columns, index)), size + 1
@@ -223,7 +221,7 @@ class Corrected:
                 tangents = np.zeros((together, index.size))
                 tangents[: part.size] = columns[part, None] == index
                 value, slopes = _along(
-                    without_name(test), entries, self.model, problem.free, self.machine, directions, point,
+                    test, entries, self.model, problem.free, self.machine, directions, point,
                     jax.device_put(tangents),
                 )  # fmt: skip
                 residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
@@ -272,13 +270,36 @@ def _along(
 
 
 class Hypothesis(NamedTuple):
-    """An error of one number, or an alternative to some tests."""
+    """An error of one number, or alternatives to some tests."""
 
-    number: int | None
-    """Index of the error."""
-    tests: dict[int, Test] | None
-    text: str
-    """Of an alternative."""
+    error: StatedError | None = None
+    tests: Mapping[int, Test] = types.MappingProxyType({})
+    """Alternatives, by index of the test."""
+    text: str = ""
+    """Of alternatives."""
+
+
+NONE = Hypothesis()
+
+
+class Fitted(NamedTuple):
+    """A refitted hypothesis."""
+
+    hypothesis: Hypothesis
+    x: np.ndarray
+    """Fitted unknowns, and the size of an error over the typical one."""
+    chi_square: float
+
+    @property
+    def size(self) -> float:
+        """Size of an error over the typical one; 0 for alternatives."""
+        return 0.0 if self.hypothesis.error is None else float(self.x[-1])
+
+    @property
+    def text(self) -> str:
+        """The hypothesis with its size."""
+        error = self.hypothesis.error
+        return self.hypothesis.text if error is None else error.described(self.size * error.typical)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -300,13 +321,14 @@ class Search:
     def state(self, hypothesis: Hypothesis, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Residual in units of its covariance, and its Jacobian by u and, for an error, its size over the typical
         one."""
-        errors, k = self.corrected.errors, hypothesis.number
+        errors, error = self.corrected.errors, hypothesis.error
         x, columns = np.zeros(len(errors)), np.arange(self.size)
-        if k is not None:
-            x[k], columns = y[-1] * errors[k].typical, np.append(columns, self.size + k)
+        if error is not None:
+            k = errors.index(error)
+            x[k], columns = y[-1] * error.typical, np.append(columns, self.size + k)
         residual, jacobian = self.corrected.state(y[: self.size], x, columns, hypothesis.tests)
-        if k is not None:
-            jacobian[:, -1] *= errors[k].typical
+        if error is not None:
+            jacobian[:, -1] *= error.typical
         if self.masked is not None:
             residual[self.masked], jacobian[self.masked] = 0.0, 0.0
         return self.metric(residual), self.metric(jacobian)
@@ -316,36 +338,15 @@ class Search:
         residual, _ = self.corrected.state(u, np.zeros(len(self.corrected.errors)), np.zeros(0, dtype=int))
         return float(np.sum((residual * self.metric.scale) ** 2))
 
-    def fitted(self, hypothesis: Hypothesis, first: np.ndarray) -> tuple[np.ndarray, float]:
-        """Fitted u, and size of an error over the typical one, and the sum of squares."""
-        free, k = self.corrected.problem.free, hypothesis.number
+    def fitted(self, hypothesis: Hypothesis, first: np.ndarray) -> Fitted:
+        """Fit of a hypothesis, from a start."""
+        free, error = self.corrected.problem.free, hypothesis.error
         lower, upper = np.asarray(free.lower), np.asarray(free.upper)
-        if k is not None:
-            error = self.corrected.errors[k]
+        if error is not None:
             low, high = error.bounds
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
-        x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, SETTLED)
-        return x, float(residual @ residual)
-
-    def text(self, hypothesis: Hypothesis, x: np.ndarray) -> str:
-        """Text of a fitted hypothesis."""
-        if hypothesis.number is None:
-            return hypothesis.text
-        error = self.corrected.errors[hypothesis.number]
-        return error.described(float(x[-1]) * error.typical)
-
-
-NONE = Hypothesis(None, None, "")
-SETTLED = 1e-5
-"""Relative decrease of the cost in the last step of a refit."""
-
-
-class Fitted(NamedTuple):
-    """A refitted hypothesis."""
-
-    hypothesis: Hypothesis
-    x: np.ndarray
-    chi_square: float
+        x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper)
+        return Fitted(hypothesis, x, float(residual @ residual))
 
 
 def model_errors(estimate: Estimate) -> Explanations:
@@ -369,14 +370,12 @@ def model_errors(estimate: Estimate) -> Explanations:
     corrected, study = Corrected.of(estimate), estimate.study
     zero, every = np.zeros(len(corrected.errors)), np.arange(estimate.u.size + len(corrected.errors))
     jacobian = corrected.state(estimate.u, zero, every)[1]
-    std = np.array([error.std(study.tolerances) for error in corrected.errors])
-    if study.exact:
-        std[:] = 0.0
+    std = np.array([0.0 if study.exact else error.std(study.tolerances) for error in corrected.errors])
     effects = jacobian[:, estimate.u.size :] * std
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     search = Search(corrected, metric(variances, effects[:, std > 0.0]), degrees)
-    plain, chi_square = search.fitted(NONE, estimate.u)
+    _, plain, chi_square = search.fitted(NONE, estimate.u)
     before, _ = search.state(NONE, estimate.u)
     excess = float(before @ before) - degrees
     explains = min(1.0 - (chi_square - degrees) / max(excess, 1e-300), 1.0)
@@ -384,47 +383,40 @@ def model_errors(estimate: Estimate) -> Explanations:
     if explains >= EXPLAINS and excess > degrees and search.cost(plain) < search.cost(estimate.u):
         text, slopes = _minimum_text(study.free, estimate.u, plain), search.state(NONE, plain)[1]
         lower = (_with_values(study.free, text, explains, plain, slopes, chi_square / degrees),)
-    if chi_square <= float(chdtri(degrees, ERROR_RATE)) and (lower or not _exceeded(estimate)):
+    if chi_square <= float(chdtri(degrees, ERROR_RATE)) and (lower or not estimate.goodness.exceeds_tolerance):
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *_without_tests(search, plain), start]
     found = _refitted(search, points, chi_square, std)
     named = _reported(search, plain, chi_square, found) or lower
-    ends = [(corrected.errors[end.hypothesis.number], float(end.x[-1]), end.chi_square)
-            for end in found if end.hypothesis.number is not None]  # fmt: skip
     return Explanations(
         named or _single_lines(estimate, search, plain, chi_square),
-        further_springs(corrected.model, ends, chi_square, degrees, len(corrected.errors)),
+        further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)),
     )
 
 
 def further_springs(
-    model: Model, ends: Sequence[tuple[StatedError, float, float]], plain: float, noise: float, tried: int
+    model: Model, found: Sequence[Fitted], plain: float, noise: float, tried: int
 ) -> tuple[FurtherSpring, ...]:
     """Further springs whose decrease of the residual is significant, the best first.
 
     Args:
         model: with further springs.
-        ends: refitted errors: size over the typical one, and sum of squares.
+        found: refitted hypotheses.
         plain: sum of squares without any.
         noise: degrees of freedom.
         tried: number of errors that could have been refitted.
     """
-    least, found = float(chdtri(1, ERROR_RATE / tried)), list[FurtherSpring]()
+    least, springs = float(chdtri(1, ERROR_RATE / tried)), list[FurtherSpring]()
     places = {f"compliance of {name}": k for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)}
-    for error, size, chi_square in sorted(ends, key=lambda end: end[2]):
-        k = places.get(error.key)
-        if k is not None and size > 0.0 and plain - chi_square > least:
-            explains = min((plain - chi_square) / max(plain - noise, least), 1.0)
+    for end in sorted(found, key=lambda end: end.chi_square):
+        error, drop = end.hypothesis.error, plain - end.chi_square
+        k = None if error is None else places.get(error.key)
+        if error is not None and k is not None and end.size > 0.0 and drop > least:
+            explains = min(drop / max(plain - noise, least), 1.0)
             unit = "N m/rad" if model.revolute[k] else "N/m"
-            found.append(FurtherSpring(model.coordinates[k], 1.0 / (size * error.typical), unit, explains))
-    return tuple(found)
-
-
-def _exceeded(estimate: Estimate) -> bool:
-    """Whether an error exceeds its tolerance beyond chance."""
-    budget = estimate.goodness.budget
-    return budget is not None and budget.excess is not None and bool(budget.excess.exceeded)
+            springs.append(FurtherSpring(model.coordinates[k], 1.0 / (end.size * error.typical), unit, explains))
+    return tuple(springs)
 
 
 def _without_tests(search: Search, u: np.ndarray) -> list[np.ndarray]:
@@ -432,7 +424,7 @@ def _without_tests(search: Search, u: np.ndarray) -> list[np.ndarray]:
     rows = search.corrected.problem.row_slices
     if not 1 < len(rows) <= MOST_TESTS:
         return []
-    return [dataclasses.replace(search, masked=own).fitted(NONE, u)[0] for own in rows]
+    return [dataclasses.replace(search, masked=own).fitted(NONE, u).x for own in rows]
 
 
 def _without_channel(search: Search, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -447,9 +439,9 @@ def _without_channel(search: Search, u: np.ndarray) -> tuple[np.ndarray, np.ndar
     partial = [mask for mask in channels.values() if np.count_nonzero(mask) < used]
     partial.sort(key=lambda mask: -float(np.sum(residual[mask] ** 2)))
     for mask in partial[:MOST_CHANNELS]:
-        without, chi_square = dataclasses.replace(search, masked=mask).fitted(NONE, u)
-        if chi_square <= float(chdtri(search.noise - np.count_nonzero(mask), FALSE_ALARM)):
-            return without, mask
+        without = dataclasses.replace(search, masked=mask).fitted(NONE, u)
+        if without.chi_square <= float(chdtri(search.noise - np.count_nonzero(mask), FALSE_ALARM)):
+            return without.x, mask
     return None
 
 
@@ -469,10 +461,10 @@ def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, s
             far = errors[k].kind and errors[k].starts and errors[k].bounds[0] < 0.0
             if best <= enough and not far and expected[:, k].min() > best + LINEAR * (chi_square - best):
                 continue  # another error leaves noise alone, and this one more to first order
-            hypothesis, u = Hypothesis(k, None, ""), at[int(np.argmin(expected[:, k]))]
+            u = at[int(np.argmin(expected[:, k]))]
             scanned = [size * errors[k].typical for size in SCANNED] if inside[k] else errors[k].starts
-            firsts = [np.append(u, 0.0), *_far_starts(search, hypothesis, [u] if inside[k] else points, scanned)]
-            ends = (Fitted(hypothesis, *search.fitted(hypothesis, first)) for first in firsts)
+            firsts = [np.append(u, 0.0), *_far_starts(search, errors[k], [u] if inside[k] else points, scanned)]
+            ends = (search.fitted(Hypothesis(errors[k]), first) for first in firsts)
             found[k] = min(ends, key=lambda end: end.chi_square)
             best = min(best, found[k].chi_square)
 
@@ -517,13 +509,12 @@ def _expected(
 
 
 def _far_starts(
-    search: Search, hypothesis: Hypothesis, points: Sequence[np.ndarray], sizes: Sequence[float]
+    search: Search, error: StatedError, points: Sequence[np.ndarray], sizes: Sequence[float]
 ) -> list[np.ndarray]:
     """The best starts of an error among some sizes, SI, at any of some points."""
-    error = search.corrected.errors[hypothesis.number or 0]
     least, most = error.bounds
     tried = [np.append(u, size / error.typical) for u in points for size in sizes if least <= size <= most]
-    squares = [float(np.sum(np.nan_to_num(search.state(hypothesis, y)[0], nan=1e6) ** 2)) for y in tried]
+    squares = [float(np.sum(np.nan_to_num(search.state(Hypothesis(error), y)[0], nan=1e6) ** 2)) for y in tried]
     return [tried[i] for i in np.argsort(squares)[:FAR_STARTS]]
 
 
@@ -535,24 +526,21 @@ def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
     )
     some = single_and_common(known)
     for p, u in enumerate(points):
-        values = problem.free.values(u)
-        model = problem.free.apply(problem.model, values)
-        views, each = [test.view(model) for test in problem.tests], list[np.ndarray]()
-        for test, view in zip(problem.tests, views, strict=True):
-            each.append(residual_at(test, view))
+        model = problem.free.apply(problem.model, problem.free.values(u))
+        views = [test.view(model) for test in problem.tests]
+        each = list(map(residual_at, problem.tests, views))
         for number, (tests, _) in enumerate(some):
             parts = list(each)
             for k, test in tests.items():
-                seen = views[k] if _same_view(test, problem.tests[k]) else test.view(model)
-                parts[k] = residual_at(test, seen)
+                is_there = getattr(test, "q", None) is getattr(problem.tests[k], "q", None)
+                parts[k] = residual_at(test, views[k] if is_there else test.view(model))
             whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
             tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
     found, chosen = list[Fitted](), set[int]()
     for _, number, p in sorted(tried):
         if number not in chosen and len(chosen) < TRIED_ALTERNATIVES:
             chosen.add(number)
-            hypothesis = Hypothesis(None, *some[number])
-            found.append(Fitted(hypothesis, *search.fitted(hypothesis, points[p])))
+            found.append(search.fitted(Hypothesis(None, *some[number]), points[p]))
     return found
 
 
@@ -570,10 +558,6 @@ def single_and_common(
             single.append(({k: other}, f"{text} of {display_name(name)}"))
             common.setdefault(key, ({}, text))[0][k] = other
     return [*single, *(each for each in common.values() if len(each[0]) > 1)]
-
-
-def _same_view(test: Any, other: Any) -> bool:
-    return not hasattr(test, "q") or test.q is other.q
 
 
 def selected(
@@ -606,24 +590,28 @@ def _reported(search: Search, u: np.ndarray, chi_square: float, found: Sequence[
     """The hypotheses that explain the misfit, the most plausible first."""
     chi_squares, corrected = [end.chi_square for end in found], search.corrected
     free = corrected.problem.free
-    sizes = [0.0 if end.hypothesis.number is None else float(end.x[-1]) for end in found]
-    named, explains = selected(chi_squares, sizes, chi_square, search.noise, len(corrected.errors))
+    named, explains = selected(
+        chi_squares, [end.size for end in found], chi_square, search.noise, len(corrected.errors)
+    )
     if not named:
         return ()
     ends = [found[k] for k in named]
-    other, lower = search.fitted(NONE, found[int(np.argmin(chi_squares))].x[: search.size])
+    _, other, lower = search.fitted(NONE, found[int(np.argmin(chi_squares))].x[: search.size])
     if selected([lower], [0.0], chi_square, search.noise, 1)[0] and lower <= max(chi_squares[k] for k in named):
         text = _minimum_text(free, u, other)
         return (_with_values(free, text, explains, other, search.state(NONE, other)[1], lower / search.noise),)
     errors = [
         _with_values(
-            free, search.text(*end[:2]), explains, end.x[: search.size], search.state(*end[:2])[1],
+            free, end.text, explains, end.x[: search.size], search.state(*end[:2])[1],
             end.chi_square / search.noise,
         )
         for end in ends
     ]  # fmt: skip
-    of_machine = (end.hypothesis.number is not None and end.hypothesis.number < corrected.of_machine for end in ends)
-    return tuple(dataclasses.replace(error, of_machine=own) for error, own in zip(errors, of_machine, strict=True))
+    machine = corrected.errors[: corrected.of_machine]
+    return tuple(
+        dataclasses.replace(error, of_machine=end.hypothesis.error in machine)
+        for error, end in zip(errors, ends, strict=True)
+    )
 
 
 def _with_values(
@@ -660,7 +648,7 @@ def _single_lines(estimate: Estimate, search: Search, u: np.ndarray, chi_square:
     if not texts:
         return ()
     without = search.metric._replace(scale=search.metric.scale * kept, basis=search.metric.basis * kept[:, None])
-    _, rest = dataclasses.replace(search, metric=without).fitted(NONE, u)
+    rest = dataclasses.replace(search, metric=without).fitted(NONE, u).chi_square
     noise = search.noise - float(np.sum((search.metric.scale > 0.0) & (kept == 0.0)))
     explains = min(1.0 - (rest - noise) / max(chi_square - search.noise, 1e-300), 1.0)
     text = f"excluding {' and '.join(texts)} (robust = true)"
@@ -702,9 +690,10 @@ def _separation(found: Sequence[ModelError]) -> str:
 
 def _scatter(estimate: Estimate) -> np.ndarray | None:
     """Variance of each row over that of its noise in the fit; None where noise and tolerances explain the residual."""
-    problem, doubtful = estimate.study.problem, bool(estimate.goodness.systematic) or _exceeded(estimate)
+    problem, goodness = estimate.study.problem, estimate.goodness
+    doubtful = bool(goodness.systematic) or goodness.exceeds_tolerance
     found = np.ones(estimate.residual.size)
-    for rows, test, misfit in zip(problem.row_slices, problem.tests, estimate.goodness.excesses, strict=True):
+    for rows, test, misfit in zip(problem.row_slices, problem.tests, goodness.excesses, strict=True):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]
         if test.noise.is_known:
             doubtful |= not misfit.explained

@@ -4,14 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from pydantic import ValidationError
+from scipy.special import chdtri
 
 from jaxmb.identify.assess.budget import Budget
-from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.estimate import Estimate, Linear
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
 from jaxmb.identify.experiments.tolerances import Tolerances
+from jaxmb.identify.fit.linear import LinearStep
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
-from jaxmb.identify.fit.noise import Misfit
+from jaxmb.identify.fit.noise import FALSE_ALARM, Misfit
 from jaxmb.identify.fit.search import DEFAULT
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import parameters
@@ -53,20 +55,17 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
     many, or of sizes that are not plausible: then another error is likelier."""
     if budget is None or budget.excess is None or tolerances is None:
         return []
-    sentences, kinds = list[str](), list[str]()
-    is_plausible = len(budget.excess.exceeded) <= MOST_EXCEEDED
-    for each in budget.excess.exceeded:
-        for k, x in zip(each.members, each.sizes, strict=True):
-            error = budget.errors[k]
-            kinds.append(error.kind)
-            is_plausible &= error.bounds[0] <= x * error.std(tolerances) <= error.bounds[1]
-    if not is_plausible:
+    exceeded, sentences = budget.excess.exceeded, list[str]()
+    sizes = [(budget.errors[k], x) for each in exceeded for k, x in zip(each.members, each.sizes, strict=True)]
+    plausible = (error.bounds[0] <= x * error.std(tolerances) <= error.bounds[1] for error, x in sizes)
+    if len(exceeded) > MOST_EXCEEDED or not all(plausible):
+        kinds = dict.fromkeys(error.kind for error, _ in sizes)
         return [
-            f"the data contradict tolerances ({', '.join(dict.fromkeys(kinds))}) of several quantities, or by sizes"
+            f"the data contradict tolerances ({', '.join(kinds)}) of several quantities, or by sizes"
             " that are not plausible: an error of another kind is likelier, such as missing friction or a missing"
             " elasticity; standard deviations were inflated accordingly"
         ]
-    for each in budget.excess.exceeded:
+    for each in exceeded:
         kind, order = budget.errors[each.members[0]].kind, np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist()
         size, (name, unit) = float(getattr(tolerances, kind)), _kind_and_unit(kind)
         # a correction of this size reduces the residual; the error has the opposite sign
@@ -257,28 +256,18 @@ _ON_LOWER, _ON_UPPER = (
 )
 
 
-def bound_doubts(estimate: Estimate) -> list[str]:
-    """A sentence on the values limited by a bound."""
-    return _value_remarks(estimate, (_ON_LOWER, _ON_UPPER))
+def value_remarks(study: Study, linear: Linear, known: Identifiability) -> tuple[list[str], list[str]]:
+    """A doubt on the values limited by a bound, and remarks: one on undetermined values for each reason, and one on
+    values determined only relative to the width of their bounds.
 
-
-def value_remarks(estimate: Estimate) -> list[str]:
-    """A sentence on undetermined values for each reason, and one on values determined only relative to the width of
-    their bounds."""
-    if estimate.linear is None:
-        return []
-    values = estimate.linear.unknowns.decode(estimate.linear.step.x)
-    found = _value_remarks(estimate, (_NO_EFFECT_OWN, _NO_EFFECT_INITIAL, _NO_EFFECT_POSSIBLE, _IN_COMBINATION))
-    return found + _wide_remarks(estimate.study, values, estimate.known)
-
-
-def _value_remarks(estimate: Estimate, reasons: Sequence[tuple[str, str]]) -> list[str]:
-    study, linear = estimate.study, estimate.linear
-    if linear is None:
-        return []
+    Args:
+        study: a linear study.
+        linear: its linear step.
+        known: standard deviations of u.
+    """
     named, (found, _, fit, start) = dict[tuple[str, str], list[str]](), linear
-    free, own = study.free, parameters(study.model)
-    for i, name in enumerate(free.names):
+    own = parameters(study.model)
+    for i, name in enumerate(study.free.names):
         if fit.without_effect[i]:
             reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
             named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
@@ -287,7 +276,11 @@ def _value_remarks(estimate: Estimate, reasons: Sequence[tuple[str, str]]) -> li
             named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
         elif not np.isfinite(fit.known.std[i]):
             named.setdefault(_IN_COMBINATION, []).append(name)
-    return [listed(names) + text[len(names) > 1] for text, names in named.items() if text in reasons]
+    doubts, remarks = list[str](), list[str]()
+    for text, names in named.items():
+        some = doubts if text in (_ON_LOWER, _ON_UPPER) else remarks
+        some.append(listed(names) + text[len(names) > 1])
+    return doubts, [*remarks, *_wide_remarks(study, found.decode(fit.x), known)]
 
 
 def _wide_remarks(study: Study, values: np.ndarray, known: Identifiability) -> list[str]:
@@ -310,4 +303,68 @@ def _wide_remarks(study: Study, values: np.ndarray, known: Identifiability) -> l
     return [
         "identifiable 'yes' relative to the width of the bounds (linear scale), with a standard deviation that is large"
         f" relative to the value: {listed(wide)}"
+    ]
+
+
+OUTLIER = 0.5
+"""Robust weight below which a measurement counts as an outlier."""
+SMALL_RISE = 0.01
+"""Increase of chi^2 that is not reported."""
+
+
+def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
+    """A sentence on measurements down-weighted by a robust fit."""
+    outliers = int(np.sum(robust_weight < OUTLIER))
+    if not outliers:
+        return []
+    return [f"{outliers} of {robust_weight.size} measured values are outliers, with little or no weight"]
+
+
+def body_remarks(estimate: Estimate, step: LinearStep) -> tuple[list[str], list[str]]:
+    """Doubts on bodies that could not be made physically consistent, or only with a larger residual, and a remark on
+    bodies that are physically inconsistent due to noise or tolerances only."""
+    found = step.consistent
+    if found is None:
+        return [], []
+    named, adjusted = listed(found.active), adjustment_remarks(estimate)
+    if found.excluding:
+        bounds = listed([estimate.study.free.names[i] for i in found.excluding])
+        doubt = (
+            f"no physically consistent body is within the bounds of {bounds}: masses, first moments and inertias are"
+            " those of the best fit within them, expected wider bounds"
+        )
+        return [doubt, *adjusted], []
+    if not found.exists:
+        doubt = (
+            f"no physically consistent body has the fixed values of {named}: its mass, first moments and inertias are"
+            " those of the best fit, expected more free or other fixed parameters"
+        )
+        return [doubt, *adjusted], []
+    noise = 1.0 if step.misfit.explained else step.misfit.square
+    by_noise = found.rise <= noise * float(chdtri(found.determined, FALSE_ALARM))
+    text = f"the data alone give physically inconsistent bodies ({named}): physical consistency raises chi^2"
+    if not (by_noise or estimate.goodness.misfit_tolerated):
+        doubt = (
+            f"{text} from {step.cost - found.rise:.4g} to {step.cost:.4g}, more than noise explains; a fixed value of"
+            " these bodies, or another part of the description, is wrong"
+        )
+        return [doubt, *adjusted], []
+    why = "noise explains" if by_noise else "errors within their tolerances explain"
+    return adjusted, [f"{text} by {found.rise:.3g}, which {why}"] if found.rise >= SMALL_RISE else []
+
+
+def adjustment_remarks(estimate: Estimate) -> list[str]:
+    """A sentence on fixed masses that were changed."""
+    before, now = parameters(estimate.study.model), parameters(estimate.model)
+    free = {name for names in estimate.study.free.tied for name in names}
+    changed = [
+        f"{name} from {before[name]:.4g} to {now[name]:.4g} kg"
+        for name in before
+        if name.startswith("mass.") and name not in free and abs(now[name] - before[name]) > 1e-3 * before[name]
+    ]
+    if not changed:
+        return []
+    return [
+        "no measurement depends on some masses, which were changed to make their bodies physically consistent:"
+        f" {listed(changed)}"
     ]

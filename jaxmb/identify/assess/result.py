@@ -14,11 +14,10 @@ import numpy as np
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.estimation.identifiability import Identifiability
 from jaxmb.identify.experiments.test import Entry
-from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import strict, versions
-from jaxmb.io.validation import Named, Table, display_name, known_name, listed
+from jaxmb.io.validation import Named, Table, check_known, display_name, known_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 from jaxmb.machine.file import machine_toml
@@ -177,8 +176,7 @@ class Result:
         Raises:
             ValueError: there is no such table.
         """
-        if name not in TABLES:
-            raise ValueError(known_name("table", name, TABLES))
+        check_known("table", [name], TABLES)
         return TABLES[name](self)
 
     @property
@@ -258,7 +256,11 @@ class Result:
                 "covariance": _covariance(self),
                 "correlation": self.correlation,
                 "singular_values": self.singular_values,
-                "estimated_noise": _estimated_noise(self.study),
+                "estimated_noise": {
+                    test.name: test.noise.level
+                    for test in self.study.tests
+                    if not test.noise.is_known and test.noise.level is not None
+                },
                 "lines_left_out": {
                     test.name: test.lines.excluded
                     for test in self.study.tests
@@ -355,12 +357,6 @@ def _covariance(result: Result) -> Table:
     }
 
 
-def _estimated_noise(study: Study) -> dict[str, float]:
-    """Estimated noise standard deviation of each test whose noise is not known, by name."""
-    levels = {test.name: test.noise.level for test in study.tests if not test.noise.is_known}
-    return {name: level for name, level in levels.items() if level is not None}
-
-
 def found_parameters(
     study: Study, values: np.ndarray, initial: np.ndarray, known: Identifiability
 ) -> dict[str, Parameter]:
@@ -393,13 +389,3 @@ def initial_model(result: "Result") -> Model:
     """The machine at the initial values of the free parameters."""
     study = result.study
     return study.free.apply(study.model, np.array([result.parameters[name].initial for name in study.free.names]))
-
-
-def evaluations(fit: Fit) -> dict[str, int]:
-    """Number of evaluations of the cost, by part of the fit."""
-    return {
-        "search": fit.search_evaluations,
-        "population": fit.population_evaluations,
-        "refine": fit.refine_evaluations,
-        "non_finite": fit.non_finite,
-    }

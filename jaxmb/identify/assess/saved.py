@@ -20,16 +20,15 @@ from jaxmb.identify.assess.stiffness_model import completed_machine
 from jaxmb.identify.estimation.identifiability import Verdict
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.parameters.model_parameters import with_numbers
-from jaxmb.identify.stiffness_model.completion import Completion
 from jaxmb.identify.study.format.study_format import StudyFile, plain_study
 from jaxmb.identify.study.study import Origin, Solver, Study, make_study
 from jaxmb.io.files import read_toml, write_atomically
 from jaxmb.io.records import read_strict
 from jaxmb.io.validation import InputError, Table, validated
 from jaxmb.machine.build import Model
-from jaxmb.machine.file import MACHINE_FILE as MACHINE, RESULT_FILE as RESULT, check_machine, write_machine
+from jaxmb.machine.file import MACHINE_FILE as MACHINE, RESULT_FILE as RESULT, check_machine, machine_toml
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.urdf import beyond_urdf, write_urdf
+from jaxmb.machine.urdf import beyond_urdf, urdf_text
 from jaxmb.mechanics.mjcf import exported_mjcf
 
 ROUNDING = 1e-6
@@ -128,9 +127,7 @@ class SavedResult(Strictly):
 
 def _is_consistent(name: str, saved: SavedParameter) -> bool:
     """Whether standard deviations and interval are consistent with the value, on one of the two scales."""
-    unknown = {key: math.inf for key in ("std", "std_log") if getattr(saved, key) is None}
-    data: Table = saved.model_dump() | unknown
-    found = Parameter(**data)
+    found = _parameter(saved.model_dump())
     if math.isfinite(found.std_log) and not math.isclose(found.std, found.std_log * abs(found.value), rel_tol=ROUNDING):
         return False
     expected = (with_interval(name, found, logarithmic).interval_95 or (None, None) for logarithmic in (True, False))
@@ -181,33 +178,24 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
     Raises:
         OSError: a file cannot be written; none is left half-written.
     """
-    folder = Path(folder)
-    write_atomically(folder / RESULT, result.json_text().encode())
-    write_machine(result.machine, folder / MACHINE)
-    written = [RESULT, PARAMETERS, MACHINE]
-    write_atomically(folder / PARAMETERS, csv_text(result.table("parameters")).encode())
-    poses = result.table("poses")
-    if poses["row"]:
-        write_atomically(folder / POSES, csv_text(poses).encode())
-        written.append(POSES)
-    else:
-        (folder / POSES).unlink(missing_ok=True)
-    elastic = any(joint.stiffness for body in result.machine.body for joint in body.joint)
-    if elastic or beyond_urdf(result.machine):
-        (folder / URDF).unlink(missing_ok=True)  # of an earlier result
-    else:
-        write_urdf(result.machine, folder / URDF)
-        written.append(URDF)
-    mjcf = exported_mjcf(result.machine)
-    if mjcf is None:
-        (folder / MJCF).unlink(missing_ok=True)
-    else:
-        write_atomically(folder / MJCF, mjcf.encode())
-        written.append(MJCF)
+    folder, machine, poses = Path(folder), result.machine, result.table("poses")
+    is_elastic = any(joint.stiffness for body in machine.body for joint in body.joint)
+    texts = {
+        RESULT: result.json_text(),
+        PARAMETERS: csv_text(result.table("parameters")),
+        MACHINE: machine_toml(machine),
+        POSES: csv_text(poses) if poses["row"] else None,
+        URDF: None if is_elastic or beyond_urdf(machine) else urdf_text(machine),
+        MJCF: exported_mjcf(machine),
+    }
     if result.study.origin is not None:
-        write_atomically(folder / STUDY, study_toml(result.study.origin).encode())
-        written.append(STUDY)
-    return tuple(written)
+        texts[STUDY] = study_toml(result.study.origin)
+    for name, text in texts.items():
+        if text is None:
+            (folder / name).unlink(missing_ok=True)  # of an earlier result
+        else:
+            write_atomically(folder / name, text.encode())
+    return tuple(name for name, text in texts.items() if text is not None)
 
 
 def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
@@ -251,48 +239,41 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         )
     try:
         _check_parameters(saved["parameters"], study)
-        result = _result(saved, study)
+        metrics = read_metrics(saved["metrics"], study)
+        parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
+        model, machine = _machine(study, metrics, parameters)
+        study = study.at_values(np.array([parameters[name].value for name in study.free.names]))
+        study = _with_noise(study, model, saved["estimated_noise"], saved.get("lines_left_out", {}))
+        result = Result(
+            study=study,
+            status=saved["status"],
+            seed=saved["seed"],
+            cost=_number(saved["cost"]),
+            initial_cost=_number(saved["initial_cost"]),
+            parameters=parameters,
+            modes=tuple(Mode(**_known(line)) for line in saved["modes"]),
+            metrics=metrics,
+            remarks=tuple(saved["remarks"]),
+            doubts=tuple(saved["doubts"]),
+            correlation=np.array(saved["correlation"], dtype=float),
+            singular_values=np.array(saved["singular_values"], dtype=float),
+            model=model,
+            machine=machine,
+            evaluations=saved["evaluations"],
+            seconds=saved["seconds"],
+            history=[(n, _number(c)) for n, c in zip(saved["history_evaluations"], saved["history"], strict=True)],
+            versions=saved["versions"],
+        )
         _check_covariance(saved.get("covariance"), result)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {_sentence(error)}") from None
+        text = error if isinstance(error, ValueError) else repr(error)
+        raise InputError(f"{folder / RESULT}: does not belong to the study beside it: {text}") from None
     return result
 
 
-def _sentence(error: Exception) -> str:
-    return str(error) if isinstance(error, ValueError) else repr(error)
-
-
-def _result(saved: Table, study: Study) -> Result:
-    metrics = read_metrics(saved["metrics"], study)
-    parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
-    model, machine = _machine(study, metrics, parameters)
-    study = study.at_values(np.array([parameters[name].value for name in study.free.names]))
-    study = _with_noise(study, model, saved["estimated_noise"], saved.get("lines_left_out", {}))
-    return Result(
-        study=study,
-        status=saved["status"],
-        seed=saved["seed"],
-        cost=_number(saved["cost"]),
-        initial_cost=_number(saved["initial_cost"]),
-        parameters=parameters,
-        modes=tuple(_mode(line) for line in saved["modes"]),
-        metrics=metrics,
-        remarks=tuple(saved["remarks"]),
-        doubts=tuple(saved["doubts"]),
-        correlation=np.array(saved["correlation"], dtype=float),
-        singular_values=np.array(saved["singular_values"], dtype=float),
-        model=model,
-        machine=machine,
-        evaluations=saved["evaluations"],
-        seconds=saved["seconds"],
-        history=[(n, _number(c)) for n, c in zip(saved["history_evaluations"], saved["history"], strict=True)],
-        versions=saved["versions"],
-    )
-
-
-def _mode(line: Table) -> Mode:
-    known: Table = {name: math.inf if x is None else x for name, x in line.items()}
-    return Mode(**known)
+def _known(data: Table) -> Table:
+    """Numbers of a record, inf in place of null."""
+    return {name: math.inf if x is None else x for name, x in data.items()}
 
 
 def _check_parameters(parameters: Table, study: Study) -> None:
@@ -327,14 +308,8 @@ def _check_covariance(saved: Any, result: Result) -> None:
 
 def _parameter(data: Table) -> Parameter:
     low, high = data["interval_95"]
-    numbers = {
-        "std": _number(data["std"], math.inf),
-        "std_log": _number(data["std_log"], math.inf),
-        "lower": _number(data["lower"], -math.inf),
-        "upper": _number(data["upper"], math.inf),
-        "interval_95": None if low is None else (low, high),
-    }
-    return Parameter(**{**data, **numbers})
+    lower = _number(data["lower"], -math.inf)
+    return Parameter(**{**_known(data), "lower": lower, "interval_95": None if low is None else (low, high)})
 
 
 def _number(value: float | None, unknown: float = math.nan) -> float:
@@ -356,15 +331,8 @@ def _with_noise(
 
 def _machine(study: Study, metrics: Metrics, parameters: Mapping[str, Parameter]) -> tuple[Model, Machine]:
     """The identified machine."""
-    stiffness = metrics.stiffness_model
-    if stiffness is not None:
-        completion = stiffness.completion
-        return completed_machine(
-            study,
-            Completion(
-                {}, completion.joints, completion.links, completion.freedom, completion.chi_square, limit=math.nan
-            ),
-        )
+    if metrics.stiffness_model is not None:
+        return completed_machine(study, metrics.stiffness_model.completion)
     values = [parameters[name].value for name in study.free.names]
     model = with_numbers(study.free.apply(study.model, jnp.asarray(values)), metrics.adjusted_parameters or {})
     return model, study.machine_with(model)

@@ -7,25 +7,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.assess.deflection_scatter import drawn_displacements
-from jaxmb.identify.assess.deflections import deflection_budgets
+from jaxmb.identify.assess.deflections import deflection_budgets, drawn_displacements, independent_rows
 from jaxmb.identify.assess.estimate import INCONSISTENT
-from jaxmb.identify.assess.linear_estimate import linear_status, outlier_remarks, parallel_loads
-from jaxmb.identify.assess.metrics import Metrics
-from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, tests_text
-from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
-from jaxmb.identify.assess.stiffness_model_metrics import (
+from jaxmb.identify.assess.linear_estimate import linear_status, parallel_loads
+from jaxmb.identify.assess.metrics import (
     Compensation,
     CompensationRow,
     CompensationScatter,
     CompensatorOutcome,
-    CompletionOutcome,
     Errors,
+    Metrics,
     SpringOutcome,
     StiffnessModelMetrics,
 )
-from jaxmb.identify.assess.tests.deflections import size_remarks
-from jaxmb.identify.assess.wrong_units import factor_remarks, unexplained_by
+from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, outlier_remarks, tests_text
+from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
+from jaxmb.identify.assess.tests.deflections import factor_remarks, size_remarks, unexplained_by
 from jaxmb.identify.estimation.identifiability import correlation, limits, verdicts
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
@@ -33,7 +30,7 @@ from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
-from jaxmb.identify.stiffness_model.completion import Completion, completed_model, completion
+from jaxmb.identify.stiffness_model.completion import Completion, CompletionOutcome, completed_model, completion
 from jaxmb.identify.stiffness_model.variants import (
     Compensated,
     StiffnessModel,
@@ -62,13 +59,6 @@ MOST_NAMED = 10
 def cases_of(entries: Sequence[Entry], role: str) -> list[LoadCase]:
     """All load cases of a role."""
     return [case for entry in entries if entry.role == role for case in entry.source.cases]
-
-
-def independent_rows(entries: Sequence[Entry], rows: np.ndarray) -> np.ndarray:
-    """Rows [m] or [m, d] of some tests, decorrelated where errors are common."""
-    tests = [entry.test for entry in entries]
-    parts = np.split(rows, np.cumsum([test.rows for test in tests])[:-1])
-    return np.concatenate([test.independent(part) for test, part in zip(tests, parts, strict=True)])
 
 
 def judged_cases(entries: Sequence[Entry]) -> list[LoadCase]:
@@ -340,7 +330,7 @@ def _misfit(variant: Variant, weight: np.ndarray, std: np.ndarray) -> Misfit:
     return misfit(np.sqrt(weight * fit.weights) * fit.residual / std, weight, fit.rank, fit.weights)
 
 
-def completed_machine(study: Study, whole: Completion) -> tuple[Model, Machine]:
+def completed_machine(study: Study, whole: CompletionOutcome) -> tuple[Model, Machine]:
     """The machine with identified compliances, which include the effect of its springs between frames; these are
     removed."""
     machine = study.machine.model_copy(update={"spring": ()})

@@ -84,7 +84,9 @@ def choose_tests(
     value = _value(matrix, problem.weight, criterion)
     rng = np.random.default_rng(0)
     for _ in range(RESTARTS):
-        start = _random_set(rng, len(candidates), count)
+        # candidates are repeated equally often if there are fewer than tests
+        rounds = [rng.permutation(len(candidates)) for _ in range(-(-count // len(candidates)))]
+        start = np.concatenate(rounds)[:count].tolist()
         end = _exchange(problem, start, before + sum(map(problem.information, start)))
         other = _value(end[1], problem.weight, criterion)
         if other < value - ROUNDING * abs(value):
@@ -106,8 +108,7 @@ class _Problem:
     @property
     def ridge(self) -> np.ndarray:
         """Regularization of M for too few rows."""
-        size = len(self.weight)
-        return START / size * np.eye(size)
+        return START / len(self.weight) * np.eye(len(self.weight))
 
     def best(self, matrix: np.ndarray, chosen: list[int]) -> int:
         """The candidate with the largest gain when added to M."""
@@ -167,12 +168,6 @@ def _greedy(problem: _Problem, before: np.ndarray, count: int) -> tuple[list[int
     if np.linalg.matrix_rank(matrix - problem.ridge, hermitian=True) < size:
         raise ValueError(f"not all of {size} parameters are identifiable from {count} tests, expected more tests")
     return chosen, matrix - problem.ridge
-
-
-def _random_set(rng: np.random.Generator, number: int, count: int) -> list[int]:
-    """Random candidates, repeated equally often if there are fewer than tests."""
-    rounds = [rng.permutation(number) for _ in range(-(-count // number))]
-    return np.concatenate(rounds)[:count].tolist()
 
 
 def _exchange(problem: _Problem, chosen: list[int], matrix: np.ndarray) -> tuple[list[int], np.ndarray, int]:

@@ -120,6 +120,11 @@ class ScaledSvd(NamedTuple):
         """The first `rank` left singular vectors [m, r] of a matrix with `count` rows, without rows of padding."""
         return self.left[:count, : self.rank]
 
+    def beside(self, columns: Float[np.ndarray, "m *c"]) -> Float[np.ndarray, "m *c"]:
+        """Columns less their part along the first `rank` left singular vectors."""
+        basis = self.range(len(columns))
+        return columns - basis @ (basis.T @ columns)
+
     def solve(self, right: Float[np.ndarray, "m"]) -> Float[np.ndarray, "d"]:
         """Least-squares solution x of A x = right of smallest scaled norm."""
         along = (self.range(right.size).T @ right) / self.values[: self.rank]
@@ -220,8 +225,7 @@ def first_order_drops(
 ) -> Float[np.ndarray, "c"]:
     """Decrease of the sum of squares, to first order, by each of some additional columns, with all others refitted; 0
     for columns that depend on the Jacobian."""
-    basis = scaled_svd(jacobian).range(residual.size)
-    beside = columns - basis @ (basis.T @ columns)
+    beside = scaled_svd(jacobian).beside(columns)
     size = np.linalg.norm(beside, axis=0)
     is_independent = size > DEPENDENT * np.linalg.norm(columns, axis=0)
     return np.where(is_independent, (residual @ beside / np.where(is_independent, size, 1.0)) ** 2, 0.0)

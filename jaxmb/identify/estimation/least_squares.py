@@ -21,8 +21,8 @@ LARGEST_STEP = 1.0
 BOUND_PASSES = 5
 """Largest number of solutions of a step with further coordinates set to their bound."""
 SMALLEST = 1e-300
-MOST_EVALUATIONS = 40
-"""Evaluations of a minimum found by SciPy."""
+MOST_EVALUATIONS, SETTLED = 40, 1e-5
+"""Evaluations of a minimum found by SciPy, and relative decrease of the cost in its last step."""
 
 Residual = Callable[[Float[Array, "d"]], Float[Array, "m"]]
 
@@ -197,7 +197,6 @@ def host_minimum(
     first: Float[np.ndarray, "d"],
     lower: Float[np.ndarray, "d"],
     upper: Float[np.ndarray, "d"],
-    tolerance: float = 1e-8,
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]:
     """Bounded least squares by SciPy, without compiling a program of its own, and the residual at its end.
 
@@ -206,7 +205,6 @@ def host_minimum(
         first: start; moved into the bounds.
         lower: bounds.
         upper: bounds.
-        tolerance: relative decrease of the cost in the last step.
     """
 
     @functools.lru_cache(maxsize=1)
@@ -221,7 +219,7 @@ def host_minimum(
         jac=lambda x: at(x.tobytes())[1],  # pyright: ignore[reportArgumentType]  (stubs know names alone)
         bounds=(lower, upper),
         x_scale="jac",
-        ftol=tolerance,
+        ftol=SETTLED,
         max_nfev=MOST_EVALUATIONS,
     )
     return found.x, found.fun

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.special import fdtri
 
 from jaxmb.identify.estimation.identifiability import COUPLED, RANK_TOLERANCE, components, scaled_svd
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 
 INDEPENDENT = 1e-3
 """Smallest distance of a scaled column from the span of those chosen before it, for a choice by preference."""
@@ -35,6 +35,28 @@ class Step:
     """Fixed values of the eliminated parameters."""
     exact: bool
     """Whether any x is admissible, else only x that satisfy the assumption of the step (a symmetric compliance ...)."""
+
+
+def selection_step(
+    name: str,
+    before: Sequence[str],
+    kept: Sequence[int],
+    constants: Mapping[str, float] | None = None,
+    exact: bool = True,
+) -> Step:
+    """Step that keeps some parameters and fixes the others.
+
+    Args:
+        name: of the step.
+        before: names of the parameters before it.
+        kept: indices of the kept ones.
+        constants: values of the others, default: 0.
+        exact: see `Step`.
+    """
+    expand = np.eye(len(before))[:, kept]
+    fixed = dict.fromkeys(before, 0.0) | dict(constants or {}) | {before[i]: 0.0 for i in kept}
+    constant = np.array([fixed[parameter] for parameter in before])
+    return Step(name, tuple(before), tuple(before[i] for i in kept), expand, expand.T.copy(), constant, exact)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,12 +160,12 @@ def reduction(
     lengths = np.linalg.norm(matrix, axis=0)
     priority = lengths if preference is None else np.array([preference.get(name, 0.0) for name in names])
     kept = set(parts.identifiable).union(*(select(matrix, group, priority) for group in groups))
-    elimination = _elimination(names, parts, constants or {})
-    remaining = [names.index(name) for name in elimination.names]
+    remaining = sorted({*parts.identifiable, *parts.semi_identifiable})
+    elimination = selection_step("M4", names, remaining, constants)
     position = {column: i for i, column in enumerate(remaining)}
     selection = _assignment(
         matrix[:, remaining], elimination.names, sorted(position[k] for k in kept),
-        [tuple(position[c] for c in group.columns) for group in groups], constants or {},
+        [tuple(position[c] for c in group.columns) for group in groups], constants,
     )  # fmt: skip
     return Reduction((*before, elimination, selection), parts, groups)
 
@@ -232,25 +254,15 @@ def _independent_columns(columns: np.ndarray, priority: np.ndarray, rank: int) -
     return sorted(chosen)
 
 
-def _elimination(names: tuple[str, ...], parts: Partition, constants: Mapping[str, float]) -> Step:
-    """M4b: columns without effect are eliminated."""
-    kept = sorted({*parts.identifiable, *parts.semi_identifiable})
-    expand = np.eye(len(names))[:, kept]
-    constant = np.array([constants.get(name, 0.0) if i not in kept else 0.0 for i, name in enumerate(names)])
-    return Step("M4", names, tuple(names[i] for i in kept), expand, expand.T.copy(), constant, exact=True)
-
-
 def _assignment(
     matrix: np.ndarray,
     names: tuple[str, ...],
     kept: list[int],
     groups: list[tuple[int, ...]],
-    constants: Mapping[str, float],
+    constants: Mapping[str, float] | None,
 ) -> Step:
     """M5c: columns that are not kept are fixed, and their effect is assigned to the kept ones of their group."""
-    d = len(names)
-    reduce = np.zeros((len(kept), d))
-    reduce[np.arange(len(kept)), kept] = 1.0
+    step = selection_step("M5", names, kept, constants)
     size = np.linalg.norm(matrix, axis=0)
     scaled = matrix / size
     for group in groups:
@@ -259,9 +271,8 @@ def _assignment(
         factor = np.linalg.lstsq(scaled[:, inside], scaled[:, outside], rcond=None)[0]
         # The rounding of a zero must not appear as a coupling.
         factor = np.where(np.abs(factor) > 1e-12, factor, 0.0) * size[outside] / size[inside][:, None]
-        reduce[np.ix_([kept.index(i) for i in inside], outside)] = factor
-    constant = np.array([constants.get(name, 0.0) if i not in kept else 0.0 for i, name in enumerate(names)])
-    return Step("M5", names, tuple(names[i] for i in kept), np.eye(d)[:, kept], reduce, constant, exact=True)
+        step.reduce[np.ix_([kept.index(i) for i in inside], outside)] = factor
+    return step
 
 
 def _group(matrix: np.ndarray, columns: np.ndarray, parts: Partition) -> Group:
@@ -269,8 +280,7 @@ def _group(matrix: np.ndarray, columns: np.ndarray, parts: Partition) -> Group:
     svd = scaled_svd(matrix[:, columns], RANK_TOLERANCE)
     others = np.setdiff1d([*parts.identifiable, *parts.semi_identifiable], columns).astype(int)
     scaled = matrix[:, others] / np.linalg.norm(matrix[:, others], axis=0)
-    span = svd.range(matrix.shape[0])
-    independent = np.linalg.norm(scaled - span @ (span.T @ scaled), axis=0) > RANK_TOLERANCE
+    independent = np.linalg.norm(svd.beside(scaled), axis=0) > RANK_TOLERANCE
     if not (np.all(svd.unknown) and np.all(independent)):
         raise ValueError(
             f"columns {columns.tolist()} appear coupled, but one is independent of the others, or another column"
@@ -295,9 +305,8 @@ def _check(
         row, column = np.argwhere(~np.isfinite(matrix))[0]
         raise ValueError(f"matrix has {matrix[row, column]} in row {row} of parameter '{names[column]}'")
     for argument, numbers in (("preference", preference or {}), ("constants", constants or {})):
+        check_known(f"{argument}: parameter", numbers, names)
         for name, value in numbers.items():
-            if name not in names:
-                raise ValueError(f"{argument}: {known_name('parameter', name, names)}")
             if not np.isfinite(value):
                 raise ValueError(f"{argument}: parameter '{name}' has {value}, expected a finite number")
 

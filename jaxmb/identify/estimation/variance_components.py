@@ -16,6 +16,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtrc
 
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
+
 ERROR_RATE = 0.01
 """Probability that an error is reported although all are drawn from their stated distributions."""
 MOST_ROUNDS = 100
@@ -64,16 +66,13 @@ def compressed(
         effects: change of the residual by an error of one standard deviation each.
     """
     used = variances > 0.0
-    scale = 1.0 / np.sqrt(variances[used])
-    size = np.linalg.norm(jacobian[used] * scale[:, None], axis=0)
-    columns = jacobian[used] * (scale[:, None] / np.where(size > 0.0, size, 1.0))
-    left, values, _ = np.linalg.svd(columns, full_matrices=False)
-    basis = left[:, values > 1e-10 * max(float(values.max(initial=0.0)), 1e-300)]
-    whole = np.column_stack([effects[used], residual[used]]) * scale[:, None]
-    both = whole - basis @ (basis.T @ whole)
+    scale = 1.0 / np.sqrt(variances[used, None])
+    svd = scaled_svd(jacobian[used] * scale, RANK_TOLERANCE)
+    whole = np.column_stack([effects[used], residual[used]]) * scale
+    both = svd.beside(whole)
     both[:, np.linalg.norm(both, axis=0) <= ROUNDING * np.linalg.norm(whole, axis=0)] = 0.0
     gram = both.T @ both
-    return Compressed(float(gram[-1, -1]), gram[:-1, -1], gram[:-1, :-1], float(used.sum() - basis.shape[1]))
+    return Compressed(float(gram[-1, -1]), gram[:-1, -1], gram[:-1, :-1], float(used.sum() - svd.rank))
 
 
 class Marginal(NamedTuple):

@@ -17,7 +17,7 @@ from jaxmb.identify.parameters.model_parameters import (
     parameter_table,
     parameters,
 )
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 
@@ -115,9 +115,8 @@ def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[st
     known = parameter_table(model)
     seen: set[str] = set()
     for bound in bounds:
+        check_known("free parameter", bound.names, [*known, *of_tests])
         for name in bound.names:
-            if name not in known and name not in of_tests:
-                raise ValueError(known_name("free parameter", name, [*known, *of_tests]))
             if name in seen:
                 raise ValueError(f"free parameter '{name}' is given twice")
             seen.add(name)
@@ -197,6 +196,23 @@ def check_bound(bound: Bound) -> None:
 def matching(names: Sequence[str], pattern: str) -> list[str]:
     """Names that match a pattern such as "stiffness.*" or "damping.z?", in their order."""
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+
+
+def matching_any(names: Sequence[str], patterns: Sequence[str], label: str) -> list[str]:
+    """Names that match any of some patterns, in their order.
+
+    Args:
+        names: to choose from.
+        patterns: such as "stiffness.*".
+        label: noun of a pattern in an error message.
+
+    Raises:
+        ValueError: a pattern matches no name.
+    """
+    for pattern in patterns:
+        if not matching(names, pattern):
+            raise ValueError(known_name(label, pattern, names))
+    return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 def affine_numbers(

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, OF_GEOMETRY, Family
@@ -145,9 +145,8 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
             fractional damping exceeds 1.
     """
     known = parameter_table(model)
+    check_known("parameter", values, known)
     for name, value in values.items():
-        if name not in known:
-            raise ValueError(known_name("parameter", name, known))
         if not isinstance(value, Tracer) and name.split(".")[0] in NOT_NEGATIVE and not float(value) >= 0.0:
             raise ValueError(f"parameter '{name}' is {float(value):g}, expected 0 or more")
         if not isinstance(value, Tracer) and name == ORDER and float(value) > 1.0:

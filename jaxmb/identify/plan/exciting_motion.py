@@ -1,4 +1,5 @@
-"""Exciting motions: periodic, within the limits of the drives, optimal for the identification from torques."""
+"""Exciting motions: periodic, within the limits of the drives, optimal for the identification from torques, also in
+addition to the tests of a study."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,12 +11,21 @@ import scipy
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, deviations, scaled_svd
+from jaxmb.identify.estimation.identifiability import (
+    RANK_TOLERANCE,
+    Identifiability,
+    deviations,
+    identifiability,
+    scaled_svd,
+)
 from jaxmb.identify.experiments.components import IdentifiableCombinations
-from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
+from jaxmb.identify.parameters.free_parameters import affine_numbers, matching_any
+from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, proposal_toml
 from jaxmb.identify.plan.motion_information import (
     FINE,
     SAMPLES,
+    Limits,
     MotionObjective,
     Series,
     at_limits,
@@ -35,7 +45,8 @@ from jaxmb.identify.regression.torque_regressor import payload_columns, regresso
 from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.format.torque_format import Motion
 from jaxmb.identify.study.reading.motions import states_along
-from jaxmb.io.validation import Table, check_known, known_name
+from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.loops import independent_coordinates
@@ -253,7 +264,9 @@ def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: M
             made=np.zeros((0, base.shape[1])), wanted=np.zeros((0, base.shape[1])), by_condition=True,
         )  # fmt: skip
     else:
-        basis = _identifiable_directions(objective, fine, drawn)
+        # identifiable directions [d, r] of the parameters, scaled to equal information from random motions
+        rows = [_rows(objective, fine, *at_limits(fine, c[:, :-1], c[:, -1])) for c in drawn[:REFERENCES]]
+        basis = scaled_svd(np.concatenate([*rows, objective.made]), RANK_TOLERANCE).gain
         reduced = dataclasses.replace(
             objective, columns=runs @ basis, made=np.asarray(np.linalg.qr(sought.made @ basis, mode="r")),
             wanted=_in_directions(objective, basis, sought.names),
@@ -275,13 +288,9 @@ def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.
 def _target_rows(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
     """Rows of the target parameters over their tolerances; a full name overrides a pattern."""
     by_name: dict[str, float] = {}
-    for exact in (False, True):
-        for pattern, tolerance in wanted.items():
-            if (pattern in names) is exact:
-                matches = [pattern] if exact else matching(names, pattern)
-                if not matches:
-                    raise ValueError(known_name("wanted: free parameter", pattern, names))
-                by_name |= dict.fromkeys(matches, tolerance)
+    for pattern in sorted(wanted, key=lambda pattern: pattern in names):
+        matches = matching_any(names, [pattern], "wanted: free parameter")
+        by_name |= dict.fromkeys(matches, wanted[pattern])
     rows = np.zeros((len(by_name), len(names)))
     for row, (name, tolerance) in zip(rows, by_name.items(), strict=True):
         row[names.index(name)] = 1.0 / tolerance
@@ -293,12 +302,6 @@ def _rows(objective: MotionObjective, series: Series, c: np.ndarray, start: np.n
     Y = rows_along(objective, trajectory(objective, series, c, start))
     rows = np.concatenate([(Y @ part).reshape(-1, part.shape[1]) for part in objective.columns])
     return np.asarray(np.linalg.qr(rows, mode="r"))
-
-
-def _identifiable_directions(objective: MotionObjective, fine: Series, drawn: Sequence[np.ndarray]) -> np.ndarray:
-    """Identifiable directions [d, r] of the parameters, scaled to equal information from random motions."""
-    rows = [_rows(objective, fine, *at_limits(fine, choice[:, :-1], choice[:, -1])) for choice in drawn[:REFERENCES]]
-    return scaled_svd(np.concatenate([*rows, objective.made]), RANK_TOLERANCE).gain
 
 
 def _in_directions(objective: MotionObjective, basis: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -328,10 +331,13 @@ def _exciting_motion(
     part: NextMotionPart,
     sought: MotionProblem,
 ) -> ExcitingMotion:
-    amplitudes = best.coefficients @ fine.amplitudes.T
-    sine, cosine = np.split(amplitudes, 2, axis=1)
+    sine, cosine = np.split(best.coefficients @ fine.amplitudes.T, 2, axis=1)
     own = _rows(objective, fine, best.coefficients, best.start)
     rows = np.concatenate([own, sought.made])
+    base = base_columns(sought)
+    Y = rows_along(objective, trajectory(objective, fine, best.coefficients, best.start))
+    columns = (Y @ base).reshape(-1, base.shape[1])
+    size = np.linalg.norm(columns, axis=0)
     return ExcitingMotion(
         motion={
             name: Motion(sine=tuple(sine[i].tolist()), cosine=tuple(cosine[i].tolist()))
@@ -342,17 +348,10 @@ def _exciting_motion(
         periods=part.periods,
         std=dict(zip(sought.names, deviations(rows, np.diag(sought.size)).tolist(), strict=True)),
         base=base_deviations(rows, sought.base, sought.columns),
-        condition_number=_condition(objective, fine, best, base_columns(sought)),
+        condition_number=float(np.linalg.cond(columns / size)) if size.all() else np.inf,
         criterion=best.criterion,
         rows=own,
     )
-
-
-def _condition(objective: MotionObjective, fine: Series, best: Found, base: np.ndarray) -> float:
-    Y = rows_along(objective, trajectory(objective, fine, best.coefficients, best.start))
-    columns = (Y @ base).reshape(-1, base.shape[1])
-    size = np.linalg.norm(columns, axis=0)
-    return float(np.linalg.cond(columns / size)) if size.all() else np.inf
 
 
 def base_columns(sought: MotionProblem) -> np.ndarray:
@@ -375,3 +374,78 @@ def base_deviations(
     matrix = base.matrix @ columns
     entries = zip(base.names, base.formulas, deviations(rows, matrix), matrix, strict=True)
     return tuple(BaseDeviation(name, formula, float(std)) for name, formula, std, row in entries if row.any())
+
+
+PROPOSED = "one motion is proposed: periodic, from rest to rest, within the limits of the drives"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NextMotion:
+    """A proposed next motion, and the predicted identifiability after it."""
+
+    part: NextMotionPart
+    like: str
+    """Test with the same sampling and noise."""
+    motion: ExcitingMotion
+    """Its standard deviations are those after the planned tests and this one."""
+    limits: Limits
+    """Limits of its coordinates."""
+    revolute: tuple[bool, ...]
+    """Whether each coordinate is revolute (rad) or prismatic (m)."""
+    known: Identifiability
+    """Identifiability after the planned tests and this one."""
+
+    def as_json(self, model: Model) -> Table:
+        """The motion in the layout of `inspect.json`."""
+        test = self.motion.as_test()
+        return {
+            "kind": "torque",
+            "like": self.like,
+            "seed": self.part.seed,
+            "without": self.part.without,
+            "posture": test["posture"],
+            **test["simulate"],
+            "condition_number": self.motion.condition_number,
+            "std": self.motion.std,
+            "base": {row.name: row.std for row in self.motion.base},
+        }
+
+    def as_toml(self, study: Study) -> str:
+        """The motion as TOML that can be appended to the study file."""
+        return proposal_toml(study, self.like, [self.motion.as_test()])
+
+
+def plan_motion(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:
+    """The next motion requested by a study, optimal in addition to its planned tests; its torque tests define sampling
+    and noise.
+
+    Raises:
+        ValueError: the study has no torque test, or see `exciting_motion`.
+    """
+    part: Any = study.next
+    if before.combinations is None:
+        raise ValueError("[next]: found no torque test in the study, expected one as a template of the motion")
+    like = next(e for e in study.fitted if e.kind == part.kind and part.like in (None, e.name))
+    weight, rate_hz = measured_as(like, study.model)
+    size = study.free.slope(before.values)
+    columns = affine_numbers(study.model, study.free, before.combinations.parameters)[0] * size
+    sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, before.made, before.combinations)
+    found = found_motion(study.machine, study.model, part, sought)
+    rows = np.concatenate([before.made, found.rows])
+    names = tuple(found.motion)
+    limits = limits_of(study.machine, names, part.limits)
+    revolute = tuple(study.model.revolute[study.model.coordinates.index(name)] for name in names)
+    known = identifiability(rows, np.ones(len(rows)), before.prior_std)
+    return Planned(NextMotion(part, like.name, found, limits, revolute, known), PROPOSED)
+
+
+def measured_as(entry: TorqueEntry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:
+    """1 / standard deviation of the torque or force at each independent coordinate, 0 if it was not measured, and the
+    samples per second."""
+    test = entry.test
+    number, std = np.asarray(test.coordinate), np.asarray(test.std)
+    names = independent_coordinates(model)
+    weight = np.zeros(len(names))
+    for i, name in enumerate(entry.source.coordinates):
+        weight[names.index(name)] = 1.0 / np.median(std[number == i])
+    return weight, 1.0 / float(np.median(np.diff(np.unique(np.asarray(entry.source.time_s, dtype=float)))))

@@ -30,10 +30,8 @@ from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.free_parameters import affine_numbers
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, Planned, PlannedInformation
-from jaxmb.identify.plan.exciting_motion import BaseDeviation, base_deviations
-from jaxmb.identify.plan.next_motion import NextMotion, plan_motion
-from jaxmb.identify.plan.next_poses import NextPoses, observability_of, plan_poses
-from jaxmb.identify.plan.next_tests import NextTests, plan_tests
+from jaxmb.identify.plan.exciting_motion import BaseDeviation, NextMotion, base_deviations, plan_motion
+from jaxmb.identify.plan.next_tests import NextPoses, NextTests, observability_of, plan_poses, plan_tests
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.records import plain, strict, versions
@@ -184,10 +182,13 @@ def inspect(study: Study) -> Inspection:
     reasons = _reasons(study, operating_point, values, known, correlations, combinations, made, pool, information)
     known = known.with_std(whole_std)
     if budgets is not None:
-        reasons = [
-            _limited(budgets[name]) if not why and verdict != "yes" else why
-            for name, why, verdict in zip(study.free.names, reasons, known.verdict, strict=True)
-        ]
+        for i, (name, verdict) in enumerate(zip(study.free.names, known.verdict, strict=True)):
+            if verdict != "yes" and not reasons[i]:
+                sources = budgets[name].sources
+                reasons[i] = (
+                    "limited by the tolerances of machine and tests, most of all"
+                    f" {listed([each.source for each in sources[:2]])}: a smaller {sources[0].kind} helps most"
+                )
     return Inspection(
         study=study,
         linearized_at=linearized_at,
@@ -210,15 +211,6 @@ def inspect(study: Study) -> Inspection:
         remarks=_remarks(study),
         observability=observability_of(study, values, jacobian),
         uncertainty=budgets,
-    )
-
-
-def _limited(own: ParameterBudget) -> str:
-    """Cause of a standard deviation that tolerances determine, and the remedy."""
-    sources = listed([each.source for each in own.sources[:2]])
-    return (
-        f"limited by the tolerances of machine and tests, most of all {sources}: a smaller"
-        f" {own.sources[0].kind} helps most"
     )
 
 

@@ -30,7 +30,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, LimitsPart]) -> Limits:
-    """Limits of coordinates: those of the machine, or the given ones in their operating_point.
+    """Limits of coordinates: those of the machine, or the given ones in their place.
 
     Args:
         machine: with `range`, `speed_limit` and `acceleration_limit` of its coordinates.

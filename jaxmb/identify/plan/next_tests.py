@@ -1,8 +1,9 @@
-"""Selection of the next tests: chosen from candidates in addition to the planned ones, then refined."""
+"""Selection of the next FRF tests and postures of pose tests from candidates, in addition to the planned ones; those of
+FRF tests are then refined."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.design import choose_tests
+from jaxmb.identify.estimation.design import Observability, choose_tests, observability
 from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd
 from jaxmb.identify.experiments.components import Probe, can_be_planned
+from jaxmb.identify.experiments.pose_test import KIND, PoseTest
+from jaxmb.identify.experiments.test import Entry
+from jaxmb.identify.fit.problem import state_of_test, test_at
 from jaxmb.identify.plan.candidates import (
     Candidate,
     Motion,
@@ -25,14 +29,16 @@ from jaxmb.identify.plan.candidates import (
     observation,
     observed,
     posture_keys,
+    postures_of,
     proposal_toml,
     ranges_of,
 )
 from jaxmb.identify.plan.why import posture_text
-from jaxmb.identify.study.format.next_format import NextPart
+from jaxmb.identify.study.format.next_format import NextPart, NextPosePart
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import Table
+from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import STATION
 from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import Point
 
@@ -173,31 +179,37 @@ def _information_slope(probe: Probe, motion: Motion, gain: Float[Array, "d d"]) 
     return jax.grad(information)(motion)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class NextTests:
-    """Tests chosen from candidates, and the predicted identifiability after them."""
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Selection:
+    """A choice from candidates, and the predicted identifiability after it."""
 
-    part: NextPart
     like: str
-    """Test with the same kind and noise."""
+    """Test with the same kind, noise and instruments."""
     candidates: int
     """Number of feasible candidates."""
-    left_out: int
-    """Number of infeasible candidates."""
-    tests: tuple[Candidate, ...]
-    drawn: tuple[Candidate, ...]
-    """The same tests at the chosen postures before refinement."""
     before: float
     """Criterion after the planned tests alone: the sum of the variances of u ("A"), or the logarithm of the determinant
     of its covariance ("D"); inf if a parameter is not identifiable."""
     chosen: float
     """Criterion after the planned and the chosen tests."""
+    known: Identifiability
+    """Identifiability after all tests."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class NextTests(Selection):
+    """Tests chosen from candidates."""
+
+    part: NextPart
+    left_out: int
+    """Number of infeasible candidates."""
+    tests: tuple[Candidate, ...]
+    drawn: tuple[Candidate, ...]
+    """The same tests at the chosen postures before refinement."""
     improved: float
     """Criterion after refinement of the postures; equal to `chosen` for listed postures."""
     directions: int
     """Number of identifiable directions of the parameters, over which the criterion is evaluated."""
-    known: Identifiability
-    """Identifiability after all tests."""
 
     def as_json(self, model: Model) -> Table:
         """The tests in the layout of `inspect.json`."""
@@ -340,3 +352,119 @@ def criterion_of(criterion: str, rows: Float[np.ndarray, "m d"]) -> float:
     if criterion == "D":
         return -2.0 * float(np.sum(np.log(svd.values)) + np.sum(np.log(svd.scale)))
     return float(np.sum((svd.right.T / svd.values / svd.scale[:, None]) ** 2))
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class NextPoses(Selection):
+    """Postures chosen from candidates."""
+
+    part: NextPosePart
+    station: str
+    """At which they are measured; empty for a device in the ground frame."""
+    q: Float[np.ndarray, "k n"]
+    """rad or m."""
+    observability: Observability
+    """Observability indices of all rows."""
+
+    def as_json(self, model: Model) -> Table:
+        """The postures in the layout of `inspect.json`."""
+        return {
+            "count": len(self.q),
+            "like": self.like,
+            "station": self.station,
+            "candidates": self.candidates,
+            "seed": self.part.seed,
+            "criterion_before": self.before,
+            "criterion_chosen": self.chosen,
+            "observability": dataclasses.asdict(self.observability),
+            "postures": [dict(zip(model.coordinates, row, strict=True)) for row in self.q.tolist()],
+        }
+
+    def as_toml(self, study: Study) -> str:
+        """Nothing: postures are lines of the table of a pose test."""
+        return ""
+
+
+def observability_of(study: Study, values: np.ndarray, jacobian: np.ndarray) -> Observability | None:
+    """Observability indices of the machine's parameters by the planned rows; None unless all tests are pose tests.
+
+    Rows are in units of the noise, parameters in units of u; the stations are eliminated.
+    """
+    entries = [entry for entry in study.fitted if entry.kind == "pose"]
+    if len(entries) < len(study.fitted):
+        return None
+    return _indices(study, jacobian[: study.problem.data_rows], sum(len(_test(entry).q) for entry in entries))
+
+
+def _indices(study: Study, rows: np.ndarray, poses: int) -> Observability | None:
+    of_stations = np.array([name.split(".")[0] == STATION for name in study.free.names])
+    if of_stations.all():
+        return None
+    return observability(rows[:, ~of_stations], poses, rows[:, of_stations])
+
+
+def _test(entry: Entry) -> PoseTest:
+    return cast(PoseTest, entry.test)
+
+
+def plan_poses(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:
+    """The next postures requested by a study, or a remark on why none could be chosen.
+
+    Raises:
+        ValueError: there is no such station.
+    """
+    part = cast(NextPosePart, study.next)
+    tests = [_test(entry) for entry in study.fitted if entry.kind == "pose"]
+    like = cast(PoseTest, test_at(next(t for t in tests if part.like in (None, t.name)), study.free, before.values))
+    station = 0
+    if part.station is not None:
+        check_known("[next]: station", [part.station], like.stations)
+        station = like.stations.index(part.station)
+    q = postures_of(part, np.asarray(study.model.reference), study.model.coordinates)
+    u = np.asarray(operating_point.u)
+    candidates = _at_postures(like, q, station, study.free.apply(study.model, before.values))
+    _, slope = state_of_test(study.problem, candidates, u)
+    finite = np.isfinite(slope).all(axis=1).reshape(len(q), -1).all(axis=1)
+    information = slope.reshape(len(q), -1, slope.shape[1])[finite]
+    if not len(information):
+        raise ValueError(f"[next]: none of {len(q)} candidates can be predicted")
+    basis = known_directions(np.concatenate([before.made, *information]))
+    try:
+        design = choose_tests(information @ basis, part.count, part.criterion, made=before.made @ basis)
+    except ValueError as error:
+        return Planned(None, f"no next posture could be chosen: {error}")
+    rows = np.concatenate([before.made, *(information[i] for i in design.chosen)])
+    made = np.concatenate([state_of_test(study.problem, test, u)[1] for test in tests])
+    indices = _indices(
+        study, np.concatenate([made, *(information[i] for i in design.chosen)]),
+        sum(len(test.q) for test in tests) + len(design.chosen),
+    ) or Observability(0.0, 0.0, 0.0, 0.0, 0.0)  # fmt: skip
+    chosen = NextPoses(
+        part=part,
+        like=like.name,
+        station=like.stations[station] if like.stations else "",
+        q=q[finite][list(design.chosen)],
+        candidates=len(information),
+        before=criterion_of(part.criterion, before.made @ basis),
+        chosen=criterion_of(part.criterion, rows @ basis),
+        known=identifiability(rows, np.ones(len(rows)), before.prior_std),
+        observability=indices,
+    )
+    remark = f"{len(chosen.q)} postures chosen out of {chosen.candidates} candidates"
+    if basis.shape[1] < study.free.size:
+        remark += f" for the {basis.shape[1]} identifiable of {study.free.size} directions of the parameters"
+    return Planned(chosen, remark)
+
+
+def _at_postures(like: PoseTest, q: np.ndarray, station: int, model: Model) -> PoseTest:
+    """A test like another one at other postures, each measured in all components that the other one measures, as
+    predicted for a machine."""
+    count, size = len(q), KIND.size * len(like.points)
+    seen = np.unique(np.asarray(like.component) % size)
+    shape: Any = (count, len(like.points))
+    axes = jnp.broadcast_to(jnp.eye(3), (*shape, 3, 3))
+    empty = dataclasses.replace(
+        like, q=jnp.asarray(q), position=jnp.zeros((*shape, 3)), rotation=axes, vertical=axes,
+        component=jnp.zeros(0, int), station=jnp.full(count, station), approach=None,
+    )  # fmt: skip
+    return empty.completed((np.arange(count)[:, None] * size + seen).ravel(), model)

@@ -149,19 +149,13 @@ def why(
         others = [names[i] for i in null[0].members if i != index]
         clauses.append(f"is identifiable only in combination with {_listed(others)}")
     elif not insensitive:
-        partner = _partner(index, correlation)
-        if partner is not None:
-            clauses.append(f"is correlated with {names[partner]} (correlation {correlation[index, partner]:+.2f})")
+        coupling = np.where(np.arange(len(names)) == index, 0.0, correlation[index])
+        partner = int(np.argmax(np.abs(coupling)))
+        if abs(coupling[partner]) >= TOGETHER:
+            clauses.append(f"is correlated with {names[partner]} (correlation {coupling[partner]:+.2f})")
     if tried:
         clauses.append(_remedy_clause(index, known, tests, shares, tried))
     return "; ".join(clauses) if clauses else "the measurements are too few or too noisy for it"
-
-
-def _partner(index: int, correlation: np.ndarray) -> int | None:
-    size = np.abs(correlation[index])
-    size[index] = 0.0
-    best = int(np.argmax(size))
-    return best if size[best] >= TOGETHER else None
 
 
 def _unobserved_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:

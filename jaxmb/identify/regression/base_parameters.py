@@ -13,10 +13,10 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import SMALLEST_COLUMN
-from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.parameters.free_parameters import matching_any
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
-from jaxmb.io.validation import check_known, known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import OF_BODIES
@@ -149,7 +149,7 @@ def base_parameters(
         raise ValueError(f"by is '{by}', expected 'torque' or 'energy'")
     model = _without_rounded_angles(model)
     names = regressor_names(model)
-    chosen = _chosen(model, names, of)
+    chosen = relevant_names(model) if of is None else matching_any(names, of, "parameter of the regressor")
     free = ~np.array(model.locked)[[i for i in range(len(model.coordinates)) if i not in model.dependent]]
     rows_of_state = int(np.sum(free)) if by == "torque" else 1
     count = samples or max(ROWS, math.ceil(ROWS * len(chosen) / rows_of_state))
@@ -179,7 +179,8 @@ def base_parameters(
     factor[:, kept] = np.eye(len(kept))
     factor = np.where(np.abs(factor) > NO_TERM, factor, 0.0) * length / length[kept][:, None]
     matrix = np.zeros((len(kept), len(names)))
-    matrix[:, [names.index(name) for name in chosen]] = _rounded(factor)
+    digits = [[float(f"{value:.{DIGITS - 1}e}") for value in row] for row in factor]
+    matrix[:, [names.index(name) for name in chosen]] = np.array(digits).reshape(factor.shape)
     own = tuple(chosen[i] for i in kept)
     formulas = [_formula(name, row, names) for name, row in zip(own, matrix, strict=True)]
     return BaseParameters(own, matrix, tuple(formulas))
@@ -282,18 +283,6 @@ def relevant_names(model: Model, free: Collection[str] = ()) -> list[str]:
     ]
 
 
-def _chosen(model: Model, names: tuple[str, ...], of: Sequence[str] | None) -> list[str]:
-    if of is None:
-        return relevant_names(model)
-    found: set[str] = set()
-    for pattern in of:
-        matches = matching(names, pattern)
-        if not matches:
-            raise ValueError(known_name("parameter of the regressor", pattern, names))
-        found.update(matches)
-    return [name for name in names if name in found]
-
-
 def _without_rounded_angles(model: Model) -> Model:
     """The machine with axes made exactly parallel or perpendicular where they are so up to rounded angles.
 
@@ -351,11 +340,6 @@ def _preference(name: str) -> int:
 @compiled
 def _energies(model: Model, q: Float[Array, "k n"], qd: Float[Array, "k m"]) -> Float[Array, "k p"]:
     return jax.vmap(lambda posture, rate: energy_regressor(model, posture, rate))(q, qd)
-
-
-def _rounded(matrix: np.ndarray) -> np.ndarray:
-    """Coefficients rounded to `DIGITS` significant digits."""
-    return np.array([[float(f"{value:.{DIGITS - 1}e}") for value in row] for row in matrix]).reshape(matrix.shape)
 
 
 def _formula(own: str, row: np.ndarray, names: Sequence[str]) -> str:

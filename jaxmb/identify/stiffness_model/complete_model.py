@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.estimation.reduction import Reduction, Step, reduction
+from jaxmb.identify.estimation.reduction import Reduction, Step, reduction, selection_step
 from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
     Term,
@@ -135,7 +135,9 @@ def complete_model(model: Model, frames: Sequence[str] = (), sparse: bool = True
     original = [*joint_terms(model, joints), *(spring_term(model, *entry, symmetric=False) for entry in full)]
     steps = [_symmetrisation(names, [*joints, *(_name(*entry) for entry in triangle)])]
     if sparse:
-        steps.append(_restriction("M2", steps[-1].names, [*joints, *(_name(*entry) for entry in beams)]))
+        symmetric = steps[-1].names
+        kept = [symmetric.index(name) for name in (*joints, *(_name(*entry) for entry in beams))]
+        steps.append(selection_step("M2", symmetric, kept, exact=False))
     aggregated, kept = _aggregation(model, frames)
     steps.append(_addition(steps[-1].names, aggregated))
     reduced = [
@@ -201,20 +203,12 @@ def _symmetrisation(before: Sequence[str], after: Sequence[str]) -> Step:
     return Step("M1", tuple(before), tuple(after), expand, reduce, np.zeros(len(before)), exact=False)
 
 
-def _restriction(step: str, before: Sequence[str], after: Sequence[str]) -> Step:
-    """Step in which the parameters not in `after` are zero."""
-    expand = np.eye(len(before))[:, [before.index(name) for name in after]]
-    return Step(step, tuple(before), tuple(after), expand, expand.T.copy(), np.zeros(len(before)), exact=False)
-
-
 def _addition(before: Sequence[str], aggregated: Mapping[str, str]) -> Step:
     """Step M3: joints are added to diagonal terms."""
-    after = tuple(name for name in before if name not in aggregated)
-    expand = np.eye(len(before))[:, [before.index(name) for name in after]]
-    reduce = expand.T.copy()
+    step = selection_step("M3", before, [i for i, name in enumerate(before) if name not in aggregated])
     for joint, term in aggregated.items():
-        reduce[after.index(term), before.index(joint)] = 1.0
-    return Step("M3", tuple(before), after, expand, reduce, np.zeros(len(before)), exact=True)
+        step.reduce[step.names.index(term), before.index(joint)] = 1.0
+    return step
 
 
 def _aggregation(model: Model, frames: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:

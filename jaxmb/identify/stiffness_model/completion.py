@@ -24,7 +24,7 @@ from jaxmb.identify.stiffness_model.complete_model import (
     is_diagonal,
     joints_and_links,
 )
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_springs
 
@@ -42,29 +42,32 @@ DOUBT = 0.99
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Completion:
-    """Physically consistent compliances of every joint and link for given reduced values."""
+class CompletionOutcome:
+    """The physically consistent machine that agrees with reduced values, or the nearest one."""
 
-    values: dict[str, float]
-    """By parameter of the model with separate joints and links, SI units."""
+    possible: bool
+    """Whether the reduced values are physically consistent within their noise; if not, this is the closest machine
+    that is."""
+    freedom: int
+    """Number of directions not determined by the reduced values."""
+    chi_square: float
+    """Of the reduced values against those of the machine; 0 for an exact match."""
     joints: dict[str, float]
     """Compliance of each coordinate, rad/Nm or m/N; non-negative."""
     links: dict[str, Float[np.ndarray, "6 6"]]
     """Compliance of each virtual spring, positive semi-definite."""
-    freedom: int
-    """Number of directions not determined by the reduced values."""
-    chi_square: float
-    """Of the reduced values against those of the completion; 0 for an exact match."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Completion(CompletionOutcome):
+    """Physically consistent compliances of every joint and link for given reduced values."""
+
+    values: dict[str, float]
+    """By parameter of the model with separate joints and links, SI units."""
     limit: float
     """99 % quantile of the chi-square of a physically consistent machine."""
-    converged: bool = True
+    converged: bool
     """Whether the optimization converged; if not, another machine may fit better."""
-
-    @property
-    def possible(self) -> bool:
-        """Whether the reduced values are physically consistent within their noise; if not, this is the closest machine
-        that is."""
-        return self.chi_square <= self.limit
 
 
 def completion(
@@ -103,8 +106,17 @@ def completion(
         found, chi_square = problem.compliances(exact), 0.0
     joints, links = joints_and_links(problem.names, found)
     by_name = dict(zip(problem.names, found.tolist(), strict=True))
-    limit = chi_square_quantile(DOUBT, len(values))
-    return Completion(by_name, joints, links, len(problem.names) - len(values), chi_square, limit, gap <= 10.0 * GAP)
+    limit = float(chdtri(len(values), 1.0 - DOUBT))
+    return Completion(
+        possible=chi_square <= limit,
+        freedom=len(problem.names) - len(values),
+        chi_square=chi_square,
+        joints=joints,
+        links=links,
+        values=by_name,
+        limit=limit,
+        converged=gap <= 10.0 * GAP,
+    )
 
 
 def compliance_intervals(
@@ -137,10 +149,8 @@ def compliance_intervals(
         ValueError: see `completion`; or no physically consistent machine is within the region.
     """
     problem = _problem(complete, reduced, values, covariance, {})
-    for name in names or ():
-        if name not in problem.names:
-            raise ValueError(known_name("compliance", name, problem.names))
-    square = chi_square_quantile(probability, len(values))
+    check_known("compliance", names or (), problem.names)
+    square = float(chdtri(len(values), 1.0 - probability))
     start, gap = _nearest(problem, 1e-3 * square)
     smallest = float(np.sum(start[problem.noise] ** 2))
     if smallest >= square:
@@ -170,12 +180,7 @@ def _interval(problem: "_Problem", cone: Cone, start: np.ndarray, name: str) -> 
     return float(low), float(high)
 
 
-def chi_square_quantile(probability: float, freedom: int) -> float:
-    """Quantile of the chi-square distribution with `freedom` degrees of freedom."""
-    return float(chdtri(freedom, 1.0 - probability))
-
-
-def completed_model(model: Model, found: Completion) -> Model:
+def completed_model(model: Model, found: CompletionOutcome) -> Model:
     """The machine with the completion's compliances; a joint without compliance is rigid, stiffness 0.
 
     Raises:
@@ -238,9 +243,7 @@ def _problem(
     # Joints and links are separate before the last physical step, which adds them.
     tail = dataclasses.replace(reduced, steps=reduced.steps[len(complete.steps) - 1 :])
     names = tail.original
-    for name in nominal:
-        if name not in names:
-            raise ValueError(known_name("nominal compliance", name, names))
+    check_known("nominal compliance", nominal, names)
     size = _sizes(complete, tail, values, nominal)
     try:
         factor = np.linalg.cholesky(covariance / np.outer(std, std))

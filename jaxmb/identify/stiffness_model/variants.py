@@ -22,7 +22,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     observation_matrix,
 )
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel, complete_model, physical_preference
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 
 VARIANTS = ("J1", "J2", "C1", "C2")
@@ -90,8 +90,7 @@ def compensated_joint(model: Model, joint: str, tests: Sequence[LoadCase]) -> Co
     Raises:
         ValueError: the machine has no such joint.
     """
-    if joint not in model.coordinates:
-        raise ValueError(known_name("compensated joint", joint, model.coordinates))
+    check_known("compensated joint", [joint], model.coordinates)
     angles: list[float] = []
     for angle in sorted(float(test.q[model.coordinates.index(joint)]) for test in tests):
         if not angles or angle - angles[-1] > SAME_ANGLE:

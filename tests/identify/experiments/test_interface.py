@@ -12,7 +12,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.kinds import KINDS, Kind
 from jaxmb.identify.assess.laws.one_model import one_model
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.assess.uncertainty.ambiguity import not_bound_limited
+from jaxmb.identify.assess.uncertainty.nonlinear import not_bound_limited
 from jaxmb.identify.experiments.components import Equations, LinearForm
 from jaxmb.identify.experiments.test import Entry, Score, Test
 from jaxmb.identify.fit.loop import coarsened

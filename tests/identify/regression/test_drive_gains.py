@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.regression.drive_gains import CurrentRun
+from jaxmb.identify.regression.torque_regressor import CurrentRun
 from tests.identify.experiments.torque.test_torque_recovery import ARM, TRUE
 
 GAINS = {"a": 12.5, "b": -3.2}

@@ -98,14 +98,14 @@ def law_outcome(
     return Laws(
         by=() if study.laws is None else tuple(study.laws.by),
         chosen=tuple(
-            ChosenTerm(t.parameter, t.by, t.text, float(c), float(s), t.function, t.scale, t.mean)
+            ChosenTerm(**vars(t), term=t.text, coefficient=float(c), std=float(s))
             for t, c, s in zip(chosen, fit.coefficients, std[d:], strict=False)
         ),
         centre=free.named(centre),
         centre_std_log=free.named(std[:d] / np.abs(np.where(relative == 0.0, 1.0, relative))),
         holdout=HoldOutErrors(without.mean, errors, with_laws.mean),
         considered=tuple(considered),
-        one_model=WithLaws(is_consistent, after.ratio, after.p),
+        one_model=WithLaws(is_consistent, after.residual_over_noise, after.p),
         values={name: _values(study, chosen, fit, problem, covariance, name) for name in shown},
     )
 

@@ -19,22 +19,14 @@ from jaxmb.io.records import restored
 from jaxmb.machine.build import Model
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ChosenTerm:
+@dataclasses.dataclass(frozen=True)
+class ChosenTerm(Term):
     """A chosen term: ln parameter = ... + coefficient * term."""
 
-    parameter: str
-    by: str
     term: str
+    """`text`."""
     coefficient: float
     std: float
-    function: str
-    scale: float
-    mean: float
-
-    def as_term(self) -> Term:
-        """The term as a function of its covariate."""
-        return Term(self.parameter, self.by, self.function, self.scale, self.mean)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -251,10 +243,9 @@ def values_with_laws(
     """
     laws = laws if isinstance(laws, Laws) else restored(Laws, laws)
     values = np.array([laws.centre[name] for name in study.free.names])
-    for line in laws.chosen:
-        term = line.as_term()
+    for term in laws.chosen:
         x = covariate(study.model, term.by, term.parameter, np.asarray(q), amplitude)
-        values[study.free.names.index(term.parameter)] *= np.exp(line.coefficient * term.value(x))
+        values[study.free.names.index(term.parameter)] *= np.exp(term.coefficient * term.value(x))
     return values
 
 

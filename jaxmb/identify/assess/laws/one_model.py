@@ -11,7 +11,7 @@ from scipy.special import chdtrc, fdtrc
 
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import fit_by_test, law_state
-from jaxmb.identify.estimation.identifiability import Jacobian, scaled_svd
+from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, scaled_svd
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large
@@ -53,30 +53,32 @@ class Block(NamedTuple):
     """Correlation length of the residual in rows (see `Correlation.length`)."""
 
 
-class Drop(NamedTuple):
-    """Drop of chi^2 if one parameter may differ between the tests."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Drop:
+    """Drop of chi^2 if some parameters may differ between the tests."""
 
     drop: float
     degrees: int
     p: float
     """Probability of such a drop under one model."""
-    spread: float
-    """Relative standard deviation of the parameter over the tests that explains the drop, beyond the noise."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OwnValue:
+class ParameterDrop(Drop):
+    """Drop of chi^2 if one parameter may differ between the tests."""
+
+    spread: float
+    """Relative standard deviation of the parameter over the tests that explains the drop, beyond the noise; that of the
+    fitted values where refitted."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OwnValue(ParameterDrop):
     """Effect of a separate value in each test, for one parameter."""
 
     parameter: str
-    drop: float
-    """Of chi^2."""
-    degrees: int
-    p: float
     p_holm: float
     """Corrected for the number of parameters."""
-    spread: float
-    """Relative spread over the tests that explains the drop; that of the fitted values where refitted."""
     residual: float | None = dataclasses.field(metadata={"key": "leaves"})
     """Root mean square residual of such a fit, in units of the noise; None where not refitted."""
     unsettled: bool | None = None
@@ -84,42 +86,29 @@ class OwnValue:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Separate:
-    """Drop of chi^2 if each test has its own parameters."""
-
-    drop: float
-    degrees: int
-    p: float
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class OneModel:
-    """Consistency of one model with all tests."""
-
-    is_consistent: bool = dataclasses.field(metadata={"key": "does"})
-    """Whether neither all parameters together nor any single one differ significantly between the tests."""
-    residual_over_noise: float
-    chi2: float
-    degrees: int
-    p: float | None
-    separate: Separate
-    parameters: tuple[OwnValue, ...]
-    """By decreasing drop; those refitted with a value for each test first, by increasing residual."""
-
-
-class Agreement(NamedTuple):
+class Agreement:
     """Agreement of all tests with one model."""
 
+    residual_over_noise: float
+    """Root mean square residual in units of the noise."""
     chi2: float
     """At the joint optimum of the linearized residuals, weighted by their noise only."""
     degrees: int
     p: float | None
     """Probability of such a chi^2 under one model; None where a noise is estimated."""
-    ratio: float
-    """Root mean square residual in units of the noise."""
     separate: Drop
-    """All parameters separate in each test; its spread is NaN."""
-    parameters: tuple[Drop, ...]
+    """All parameters separate in each test."""
+    parameters: tuple[ParameterDrop, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OneModel(Agreement):
+    """Consistency of one model with all tests."""
+
+    is_consistent: bool = dataclasses.field(metadata={"key": "does"})
+    """Whether neither all parameters together nor any single one differ significantly between the tests."""
+    parameters: tuple[OwnValue, ...]
+    """By decreasing drop; those refitted with a value for each test first, by increasing residual."""
 
 
 def blocks(
@@ -165,8 +154,7 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
 def _least_residual(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
     """Residual r + J du at the best du, and the rank of J."""
     svd = scaled_svd(jacobian)
-    basis = svd.range(residual.size)
-    return residual - basis @ (basis.T @ residual), svd.rank
+    return svd.beside(residual), svd.rank
 
 
 def relative_columns(study: Study, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
@@ -199,8 +187,7 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     """
     residual = np.concatenate([b.residual for b in tests])
     svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
-    basis = svd.range(residual.size)
-    remainder = residual - basis @ (basis.T @ residual)
+    remainder = svd.beside(residual)
     chi2 = float(remainder @ remainder)
     estimated = any(np.isfinite(b.degrees) for b in tests)
     freedom = sum(b.degrees for b in tests if np.isfinite(b.degrees))
@@ -212,9 +199,7 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
         return float(fdtrc(degrees, freedom, drop / degrees) if estimated else chdtrc(degrees, drop))
 
     first = np.cumsum([0, *(b.residual.size for b in tests)])
-    drops = []
-    for i, factor in enumerate(relative):
-        drops.append(_drop(factor * separate_columns(tests, i), basis, remainder, chance))
+    drops = [_drop(factor * separate_columns(tests, i), svd, remainder, chance) for i, factor in enumerate(relative)]
     own = [_least_residual(b.residual, b.jacobian) for b in tests]
     separate = chi2 - sum(float(r @ r) for r, _ in own)
     more = sum(rank for _, rank in own) - svd.rank
@@ -224,25 +209,27 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
         chi2=chi2,
         degrees=degrees,
         p=None if estimated else chance(chi2, degrees),
-        ratio=float(np.sqrt(plain / degrees)),
-        separate=Drop(separate, more, chance(separate, more), np.nan),
+        residual_over_noise=float(np.sqrt(plain / degrees)),
+        separate=Drop(separate, more, chance(separate, more)),
         parameters=tuple(drops),
     )
 
 
-def _drop(columns: np.ndarray, basis: np.ndarray, remainder: np.ndarray, chance: Callable[[float, int], float]) -> Drop:
-    """Drop of chi^2 by columns `columns` in addition to the space spanned by `basis`."""
+def _drop(
+    columns: np.ndarray, svd: ScaledSvd, remainder: np.ndarray, chance: Callable[[float, int], float]
+) -> ParameterDrop:
+    """Drop of chi^2 by columns in addition to those of a decomposed matrix."""
     length = np.linalg.norm(columns, axis=0)
     seen = length > 0.0
     if not seen.any():
-        return Drop(0.0, 0, 1.0, 0.0)
-    beside = columns[:, seen] - basis @ (basis.T @ columns[:, seen])
+        return ParameterDrop(0.0, 0, 1.0, 0.0)
+    beside = svd.beside(columns[:, seen])
     vectors, values, _ = np.linalg.svd(beside / length[seen], full_matrices=False)
     degrees = int(np.sum(values > ACTS))
     drop = float(np.sum((vectors[:, :degrees].T @ remainder) ** 2))
     weight = float(np.sum(beside**2))
     spread = np.sqrt(max(drop - degrees, 0.0) / weight) if degrees else 0.0
-    return Drop(drop, degrees, chance(drop, degrees), float(spread))
+    return ParameterDrop(drop, degrees, chance(drop, degrees), float(spread))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -266,18 +253,18 @@ def one_model(estimate: Estimate) -> OneModel | None:
     found = agreement(tests, relative_columns(study, u))
     corrected = holm([d.p for d in found.parameters])
     lines = [
-        OwnValue(names[0], d.drop, d.degrees, d.p, p, d.spread, None)
+        OwnValue(**vars(d), parameter=names[0], p_holm=p, residual=None)
         for names, d, p in zip(study.free.tied, found.parameters, corrected, strict=True)
     ]
     lines.sort(key=lambda line: -line.drop)
     return OneModel(
-        is_consistent=found.separate.p >= DISAGREE and min(corrected) >= DISAGREE,
-        residual_over_noise=found.ratio,
+        residual_over_noise=found.residual_over_noise,
         chi2=found.chi2,
         degrees=found.degrees,
         p=found.p,
-        separate=Separate(found.separate.drop, found.separate.degrees, found.separate.p),
+        separate=found.separate,
         parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, lines)),
+        is_consistent=found.separate.p >= DISAGREE and min(corrected) >= DISAGREE,
     )
 
 
@@ -292,7 +279,7 @@ def _refitted_by_test(
         problem, fit, spread = fit_by_test(study, u, line.parameter)
         lost = None if fit.converged else True
         found = blocks(study, *law_state(problem, fit), row_weights)
-        ratio = agreement(found, relative_columns(study, fit.u)).ratio
+        ratio = agreement(found, relative_columns(study, fit.u)).residual_over_noise
         fitted.append((ratio, dataclasses.replace(line, spread=spread, residual=ratio, unsettled=lost)))
     own = {line.parameter for _, line in fitted}
     fitted.sort(key=lambda pair: pair[0])

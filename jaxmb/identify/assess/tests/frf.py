@@ -175,7 +175,10 @@ def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) ->
     reversed_time = _other_sign_of_time(test, measured, fitted, used)
     if not (poor or reversed_time):
         return None
-    cause = _reversed_time_text() if reversed_time else _cause(test, measured, fitted, used)
+    if reversed_time:
+        cause = "its phases have the opposite sign: are the FRFs for exp(-j omega t)?"
+    else:
+        cause = _cause(test, measured, fitted, used)
     cause = cause if poor else f"every damping is on its lower bound and {cause}"
     return FrfMisfit(cause, *_size(test, measured, fitted, used))
 
@@ -186,10 +189,6 @@ def _size(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndar
     squares = np.real(error) ** 2, np.imag(error) ** 2
     factor, angle = (math.sqrt(float(np.sum(counts * each) / np.sum(counts))) for each in squares)
     return math.exp(min(factor, 100.0)), math.degrees(angle)
-
-
-def _reversed_time_text() -> str:
-    return "its phases have the opposite sign: are the FRFs for exp(-j omega t)?"
 
 
 def _cause(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.ndarray) -> str:

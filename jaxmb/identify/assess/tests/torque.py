@@ -155,9 +155,14 @@ class TorqueMetrics(KindMetrics):
                     TorqueRow(entry.name, entry.role, name, float(size), float(errors[0]), percent[0], few, *expected)
                 )
         if essential is not None:
-            numbers = zip(essential.values.tolist(), essential.std.tolist(), strict=True)
-            by_name = dict(zip(essential.names, numbers, strict=True))
-            base = tuple(_with_essential(row, *by_name.get(row.name, (None, np.inf))) for row in base)
+            known = [std if np.isfinite(std) else None for std in essential.std.tolist()]
+            by_name = dict(zip(essential.names, zip(essential.values.tolist(), known, strict=True), strict=True))
+            base = tuple(
+                dataclasses.replace(row, essential_value=by_name[row.name][0], essential_std=by_name[row.name][1])
+                if row.name in by_name
+                else row
+                for row in base
+            )
         return cls(tuple(rows), base, _centres(estimate))
 
 
@@ -196,10 +201,6 @@ def _errors(estimate: Estimate, entry: TorqueEntry) -> Iterator[tuple[str, np.nd
     for number, name in enumerate(entry.source.coordinates):
         rows = np.flatnonzero(np.asarray(test.coordinate) == number)
         yield name, rows, error[rows]
-
-
-def _with_essential(row: BaseRow, value: float | None, std: float) -> BaseRow:
-    return dataclasses.replace(row, essential_value=value, essential_std=std if np.isfinite(std) else None)
 
 
 def torque_remarks(
@@ -267,8 +268,7 @@ def _essential(
 def _base_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[tuple[BaseRow, ...], FreeBaseParameters]:
     """Base parameters of the identified machine that depend on free parameters."""
     free, names = estimate.study.free, regressor_names(estimate.model)
-    test = entries[0].test
-    found = test.linear.combinations(estimate.study.model, free)
+    found = entries[0].test.linear.combinations(estimate.study.model, free)
     by_value = free.slope(estimate.values)
     # derivative of each base parameter by each entry of u
     slope = found.matrix @ affine_numbers(estimate.study.model, free, names)[0] * by_value

@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -120,7 +119,8 @@ def monte_carlo(
     def errors(rng: np.random.Generator) -> np.ndarray:
         return -np.sqrt(weights) * rng.normal(size=weights.size)  # of what was measured, predicted less measured
 
-    return _fitted(_Run(study.problem, np.array([free.encode(v) for v in values]), seed, starts, True), errors, report)
+    true = np.array([free.encode(v) for v in values])
+    return _fitted(study.problem, true, seed, errors, report, starts, simulated=True)
 
 
 def bootstrap(
@@ -170,7 +170,7 @@ def bootstrap(
         prior = weights[problem.data_rows :]
         return np.concatenate([*parts, np.sqrt(prior) * rng.normal(size=prior.size)])
 
-    return _fitted(_Run(problem, np.repeat(u[None], draws, axis=0), seed, 0, False), errors, report)
+    return _fitted(problem, np.repeat(u[None], draws, axis=0), seed, errors, report)
 
 
 def write_draws(path: str | os.PathLike[str], draws: Draws) -> None:
@@ -179,18 +179,6 @@ def write_draws(path: str | os.PathLike[str], draws: Draws) -> None:
     arrays = {field.name: np.asarray(getattr(draws, field.name)) for field in dataclasses.fields(draws)}
     np.savez(buffer, **arrays)  # pyright: ignore[reportArgumentType]
     write_atomically(Path(path), buffer.getvalue())
-
-
-class _Run(NamedTuple):
-    """Quantities common to all draws."""
-
-    problem: Problem
-    u: Float[np.ndarray, "n d"]
-    """True u of each draw."""
-    seed: int
-    starts: int
-    simulated: bool
-    """Whether the data of the tests are replaced by noise-free simulations."""
 
 
 def _check(study: Study, draws: int) -> None:
@@ -222,41 +210,62 @@ def _true_values(
 
 
 def _fitted(
-    run: _Run, errors: Callable[[np.random.Generator], np.ndarray], report: Callable[[int, int], None] | None
+    problem: Problem,
+    true: Float[np.ndarray, "n d"],
+    seed: int,
+    errors: Callable[[np.random.Generator], np.ndarray],
+    report: Callable[[int, int], None] | None,
+    starts: int = 0,
+    simulated: bool = False,
 ) -> Draws:
-    free = run.problem.free
-    fixed = everywhere((run.problem, run.problem.box))
+    """Fits to draws of the errors.
+
+    Args:
+        problem: of the study.
+        true: u of each draw.
+        seed: of the draws.
+        errors: of the residual, drawn.
+        report: of progress.
+        starts: number of further starts of each fit.
+        simulated: whether the data of the tests are replaced by noise-free simulations.
+    """
+    free = problem.free
+    fixed = everywhere((problem, problem.box))
     parts = []
     with threadpool_limits(1, user_api="blas"):
-        for u, begin, shift in _batches(run, errors):
-            found = _fit_draws(*fixed, run.simulated, *everywhere((u, begin, shift)))
+        for u, begin, shift in _batches(problem, true, seed, errors, starts):
+            found = _fit_draws(*fixed, simulated, *everywhere((u, begin, shift)))
             parts.append([np.asarray(x) for x in found])
             if report is not None:
-                report(min(len(parts) * len(u), len(run.u)), len(run.u))
-    u, cost, std, converged = (np.concatenate(x)[: len(run.u)] for x in zip(*parts, strict=True))
+                report(min(len(parts) * len(u), len(true)), len(true))
+    u, cost, std, converged = (np.concatenate(x)[: len(true)] for x in zip(*parts, strict=True))
     if not converged.any():
         raise ValueError(
-            f"none of {len(run.u)} fits to draws converged: the free parameters are not identifiable from the data"
+            f"none of {len(true)} fits to draws converged: the free parameters are not identifiable from the data"
         )
     logarithmic = np.array(free.logarithmic)
     size = free.slope(np.ones(len(free.names)))
-    values, truth = (np.array([free.values(x) for x in rows]) for rows in (u, run.u))
-    return Draws(free.names, logarithmic, truth, values, (u - run.u) * size, std * size, cost, converged)
+    values, truth = (np.array([free.values(x) for x in rows]) for rows in (u, true))
+    return Draws(free.names, logarithmic, truth, values, (u - true) * size, std * size, cost, converged)
 
 
 def _batches(
-    run: _Run, errors: Callable[[np.random.Generator], np.ndarray]
+    problem: Problem,
+    true: Float[np.ndarray, "n d"],
+    seed: int,
+    errors: Callable[[np.random.Generator], np.ndarray],
+    starts: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Batches of true u, starts and shifts of the residual; the last batch is padded."""
     mesh = all_devices()
-    count = min(AT_ONCE * (1 if mesh is None else mesh.size), len(run.u))
-    lower, upper = np.asarray(run.problem.free.lower), np.asarray(run.problem.free.upper)
-    for first in range(0, len(run.u), count):
-        numbers = [min(first + k, len(run.u) - 1) for k in range(count)]
-        own = [np.random.default_rng([run.seed, k]) for k in numbers]
-        u = run.u[numbers]
+    count = min(AT_ONCE * (1 if mesh is None else mesh.size), len(true))
+    lower, upper = np.asarray(problem.free.lower), np.asarray(problem.free.upper)
+    for first in range(0, len(true), count):
+        numbers = [min(first + k, len(true) - 1) for k in range(count)]
+        own = [np.random.default_rng([seed, k]) for k in numbers]
+        u = true[numbers]
         shift = np.array([errors(rng) for rng in own])
-        drawn = np.array([rng.uniform(size=(run.starts, lower.size)) for rng in own])
+        drawn = np.array([rng.uniform(size=(starts, lower.size)) for rng in own])
         yield u, np.concatenate([np.clip(u, lower, upper)[:, None], lower + drawn * (upper - lower)], axis=1), shift
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.estimate import Linear
-from jaxmb.identify.assess.wrong_units import (
+from jaxmb.identify.assess.tests.deflections import (
     bound_remarks,
     factor_remarks,
     share_scale,

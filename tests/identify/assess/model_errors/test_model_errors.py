@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import further_springs, model_errors
+from jaxmb.identify.assess.model_errors import Fitted, Hypothesis, further_springs, model_errors
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -133,8 +133,8 @@ def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
 def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
     """Any number more lets the free parameters leave it for the lowest one: none of these is a cause."""
     findings = []
-    module = importlib.import_module("jaxmb.identify.assess.search_estimate")
-    monkeypatch.setattr(module, "model_errors", lambda estimate: findings.append(estimate) or ())
+    module = importlib.import_module("jaxmb.identify.assess.identify")
+    monkeypatch.setattr(module, "model_errors", lambda estimate: findings.append(estimate) or ((), ()))
     identify(changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w))))
     monkeypatch.undo()
     good = study(tmp_path)
@@ -217,13 +217,13 @@ def test_further_springs_by_what_they_leave():
     along, about, bent = (f"compliance of {name}" for name in (f"{FURTHER[0]} along Z", f"{FURTHER[0]} about X",
                                                            f"{FURTHER[1]} at b about x"))  # fmt: skip
     sizes = {"mass of upper": (1.0, 50.0), about: (2.0, 300.0), along: (4.0, 100.0), bent: (1.0, 999.0)}
-    ends = [(StatedError(key, size=1e-6), size, left) for key, (size, left) in sizes.items()]
+    ends = [Fitted(Hypothesis(StatedError(key, size=1e-6)), np.array([s]), left) for key, (s, left) in sizes.items()]
     found = further_springs(model, ends, 1000.0, 100.0, 50)
     assert tuple(map(dataclasses.astuple, found)) == (
         ("an elastic foundation along Z", pytest.approx(2.5e5), "N/m", 1.0),
         ("an elastic foundation about X", pytest.approx(5e5), "N m/rad", pytest.approx(7.0 / 9.0)),
     )
-    assert not further_springs(model, [(error, -size, left) for error, size, left in ends], 1000.0, 100.0, 50)
+    assert not further_springs(model, [end._replace(x=-end.x) for end in ends], 1000.0, 100.0, 50)
 
 
 def test_further_springs_are_ranked(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, mode_shares
-from jaxmb.identify.assess.uncertainty.ambiguity import ambiguity
+from jaxmb.identify.assess.uncertainty.nonlinear import ambiguity
 from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.study.format.study_format import StudyFile

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.assess.result import INTERVAL
-from jaxmb.identify.assess.uncertainty.ambiguity import ENOUGH, with_curvature
+from jaxmb.identify.assess.uncertainty.nonlinear import ENOUGH, with_curvature
 from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.fit.problem import final_state
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.uncertainty.ambiguity import mode_deviations
+from jaxmb.identify.assess.uncertainty.nonlinear import mode_deviations
 from jaxmb.response.modal import modes
 from tests.identify.arm import MACHINE, frf, study_of
 

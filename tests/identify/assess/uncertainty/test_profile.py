@@ -8,8 +8,8 @@ import pytest
 import scipy.optimize
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.uncertainty import profile
-from jaxmb.identify.assess.uncertainty.profile import RISE, cost_profile, cost_profiles, with_profiles
+from jaxmb.identify.assess.uncertainty import nonlinear
+from jaxmb.identify.assess.uncertainty.nonlinear import RISE, cost_profile, cost_profiles, with_profiles
 from jaxmb.identify.fit.refine import least_squares_from
 from tests.identify.arm import FREE, frf, loads, study_of
 
@@ -81,7 +81,7 @@ def test_fits_along_a_profile_that_did_not_converge_are_told(noisy, monkeypatch)
     def stopped(problem, box, u):
         return least_squares_from(problem, box, u)._replace(stationary=False, stalled=False)
 
-    monkeypatch.setattr(profile, "least_squares_from", stopped)
+    monkeypatch.setattr(nonlinear, "least_squares_from", stopped)
     told = with_profiles(noisy, ["stiffness.b"], points=5)
     assert told.remarks[-1].startswith("the profile of stiffness.b may be too steep: at 4 of 5 values the fit of the ")
     assert told.doubts[-1] == told.remarks[-1]
