@@ -174,7 +174,7 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
 
     Args:
         result: the identification.
-        folder: an existing one.
+        folder: created where there is none.
 
     Returns:
         Names of the files.
@@ -183,6 +183,7 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
         OSError: a file cannot be written; none is left half-written.
     """
     folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / RESULT, result.json_text().encode())
     write_machine(result.machine, folder / MACHINE)
     written = [RESULT, PARAMETERS, MACHINE]
