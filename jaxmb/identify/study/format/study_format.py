@@ -65,6 +65,8 @@ class FreePart(Part):
 
 def _or_exact(value: Any, table: Callable[[Any], Any]) -> Any:
     """The word beside a table, without the two messages of a union."""
+    if isinstance(value, str) and value != "exact":
+        raise ValueError('expected a table or "exact"')
     return value if value == "exact" else table(value)
 
 

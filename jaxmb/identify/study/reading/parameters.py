@@ -14,7 +14,7 @@ from jaxmb.identify.experiments.torque.source import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior, Problem
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
-from jaxmb.identify.parameters.model_parameters import parameter_table
+from jaxmb.identify.parameters.model_parameters import parameter_table, unit
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.identify.study.reading.earlier import EarlierResult, whitening
 from jaxmb.io.validation import known_name
@@ -71,6 +71,10 @@ def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_test
         if pattern in done:
             continue
         done.add(pattern)
+        units = {unit(model, name): name for name in reversed(together)} if part.tied else {}
+        if len(units) > 1:
+            different = " and ".join(f"{name} ({own})" for own, name in reversed(units.items()))
+            raise ValueError(f"'{pattern}' ties {different}, expected parameters of one unit")
         for each in [together] if part.tied else [(n,) for n in together]:
             logarithmic = each[0].split(".")[0] in LOGARITHMIC if part.scale is None else part.scale == "logarithmic"
             bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic, part.needed or math.nan))
