@@ -71,6 +71,7 @@ FOUR_BAR = jaxmb.Machine.model_validate({
             "test 1: no samples after 20 s: without the filters' ends the record",
         ),
         (TEST | {"from_s": 3.0, "to_s": 2.0}, "from_s is 3 and to_s 2, expected the first before the last"),
+        (TEST | {"without": ["load"]}, "without: payload 'load' does not exist, and there is no other$"),
         (TEST | {"file": "motion.csv"}, "expected either file or simulate"),
         ({"kind": "torque"}, "expected either file or simulate"),
         ({"kind": "torque", "file": "absent.csv"}, "absent.csv: cannot be read"),
