@@ -14,6 +14,7 @@ posture = { z2 = "70 deg", z3 = "-100 deg" }
 [free]
 "stiffness.*" = { lower = 2e5, upper = 2e7 }
 "damping.*" = { lower = 10.0, upper = 1e4 }
+"damping.z1" = { lower = 10.0, upper = 1e4, needed = 0.02 }
 [next]
 criterion = "D"
 candidates = 4
@@ -31,6 +32,7 @@ def test_inspect_writes_and_prints(tmp_path, capsys):
     shown = capsys.readouterr()
     assert shown.err == ""
     assert "mine: expected standard deviations at the true values" in shown.out
+    assert "for weak: damping.z1 2.0 %" in " ".join(shown.out.split())
     assert "written in" in shown.out
     data = json.loads((tmp_path / "out" / "inspect.json").read_text(), parse_constant=refuse)
     assert (data["schema"], data["study"], data["at"], data["criterion"]) == (1, "mine", "true values", "D")

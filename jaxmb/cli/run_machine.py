@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from jaxmb.cli.console import FRAME_DEFAULT, Out, Robot, RobotArgument, deliver, find_robot, progress, wrong_input
+from jaxmb.cli.console import (
+    FRAME_DEFAULT,
+    Out,
+    Robot,
+    RobotArgument,
+    deliver,
+    find_robot,
+    progress,
+    writing,
+    wrong_input,
+)
 from jaxmb.io.validation import InputError, check_known, error_location
 
 if TYPE_CHECKING:
@@ -155,6 +165,8 @@ def compensate(
         if lost.size:
             raise ValueError(f"{joints}: posture {lost[0] + 1} cannot be compensated: it is singular or out of reach")
         lines = [",".join(model.coordinates), *(",".join(repr(x) for x in row) for row in found.tolist())]
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, ("\n".join(lines) + "\n").encode())
     largest = np.max(np.abs(found - q), axis=0)
     changes = ", ".join(f"{name} {value:.4g}" for name, value in zip(model.coordinates, largest, strict=True))
@@ -184,13 +196,17 @@ def _postures(path: Path, coordinates: Sequence[str], reference: Sequence[float]
     heads = [cell.strip() for cell in rows[0]]
     with error_location(str(path)):
         check_known("column: coordinate", heads, coordinates)
+        if len(set(heads)) < len(heads):
+            raise ValueError(f"columns are {', '.join(heads)}, expected each coordinate once")
     found = []
     for number, row in enumerate(rows[1:], 1):
         try:
             values = dict(zip(heads, map(float, row), strict=True))
+            if not all(map(math.isfinite, values.values())):
+                raise ValueError
         except ValueError:
             raise InputError(
-                f"{path}: posture {number} is {', '.join(row)[:80]}, expected {len(heads)} numbers"
+                f"{path}: posture {number} is {', '.join(row)[:80]}, expected {len(heads)} finite numbers"
             ) from None
         found.append([values.get(name, own) for name, own in zip(coordinates, reference, strict=True)])
     return found

@@ -242,6 +242,8 @@ def _shortened(name: str) -> str:
 def known_name(label: str, name: str, names: Iterable[str]) -> str:
     """Message for a name that does not exist, with the closest existing name."""
     names = list(names)
+    if not names:
+        return f"{label} '{name}' does not exist, and there is no other"
     hint = suggestion(name, names)
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"{label} '{name}' does not exist{hint or ';'} expected one of: {shown}"

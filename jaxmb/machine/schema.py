@@ -249,7 +249,8 @@ class Frame(Part):
     origin: Origin = Origin()
     """Pose in the body's frame."""
     deviation: Row6 = EXACT
-    """Deviation from the origin, in its axes: translation, then rotation vector [m, rad]."""
+    """Deviation from the origin, in its axes: translation, then rotation vector; payloads are not displaced by it
+    [m, rad]."""
 
 
 class Payload(RigidMass):

@@ -36,7 +36,7 @@ from jaxmb.report.charts import (
     matrix_panel,
     single,
 )  # fmt: skip
-from jaxmb.report.parameters import budget_table
+from jaxmb.report.parameters import budget_table, needed_text
 from jaxmb.report.section import (
     Cell,
     Facts,
@@ -246,9 +246,11 @@ def base_table(found: Inspection, std: tuple[float, ...] | None) -> Table:
 def legend(found: Inspection) -> str:
     """Legend of "yes", "weak" and "no" in this study."""
     if found.study.problem.prior is not None:
-        return "identifiable: yes where the tests halve the prior's std, weak where they reduce it by 5 %, else no"
-    linear = "" if all(found.study.free.logarithmic) else " (linear scale: of the width of the bounds)"
-    return f"std: of the logarithm; identifiable: yes below 10 %{linear}, weak below 100 %, else no"
+        line = "identifiable: yes where the tests halve the prior's std, weak where they reduce it by 5 %, else no"
+    else:
+        linear = "" if all(found.study.free.logarithmic) else " (linear scale: of the width of the bounds)"
+        line = f"std: of the logarithm; identifiable: yes below 10 %{linear}, weak below 100 %, else no"
+    return line + needed_text(found.study)
 
 
 def group_table(found: Inspection) -> Table:

@@ -11,7 +11,7 @@ from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.result import Parameter, Result
 from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
 from jaxmb.identify.assess.uncertainty.nonlinear import RISE
-from jaxmb.identify.study.study import Solver
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.validation import listed
 from jaxmb.machine.families import STATION
 from jaxmb.report.charts import (
@@ -93,14 +93,16 @@ def what_marks_mean(result: Result) -> str:
     else:
         linear = "" if all(result.study.free.logarithmic) else " (linear scale: of the width of the bounds)"
         line = f"identifiable: yes where std is below 10 %{linear}, weak below 100 %, else no"
-    needed = result.study.free.needed
-    if np.isfinite(needed).any():
-        some = listed(
-            [f"{n} {percent(100.0 * x)} %" for n, x in zip(result.study.free.names, needed, strict=True) if x > 0.0]
-        )
-        line += f"; needed, and ten times that for weak: {some}"
+    line += needed_text(result.study)
     starred = any(on_bound(result.parameters[name]) for _, name in free_values(result))
     return f"{line}{'; * on a bound' if starred else ''}"
+
+
+def needed_text(study: Study) -> str:
+    """Clause of a legend on sufficient standard deviations of parameters; empty where none is stated."""
+    free = study.free
+    some = [f"{n} {percent(100.0 * x)} %" for n, x in zip(free.names, free.needed, strict=True) if x > 0.0]
+    return f"; needed, and ten times that for weak: {listed(some)}" if some else ""
 
 
 def together_lines(result: Result) -> list[str]:

@@ -44,15 +44,23 @@ def test_command(tmp_path, capsys):
     assert main(["compensate", str(tmp_path / "found.toml"), str(joints), "--out", str(out)]) == 0
     found = np.loadtxt(out, delimiter=",", skiprows=1)
     np.testing.assert_allclose(found, [compensate(model, q) for q in POSTURES], atol=1e-12)
-    back = tmp_path / "back.csv"
+    back = tmp_path / "new" / "back.csv"
     assert main(["compensate", str(tmp_path / "found.toml"), str(out), "--out", str(back), "--reverse"]) == 0
     np.testing.assert_allclose(np.loadtxt(back, delimiter=",", skiprows=1), POSTURES, atol=1e-9)
     assert "2 postures written" in capsys.readouterr().out
+    assert main(["compensate", str(tmp_path / "found.toml"), str(out), "--out", str(out / "there.csv")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("q1,q9\n0,0\n", "'q9' does not exist"), ("q1\n", "found 1 lines"), ("q1\nabc\n", "posture 1 is abc")],
+    [
+        ("q1,q9\n0,0\n", "'q9' does not exist"),
+        ("q1\n", "found 1 lines"),
+        ("q1\nabc\n", "posture 1 is abc"),
+        ("q1\nnan\n", "posture 1 is nan, expected 1 finite numbers"),
+        ("q1,q1\n0,1\n", "q1, q1, expected each coordinate once"),
+    ],
 )
 def test_wrong_files(tmp_path, capsys, text, message):
     (tmp_path / "path.csv").write_text(text)

@@ -170,7 +170,7 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
 
     Args:
         result: the identification.
-        folder: an existing one.
+        folder: created where there is none.
 
     Returns:
         Names of the files.
@@ -179,6 +179,7 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
         OSError: a file cannot be written; none is left half-written.
     """
     folder, machine, poses = Path(folder), result.machine, result.table("poses")
+    folder.mkdir(parents=True, exist_ok=True)
     is_elastic = any(joint.stiffness for body in machine.body for joint in body.joint)
     texts = {
         RESULT: result.json_text(),

@@ -215,7 +215,9 @@ def first_delay(equations: Callable[[float], Prepared], rate_hz: float, name: st
             return delay_s, rows
         before = step
         delay_s += float(np.clip(found[-1], -LONGEST_DELAY_STEP / rate_hz, LONGEST_DELAY_STEP / rate_hz))
-    raise ValueError(f"{name} still changes after {DELAY_ROUNDS} steps, from {delay_s:.3g} s by {found[-1]:.3g} s")
+    raise ValueError(
+        f"[free]: {name} still changes after {DELAY_ROUNDS} steps, from {delay_s:.3g} s by {found[-1]:.3g} s"
+    )
 
 
 def delay_column(rows: Prepared, rate_hz: float) -> Float[np.ndarray, "r"]:

@@ -72,7 +72,7 @@ class FreePart(Part):
     the limits of the prior [1]."""
 
 
-StatedTolerances = Annotated[Tolerances | None, or_word("exact")]
+StatedTolerances = Annotated[Tolerances | None, or_word("exact", "a table")]
 """Tolerances; or "exact", for none."""
 
 

@@ -1,5 +1,6 @@
 """What a study file may say of a test of any kind."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
@@ -25,9 +26,20 @@ def _each(points: Any) -> Any:
     return written
 
 
-def or_word(word: str) -> WrapValidator:
-    """Validator of a word that is allowed beside another type, without the two messages that a union gives."""
-    return WrapValidator(lambda value, other: value if value == word else other(value))
+def or_word(word: str, beside: str) -> WrapValidator:
+    """Validator of a word that is allowed beside another type, without the two messages that a union gives.
+
+    Args:
+        word: the word.
+        beside: the other type, for messages.
+    """
+
+    def validate(value: Any, other: Callable[[Any], Any]) -> Any:
+        if isinstance(value, str) and value != word:
+            raise ValueError(f'expected {beside} or "{word}"')
+        return value if value == word else other(value)
+
+    return WrapValidator(validate)
 
 
 def _listed(value: Any) -> Any:
@@ -36,7 +48,7 @@ def _listed(value: Any) -> Any:
 
 OneOrEach = Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
 """One number for all, or one for each."""
-NoiseLevel = Annotated[Positive | Literal["estimate"], or_word("estimate")]
+NoiseLevel = Annotated[Positive | Literal["estimate"], or_word("estimate", "a number")]
 """A standard deviation, or "estimate"."""
 Points = Annotated[tuple[PointName, ...], BeforeValidator(_each)]
 

@@ -17,7 +17,7 @@ from jaxmb.identify.experiments.torque.torque_test import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior, Problem
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
-from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
+from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, unit
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.records import read_strict
 from jaxmb.io.validation import known_name, validated
@@ -186,6 +186,10 @@ def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_test
     bounds: list[Bound] = []
     for pattern, part in parts.items():
         together = tuple(name for name in names if pattern_of.get(name) == pattern and name not in fixed)
+        units = {unit(model, name): name for name in reversed(together)} if part.tied else {}
+        if len(units) > 1:
+            different = " and ".join(f"{name} ({own})" for own, name in reversed(units.items()))
+            raise ValueError(f"'{pattern}' ties {different}, expected parameters of one unit")
         for each in ([together] if together else []) if part.tied else [(n,) for n in together]:
             logarithmic = each[0].split(".")[0] in LOGARITHMIC if part.scale is None else part.scale == "logarithmic"
             bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic, part.needed or math.nan))

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from jaxmb.identify.experiments.deflections.load_cases import LARGEST_ANGLE, LARGEST_TRAVEL
 from jaxmb.identify.experiments.pose_test import (
     POSITION,
     ROTATION,
@@ -277,6 +278,8 @@ def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
 def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
     """Measured points of a heading."""
     points: dict[str, set[str]] = {}
+    if len(heads) == 1 and any(separator in heads[0] for separator in ";\t"):
+        raise ValueError(f"the heading is one cell, '{heads[0][:40]}', expected commas (and points in numbers)")
     for head in heads:
         if heads.count(head) > 1:
             raise ValueError(f"column '{head}' occurs twice, expected it once")
@@ -314,7 +317,10 @@ def _rows(
         cells = dict(zip(heads, row, strict=True))
         with error_location(f"line {number}"):
             for k, name in enumerate(model.coordinates):
-                q[i, k] = finite_number(name, cells[name]) if name in cells else q[i, k]
+                if name in cells:
+                    q[i, k] = finite_number(name, cells[name])
+                    if model.revolute[k] and name in model.joints:
+                        _check_angle(name, q[i, k])
                 if cells.get(name + APPROACH):
                     approach[i, k] = finite_number(name + APPROACH, cells[name + APPROACH])
                     if approach[i, k] not in (-1.0, 0.0, 1.0):
@@ -338,5 +344,25 @@ def _rows(
             if role not in ROLES:
                 raise ValueError(f"role is '{role[:40]}', expected fit or check")
             held_out[i] = role == ROLES[1]
+    _check_spread(points, measured, station)
     row = tuple(f"line {number}" for number, _ in lines)
     return PoseRows(points, q, measured, tuple(station), held_out, row, approach if approach.any() else None)
+
+
+def _check_angle(name: str, value: float) -> None:
+    if abs(value) > LARGEST_ANGLE:
+        raise ValueError(f"{name} is {value:g} rad, expected at most {LARGEST_ANGLE:.4g} rad, is it in deg?")
+
+
+def _check_spread(points: Sequence[str], measured: np.ndarray, station: Sequence[str]) -> None:
+    """Raise ValueError where positions of a point from one station are further apart than any machine travels."""
+    labels = np.array(station or len(measured) * [""])
+    for label in dict.fromkeys(labels.tolist()):
+        for point, positions in zip(points, measured[labels == label, :, :3].swapaxes(0, 1), strict=True):
+            seen = (column[np.isfinite(column)] for column in positions.T)
+            spread = max((float(np.ptp(column)) for column in seen if column.size), default=0.0)
+            if spread > LARGEST_TRAVEL:
+                raise ValueError(
+                    f"positions of point '{point}' are up to {spread:.4g} m apart, expected at most"
+                    f" {LARGEST_TRAVEL:g} m, are they in mm?"
+                )

@@ -114,8 +114,7 @@ def _torque_entry(
     def equations(delay_s: float, motion: MotionEstimate = estimated) -> Prepared:
         return prepared(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
 
-    with error_location("[free]"):
-        delay_s, plain = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
+    delay_s, plain = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
     is_rigid = bool(sides) and fitted is None and not model.dependent
     noisy = _with_noise(part, plain, is_rigid, [equations(delay_s, each) for each in drawn])
     rows, motion = noisy.rows, delayed(estimated, record.rate_hz, delay_s)

@@ -44,7 +44,6 @@ def written(folder, **changes):
     } | changes  # fmt: skip
     (folder / "mine.toml").write_text(tomli_w.dumps(study))
     result = jaxmb.identify(jaxmb.load_study(folder / "mine.toml"), seed=2)
-    (folder / "out").mkdir()
     assert jaxmb.write_result(result, folder / "out") == (
         "result.json",
         "parameters.csv",
