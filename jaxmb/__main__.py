@@ -19,6 +19,7 @@ OUTPUT_FAILED = 120
 def run() -> None:
     """Run the command and exit without deallocating its objects, which takes time and has no effect."""
     gc.set_threshold(GC_THRESHOLD, 30, 30)
+    os.environ.setdefault("MUJOCO_GL", "disable")  # machines are written for MuJoCo, not drawn by it
     default = warnings.formatwarning
     warnings.formatwarning = lambda *arguments: printable(default(*arguments))
     code = main()

@@ -23,6 +23,7 @@ from jaxmb.mechanics.kinematics import TOOL, check_wrench, joints_moving_frame
 from jaxmb.mechanics.loops import check_closed, check_open_chain, independent_coordinates, motion_map
 
 
+@compiled
 def load_influence(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -139,12 +139,15 @@ def _check_regular(model: Model, q: np.ndarray, slope: np.ndarray, dependent: Se
         )
 
 
+_poses = compiled(frame_poses)
+
+
 def _check_branch(machine: Machine, model: Model, stated: np.ndarray, q: np.ndarray, dependent: Sequence[int]) -> None:
     """Raise ValueError where the stated coordinates are on another branch of the loops than the closed posture, and
     warn where they are far from it. Between branches the determinant of the constraints on dependent coordinates is 0.
     """
     change = np.abs(q - stated)
-    poses = np.asarray(frame_poses(model, jax.device_put(q)))
+    poses = np.asarray(_poses(model, jax.device_put(q)))
     is_revolute = np.array(model.revolute, dtype=bool)
     size = np.max(np.linalg.norm(poses[:, None, :3, 3] - poses[None, :, :3, 3], axis=2))
     relative_change = change / np.where(is_revolute, 1.0, max(size, CLOSED))

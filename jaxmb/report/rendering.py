@@ -293,6 +293,8 @@ def _draw_axis(axes: Axes, direction: str, panel: Panel, width: float) -> None:
         if high / low > 10.0**1.5:
             drawn.set_major_locator(LogLocator(numticks=7 if panel.height > 1.0 or direction == "x" else 4))
             drawn.set_minor_formatter(NullFormatter())
+        if high / low > 1e3:  # a third of the time of a figure of FRFs is its minor ticks
+            drawn.set_minor_locator(NullLocator())
     elif direction == "x" or axis.whole or panel.height < 1.2:
         most = max(4, int(2.0 * width)) if direction == "x" else max(2, int(4.0 * panel.height))
         drawn.set_major_locator(MaxNLocator(min(most, 8), integer=axis.whole, steps=[1, 2, 5, 10]))

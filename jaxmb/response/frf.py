@@ -228,6 +228,7 @@ def convert_frf(
     return jnp.asarray(frf) * ((1j * omega) ** power)[:, None, None]
 
 
+@compiled
 def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:
     """Jacobian of the displacement at each point along its direction, by `motion_coordinates`.
 

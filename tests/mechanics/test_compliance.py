@@ -159,11 +159,11 @@ def test_what_cannot_give_way(rigid):
 
 def test_batches(rigid):
     many = jnp.stack([Q, Q + 0.1])
-    stiffness = jax.vmap(lambda q: cartesian_stiffness(rigid, q, "tool"))(many)
+    stiffness = jax.jit(jax.vmap(lambda q: cartesian_stiffness(rigid, q, "tool")))(many)
     assert np.allclose(stiffness[1], cartesian_stiffness(rigid, Q + 0.1, "tool"), rtol=1e-9)
     slope = jax.jacrev(lambda k: cartesian_compliance(jaxmb.set_parameters(rigid, {"stiffness.q2": k}), Q, "tool"))
     expected = -np.outer(*(np.asarray(elastic_jacobian(rigid, Q, "tool"))[:, 1],) * 2) / 6.6e6**2
-    assert np.allclose(slope(6.6e6), expected, rtol=1e-9, atol=1e-25)
+    assert np.allclose(jax.jit(slope)(6.6e6), expected, rtol=1e-9, atol=1e-25)
 
 
 def test_virtual_springs_have_no_motion_of_their_own(elastic):

@@ -163,7 +163,7 @@ class PoseTest(Test[PoseView]):
     @property
     def std(self) -> Float[Array, "m"]:
         """Standard deviation of each measured component, m or rad."""
-        return self.deviation[jnp.asarray(KIND)[self.component % KIND.size]]
+        return _of_components(self.deviation, self.component)
 
     @property
     def rows(self) -> int:
@@ -530,6 +530,11 @@ def station_pose(
     sign = np.diag([1.0, 1.0, np.linalg.det(left @ right)])
     rotation = left @ sign @ right
     return rotation, b.mean(axis=0) - rotation @ a.mean(axis=0)
+
+
+@compiled
+def _of_components(deviation: Float[Array, "3"], component: Int[Array, "m"]) -> Float[Array, "m"]:
+    return deviation[jnp.asarray(KIND)[component % KIND.size]]
 
 
 @compiled

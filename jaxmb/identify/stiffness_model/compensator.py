@@ -40,8 +40,7 @@ class Compensator:
 
 def added_stiffness(spring: Compensator, q: float | np.ndarray) -> Float[Array, "..."]:
     """Contribution of the compensator to the joint's stiffness at q, d^2 V / dq^2 [Nm/rad]; it may be negative."""
-    leaves = jnp.asarray(dataclasses.astuple(spring))
-    return jnp.vectorize(lambda x: _second_derivative(leaves, x))(jnp.asarray(q))
+    return _added(jnp.asarray(dataclasses.astuple(spring)), jnp.ravel(jnp.asarray(q))).reshape(jnp.shape(q))
 
 
 def _second_derivative(leaves: Array, q: Array) -> Array:

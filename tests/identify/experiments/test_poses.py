@@ -103,8 +103,9 @@ def planar(q, zero=(0.0, 0.0), scale=(1.0, 1.0), stiffness=(2e4, 8e3)):
 
 def test_prediction_of_a_planar_arm_in_closed_form():
     model = set_parameters(build_model(ARM), {"zero.q1": 0.01, "zero.q2": -0.02})
+    poses = jax.jit(lambda q: frame_poses_under_weight(model, q, ("tool",)))
     for q in ([0.3, 0.4], [1.2, -0.9]):
-        pose = frame_poses_under_weight(model, np.array(q), ("tool",))[0]
+        pose = poses(np.array(q))[0]
         np.testing.assert_allclose(pose[:3, 3], planar(q, zero=(0.01, -0.02)), atol=1e-12)
 
 
@@ -162,7 +163,7 @@ def test_effort_of_the_weight_is_the_derivative_of_its_energy():
     model = set_parameters(build_model(Machine.model_validate(data)), values)
     q, e = np.array([0.4, -0.3, 0.2]), 0.1 * np.random.default_rng(1).normal(size=9)
     expected = gravity_effort(model, np.concatenate([q, np.zeros(6)]) + e)
-    np.testing.assert_allclose(weight_effort(model, q, e), expected, atol=1e-12)
+    np.testing.assert_allclose(jax.jit(weight_effort)(model, q, e), expected, atol=1e-12)
 
 
 def test_derivative_by_geometry_and_stiffness():

@@ -82,7 +82,7 @@ def test_coordinates_without_bounds(study):
     z = density.to_unbounded(point)
     back = density.from_unbounded(z)
     assert back == {name: pytest.approx(value, rel=1e-12) for name, value in point.items()}
-    jacobian = jax.jacobian(density.from_unbounded)(z)
+    jacobian = jax.jit(jax.jacobian(density.from_unbounded))(z)
     steepness = sum(float(jnp.log(jacobian[name][name])) for name in z)
     other = z | {"stiffness.z1": z["stiffness.z1"] + 0.3}
     jacobian = jax.jacobian(density.from_unbounded)(other)

@@ -164,7 +164,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     std = np.asarray(test.std)
     excess = estimate.goodness.excess
     if found is not None:
-        noise = found.deviation[KIND[np.asarray(test.component) % KIND.size]]
+        noise = np.asarray(dataclasses.replace(test, deviation=found.deviation).std)
     else:
         noise = std * (1.0 if excess is None or excess.explained else excess.factor)
     # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it.

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import (
     Correlation,
     Equations,
@@ -34,6 +35,11 @@ from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import Cutoff
 from jaxmb.mechanics.loops import independent_coordinates
+
+
+@compiled
+def _entries(targets: tuple[ParameterSpec, ...], model: Model) -> Float[Array, "p"]:
+    return jnp.stack([getattr(model, place.leaf)[place.entries[0]] for place in targets])
 
 
 class TorqueTest(Test[Float[Array, "p"]]):
@@ -70,7 +76,7 @@ class TorqueTest(Test[Float[Array, "p"]]):
 
     def view(self, model: Model) -> Float[Array, "p"]:
         """The inertial and friction parameters of a machine."""
-        return jnp.stack([getattr(model, place.leaf)[place.entries[0]] for place in self.targets])
+        return _entries(self.targets, model)
 
     def predict(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """Efforts of all rows, Nm or N."""
