@@ -11,10 +11,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Most programs are compiled once and run a few times: without LLVM's optimizations, with XLA's plain emitters of fused
 # loops, in place of those over MLIR, and each in one part, compiling takes a quarter of the time.
 # jaxlib 0.11 and newer end the process at a flag that they do not know.
-ONE_PART = " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0" + (ONE_PART if version("jaxlib").startswith("0.10.") else ""),
+    "--xla_backend_optimization_level=0"
+    + (" --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else "")
+    + (" --xla_cpu_parallel_codegen_split_count=1" if version("jaxlib").startswith("0.10.") else ""),
 )
 # Commands print lines of the width that they have without a terminal.
 os.environ.pop("COLUMNS", None)
