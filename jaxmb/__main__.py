@@ -13,7 +13,7 @@ GC_THRESHOLD = 200_000
 """New objects between garbage collections. Imports and traces create this many permanent objects; with Python's default
 of 700, collection takes a tenth of a command's time."""
 OUTPUT_FAILED = 120
-"""Exit code where the output could not be written, as Python's own."""
+"""Exit code where the output could not be written, the same as Python's."""
 
 
 def run() -> None:

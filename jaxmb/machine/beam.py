@@ -1,4 +1,4 @@
-"""Beams: their sections, and the flexible links made of them."""
+"""Beams with their sections, flexible links, and virtual springs, lumped elasticities of links and guides."""
 
 import math
 import warnings

@@ -1,4 +1,5 @@
-"""Poses of origins, and parts of a machine beside its bodies: loops, transmissions, damping, further friction."""
+"""Rotations and poses of origins, and parts of a machine beside its bodies: loops, couplings, transmissions, damping,
+further friction."""
 
 from typing import Annotated, Any, Literal, Self
 

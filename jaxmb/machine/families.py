@@ -1,4 +1,4 @@
-"""Families of parameters: a row for each, with its place in a `Model`, in a machine file, and its properties."""
+"""Families of parameters: a row for each, with its entry in a `Model` and in a machine file, and its properties."""
 
 from typing import Literal, NamedTuple
 

@@ -95,7 +95,7 @@ class ModelReader:
         inertia = {b: (float(m.body_mass[b]), m.body_ipos[b], self._central(b)) for b in range(1, m.nbody)}
         for b in rotors:
             if carrier := int(m.body_parentid[b]):
-                inertia[carrier] = _joined(inertia[carrier], inertia[b], _pose(m.body_pos[b], m.body_quat[b]))
+                inertia[carrier] = _with_part(inertia[carrier], inertia[b], _pose(m.body_pos[b], m.body_quat[b]))
         frame = [
             {"name": self.sites[s], "body": self.bodies[m.site_bodyid[s]]}
             | {"origin": origin_table(_pose(m.site_pos[s], m.site_quat[s]))}
@@ -418,8 +418,8 @@ _Inertia = tuple[float, np.ndarray, np.ndarray]
 """Mass, centre of mass, and inertia about it."""
 
 
-def _joined(carrier: _Inertia, part: _Inertia, pose: np.ndarray) -> _Inertia:
-    """Inertia of a body with a part of it that is given in its own frame at a pose."""
+def _with_part(carrier: _Inertia, part: _Inertia, pose: np.ndarray) -> _Inertia:
+    """Inertia of a body including a part, whose inertia is in the axes of its own frame at a pose in the body."""
     turn, (m1, c1, i1), (m2, c, i) = pose[:3, :3], carrier, part
     c2, i2 = pose[:3, 3] + turn @ c, turn @ i @ turn.T
     if m1 + m2 == 0.0:

@@ -68,7 +68,7 @@ def section_inertias(model: Model) -> Float[Array, "w 4 4 4"]:
 def section_poses(
     model: Model, deflection: Float[Array, "w 6"], places: np.ndarray = PLACES
 ) -> Float[Array, "w s 4 4"]:
-    """Pose of each section [element, section] in the axes of its element's start, at places from 0 to 1 along it, by
+    """Pose of each section [element, section] in the axes of its element's start, at positions from 0 to 1 along it, by
     default the Gauss points."""
 
     def of_section(place: Array, length: Array, shear: Array, by: Array) -> Array:

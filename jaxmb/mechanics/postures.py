@@ -1,4 +1,5 @@
-"""Postures by names of coordinates, on closed loops, or by the pose of a frame (inverse kinematics)."""
+"""Model of a machine with closed loops; postures by names of coordinates, on closed loops, or by the pose of a frame
+(inverse kinematics)."""
 
 import dataclasses
 import warnings

@@ -1,4 +1,5 @@
-"""Parameters in a report: tables and figures of values, correlations, profiles and draws."""
+"""Parameters in a report: tables and figures of values, uncertainty budgets, further springs, correlations, profiles,
+draws and cost."""
 
 import math
 from collections.abc import Mapping

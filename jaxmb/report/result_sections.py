@@ -1,4 +1,5 @@
-"""Sections of the report on a result, for the terminal, figures or a page."""
+"""Sections of the report on a result, for the terminal, figures or a page: verdict, course of the fit, laws, and those
+of parameters and tests from other modules."""
 
 import math
 import os

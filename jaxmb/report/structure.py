@@ -1,4 +1,4 @@
-"""Complex displacements of the drawn points of a machine in its modes, scaled for drawing."""
+"""Line drawing of a machine, and the complex displacements of its points in modes, scaled for drawing."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Sections of a report on each kind of test: FRFs, modes, deflections and torques."""
+"""Sections of a report on each kind of test: FRFs, modes, deflections, torques and poses."""
 
 import math
 import re

@@ -1,4 +1,5 @@
-"""Natural frequencies, damping ratios and mode shapes of a linearized machine."""
+"""Modes of a linearized machine: natural frequencies, damping ratios and shapes, also with structural and fractional
+damping; MAC, strain energy of springs, modal damping, and pairing of modes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -105,7 +105,7 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
 
     Args:
         system: a state-space model, from `state_space`.
-        states: how many to keep; one less for a mode that would be divided.
+        states: number of states to keep; one less where a pair of a mode would be divided.
         method: of the reduction.
 
     Raises:

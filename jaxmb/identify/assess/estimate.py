@@ -336,7 +336,7 @@ class Diagnosis(NamedTuple):
 
 
 LEAST_GROUPS = 3
-"""Groups without which a way of grouping says nothing."""
+"""Smallest number of groups of a jackknife."""
 
 
 def jackknife_std(estimate: Estimate) -> Float[np.ndarray, "d"]:

@@ -87,7 +87,7 @@ class FurtherSpring:
 
 
 class Explanations(NamedTuple):
-    """What would explain a misfit."""
+    """Hypotheses that explain a misfit: errors of the description, and springs that the model lacks."""
 
     errors: tuple[ModelError, ...] = ()
     """Hypotheses that each explain most of it, the most plausible first."""

@@ -48,11 +48,11 @@ class Tolerances(Part):
     posture_mm: NonNegative = 0.1
     """Each prismatic coordinate in the posture of each FRF or modal test."""
     sensor_direction_deg: NonNegative = 1.0
-    """Direction of each sensor and each input force of FRFs, about each axis across it."""
+    """Direction of each sensor of FRFs and mode shapes, and of each input force, about each axis across it."""
     sensor_position_mm: NonNegative = 2.0
-    """Position of each sensor and each input force of FRFs, along each axis across it."""
+    """Position of each sensor of FRFs and mode shapes, and of each input force, along each axis across it."""
     gain_percent: NonNegative = 1.0
-    """Sensitivity of each sensor and force transducer of FRFs, common to all tests."""
+    """Sensitivity of each sensor of FRFs and mode shapes, and of each force transducer, common to all tests."""
     delay_us: NonNegative = 10.0
     """Delay of all responses against the forces."""
     time_base_ppm: NonNegative = 20.0

@@ -42,8 +42,8 @@ DRAWN_ROUNDS = 8
 """Rounds with random starts only; later ones begin with a population search from the best minimum."""
 MANY_STARTS = 32
 SURE = 3
-"""After so many starts, a minimum reached by `SURE` times the requested number of starts is accepted even if noise does
-not explain its cost: the probability of having missed a better one found by one start in ten is 3 %."""
+"""After `MANY_STARTS` starts, a minimum reached by `SURE` times the requested number is accepted even if noise does not
+explain its cost: the probability of having missed a better one found by one start in ten is 3 %."""
 LEAST_LINES = 8
 """Smallest number of coarse lines of each test, for many tests."""
 WORTHWHILE = 3.0

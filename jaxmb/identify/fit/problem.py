@@ -452,7 +452,7 @@ def state_of_test(
 ) -> Any:
     """Residual of a test, fitted or held out, with its Jacobian by u if `derivatives`, by automatic differentiation.
 
-    Tests of one form share a program. The view is affine in the free values, where there is such.
+    Tests of one form share a program. `view` is the affine view of the test; None where it has none.
     """
     entries = problem.free.entries_of(own_names(test))
     parts = problem.model, problem.free, without_name(test), entries, view, jax.device_put(u)

@@ -1,4 +1,5 @@
-"""Context of the tests of a study: machine, study file and preliminary fits; simulated machines and their postures."""
+"""Context in which the tests of a study are read: machine, study file, preliminary fits; true machines and random
+postures of simulated tests."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -26,20 +27,20 @@ from jaxmb.mechanics.tangent import motion_coordinates
 
 
 class ReadingContext(NamedTuple):
-    """Context of the tests of a study: the machine, the study file and preliminary fits."""
+    """Context in which the tests of a study are read: the machine, the study file and preliminary fits."""
 
     file: StudyFile
     """The whole study."""
     folder: Path
     """Paths are relative to it."""
     unlocked_machine: Machine
-    """The study's machine, nothing locked."""
+    """The study's machine without the locks of the study."""
     model: Model
     """The machine that is fitted."""
     noise_seed: int | None
     """Seed of simulated noise instead of the study's own."""
     fitted: tuple[Entry, ...] = ()
-    """Tests that are fitted, when those that are held out are read."""
+    """The fitted tests, while held-out tests are read; empty before."""
     gains: GainChoice | None = None
     """Gains of drives from a preliminary fit."""
     friction: FrictionChoice | None = None
@@ -54,15 +55,15 @@ def study_model(machine: Machine, file: StudyFile) -> Model:
 
 
 def simulated_machine(how: Simulation, context: ReadingContext) -> tuple[Model, int, Truth]:
-    """The machine that a simulated test is made of, another one or the study's own with nothing locked; the seed of its
-    noise; and what is true of it.
+    """The true machine of a simulated test (the stated one, else the study's own without its locks), the seed of its
+    noise, and its true parameters.
 
     Args:
-        how: entry of the study file; of its parameters a name overrules a pattern.
+        how: entry of the study file; a full name of a parameter overrules a pattern.
         context: of the tests.
 
     Raises:
-        ValueError: a name or pattern is none of a parameter.
+        ValueError: a name or pattern selects no parameter.
     """
     machine = context.unlocked_machine if how.machine is None else machine_named(how.machine, context.folder)
     model = study_model(machine, context.file)
@@ -77,7 +78,7 @@ def simulated_machine(how: Simulation, context: ReadingContext) -> tuple[Model, 
 
 
 MOST_TRIES = 200
-"""How many times as many postures are drawn as are wanted before the search is given up."""
+"""Largest number of draws, each of as many postures as requested, before the search is given up."""
 
 
 def candidate_postures(
@@ -95,15 +96,15 @@ def candidate_postures(
         model: the machine.
         ranges: lower and upper limit of a coordinate [rad or m], or a list of three or more values it may take; the
             others stay as in the reference posture.
-        count: how many.
+        count: number of postures.
         seed: of the draws.
-        floor: height [m] that the origin of every frame but the ground's stays above: links do not cross it.
+        floor: height [m] above which the origins of all moving frames must be.
         load: frame and wrench of the tests.
         largest_effort: of drives under the load, Nm or N by coordinate.
 
     Raises:
-        ValueError: a name is not a coordinate, a range is reversed, a load or a count cannot be, or too few postures
-            are possible.
+        ValueError: a name is not a coordinate, a range is reversed, a load or a count is invalid, or too few of the
+            drawn postures are admissible.
     """
     if count < 1:
         raise ValueError(f"count is {count}, expected at least one posture")

@@ -1,4 +1,4 @@
-"""What a parameter may depend on from test to test: terms of a law, each a number for each test."""
+"""Candidate terms of the laws by which parameters may vary between tests: functions of posture, load or amplitude."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,29 +17,29 @@ from jaxmb.mechanics.dynamics import gravity_effort
 _gravity_effort = compiled(gravity_effort)
 
 LEAST_TESTS = 3
-"""Tests below which nothing can be held out and a law still be found from the others."""
+"""Smallest number of fitted tests for cross-validation of laws."""
 CONSTANT = 1e-6
-"""Spread of a term over the tests, of its size, below which it is constant."""
+"""Range of a term over the tests, relative to its size, below which it is constant."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Term:
-    """One term of a law: the logarithm of a parameter gets `coefficient` times this, less its mean over the tests."""
+    """One term of a law: ln parameter = ... + coefficient (function of a covariate - its mean over the tests)."""
 
     parameter: str
     by: str
     """A coordinate, "amplitude" or "load"."""
     function: str
-    """"sin" or "cos" of a revolute coordinate; "linear" of a prismatic one, over its range in the tests, and of the
-    load; "log" of the amplitude."""
+    """"sin" or "cos" of a revolute coordinate; "linear" in a prismatic one, relative to its range in the tests, and in
+    the load; "log" of the amplitude."""
     scale: float
-    """What the covariate is divided by before the function is taken; 1 for angles."""
+    """Divisor of the covariate before the function is evaluated; 1 for angles."""
     mean: float
-    """Of the function over the fitted tests."""
+    """Mean of the function over the fitted tests."""
 
     @property
     def text(self) -> str:
-        """The term in words: "cos z2", "ln amplitude", "load"."""
+        """The term as text: "cos z2", "ln amplitude", "load"."""
         return {"sin": f"sin {self.by}", "cos": f"cos {self.by}", "log": f"ln {self.by}"}.get(self.function, self.by)
 
     def value(self, covariate: float | np.ndarray) -> float | np.ndarray:
@@ -50,7 +50,7 @@ class Term:
 
 
 def covariate(model: Model, term_or_by: str, parameter: str, q: np.ndarray, amplitude: float | None) -> float:
-    """What a law is a function of: a coordinate's value, the amplitude, or the load on the parameter's joint.
+    """Covariate of a law: a coordinate's value, the amplitude, or the load on the parameter's joint.
 
     The load is the size of the static effort of gravity on the coordinate, N m or N.
 
@@ -67,18 +67,18 @@ def covariate(model: Model, term_or_by: str, parameter: str, q: np.ndarray, ampl
 
 
 def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequence[Entry]) -> tuple[Term, ...]:
-    """All terms that a study's laws may have; those that are the same in all tests are left out.
+    """All candidate terms of a study's laws, except those with equal values in all tests.
 
     Args:
         part: entry of the study file.
-        model: the machine's; gravity and masses as they are in it.
+        model: the machine's, from which gravity loads are computed.
         free: the free parameters.
-        tests: that are fitted.
+        tests: the fitted tests.
 
     Raises:
         ValueError: a parameter is not free, a covariate is not known or not given, there are too few tests, or nothing
             changes between them.
-        NotImplementedError: a test was made at several postures.
+        NotImplementedError: a test contains several postures.
     """
     for entry in tests:
         if entry.test.vibration is None:

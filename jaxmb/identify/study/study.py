@@ -1,4 +1,4 @@
-"""From a study file to the problem it poses."""
+"""A validated study: machine, tests, free parameters, solver and least-squares problem, made from a study file."""
 
 import dataclasses
 import enum
@@ -136,7 +136,7 @@ class Study:
     tolerances: Tolerances | None = None
     """Standard deviations of the stated numbers of machine and tests; None where all is exact."""
     source: str = ""
-    """Where it is from, such as a publication."""
+    """Origin of the study, such as a publication."""
     origin: Origin | None = None
     """Description from which it was made."""
     remarks: tuple[str, ...] = ()
@@ -154,7 +154,7 @@ class Study:
 
     @property
     def model(self) -> Model:
-        """The machine's, with the fixed parameters of the study."""
+        """Model of the machine, with the fixed parameters of the study."""
         return self.problem.model
 
     @property
@@ -182,7 +182,7 @@ class Study:
         return machine_of(self.machine, model)
 
     def with_problem(self, problem: Problem) -> "Study":
-        """The study with the noise of its tests as another problem has it."""
+        """The study with the noise of its tests from another problem."""
         tests = iter(problem.tests)
         entries = tuple(
             dataclasses.replace(entry, test=next(tests)) if entry.role == "fit" else entry for entry in self.entries
@@ -191,7 +191,7 @@ class Study:
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """Names of the fitted tests that are as described: simulated ones, unless the study states tolerances."""
+        """Names of the fitted tests whose description is exact: simulated ones, unless the study states tolerances."""
         stated = self.origin is not None and self.origin.file.tolerances is not None
         return () if stated else tuple(entry.name for entry in self.fitted if entry.truth is not None)
 
@@ -201,7 +201,7 @@ class Study:
         return any(entry.source.about is not None for entry in self.entries)
 
     def about(self, model: Model) -> "Study":
-        """The study with tests that are not linear linearized about a fitted machine."""
+        """The study with its nonlinear tests linearized about a fitted machine."""
         found = list[Entry]()
         for entry in self.entries:
             if entry.source.about is not None:
@@ -212,7 +212,7 @@ class Study:
         return self._with_entries(found)
 
     def at_values(self, values: Float[np.ndarray, "d"]) -> "Study":
-        """The study with free numbers of its tests at physical values of the free parameters."""
+        """The study with the tests' own free parameters at physical values."""
         if not self.free.of_tests:
             return self
         return self._with_entries(
@@ -225,10 +225,10 @@ class Study:
 
 
 def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated: np.ndarray) -> np.ndarray:
-    """Physical values of the free parameters before any test: the study's `initial`; where it gives none the machine's
-    own, if these are inside the bounds, else those at which a fit starts."""
+    """Physical values of the free parameters before any test: the study's `initial`, else the machine's own values if
+    they are inside the bounds, else those at which a fit starts."""
     own = parameters(model)
-    machine = np.array([own.get(name, np.nan) for name in free.names])  # numbers of tests are not of the machine
+    machine = np.array([own.get(name, np.nan) for name in free.names])  # NaN for parameters of tests
     inside = (machine >= np.array(free.lower_value)) & (machine <= np.array(free.upper_value))
     return np.where(inside & ~np.asarray(stated, bool), machine, initial)
 
@@ -269,7 +269,7 @@ def _is_linear(problem: Problem) -> bool:
 
 
 def linear_in(problem: Problem) -> np.ndarray | None:
-    """Which free values [d] all predictions are linear in by their reciprocals, the others being linear themselves.
+    """Mask [d] of the free values in whose reciprocals all predictions are linear; they are linear in the other values.
 
     None where the predictions are not all linear in the same numbers.
     """
@@ -297,8 +297,8 @@ def load_study(
         search: algorithm of the population search instead of the study's own, in one word: "cmaes".
 
     Raises:
-        InputError: (a ValueError) anything in the file, or in the files it names, cannot be; one sentence says where.
-        NotImplementedError: the study asks for something this version does not have.
+        InputError: (a ValueError) the file, or a file it names, is invalid; one sentence names the location.
+        NotImplementedError: the study needs a feature that this version lacks.
     """
     file, path = read_study_file(name_or_path, preset, search)
     return make_study(file, path.stem, path.parent, str(path), noise_seed)
@@ -375,13 +375,13 @@ def make_study(
     source: str = "study",
     noise_seed: int | None = None,
 ) -> Study:
-    """Study from its description, for those who build one in Python.
+    """Study from a description built in Python.
 
     Args:
         file: the description, also as the plain data that a study file holds.
         name: name of the study.
-        folder: what paths in the description are relative to.
-        source: what messages call the description.
+        folder: folder to which paths in the description are relative.
+        source: name of the description in messages.
         noise_seed: seed of simulated noise instead of the description's own.
 
     Raises:
@@ -435,7 +435,7 @@ def _posed(
     context: ReadingContext, fixed: dict[str, float], entries: Sequence[Entry], source: str,
     earlier: EarlierResult | None,
 ) -> tuple[Problem, Start]:  # fmt: skip
-    """Problem of a description, with its prior, and where its fit starts."""
+    """Problem of a description with its prior, and the start of its fit."""
     file, model, fitted = context.file, context.model, [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in fitted]
     with error_location(f"{source}: [free]"):
@@ -467,7 +467,7 @@ def _posed(
                 entry.test.vibration.check(at_start)
     with error_location(f"{source}: [prior]"):
         own, of_machine = known_values(model, free, initial, stated), parameters(model)
-        # a gain of a drive starts from a first fit, about which no prior can be
+        # a drive gain starts from a preliminary fit, which a prior must not use as its mean
         unsaid = ~np.asarray(stated, bool) & np.array([name not in of_machine for name in free.names], dtype=bool)
         about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
         prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)), earlier)

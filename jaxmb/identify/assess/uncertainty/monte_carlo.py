@@ -105,7 +105,7 @@ def monte_carlo(
             the study simulates its tests where not given.
         starts: each fit begins at the true values, and from so many points drawn evenly within the bounds besides; the
             lowest minimum is used. Without any, the result is the effect of noise near the true minimum.
-        report: called with how many draws are done, and of how many.
+        report: called with the number of finished draws and of all draws.
 
     Raises:
         ValueError: the true values are not known, or not those of the free parameters, or no fit to any draw converges.
@@ -117,7 +117,7 @@ def monte_carlo(
     weights = np.asarray(study.problem.row_weights())
 
     def errors(rng: np.random.Generator) -> np.ndarray:
-        return -np.sqrt(weights) * rng.normal(size=weights.size)  # of what was measured, predicted less measured
+        return -np.sqrt(weights) * rng.normal(size=weights.size)  # minus: the residual is predicted minus measured
 
     true = np.array([free.encode(v) for v in values])
     return _fitted(study.problem, true, seed, errors, report, starts, simulated=True)
@@ -139,7 +139,7 @@ def bootstrap(
         result: of `identify`.
         draws: number of draws.
         seed: of the draws.
-        report: called with how many draws are done, and of how many.
+        report: called with the number of finished draws and of all draws.
 
     Raises:
         ValueError: the residual is only rounding, or no fit to any draw converges.

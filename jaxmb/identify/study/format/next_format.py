@@ -1,4 +1,4 @@
-"""Entries of a study file on the tests to make next."""
+"""Schema of `[next]`: candidates from which the next tests are selected."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -20,7 +20,7 @@ POSTURES, TORQUE, POSE = "postures", "torque", "pose"
 
 
 class PointsPart(Part):
-    """Where a test is excited and where it responds; the inputs are the outputs where they are not given."""
+    """Outputs and inputs of a test; inputs that are not stated are the outputs."""
 
     outputs: Annotated[Points, Field(min_length=1, max_length=100)]
     """Sensors, as points."""
@@ -46,7 +46,7 @@ Listed = Annotated[tuple[dict[Name, Angle], ...], Field(min_length=1, max_length
 
 
 class NextPart(Part):
-    """`[next]`: how many tests to choose, out of which candidates, and what they are to better."""
+    """`[next]`: number of FRF tests to select, candidates, and criterion."""
 
     kind: ClassVar[str] = "frf"
     count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
@@ -102,7 +102,7 @@ class NextPart(Part):
             model: the machine.
             tests: names of the fitted tests of this kind.
         """
-        from jaxmb.mechanics.postures import posture  # which the format is read without
+        from jaxmb.mechanics.postures import posture  # imports JAX, which the schema does not need
         from jaxmb.response.frf import check_points
 
         for values in _ends(self.postures):
@@ -115,7 +115,7 @@ class NextPart(Part):
 def _ends(
     listed: dict[str, tuple[float, float]] | tuple[dict[str, float], ...],
 ) -> Sequence[dict[str, float]]:
-    """The postures listed, or those at the lower and the upper ends of ranges."""
+    """The listed postures, or those at the lower and the upper ends of the ranges."""
     return [{n: r[k] for n, r in listed.items()} for k in (0, 1)] if isinstance(listed, dict) else listed
 
 
@@ -137,7 +137,7 @@ class LimitsPart(Part):
 
 
 class NextMotionPart(Part):
-    """`[next]` of kind "torque": what motion to make next."""
+    """`[next]` of kind "torque": the exciting motion to measure next."""
 
     kind: Literal["torque"]
     """An exciting motion instead of FRF tests."""
@@ -186,7 +186,7 @@ def _check_template(need: str, kind: str, like: str | None, tests: Sequence[str]
 
 
 class NextPosePart(Part):
-    """`[next]` of kind "pose": which postures to measure next."""
+    """`[next]` of kind "pose": the postures to measure next."""
 
     kind: Literal["pose"]
     """Postures of a pose test instead of FRF tests."""
@@ -207,7 +207,7 @@ class NextPosePart(Part):
 
     def check(self, model: "Model", tests: Sequence[str]) -> None:
         """Raise ValueError where a posture is not of the machine, or no test is a template; see `NextPart.check`."""
-        from jaxmb.mechanics.postures import posture  # which the format is read without
+        from jaxmb.mechanics.postures import posture  # imports JAX, which the schema does not need
 
         for values in _ends(self.postures):
             posture(model, values)

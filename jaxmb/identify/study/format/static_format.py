@@ -1,4 +1,4 @@
-"""Entries of a study file on tests of a machine at rest, deflection and pose tests: plain validated data."""
+"""Schema of static tests, deflection and pose tests, in a study file."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -13,7 +13,7 @@ REDUCTION_STEPS = ("original", "M1", "M2", "M3", "G1", "G2", "G3", "final")
 
 
 class DesignPart(Part):
-    """Which of the drawn tests are made: those after which the stiffness model is known best."""
+    """Optimal design: selection of load cases from drawn candidates for the precision of the stiffness model."""
 
     candidates: Annotated[int, Field(ge=1, le=MOST_SIMULATED, strict=True)]
     """Number of drawn tests from which `tests` are selected."""
@@ -48,8 +48,8 @@ class CompletePart(Part):
 
 
 class SimulateDeflections(Simulation):
-    """Pseudo-measured deflections: postures drawn evenly in zones, forces of given directions, zones and directions in
-    turn."""
+    """Simulated deflections: postures drawn uniformly in zones, forces along given directions; zones and directions
+    are taken in turn."""
 
     tests: Annotated[int, Field(ge=1, le=MOST_SIMULATED, strict=True)]
     """Number of tests."""
@@ -130,7 +130,7 @@ STD_MM = 0.05
 
 
 class SimulatePoses(Simulation):
-    """Pseudo-measured poses: postures drawn evenly in ranges, seen from stations in turn."""
+    """Simulated poses: postures drawn uniformly in ranges, measured from the stations in turn."""
 
     rows: Annotated[int, Field(ge=1, le=MOST_ROWS, strict=True)]
     """Number of fitted rows."""

@@ -1,6 +1,7 @@
-"""A study file as plain validated data, with presets of it: published methods as settings; the file, found and checked.
+"""Schema of a study file, its presets (published methods as settings), and its validated reading.
 
-Errors in it are reported before JAX is imported."""
+Errors in the file are reported before JAX is imported.
+"""
 
 import hashlib
 import json
@@ -29,7 +30,7 @@ AMPLITUDE, LOAD = "amplitude", "load"
 
 
 class LawsPart(Part):
-    """`[laws]`: parameters that may follow a smooth law of posture, load or amplitude, if what is held out says so."""
+    """`[laws]`: parameters that may follow a smooth law of posture, load or amplitude, selected by cross-validation."""
 
     parameters: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
     """Names or patterns of free parameters that may follow a law."""
@@ -158,8 +159,8 @@ class StudyFile(Part):
 
 
 def stated_tolerances(file: StudyFile) -> Tolerances | None:
-    """Tolerances of a study: those stated, else those of the field where a fitted test is measured; None where all is
-    as described, as in studies of simulated tests."""
+    """Tolerances of a study: the stated ones, else the defaults where a fitted test is measured; None where the
+    description is exact, as in studies of simulated tests."""
     if isinstance(file.tolerances, Tolerances):
         return file.tolerances
     measured = any(part.role == "fit" and part.simulate is None for part in file.test)
@@ -174,16 +175,16 @@ SMALL = 3
 def with_preset(file: StudyFile, coordinates: int) -> StudyFile:
     """The study with the settings of its preset.
 
-    "huynh2020" is the method of Huynh et al. 2020, section 3: a genetic algorithm and then Nelder-Mead, again from
-    there until the cost is below the tolerance or after three rounds (as many as the paper needed), on the parameters
-    themselves and with the printed phase of eq. 22. Population, generations, iterations and tolerance are those printed
-    in section 4 (three coordinates) or section 5 (more), where the study does not give its own.
+    "huynh2020" is the method of Huynh et al. 2020, section 3: a genetic algorithm, then Nelder-Mead, repeated from its
+    minimum until the cost is below the tolerance or for three rounds (as many as the paper needed), on a linear scale
+    of the parameters and with the printed phase of eq. 22. Population, generations, iterations and tolerance are those
+    printed in section 4 (three coordinates) or section 5 (more), unless the study states its own.
 
     "rognant2010" changes no setting: the study is fitted in two steps (`jaxmb.identify.fit.two_steps`).
 
     Args:
         file: the study.
-        coordinates: how many coordinates its machine has.
+        coordinates: number of coordinates of its machine.
     """
     if file.preset != "huynh2020":
         return file
@@ -207,9 +208,9 @@ def with_preset(file: StudyFile, coordinates: int) -> StudyFile:
 
 
 def with_one_start(file: StudyFile) -> StudyFile:
-    """The study, one start of which is refined where all of its tests are poses and it does not say otherwise.
+    """The study with a single refined start where all of its tests are pose tests and it states no other number.
 
-    Poses are nearly linear in deviations from the stated geometry, about which such a fit starts.
+    Such a fit starts at the stated geometry, and poses are nearly linear in deviations from it.
     """
     if any(part.kind != "pose" for part in file.test):
         return file
@@ -232,10 +233,10 @@ def study_names() -> tuple[str, ...]:
 
 
 def study_data(name_or_path: str | os.PathLike[str]) -> Table:
-    """What the file of a study says, as plain data: to be changed and given to `make_study`.
+    """Contents of a study file as plain data, to be changed and passed to `make_study`.
 
     Raises:
-        InputError: there is no such file, or it is no TOML.
+        InputError: the file does not exist, or is not valid TOML.
     """
     return read_toml(find_description(name_or_path, "studies", "study", (".toml",)))
 
@@ -243,7 +244,7 @@ def study_data(name_or_path: str | os.PathLike[str]) -> Table:
 def read_study_file(
     name_or_path: str | os.PathLike[str], preset: str | None = None, search: str | None = None
 ) -> tuple[StudyFile, Path]:
-    """Description of a study, and the file that it is in.
+    """Description of a study, and the path of its file.
 
     Args:
         name_or_path: "kr90-modelled", "studies/mine.toml".
@@ -251,7 +252,7 @@ def read_study_file(
         search: algorithm of the population search instead of the study's own.
 
     Raises:
-        InputError: there is no such file, or what it or its machine's says cannot be; one sentence says where.
+        InputError: the file does not exist, or it or its machine file is invalid; one sentence names the location.
     """
     path = find_description(name_or_path, "studies", "study", (".toml",))
     data = read_toml(path)
@@ -285,7 +286,7 @@ def plain_study(file: StudyFile, folder: Path, path_as: Callable[[Path], Any]) -
 
 
 def study_digest(file: StudyFile, folder: Path) -> str:
-    """SHA-256 of a description and of the contents of the files that it names, in whatever folder these are."""
+    """SHA-256 of a description and of the contents of the files that it names, independent of their folders."""
     return hashlib.sha256(
         json.dumps(plain_study(file, folder, _contents), sort_keys=True, default=str).encode()
     ).hexdigest()
@@ -306,7 +307,7 @@ def _with_paths(value: Any, folder: Path, path_as: Callable[[Path], Any]) -> Any
         return value
     changed = {key: _with_paths(entry, folder, path_as) for key, entry in value.items()}
     for key in PATHS:
-        # what is no file is the name of something that comes with jaxmb
+        # any other text names a built-in machine, measurement or motion
         if isinstance(changed.get(key), str) and (folder / changed[key]).is_file():
             changed[key] = path_as(folder / changed[key])
     return changed

@@ -1,4 +1,4 @@
-"""What a study file may say of a test of any kind."""
+"""Schema of the keys common to all kinds of tests in a study file."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -14,7 +14,7 @@ SEVERAL = ("xyz", "XYZ")
 
 
 def _each(points: Any) -> Any:
-    """A list of points with "xyz" of a frame written out."""
+    """A list of points with the directions "xyz" of a frame expanded."""
     if not isinstance(points, list | tuple):
         return points
     written: list[Any] = []
@@ -27,7 +27,7 @@ def _each(points: Any) -> Any:
 
 
 def or_word(word: str, beside: str) -> WrapValidator:
-    """Validator of a word that is allowed beside another type, without the two messages that a union gives.
+    """Validator that admits one word besides another type, with one error message instead of the two of a union.
 
     Args:
         word: the word.
@@ -54,11 +54,11 @@ Points = Annotated[tuple[PointName, ...], BeforeValidator(_each)]
 
 
 class TestPart(Part):
-    """What all tests have."""
+    """Keys of all tests."""
 
     __test__: ClassVar[bool] = False
     static: ClassVar[bool] = False
-    """Whether such tests load the machine at rest, and see no motion of it."""
+    """Whether such tests are static: a loaded machine at rest."""
     releases_brakes: ClassVar[bool] = False
     """Whether brakes of motors are released in such tests."""
 
@@ -77,12 +77,12 @@ class TestPart(Part):
         return None
 
     def as_published(self) -> Self:
-        """The test as a published method takes it, where that differs from ours."""
+        """The test with the settings of a published method."""
         return self
 
 
 class PostureTestPart(TestPart):
-    """What tests at one posture have."""
+    """Keys of tests at one posture."""
 
     amplitude: Positive | None = None
     """Level of the force or motion, in a unit that all tests share, for laws of it [any]."""
@@ -100,7 +100,7 @@ class Simulation(Part):
 
 
 class RecordedTestPart(TestPart):
-    """What tests have whose measurements are in a file or simulated."""
+    """Keys of tests whose measurements are in a file or simulated."""
 
     file: str | None = None
     """File of the measurements."""

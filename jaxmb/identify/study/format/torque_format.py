@@ -1,4 +1,4 @@
-"""What a study file may say of a torque test: plain validated data, in the terms of the user."""
+"""Schema of torque tests in a study file."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -22,7 +22,7 @@ class Motion(Part):
 
 
 class Kalman(Part):
-    """A Kalman smoother of the motion, from all sensors that there are; see `kalman_motion`."""
+    """Kalman smoother of the motion from all recorded sensors; see `kalman_motion`."""
 
     position_std: Positive | dict[Name, Positive]
     """Standard deviation of each sample of a position, of all or each recorded coordinate [rad, m]."""

@@ -1,4 +1,4 @@
-"""Entries of a study file on FRF and modal tests: plain validated data, in the terms of the user."""
+"""Schema of FRF tests and modal tests in a study file."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
@@ -70,7 +70,7 @@ class Hits(Part):
 
 
 class Simulate(Simulation):
-    """Pseudo-measured FRFs of a machine at known parameters: computed, with noise where asked for, or from hits."""
+    """Simulated FRFs of a machine at known parameters: computed, with noise if stated, or estimated from hits."""
 
     lines: Lines | None = None
     """Frequency lines of computed FRFs."""
@@ -91,7 +91,7 @@ class Simulate(Simulation):
 
 
 class SimulateModes(Simulation):
-    """Pseudo-measured modes of a machine at known parameters, with errors of the standard deviations of the test."""
+    """Simulated modes of a machine at known parameters, with noise of the standard deviations of the test."""
 
     below_hz: Positive
     """All modes up to here are measured."""
@@ -160,7 +160,7 @@ class Weights(Part):
 
 
 class SensorPart(Part):
-    """What the sensors measure beside the motion of their points."""
+    """Deviations of the sensors from ideal ones: gravity and high-pass."""
 
     kind: Literal["accelerometer"] = "accelerometer"
     """Kind of the sensors."""
@@ -243,7 +243,7 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
 
 
 def _component(value: Any, number: Callable[[Any], Any]) -> Any:
-    """A pair for a complex number beside a plain one, without the two messages that a union gives."""
+    """A real number, or a complex one from a pair, with one error message instead of the two of a union."""
     if isinstance(value, list | tuple) and len(value) == 2:
         return complex(number(value[0]), number(value[1]))
     return number(value)
@@ -254,7 +254,7 @@ Component = Annotated[Number, WrapValidator(_component)]
 
 
 class ModesTestPart(PostureTestPart):
-    """Natural frequencies and damping ratios, which coordinates dominate each mode, and shapes at sensors."""
+    """Natural frequencies, damping ratios, dominant coordinates of each mode, and shapes at sensors."""
 
     kind: Literal["modes"]
     """Kind of the test."""

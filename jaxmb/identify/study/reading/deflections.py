@@ -1,4 +1,5 @@
-"""Reader of deflection tests of a study file: measured in tables, or planned and simulated with instrument errors."""
+"""Reader of deflection tests of a study: from tables, or planned by optimal design and simulated with instrument
+errors."""
 
 import dataclasses
 import math
@@ -50,18 +51,18 @@ def designed(
     model: Model,
     complete: CompletePart | None,
 ) -> list[LoadCase]:
-    """The tests that a study chooses, in the order of the candidates.
+    """Load cases selected by optimal design, in the order of the candidates.
 
     Args:
-        design: how.
+        design: settings of the selection.
         part: the entry of the study.
-        count: how many.
-        candidates: tests that could be made.
+        count: number of load cases.
+        candidates: load cases to select from.
         model: the machine whose geometry is used.
-        complete: of a complete stiffness model; the joints alone are to be known where not given.
+        complete: options of a complete stiffness model; without them the design is for the compliances of the joints.
 
     Raises:
-        ValueError: the tests cannot be chosen so.
+        ValueError: see `choose_load_cases` and `stiffness_models`.
     """
     stiffness = None
     if complete is not None:
@@ -85,18 +86,18 @@ def choose_load_cases(
     stiffness: StiffnessModel | None = None,
     purpose: Sequence[LoadCase] | None = None,
 ) -> Design:
-    """Which of the candidates to make, so that a stiffness model is known best.
+    """Indices of the candidates that determine a stiffness model best.
 
     Args:
         model: the machine.
-        candidates: tests with postures, loads and points; what they would measure is what is not NaN.
-        count: how many to choose.
+        candidates: load cases with postures, loads and points; displacements that are not NaN would be measured.
+        count: number of load cases to select.
         criterion: see `choose_tests`.
-        stiffness: what is to be known; the compliances of the joints that the candidates load where not given.
-        purpose: tests whose displacements are to be predicted best, for the criterion "test-pose".
+        stiffness: the model to be determined; by default the compliances of the joints that the candidates load.
+        purpose: load cases whose displacements are to be predicted best, for the criterion "test-pose".
 
     Raises:
-        ValueError: see `choose_tests`; or the candidates do not measure alike.
+        ValueError: see `choose_tests`; or the candidates measure different components.
     """
     shapes = {test.measured.sum() for test in candidates}
     if len(shapes) != 1:
@@ -117,20 +118,20 @@ def choose_load_cases(
 
 MOST_TRIES = 1000
 POSITION = np.array([True] * 3 + [False] * 3)
-"""Which displacements of a point a tracker measures without several reflectors."""
+"""Components of the displacement of a point that a tracker measures with one reflector."""
 
 
 def planned_tests(how: SimulateDeflections, part: DeflectionTestPart, std: np.ndarray, model: Model) -> list[LoadCase]:
-    """Tests with postures and loads, and displacements of zero where they are to be measured.
+    """Load cases with postures and loads, and displacements of 0 where they are to be measured.
 
     Args:
-        how: of postures and loads.
-        part: and of the rest.
+        how: plan of postures and loads.
+        part: the entry of the study, for all other settings.
         std: standard deviations [6] of the displacements of a point.
         model: the machine.
 
     Raises:
-        ValueError: a frame or a coordinate is not the machine's.
+        ValueError: a frame or a coordinate does not exist in the machine.
     """
     points = (part.frame,) if part.points is None else part.points
     check_known("frame", (part.frame, *points), model.frames)
@@ -154,7 +155,7 @@ def planned_tests(how: SimulateDeflections, part: DeflectionTestPart, std: np.nd
     seen = np.where(POSITION | (how.measured == "pose"), 0.0, np.nan)
     displacement = np.tile(seen, (len(points), 1))
     spread = np.tile(std, (len(points), 1))
-    order = sorted(range(count), key=lambda i: i % len(zones))  # by zone, as one would measure and draw them
+    order = sorted(range(count), key=lambda i: i % len(zones))  # ordered by zone, as they would be measured
     return [LoadCase(names[i], postures[i], part.frame, wrenches[i], points, displacement, spread) for i in order]
 
 
@@ -187,19 +188,19 @@ def measured_with(
     nonlinear: bool = False,
     gravity: bool = False,
 ) -> list[LoadCase]:
-    """The tests as instruments would see them on a machine, with errors.
+    """The load cases as measured on a machine by instruments with errors.
 
-    Posture and load of each test are what was read; the true ones differ by the errors of the encoders and of the load:
-    of the balance, of the direction of the force, and of where it acts. Between the readings without and with the load
-    the revolute coordinates turn by what the drives do not repeat. What was not measured in a test stays so.
+    Posture and load of each case are the readings; the true ones differ by the errors of encoders, balance, direction
+    and point of application of the force. Between the readings without and with the load the revolute coordinates
+    change by the repeatability of the drives. Components that are not measured remain NaN.
 
     Args:
         model: the machine that is measured.
         tests: postures, loads and points.
-        errors: of the instruments; none where not given.
-        draw: source of the errors.
-        nonlinear: whether the load acts on the moved machine; to first order where not.
-        gravity: whether gravity's stiffness acts, to first order.
+        errors: of the instruments; None for exact ones.
+        draw: random generator of the errors.
+        nonlinear: whether the load acts on the deflected machine; otherwise to first order.
+        gravity: whether the geometric stiffness of gravity acts, to first order.
     """
     true = list(tests)
     if errors is not None:
@@ -219,7 +220,7 @@ def measured_with(
 
 
 def _standard_errors(test: LoadCase, errors: Instruments, draw: np.random.Generator) -> np.ndarray:
-    """A draw of what `true_case` takes; what has no error is not drawn, so that seeds keep their meaning."""
+    """Standard normal errors for `true_case`; exact quantities draw no numbers, so that seeds keep their results."""
     z = np.zeros(7 + test.q.size)
     if test.wrench[:3].any():
         z[0] = draw.normal()
@@ -240,7 +241,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         context: of the tests.
 
     Raises:
-        ValueError: the tests cannot be made, read or be the machine's.
+        ValueError: the tests cannot be simulated or read, or do not match the machine.
     """
     model = context.model
     if "frame" in part.model_fields_set and part.frame not in model.frames:
@@ -248,7 +249,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     std = np.repeat([1e-3 * part.std_mm, DEGREE * part.std_deg], 3)
     if part.instruments is not None:
         std = np.repeat([part.instruments.translation_std, part.instruments.rotation_std], 3)
-    # Beside other tests the fit searches, and all of them see the same machine; alone, displacements stay linear.
+    # With tests of other kinds the fit is a search with gravity in all tests; alone, displacements remain linear.
     gravity = not all(other.static for other in context.file.test) and not model.virtual_springs
     q, changed = stated_posture(model, part.posture)
     truth, stated, instruments = None, None, part.instruments
@@ -282,7 +283,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
 
 
 def _taken(part: DeflectionTestPart, model: Model, unstated: Sequence[str], start: np.ndarray) -> tuple[str, ...]:
-    """A sentence on coordinates whose values are not specified."""
+    """A sentence on coordinates whose values are not stated."""
     values = dict(zip(model.coordinates, start.tolist(), strict=True))
     turns = dict(zip(model.coordinates, model.revolute, strict=True))
     names = [name for name in unstated if name not in part.posture]
@@ -296,7 +297,7 @@ def _taken(part: DeflectionTestPart, model: Model, unstated: Sequence[str], star
 
 
 def _check_frames(model: Model, cases: Sequence[LoadCase]) -> None:
-    """Raise ValueError where a load acts, or a displacement was measured, at a frame that is fixed to the ground."""
+    """Raise ValueError where a loaded or measured frame is fixed to the ground."""
     for case in cases:
         measured = [point for point, some in zip(case.points, case.measured, strict=True) if some.any()]
         for frame in (case.frame, *measured):
@@ -328,14 +329,16 @@ def _assumed(
 def _by_repeats(
     part: DeflectionTestPart, cases: Sequence[LoadCase], stated: Sequence[np.ndarray], context: ReadingContext
 ) -> tuple[list[LoadCase], list[np.ndarray], Instruments | None, tuple[str, ...]]:
-    """Tests with the standard deviations of repeated ones, where none are stated or these are larger beyond chance.
+    """Load cases with standard deviations from repeated ones, where none are stated or the scatter is significantly
+    larger.
 
-    The scatter exceeds the stated deviations where the F-test of their variances says so; these are exact, so that the
-    limit is that of a chi-square. Outliers of a robust fit are no larger noise, and errors of loads and postures make
-    repeated tests differ by themselves.
+    The variance of the scatter over the stated one is compared with a quantile of chi-square over its degrees of
+    freedom. In robust fits stated deviations are kept, since outliers are no larger noise. Nothing is compared where
+    errors of loads and postures are stated, which contribute to the scatter.
 
     Returns:
-        Tests, which displacements have a deviation, the instruments with it, and a sentence on each kind of deviation.
+        Load cases, masks of the displacements with a standard deviation, the instruments with the scatter, and a
+        sentence on each kind of displacement.
     """
     found, sentences, instruments = repeatability(cases), list[str](), part.instruments
     cases, stated = list(cases), [own.copy() for own in stated]
@@ -369,14 +372,14 @@ def _by_repeats(
 
 
 def _with_std(case: LoadCase, columns: slice, std: np.ndarray) -> LoadCase:
-    """A test with other standard deviations of its translations or rotations [p, 3]."""
+    """The load case with other standard deviations of its translations or rotations [p, 3]."""
     changed = case.std.copy()
     changed[:, columns] = std
     return dataclasses.replace(case, std=changed)
 
 
 def _by_coordinates(model: Model, true: Model, test: LoadCase) -> LoadCase:
-    """The test with the coordinates of the fitted machine, where the measured one has others too."""
+    """The load case in the coordinates of the fitted machine; the measured machine may have further ones."""
     if true.coordinates == model.coordinates:
         return test
     known = dict(zip(true.coordinates, test.q, strict=True))

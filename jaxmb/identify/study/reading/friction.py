@@ -31,19 +31,19 @@ from jaxmb.machine.schema import Machine
 from jaxmb.measurement.motion.record import Drives, MotionRecord
 
 WIDTH = 10.0
-"""Half the width of a coefficient's bounds, in standard deviations at least."""
+"""Half the width of a coefficient's bounds, at least, in standard deviations."""
 TIMES = 4.0
-"""Bounds of a Stribeck speed beside what was found in a first fit."""
+"""Factor between the bounds of a Stribeck speed and its value in the preliminary fit."""
 
 
 def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | None:
-    """Friction terms chosen jointly for all tests of a study that ask for them; None where none asks.
+    """Friction terms selected jointly for all tests of a study with `friction_terms`; None without such tests.
 
-    Where the machine has friction by load already, and the load is unknown, the load follows
-    from the values of a fit of all parameters, whether terms are selected or not.
+    If the machine has load-dependent friction and the load is unknown, the load follows from the values of a fit of
+    all parameters, whether terms are selected or not.
 
     Raises:
-        ValueError: one of them asks for temperature, and another has none.
+        ValueError: a test selects a temperature term, and another one has no temperature.
     """
     sources = [entry.source for entry in torque_entries(entries) if entry.source.selection_rows is not None]
     rows = [s.selection_rows for s in sources if s.selection_rows is not None]
@@ -68,7 +68,7 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
 
 
 def load_unknown(model: Model, free: Iterable[str]) -> bool:
-    """Whether friction of the machine depends on a load in which something is free."""
+    """Whether load-dependent friction of the machine depends on a free parameter of the load."""
     if not any("load_friction" in terms for terms in model.further_friction):
         return False
     names = regressor_names(model)
@@ -77,10 +77,10 @@ def load_unknown(model: Model, free: Iterable[str]) -> bool:
 
 
 def with_friction(machine: Machine, choice: FrictionChoice) -> Machine:
-    """The machine with terms that were chosen.
+    """The machine with the selected terms.
 
     Raises:
-        NotImplementedError: a term is of a motor's shaft.
+        NotImplementedError: a term belongs to a motor's shaft.
     """
     joints = [joint.name for body in machine.body for joint in body.joint]
     for term in choice.terms:
@@ -113,7 +113,7 @@ def with_friction(machine: Machine, choice: FrictionChoice) -> Machine:
 
 
 def friction_bounds(choice: FrictionChoice | None) -> dict[str, FreePart]:
-    """Bounds of the parameters of chosen terms, about the values of the first fit."""
+    """Bounds of the parameters of selected terms, about the values of the preliminary fit."""
     found: dict[str, FreePart] = {}
     for term in () if choice is None else choice.terms:
         size, half = term.coefficient, max(WIDTH * term.std, abs(term.coefficient))
@@ -124,7 +124,7 @@ def friction_bounds(choice: FrictionChoice | None) -> dict[str, FreePart]:
 
 
 def check_free_friction(free: Mapping[str, FreePart]) -> None:
-    """Raise NotImplementedError where a study frees parameters whose initial values only `friction_terms` can find."""
+    """Raise NotImplementedError where free parameters can only be initialized by `friction_terms`."""
     for family, kind in (("stribeck_speed", "stribeck"), ("load_friction", "load")):
         for name in free:
             if name.startswith(f"{family}."):
@@ -135,7 +135,7 @@ def check_free_friction(free: Mapping[str, FreePart]) -> None:
 
 
 def with_friction_remarks(entries: Iterable[Entry], choice: FrictionChoice | None) -> list[Entry]:
-    """Entries, the first that asks for friction terms with remarks on the choice."""
+    """Entries, with remarks on the selection at the first test with `friction_terms`."""
     found = list(entries)
     asked = [entry for entry in torque_entries(found) if entry.source.kinds]
     if choice is not None and asked:
@@ -158,7 +158,7 @@ def _linear(lower: float, upper: float, initial: float) -> FreePart:
 
 
 def _stacked(parts: Sequence[Prepared]) -> Prepared:
-    """Equations of several tests as those of one record, one after the other in time."""
+    """Equations of several tests, stacked in time like those of one record."""
     if len(parts) == 1:
         return parts[0]
     measured = tuple(dict.fromkeys(name for part in parts for name in part.measured))
@@ -200,17 +200,17 @@ def _stacked(parts: Sequence[Prepared]) -> Prepared:
 
 
 def free_gains(drives: Sequence[str], free: Iterable[str]) -> tuple[str, ...]:
-    """Drives whose gains a study frees, out of those of a record."""
+    """Drives of a record whose gains are free in a study."""
     patterns = [pattern for pattern in free if pattern.startswith(f"{FAMILY}.")]
     return tuple(name for name in drives if any(fnmatch.fnmatchcase(f"{FAMILY}.{name}", p) for p in patterns))
 
 
 def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequence[Entry]) -> GainChoice | None:
-    """Gains of a first fit; None where none is free.
+    """Drive gains of a preliminary fit; None where none is free.
 
     Raises:
         ValueError: a gain is not identifiable.
-        NotImplementedError: some of the tests that are fitted have drives and others have none of them.
+        NotImplementedError: the fitted tests are not recordings of the same motors.
     """
     fitted = [entry for entry in torque_entries(entries) if entry.role == "fit"]
     known = [f"{FAMILY}.{name}" for entry in fitted for name in entry.source.drives]
@@ -235,7 +235,7 @@ def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequenc
 
 
 def with_gains(record: MotionRecord, choice: GainChoice | None) -> MotionRecord:
-    """A record by gains that were found."""
+    """The record with the efforts of identified gains."""
     drives = record.drives
     if choice is None or drives is None:
         return record
@@ -248,10 +248,10 @@ def with_gains(record: MotionRecord, choice: GainChoice | None) -> MotionRecord:
 def with_free_gains(
     test: TorqueTest, rows: Prepared, drives: Drives, freed: Sequence[str], choice: GainChoice
 ) -> TorqueTest:
-    """The test with gains as numbers of its own, its efforts those by the gains of a first fit."""
+    """The test with gains as its own parameters; its efforts are those of the gains of a preliminary fit."""
     samples = rows.all_samples
     freed = [name for name in freed if name in choice.gains]
-    if not freed:  # of a test that is held out, by other motors
+    if not freed:  # a held-out test with other motors
         return test
     gains = np.array([choice.gains[name] for name in freed])
     values = np.array([choice.values.get(name, 0.0) for name in test.parameters[: samples.regressor.shape[-1]]])

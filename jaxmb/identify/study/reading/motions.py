@@ -49,11 +49,11 @@ def simulated_motion(
         how: the motion and its measurement.
         model: the machine that is measured.
         start: posture at the first sample [n].
-        noise_seed: of the errors.
+        noise_seed: seed of the errors.
         angles_at: side of the gear on which angles of joints with motors are recorded; the motion is that of the links.
 
     Raises:
-        ValueError: a coordinate is not one that a posture gives, or a loop opens on the way.
+        ValueError: a coordinate is not independent, or a loop opens along the motion.
     """
     model = brakes_released(model)
     shafts = [model.coordinates[shaft] for _, shaft in model.motors]
@@ -81,13 +81,13 @@ def simulated_motion(
 def by_coordinate(
     key: str, given: float | Mapping[str, float], names: Sequence[str], rest: float | None = None, why: str = ""
 ) -> Float[np.ndarray, "c"]:
-    """A number of a study file for each coordinate, stated for all of them or by name.
+    """A number for each coordinate from a key of a study file: one for all, or by name.
 
     Args:
         key: in the study file.
-        given: what it says.
+        given: value of the key.
         names: of the coordinates.
-        rest: the number of coordinates that are not named; None where all are needed.
+        rest: the number for coordinates that are not named; None where all must be named.
         why: end of the message on a coordinate that is not named.
     """
     each = dict.fromkeys(names, given) if isinstance(given, int | float) else given
@@ -101,7 +101,7 @@ def by_coordinate(
 def states_along(
     motion: Mapping[str, Motion], base_hz: float, time_s: Float[np.ndarray, "k"], names: Sequence[str]
 ) -> tuple[Float[np.ndarray, "k m"], Float[np.ndarray, "k m"], Float[np.ndarray, "k m"]]:
-    """Coordinates from their start, rates and accelerations along a motion, in the order of some names."""
+    """Coordinates relative to their start, rates and accelerations along a motion, in the order of `names`."""
     z, zd, zdd = (np.zeros((len(time_s), len(names))) for _ in range(3))
     for name, series in motion.items():
         i = names.index(name)
@@ -125,7 +125,7 @@ def _behind_gears(
     rate_hz: float,
     angles_at: Side | Mapping[str, Side],
 ) -> tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c"]]:
-    """Recorded angles and efforts of the drives for a motion of the links, gears deflecting."""
+    """Recorded angles and efforts of the drives for a motion of the links, with the deflection of the gears."""
     if model.dependent:
         raise NotImplementedError("motions of machines with loops and motors cannot be simulated")
     every, driven = independent_coordinates(model), drives_of(model)
@@ -154,13 +154,13 @@ def _efforts(
 
 
 STILL = 1e-6
-"""rad or m: a coordinate that moves by less rests."""
+"""Travel, rad or m, below which a coordinate is at rest."""
 MOST_TURNS = 2.0
-"""Of a recorded joint without a range, beyond which it is asked whether its unit is right."""
+"""Turns of a recorded joint without a range above which its unit is in doubt."""
 OTHER_UNIT = 3.0
-"""Times that a measured rate is larger or smaller than the motion, beyond which its unit is in doubt."""
+"""Ratio of a measured rate to the rate of the motion, or its reciprocal, above which the unit is in doubt."""
 CORRELATED = 0.9
-"""Least correlation of a motion and an integral that are compared."""
+"""Smallest correlation of a motion and an integrated rate that are compared."""
 BEYOND = 0.03
 """Of its width, by which a motion may leave a range: zeros of encoders are not set better."""
 TOO_FAR = 2.0
@@ -168,7 +168,7 @@ TOO_FAR = 2.0
 
 
 def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"], free: Sequence[str]) -> None:
-    """Raise ValueError where nothing moves; it names what of the free parameters is lost.
+    """Raise ValueError where no coordinate moves; it names the free parameters without effect at rest.
 
     Args:
         model: the machine.
@@ -189,12 +189,12 @@ def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"
 
 
 def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list[str]:
-    """A sentence on coordinates that leave the range which the machine gives them.
+    """A sentence on coordinates that leave their `range`.
 
     Args:
-        machine: it has `range` of its coordinates.
+        machine: with `range` of its coordinates.
         record: of its motion.
-        recorded: not simulated, so that its unit and zero may be wrong.
+        recorded: whether the motion was recorded rather than simulated, so that unit and zero may be wrong.
     """
     own, found, units = {part.name: part for part in machine.moving_parts}, list[str](), set[str]()
     for name, column in zip(record.names, record.position.T, strict=True):
@@ -217,18 +217,18 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list
 
 
 def travels_too_far(machine: Machine, record: MotionRecord) -> bool:
-    """Whether a coordinate travels further than its range allows from any zero: it is not the machine's motion."""
+    """Whether a coordinate travels further than its range permits for any zero, which the machine cannot do."""
     ranges = {part.name: part.range for part in machine.moving_parts if part.range is not None}
     travel = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
     return any(travel[name] > TOO_FAR * (high - low) for name, (low, high) in ranges.items() if name in travel)
 
 
 def rate_remarks(record: MotionRecord) -> list[str]:
-    """Sentences on measured rates and accelerations whose integrals are of another size than the motion.
+    """Sentences on measured rates and accelerations whose integrals differ in size from the motion.
 
-    Of q = k integral, but for what an unknown start and a bias add, least squares gives a |k| that is too small where
-    the integral has noise, and one that is too large where q has it: both have to be off by `OTHER_UNIT`. Nothing is
-    said where noise makes both unlike each other.
+    The factor k of q = k integral + polynomial (unknown start and bias) is estimated by regression of q on the
+    integral, which is too small under noise of the integral, and by the reverse regression, which is too large under
+    noise of q: both must differ from 1 by `OTHER_UNIT`. Signals with a correlation below `CORRELATED` are not compared.
     """
     found, time = list[str](), (record.time_s - record.time_s[0]) / np.ptp(record.time_s)
     for what, order, measured in (("velocity", 1, record.velocity), ("acceleration", 2, record.acceleration)):
@@ -253,8 +253,8 @@ def rate_remarks(record: MotionRecord) -> list[str]:
 
 
 def parallel_springs(model: Model, measured: Sequence[str], kinds: Sequence[str], free: Sequence[str]) -> list[str]:
-    """A sentence on joints whose stiffness acts parallel to their drive in torque tests of a study with tests of other
-    kinds, in which it may be that of a gear.
+    """A sentence on joints whose stiffness acts parallel to their drive in torque tests; in tests of other kinds in the
+    same study it may be that of a gear.
 
     Args:
         model: the machine.
@@ -281,7 +281,7 @@ def parallel_springs(model: Model, measured: Sequence[str], kinds: Sequence[str]
 
 
 def unrecorded(model: Model, recorded: Sequence[str]) -> list[str]:
-    """Independent coordinates without a column, but locked ones and shafts, which turn with their joints."""
+    """Independent coordinates without a column, except locked ones and shafts, which turn with their joints."""
     turned = {model.coordinates[shaft] for _, shaft in model.motors}
     names = [name for name in independent_coordinates(model) if name not in (*recorded, *turned)]
     return [name for name in names if not model.locked[model.coordinates.index(name)]]
@@ -292,12 +292,12 @@ def check_columns(
 ) -> None:  # fmt: skip
     """Raise ValueError where a joint has neither a column in the record nor a fixed value in the study.
 
-    The elasticity of a joint or link needs no column: a coordinate with a stiffness and nothing that drives have.
+    Coordinates of elastic joints or links need no column: those with a stiffness and no property of a drive.
 
     Args:
-        file: that was read.
+        file: name of the record's file.
         machine: with the joints.
-        model: of it.
+        model: of the machine.
         recorded: joints with a column.
         stated: coordinates whose value the test states.
     """
@@ -316,7 +316,7 @@ def check_columns(
 
 
 def check_ratios(model: Model, record: MotionRecord) -> None:
-    """Raise ValueError where a shaft and its joint were recorded and turn by another ratio, or in another sense."""
+    """Raise ValueError where recorded angles of a shaft and its joint contradict the gear ratio in size or sign."""
     angles = dict(zip(record.names, (record.position - record.position.mean(axis=0)).T, strict=True))
     for (joint, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio), strict=True):
         name, motor = model.coordinates[joint], model.coordinates[shaft]
@@ -335,10 +335,8 @@ def check_ratios(model: Model, record: MotionRecord) -> None:
 
 
 def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorded: bool) -> list[str]:
-    """Sentences on coordinates that turn often where no range says that they may, that rest, or were not recorded.
-
-    And on a temperature that was not recorded, on which friction depends.
-    """
+    """Sentences on coordinates without a range that turn often, on those at rest or not recorded, and on a missing
+    temperature on which friction depends."""
     ranges, found = {part.name: part.range for part in machine.moving_parts}, []
     travel = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
     for name, distance in travel.items():
@@ -361,7 +359,7 @@ def motion_remarks(machine: Machine, model: Model, record: MotionRecord, recorde
 
 
 class Recording(NamedTuple):
-    """A test with its motion and torques, recorded or simulated, at the joints and in even steps."""
+    """A test with its motion and torques, recorded or simulated, converted to the joints, evenly sampled."""
 
     part: TorqueTestPart
     label: str
@@ -372,14 +370,14 @@ class Recording(NamedTuple):
     truth: Truth | None
     remarks: tuple[str, ...]
     at_shafts: tuple[str, ...] = ()
-    """Joints of which the shaft alone was recorded, in columns of its own."""
+    """Joints of which only the shaft was recorded."""
 
 
 def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, model: Model) -> Recording:
     """The motion of a test, read or simulated.
 
     Raises:
-        ValueError: it is not of the machine's motion or lacks required columns.
+        ValueError: the motion does not match the machine, or required columns are missing.
     """
     stated, remarks = stated_posture(model, part.posture)
     start, truth, at_shafts = np.asarray(stated), None, ()
@@ -410,7 +408,7 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
     if "temperature" in part.friction_terms and record.temperature is None:
         raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
     derived = part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search")
-    if derived and not np.nan_to_num(record.effort).any():  # neither a cut-off nor their noise is found from them
+    if derived and not np.nan_to_num(record.effort).any():  # they determine neither a cut-off nor their noise
         raise ValueError(
             "all torques are 0, expected those that moved the machine; where nothing drove it, cutoff_hz and torque_std"
         )
@@ -420,7 +418,7 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
 def _column_remarks(
     part: TorqueTestPart, model: Model, read: MotionRecord, record: MotionRecord, sides: Mapping[str, Side]
 ) -> list[str]:
-    """Sentences on columns of a table that are missing, and on angles of which the study does not say the side."""
+    """Sentences on missing columns of a table, and on angles whose side of the gear the study does not state."""
     shafts = [model.coordinates[shaft] for _, shaft in model.motors]
     efforts = zip(record.names, record.effort.T, strict=True)
     silent = [name for name, own in efforts if np.isnan(own).all() and name not in shafts]

@@ -151,7 +151,7 @@ def whitening(
 
 
 def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
-    """Values of parameters that a study holds.
+    """Values of the held parameters of a study.
 
     Raises:
         ValueError: a name or pattern selects nothing.
@@ -163,16 +163,16 @@ def fixed_values(model: Model, file: StudyFile) -> dict[str, float]:
 
 
 def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_tests: Sequence[str] = ()) -> list[Bound]:
-    """Bounds by parameter in the model's order, numbers of tests after it; a full name overrules a pattern.
+    """Bounds of the free parameters in the model's order, then of those of tests; a full name overrules a pattern.
 
     Args:
         model: the machine's.
         parts: entry of `[free]` by name or pattern.
         fixed: names of fixed parameters.
-        of_tests: names of numbers of tests.
+        of_tests: names of the tests' own parameters.
 
     Raises:
-        ValueError: a name or pattern selects nothing, two select the same, or a fixed one.
+        ValueError: a name or pattern selects no parameter, a fixed one, or one that another pattern selects.
     """
     names = [*parameter_table(model), *of_tests]
     pattern_of: dict[str, str] = {}
@@ -205,7 +205,7 @@ def unnamed_bounds(tests: Sequence[Test], bounds: Sequence[Bound]) -> list[Bound
 
 
 def check_geometry(model: Model, bounds: Sequence[Bound]) -> None:
-    """Raise NotImplementedError where geometry is free of a machine with loops, whose postures would open."""
+    """Raise NotImplementedError where geometry of a machine with loops is free: its closed postures would open."""
     found = [name for bound in bounds for name in bound.names if name.split(".")[0] in OF_GEOMETRY]
     if found and model.loops:
         raise NotImplementedError(
@@ -214,8 +214,8 @@ def check_geometry(model: Model, bounds: Sequence[Bound]) -> None:
 
 
 def idle_bodies(machine: Machine, fitted: Sequence[Entry]) -> list[str]:
-    """Bodies whose numbers patterns leave out in studies of torque tests alone: no torque depends on any of these, as
-    on those of a base that rests, or the body is a frame, without mass and fixed to another one."""
+    """Bodies that patterns of `[free]` skip in studies of torque tests alone: bodies without any effect on torques,
+    such as a base at rest, and frames, massless bodies fixed to another one."""
     tests = [entry.test for entry in torque_entries(fitted)]
     if len(tests) < len(fitted):
         return []
@@ -231,11 +231,11 @@ def idle_bodies(machine: Machine, fitted: Sequence[Entry]) -> list[str]:
 
 
 def idle_parameters(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[str]:
-    """Numbers of some bodies, and position loops of motors with a brake, that patterns of `[free]` select and that stay
-    as they are.
+    """Parameters that patterns of `[free]` select but that are not freed: those of the given bodies, and stiffnesses of
+    position loops of motors with a brake.
 
     Raises:
-        ValueError: a pattern selects nothing else.
+        ValueError: a pattern selects only such parameters.
     """
     names = list(parameter_table(model))
     loops = [f"stiffness.{model.coordinates[shaft]}" for _, shaft in model.motors if model.locked[shaft]]
@@ -269,11 +269,11 @@ def _selected(model: Model, known: Sequence[str], pattern: str) -> list[str]:
 
 
 def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarray, np.ndarray]:
-    """Initial physical value of every free parameter, and whether it was given or estimated.
+    """Initial physical value of every free parameter, and a mask of the stated ones.
 
-    What is not given starts in the middle of its bounds. Stiffnesses among it are then multiplied by one common factor,
-    within their bounds, for which the first natural frequency of the machine is the first that was measured: the first
-    peak of the FRFs, as Huynh et al. 2020 (section 5) find their guess of the first joint's stiffness.
+    The others start in the middle of their bounds. Stiffnesses among them are multiplied by one common factor, within
+    their bounds, with which the first natural frequency of the machine equals the first measured one, the first peak of
+    the FRFs, as Huynh et al. 2020 (section 5) estimate the stiffness of the first joint.
     """
     middle = [np.sqrt(b.lower * b.upper) if b.logarithmic else 0.5 * (b.lower + b.upper) for b in bounds]
     values = np.array([m if b.initial is None else b.initial for b, m in zip(bounds, middle, strict=True)])
@@ -297,7 +297,7 @@ def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarra
 
     ends = [float(np.log(x).max()) for x in (values[scaled] / low, high / values[scaled])]
     if mismatch(-ends[0]) >= 0.0 or mismatch(ends[1]) <= 0.0:
-        return values, given  # the first peak lies outside of what the bounds allow
+        return values, given  # no factor within the bounds gives the measured frequency
     root = scipy.optimize.brentq(mismatch, -ends[0], ends[1], xtol=1e-3)
     return with_factor(float(root)), given  # pyright: ignore[reportArgumentType]
 
@@ -328,17 +328,17 @@ def prior_of(
         free: the free parameters.
         patterns: standard deviation by name or pattern: of the natural logarithm, or of the value, SI, where the scale
             is linear.
-        mean: physical values about which it is; NaN where nothing says one.
-        of_values: whether the tests take priors of values on a linear scale.
+        mean: physical values; NaN where unknown.
+        of_values: whether the tests accept priors on a linear scale (see `accepts_prior`).
         earlier: prior of the parameters without a pattern.
 
     Raises:
-        ValueError: a pattern selects nothing, a free parameter on a linear scale where tests do not take it, or one of
-            which nothing is said.
+        ValueError: a pattern selects no free parameter, one on a linear scale that the tests do not accept, or one
+            without a mean.
     """
     if not patterns and earlier is None:
         return None
-    std = np.full(free.size, np.inf)  # of most, nothing is known beforehand
+    std = np.full(free.size, np.inf)  # inf: no prior
     for pattern in sorted(patterns, key=free.names.__contains__):
         names = matching(list(free.names), pattern)
         if not names:

@@ -1,4 +1,4 @@
-"""Responses of an FRF test, measured or simulated, at its points."""
+"""FRFs of an FRF test, from a file or simulated, assigned to its points."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,15 +48,15 @@ def named_points(
 ) -> FrfSet:
     """The responses of a file with the names of the points of a test, as measured in the file.
 
-    Names of a node and a direction, "tool x" or "12 -z", identify a response: where the node is a frame of the machine,
-    or `nodes` says which, the point is found by name; where all names are of one node that is no frame, and all points
-    of the test of one frame, by direction. The sign of a response measured against an axis is reversed. Names with
-    neither node nor direction are those of the test one by one.
+    Names of a node and a direction, "tool x" or "12 -z", identify a response. If the node is a frame of the machine,
+    or `nodes` assigns it to one, points are matched by name. If all names have one node that is no frame, and all
+    points of the test one frame, they are matched by direction. The sign of a response measured against an axis is
+    reversed. Names without node and direction are assigned to the points of the test in order.
 
     Args:
         read: contents of the file.
-        outputs: of the test.
-        inputs: likewise.
+        outputs: points of the test.
+        inputs: points of the test.
         nodes: frame of the machine by node of the file.
         model: the machine.
 
@@ -95,7 +95,7 @@ def _split(names: Sequence[str]) -> list[tuple[str, str]] | None:
 
 
 def _by_direction(read: FrfSet, sides: Sequence[Side]) -> dict[str, str]:
-    """Frame of each node where a side of the file has one node and that side of the test one frame."""
+    """Frame of each node, where the outputs (or inputs) of the file have one node and those of the test one frame."""
     frame_of: dict[str, str] = {}
     for what, side, points in sides:
         if side is None:
@@ -135,16 +135,16 @@ def _renamed(
 
 
 FORCES = DIRECTIONS[:3]
-"""x, y, z: along what a hammer can hit."""
+"""Directions of hammer hits: x, y, z."""
 BEFORE_HIT = 0.02
-"""Share of a record before the hammer touches."""
+"""Share of a record before the contact of the hammer."""
 
 
 def simulated_frf(
     how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext,
     sensor: Sensor,
 ) -> tuple[MeasuredFrf, Truth]:  # fmt: skip
-    """FRFs between points of a machine at a posture, with those of single hits, and the machine they are of.
+    """Simulated FRFs between points of a machine at a posture, with those of single hits, and the true machine.
 
     Args:
         how: entry of the study file.
@@ -155,7 +155,7 @@ def simulated_frf(
         sensor: of all outputs.
 
     Raises:
-        ValueError: the machine or its posture cannot be, or hits are to be measured by a sensor that is not ideal.
+        ValueError: the machine or its posture is invalid, or hits are combined with a sensor that is not ideal.
     """
     model, seed, truth = simulated_machine(how, context)
     q, _ = stated_posture(model, at)
@@ -181,7 +181,7 @@ def _computed(
 ) -> FrfSet:
     frequency_hz = _frequencies(how.lines)
     omega, decay = jax.device_put((2 * np.pi * frequency_hz, np.zeros(())))
-    # with all arguments, as tests call it: one program for both
+    # called with all arguments, as by the tests, so that both share one program
     h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay, sensor, None))
     if how.noise_log_std > 0.0:
         real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
@@ -200,10 +200,10 @@ def _from_hits(
     how: Hits, model: Model, q: Array, seen: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
     draw: np.random.Generator,
 ) -> MeasuredFrf:  # fmt: skip
-    """FRFs as H1 gives them from records of hits, one input after the other, with an exponential window.
+    """H1 estimates of FRFs from records of hits with an exponential window, one input after the other.
 
-    A hammer never hits exactly where the sensor sits and along its axis. That, and springs that differ from hit to
-    hit with their deflection, is what makes cross FRFs unsymmetric.
+    Hits beside the sensor or oblique to its axis, and softening springs, whose stiffness differs from hit to hit, make
+    cross FRFs unsymmetric.
 
     Raises:
         NotImplementedError: the machine has motors behind gears, beams or loops.
@@ -249,7 +249,7 @@ def _from_hits(
 
 
 def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Generator) -> np.ndarray:
-    """Jacobian [n] of where and along what the hammer really hits: beside the point, and askew.
+    """Jacobian row [n] of the actual position and direction of a hit, which differ from the stated ones.
 
     A force f at r from the frame's origin does the work f . (v + w x r) = f . v + (r x f) . w.
     """
@@ -264,24 +264,23 @@ def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Ge
 
 
 SILENT = (".npz", ".mat", ".csv")
-"""Files that are in SI where they do not say their unit, so that SI may not be their own word."""
+"""File formats whose responses are taken as SI where the file states no unit."""
 OPPOSITE = 0.85
-"""Unsymmetry from which two responses of a pair are opposite: 1 where one is minus the other, 0.71 where they have
-nothing to do with each other. 0.85 is a correlation of -0.44 between responses of the same size."""
+"""Unsymmetry above which two responses of a pair have opposite signs: 1 where one is minus the other, 0.71 where they
+are uncorrelated. 0.85 is a correlation of -0.44 between responses of the same size."""
 SAME_POSTURE = 1e-4
-"""Two postures are the same where their coordinates agree to this, rad or m."""
+"""Largest difference of a coordinate between equal postures, rad or m."""
 
 
 def measured_responses(
     part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext
 ) -> tuple[FrfSource, Truth | None, tuple[str, ...]]:
-    """The responses of an FRF test, as its description asks for them, the machine behind simulated ones, and sentences
-    on their origin.
+    """FRFs of a test, processed as the study states, the true machine of simulated ones, and remarks on their origin.
 
     Args:
         part: entry of the study file.
         outputs: points of the test.
-        inputs: likewise.
+        inputs: points of the test.
         context: of the tests.
 
     Raises:
@@ -336,9 +335,9 @@ def _treatment(part: FrfTestPart) -> str:
 
 
 def _opposite(responses: FrfSet) -> list[str]:
-    """A sentence on the pairs of cross responses of which one is minus the other, where there are such."""
+    """A sentence on pairs of cross FRFs with opposite signs; none without such pairs."""
     if not reciprocal_pairs(responses):
-        return []  # which `symmetrize` refuses
+        return []  # `symmetrize` refuses such a set
     found = {name: d for name, d in unsymmetry(responses).items() if d > OPPOSITE}
     if not found:
         return []
@@ -387,7 +386,7 @@ def _from_file(
 
 
 def _without_coherence(taken: FrfSet) -> list[str]:
-    """A sentence on the outputs of whose responses no coherence is a number, where the set has a coherence."""
+    """A sentence on outputs whose coherence is missing, where the set has a coherence."""
     if taken.coherence is None:
         return []
     lost = [name for o, name in enumerate(taken.outputs) if not np.isfinite(taken.coherence[:, o]).any()]
@@ -397,7 +396,7 @@ def _without_coherence(taken: FrfSet) -> list[str]:
 
 
 def _check_posture(read: FrfSet, posture: dict[str, float], model: Model) -> None:
-    """Raise ValueError where the file was measured at another posture than the test says."""
+    """Raise ValueError where the file states another posture than the test."""
     for name, value in read.posture.items():
         if name in posture and abs(posture[name] - value) > SAME_POSTURE:
             raise ValueError(f"'{read.source}' was measured at {name} = {value:.6g}, posture has {posture[name]:.6g}")
@@ -406,5 +405,5 @@ def _check_posture(read: FrfSet, posture: dict[str, float], model: Model) -> Non
 
 
 def sensor_of(part: FrfTestPart) -> Sensor:
-    """What the sensors of a test measure."""
+    """Sensor model of a test."""
     return Sensor(part.sensor.gravity, part.sensor.high_pass_hz)

@@ -1,4 +1,4 @@
-"""Readers of all kinds of tests, and checks that concern several tests of a study."""
+"""Reading of all tests of a study by the reader of their kind, and checks across tests."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ READERS: dict[str, Callable[..., Sequence[Entry]]] = {
 
 
 def read_tests(file: StudyFile, source: str, context: ReadingContext) -> list[Entry]:
-    """All tests of a study, read or simulated, those that are fitted first.
+    """All tests of a study, read or simulated, the fitted ones first.
 
     Args:
         file: the study.
@@ -36,7 +36,7 @@ def read_tests(file: StudyFile, source: str, context: ReadingContext) -> list[En
         context: of the tests.
 
     Raises:
-        InputError: a test cannot be; it is named.
+        InputError: a test is invalid; the message names it.
     """
     names = test_names(file.test)
     for name in names:
@@ -55,7 +55,7 @@ def read_tests(file: StudyFile, source: str, context: ReadingContext) -> list[En
 
 
 def after_preliminary_fits(entries: Sequence[Entry], source: str, context: ReadingContext) -> list[Entry]:
-    """All tests of a study, with new equations of those on which preliminary fits have an effect.
+    """All tests of a study, with updated equations where preliminary fits have an effect.
 
     Args:
         entries: from `read_tests`.
@@ -63,7 +63,7 @@ def after_preliminary_fits(entries: Sequence[Entry], source: str, context: Readi
         context: with the preliminary fits.
 
     Raises:
-        InputError: a test cannot be; it is named.
+        InputError: a test is invalid; the message names it.
     """
     found: list[Entry] = []
     for entry in entries:
@@ -76,7 +76,7 @@ def after_preliminary_fits(entries: Sequence[Entry], source: str, context: Readi
 
 
 def test_names(parts: Sequence[TestPart]) -> list[str]:
-    """Display name of each test of a study: its name; else its file without ending where no other is; else "test 1"."""
+    """Display name of each test: its name, else the stem of its file if unique, else "test 1"."""
     numbered = [f"test {number}" for number in range(1, len(parts) + 1)]
     files = [part.source_file if part.name is None else None for part in parts]
     stems = [None if file is None else Path(file).stem for file in files]
@@ -100,8 +100,8 @@ def check_kinds(file: StudyFile) -> None:
 def check_stiffness(file: StudyFile, model: Model) -> None:
     """Raise where a coordinate would move freely in one test and be rigid in another."""
     if len({part.static for part in file.test}) == 2 and not elastic_springs(model):
-        # not of shafts: under a constant load a drive holds its motor
-        # nor of what follows from others where rigid loops close: it moves with them in both
+        # except shafts, whose drives hold them under a constant load, and dependent coordinates of rigid loops, which
+        # follow the others in both kinds of tests
         for i, (name, stiffness, locked) in enumerate(zip(model.joints, model.stiffness, model.locked, strict=False)):
             if stiffness == 0.0 and not locked and i not in model.following:
                 raise ValueError(
@@ -111,9 +111,9 @@ def check_stiffness(file: StudyFile, model: Model) -> None:
 
 
 def common_truth(entries: Sequence[Entry], coordinates: tuple[str, ...]) -> dict[str, float]:
-    """True parameters, where all fitted tests were simulated on one machine that moves in the same coordinates.
+    """True parameters, where all fitted tests were simulated on one machine with equal degrees of freedom; else empty.
 
-    Those of a test itself are known to that test alone.
+    True values of a test's own parameters come from that test alone.
     """
     truths = [
         entry.truth.parameters if entry.truth is not None and entry.truth.coordinates == coordinates else None
@@ -128,7 +128,7 @@ def common_truth(entries: Sequence[Entry], coordinates: tuple[str, ...]) -> dict
 
 
 def _seed_of(noise_seed: int | None, number: int) -> int | None:
-    """Seed of one test's noise: that of all for the first, and for each other one that follows from it."""
+    """Seed of the noise of one test: the stated seed for the first test, derived ones for the others."""
     if noise_seed is None or number == 0:
         return noise_seed
     return int(np.random.SeedSequence([noise_seed, number]).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""Reader of torque tests: an entry of a study file, and the motion it refers to, as a test."""
+"""Reader of torque tests: from a recorded or simulated motion to filtered linear equations with their noise."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -46,9 +46,9 @@ from jaxmb.measurement.motion.record import Cutoff, MotionRecord
 from jaxmb.mechanics.loops import independent_coordinates
 
 MOTION_DRAWS = 2
-"""Of the errors of sensors, each with both signs."""
+"""Number of draws of the sensor errors, each with both signs."""
 LARGE_SHARE = 0.25
-"""Of the variance of efforts: larger contributions of the motion do not act as independent errors do."""
+"""Share of motion errors in the variance of efforts above which they no longer act like independent errors."""
 
 
 class _NoisyRows(NamedTuple):
@@ -69,7 +69,7 @@ def read_torque_test(part: TorqueTestPart, label: str, context: ReadingContext) 
         context: of the tests.
 
     Raises:
-        ValueError: the motion cannot be read, made, or be the machine's.
+        ValueError: the motion cannot be read or simulated, or does not match the machine.
     """
     model = brakes_released(context.model)
     if model.elements or model.virtual_springs:
@@ -98,7 +98,7 @@ def _torque_entry(
     is_trial = selects_friction and context.friction is None
     own_delay = f"{DELAY}.{recording.label}"
     is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in free)
-    if is_late:  # the slope of an effort has a spike where friction changes its sign
+    if is_late:  # the derivative of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
     elastic = None if fitted is None else brakes_released(fitted)
     least_speed = by_coordinate("least_speed", part.least_speed, independent_coordinates(model), rest=0.0)
@@ -157,7 +157,7 @@ def _rebuild(
     settings: RowSettings,
     plain: Prepared,
 ) -> Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest]:
-    """`TorqueSource.rebuild` of a test with its equations before the choice of friction terms."""
+    """`TorqueSource.rebuild` of a test, relative to its equations without selected friction terms."""
 
     def rebuild(other: Model, zeros: Mapping[str, float], scales: Mapping[str, tuple[float, float]]) -> TorqueTest:
         by = np.array([zeros.get(name, 0.0) for name in record.names])
@@ -181,8 +181,8 @@ def _rebuild(
 
 
 def _reversed_gears(recording: Recording, context: ReadingContext) -> dict[tuple[str, ...], Callable[[], TorqueTest]]:
-    """Builders of the test with the opposite sign of the gear ratio of each joint that was recorded at its shaft alone,
-    and of all, with rigid gears."""
+    """Builders of the test with the gear ratio reversed in sign, for each joint recorded only at its shaft and for all
+    of them, with rigid gears."""
 
     def build(joints: tuple[str, ...]) -> Callable[[], TorqueTest]:
         return lambda: cast(TorqueTest, _torque_entry(recording, context, reversed_gears=joints).test)
@@ -193,7 +193,7 @@ def _reversed_gears(recording: Recording, context: ReadingContext) -> dict[tuple
 
 
 def _known_load_parameters(model: Model, context: ReadingContext, not_carried: Sequence[int]) -> dict[str, float]:
-    """Values of the parameters about which the equations are taken, without those of payloads that are not carried."""
+    """Values of the parameters at which the equations are linearized, without those of payloads not mounted."""
     first, names = context.friction or context.gains, regressor_names(model)
     known = parameters(model) if first is None else first.values
     left_out = {names[i] for i in not_carried}
@@ -201,9 +201,9 @@ def _known_load_parameters(model: Model, context: ReadingContext, not_carried: S
 
 
 def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequence[Prepared]) -> _NoisyRows:
-    """Equations with their noise, of efforts and where it was drawn of the motion, whose bias is taken off.
+    """Equations with the noise of efforts and, where it was drawn, of the motion, corrected for the bias of the latter.
 
-    Rigid: gears are taken as rigid, by which efforts err by more than is stated.
+    With `rigid` gears in place of elastic ones the noise is estimated: errors are larger than the stated noise.
     """
     if rigid or part.torque_std == "estimate":
         noise = effort_noise(rows, part.robust)
@@ -248,7 +248,7 @@ def _source(
     part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, motion: MotionEstimate,
     noisy: _NoisyRows, cutoff_hz: float | None,
 ) -> TorqueSource:  # fmt: skip
-    """Origin of the equations of a test, and doubts about them."""
+    """Metadata of the record of a test, and doubts about its motion."""
     rows, used, recorded = noisy.rows, _used(record, motion), part.simulate is None
     beyond = beyond_range(context.unlocked_machine, record, recorded)
     too_far = recorded and travels_too_far(context.unlocked_machine, record)
@@ -280,7 +280,7 @@ def _used(record: MotionRecord, motion: MotionEstimate) -> slice:
 
 
 def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
-    """The equations with the columns of `regressor_names` alone: Stribeck speeds are the machine's own."""
+    """The equations with the columns of `regressor_names` alone, at the machine's Stribeck speeds."""
     own, count = parameters(model), len(regressor_names(model))
     speeds = np.array([own[name] for name in column_names(model, rows.measured)[count:]])
     return rows._replace(
@@ -292,8 +292,7 @@ def _searched_cutoff(
     part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, q: Float[np.ndarray, "k n"],
     settings: RowSettings,
 ) -> float | None:  # fmt: skip
-    """Cut-off of the angles where it is to be searched, None elsewhere. A test that is held out takes the highest of
-    those that are fitted."""
+    """Selected cut-off of the angles, in held-out tests the highest one of the fitted tests; None where stated."""
     if part.kalman is not None or part.cutoff_hz != "search":
         return None
     fitted = torque_entries(context.fitted) if part.role == "check" else []
@@ -304,15 +303,15 @@ def _searched_cutoff(
 
 
 def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
-    """Reason of a cut-off that was not stated."""
+    """Reason for a selected cut-off."""
     if part.role == "check":
         return ", as in the fitted tests"
     return "" if cutoff >= HIGHEST * record.rate_hz else ": higher ones predict torques worse"
 
 
 def _motions(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> list[MotionEstimate]:
-    """The recorded motion, behind a cut-off where it was searched; where a Kalman smoother finds it for a fit, also
-    with errors of the sensors drawn once more."""
+    """The filtered motion of a record; with a Kalman smoother in fitted tests, followed by motions with added sensor
+    errors."""
     if part.kalman is None:
         given_hz = part.cutoff_hz if cutoff_hz is None else cutoff_hz
         return [low_passed_motion(record, cast(Cutoff, given_hz))]
@@ -322,7 +321,7 @@ def _motions(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None
 
 
 def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
-    """A number for each recorded coordinate, 1 for those of which nothing is measured; None where not given."""
+    """A number for each recorded coordinate, 1 for unmeasured ones; None where it is not stated."""
     given = getattr(part, key)
     if not isinstance(given, dict):
         return given

@@ -1,4 +1,4 @@
-"""Readers of FRF and modal tests: entries of a study file, and the data they refer to, as tests."""
+"""Readers of FRF tests and modal tests: weights, noise and held-out lines of FRFs; modes as measured or simulated."""
 
 import dataclasses
 import functools
@@ -30,13 +30,13 @@ from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
 from jaxmb.response.modal import modes, spring_names
 
 HIDDEN = 0.5
-"""Standard deviation of log H, by the coherence, above which a measured value is taken for noise."""
+"""Standard deviation of log H by the coherence above which a value is excluded as noise."""
 NOMINAL_LOG_STD = 0.01
-"""Standard deviation of log H during a fit whose noise is to be estimated from its residual."""
+"""Standard deviation of log H during a fit whose noise is estimated from its residual."""
 
 
 def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> list[Entry]:
-    """An FRF test, and a second entry with its held-out lines, where there are any.
+    """An FRF test, and a second entry with its held-out lines, if any.
 
     Args:
         part: entry of the study file.
@@ -109,7 +109,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
 
 
 def _leak(part: FrfTestPart, measured: FrfSet, context: ReadingContext) -> np.ndarray:
-    """Leakage of responses into others: as stated, else by the tolerance of directions."""
+    """Leakage of responses into others: the stated ratio, else by the tolerance of sensor directions."""
     tolerances = stated_tolerances(context.file)
     exact = part.simulate is not None and context.file.tolerances is None
     if part.cross_axis is not None or tolerances is None or exact:
@@ -118,10 +118,10 @@ def _leak(part: FrfTestPart, measured: FrfSet, context: ReadingContext) -> np.nd
 
 
 def split_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
-    """A test without each `every`-th line, and those lines as a test of their own.
+    """A test without every n-th line, and a test of these lines.
 
     Raises:
-        ValueError: there are fewer lines, or none that counts on one side.
+        ValueError: there are fewer lines, or one of both tests has no line with a weight.
     """
     number = np.arange(test.omega.size)
     out = number % every == every - 1
@@ -179,7 +179,7 @@ def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
 
 
 def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple) -> tuple[np.ndarray, list[str]]:
-    """Weights with what cannot enter a logarithm at 0, and one sentence on it where there is such."""
+    """Weights, 0 for responses without a valid logarithm, and a sentence on these, if any."""
     usable = usable_lines(measured.frf)
     lines = measured.frequency_hz.size
     lost = lines - np.sum(usable, axis=0)
@@ -196,10 +196,10 @@ def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
 def _above_noise(
     noise: CoherenceNoise, weight: np.ndarray, notes: list[str], outputs: tuple, inputs: tuple
 ) -> tuple[np.ndarray, list[str]]:
-    """Weights with what does not rise above its noise at 0, and a sentence on it beside others.
+    """Weights, 0 for responses within their noise by the coherence, and the notes with a sentence on these.
 
     Raises:
-        ValueError: nothing is left.
+        ValueError: no response is above its noise.
     """
     hidden = (noise.log_std > HIDDEN) & (weight > 0.0)
     if not hidden.any():
@@ -245,7 +245,7 @@ def _lost_lines(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> 
 
 
 def _between(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
-    """FRFs [output, input] in words and their number: "tool z with tool x, tool y (4 FRFs)", both ways taken as one."""
+    """FRFs [output, input] as text with their number, reciprocal ones as one: "tool z with tool x, tool y (4 FRFs)"."""
     count = int(marked.sum())
     number = f"({count} FRF{'s' if count > 1 else ''})"
     if count == marked.size:
@@ -265,7 +265,7 @@ def _between(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
 
 
 def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) -> list[Entry]:
-    """Modal test of a study, and the machine behind it where it was simulated.
+    """A modal test, measured or simulated.
 
     Args:
         part: entry of the study file.
@@ -273,7 +273,7 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
         context: of the tests.
 
     Raises:
-        ValueError: more modes than the machine has, content by springs or shapes at points that it has not.
+        ValueError: there are more modes than degrees of freedom, or content or shapes refer to missing parts.
     """
     model = context.model
     q, changed = stated_posture(model, part.posture)
@@ -332,7 +332,7 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
 def _simulated_modes(
     part: ModesTestPart, how: SimulateModes, context: ReadingContext
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Truth]:
-    """Frequencies [Hz], damping ratios [%] and shapes [mode, output] as they would be measured."""
+    """Simulated frequencies [Hz], damping ratios [%] and shapes [mode, output], and the true machine."""
     true, seed, truth = simulated_machine(how, context)
     there, _ = stated_posture(true, part.posture)
     seen = motion_view(true, there, context.file.linearize_at, part.outputs, part.outputs)
