@@ -173,7 +173,7 @@ def further_spring_sections(result: Result) -> list[Section]:
     ]
     columns = (*left("spring"), *right("stiffness"), *left("unit"), *right("explains %"))
     caption = "explains: part of the misfit beyond noise, each spring fitted alone beside the free parameters"
-    return section("Further springs that the data ask for", (Table("", columns, tuple(rows), caption),) if rows else ())
+    return section("Springs that the machine lacks", (Table("", columns, tuple(rows), caption),) if rows else ())
 
 
 def correlation_sections(result: Result) -> list[Section]:

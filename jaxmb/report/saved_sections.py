@@ -18,7 +18,7 @@ from jaxmb.report.section import Picture, Section
 
 REPORT = "report.json"
 SCHEMA = 1
-KINDS = {
+CLASSES = {
     kind.__name__: kind
     for module, names in (
         (charts, "Axis Line Band Intervals Bars Span Rule Note Colors Cells Contours Panel Chart Structure ModeMotion"
@@ -122,4 +122,4 @@ def _decoded(value: Any) -> Any:
     if kind == "Picture":
         chart: Chart | Skeleton = fields["chart"]
         return Picture(fields["name"], lambda: chart)
-    return KINDS[kind](**fields)
+    return CLASSES[kind](**fields)

@@ -16,7 +16,7 @@ from jaxmb.mechanics.tangent import linearize, motion_coordinates
 from jaxmb.report.charts import ModeMotion, Skeleton, Structure
 from jaxmb.response.modal import Modes, energy_shares, modes, spring_matrices, spring_names
 
-SECTIONS = np.linspace(0.0, 1.0, 9)
+STATIONS = np.linspace(0.0, 1.0, 9)
 """Relative positions along a beam element between which its curve is drawn straight."""
 SAME_POINT = 1e-9
 """Distance up to which two points of a node coincide, m."""
@@ -116,7 +116,7 @@ def _centers(model: Model) -> dict[int, np.ndarray]:
 def _beam_lines(model: Model, first: int) -> list[tuple[int, ...]]:
     """Line of each beam through the sections of its elements, numbered from `first`; adjacent elements share a
     section."""
-    lines, each = list[tuple[int, ...]](), SECTIONS.size
+    lines, each = list[tuple[int, ...]](), STATIONS.size
     for count in model.beam_elements:
         lines.append(tuple(first + each * w + s for w in range(count) for s in range(each) if s or not w))
         first += each * count
@@ -269,7 +269,7 @@ def _displace(
         if not model.beams:
             return of_nodes
         begin = poses[jnp.array(model.parent[first_element:])] @ model.beam_start
-        curves = begin[:, None] @ section_poses(model, x[first_elastic:].reshape(-1, 6), SECTIONS)
+        curves = begin[:, None] @ section_poses(model, x[first_elastic:].reshape(-1, 6), STATIONS)
         return jnp.concatenate([of_nodes, curves[..., :3, 3].reshape(-1, 3)])
 
     def rate(direction: Array) -> Array:

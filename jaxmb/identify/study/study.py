@@ -256,7 +256,7 @@ def solver_of(file: StudyFile, problem: Problem) -> Solver:
             " no prior beside it"
         )
     if robust is not None and problem.prior is not None:
-        raise NotImplementedError("robust torque tests have no prior beside them, expected one of both")
+        raise NotImplementedError("robust torque tests have no prior beside them, expected robust = true or a prior")
     return solver
 
 

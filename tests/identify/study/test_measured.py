@@ -234,7 +234,7 @@ def test_a_unit_that_the_file_states_is_not_overruled(tmp_path):
     np.testing.assert_allclose(same.tests[0].measured, 9.80665 * whole.frf, rtol=1e-12)
     # an NPZ file in SI may just not have said so
     told = study(tmp_path, whole, unit="g/N")
-    assert any("is taken to be in g/N as the study says, not in m/s^2/N" in note for note in data_remarks(told))
+    assert any("is taken to be in g/N as the study states, not in m/s^2/N" in note for note in data_remarks(told))
     with pytest.raises(jaxmb.InputError, match=r"unit is 'g/N', but .* states m/s\^2/N"):
         study(tmp_path, dataclasses.replace(whole, outputs=AT_1, inputs=AT_1), name="set.uff", unit="g/N")
 

@@ -135,7 +135,7 @@ def test_lock(study):
     assert made.truth == {}
     # The reference posture places what is locked: b at 0.4.
     assert study(lock=["b"], free={"stiffness.a": FREE["stiffness.*"]}).tests[0].q[1] == 0.4
-    with pytest.raises(InputError, match=r"'stiffness\.b' is none, for 'b' is locked"):
+    with pytest.raises(InputError, match=r"'stiffness\.b' does not exist: 'b' is locked"):
         study(lock=["b"], free={"stiffness.b": FREE["stiffness.*"]})
     with pytest.raises(InputError, match=r"s\.toml: locked coordinate 'c' does not exist"):
         study(lock=["c"], free={"stiffness.a": FREE["stiffness.*"]})

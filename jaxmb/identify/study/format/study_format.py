@@ -154,7 +154,7 @@ class StudyFile(Part):
         if self.prior_from and (self.complete is not None or self.preset == "rognant2010"):
             raise ValueError("prior_from is given, expected none beside [complete] and the preset rognant2010")
         if self.complete is not None and (self.free or self.hold):
-            raise ValueError("[complete] says what is to be found, expected no [free] and no [hold] beside it")
+            raise ValueError("[complete] replaces both, expected no [free] and no [hold] beside it")
         return self
 
 

@@ -207,7 +207,7 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list
             unit = "rad" if part.type == "revolute" else "m"
             units.add("in degrees" if unit == "rad" else "in mm")
             found.append(
-                f"{name} goes from {lowest:.3g} to {highest:.3g} {unit}, beyond its range of"
+                f"{name} ranges from {lowest:.3g} to {highest:.3g} {unit}, beyond its range of"
                 f" {low:.3g} to {high:.3g} {unit}"
             )
     asked = (
@@ -246,9 +246,7 @@ def rate_remarks(record: MotionRecord) -> list[str]:
             smallest, largest = sorted((abs(x @ q) / (x @ x), (q @ q) / abs(x @ q)))
             if smallest > OTHER_UNIT or largest < 1.0 / OTHER_UNIT or x @ q < 0.0:
                 times = np.sign(x @ q) / np.sqrt(smallest * largest)
-                found.append(
-                    f"{name}.{what} is {times:.3g} times what the motion of {name} says: is it in another unit?"
-                )
+                found.append(f"{name}.{what} is {times:.3g} times the rate of its motion: is it in another unit?")
     return found
 
 

@@ -246,7 +246,7 @@ def idle_parameters(model: Model, free: Iterable[str], bodies: Sequence[str]) ->
     for pattern in free:
         chosen = [] if pattern in names else matching(names, pattern)
         if chosen and set(chosen) <= set(own):
-            raise ValueError(f"'{pattern}' selects {', '.join(chosen)}, on which nothing depends")
+            raise ValueError(f"'{pattern}' selects {', '.join(chosen)}, without effect on any test")
         found.update(name for name in chosen if name in own and name not in free)
     return found
 
@@ -257,7 +257,7 @@ def _selected(model: Model, known: Sequence[str], pattern: str) -> list[str]:
         family, _, rest = pattern.partition(".")
         if rest in model.coordinates and model.locked[model.coordinates.index(rest)]:
             raise ValueError(
-                f"'{pattern}' is none, for '{rest}' is locked; where that is a drive in series with an elastic"
+                f"'{pattern}' does not exist: '{rest}' is locked; where that is a drive in series with an elastic"
                 " coordinate, both are one joint with stiffness and motor = { inertia, ratio }, whose brake torque"
                 " tests release"
             )

@@ -366,7 +366,10 @@ def _from_file(
                 raise ValueError(
                     f"unit is '{part.unit}', but '{read.source}' states {read.unit}: expected that or none"
                 )
-            remarks = (*remarks, f"'{read.source}' is taken to be in {part.unit} as the study says, not in {read.unit}")
+            remarks = (
+                *remarks,
+                f"'{read.source}' is taken to be in {part.unit} as the study states, not in {read.unit}",
+            )
         read = with_unit(read, part.unit)
     if read.unit == UNKNOWN:
         raise ValueError(

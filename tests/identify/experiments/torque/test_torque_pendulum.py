@@ -110,7 +110,7 @@ def test_rates_in_another_unit(tmp_path, column, factor):
     np.savetxt(tmp_path / "motion.csv", table, fmt="%.17g", delimiter=",", header=names, comments="")
     doubts = make_study(own.origin.file, "again", tmp_path).fitted[0].source.doubts
     assert doubts == (() if column is None else (
-        f"{column} is {factor:.3g} times what the motion of q says: is it in another unit?",
+        f"{column} is {factor:.3g} times the rate of its motion: is it in another unit?",
     ))  # fmt: skip
 
 

@@ -137,7 +137,7 @@ def test_joints_beyond_their_range(tmp_path):
     width = high - low
     (told,) = told_of(tmp_path, "range", recorded, machine=with_range(low + 0.05 * width, high))
     assert told == (
-        f"a goes from {low:.3g} to {high:.3g} rad, beyond its range of {low + 0.05 * width:.3g} to"
+        f"a ranges from {low:.3g} to {high:.3g} rad, beyond its range of {low + 0.05 * width:.3g} to"
         f" {high:.3g} rad: is it in degrees, or counted from another zero?"
     )
     # as far beyond as zeros of encoders are off
