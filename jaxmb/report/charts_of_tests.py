@@ -11,7 +11,7 @@ from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, Settling
 from jaxmb.identify.assess.tests.poses import PoseRow
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
-from jaxmb.identify.experiments.pose_test import INCLINATION, POSITION, ROTATION
+from jaxmb.identify.experiments.pose_test import DISTANCE, INCLINATION, POSITION, ROTATION
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.report.charts import (
     ALERT,
@@ -201,6 +201,8 @@ class Quantity(NamedTuple):
     name: str
     prefix: str
     """Of its entries in `PoseErrors`."""
+    count: str
+    """Entry in `PoseErrors` with the number of measured ones."""
     file: str
     """Beginning of the name of its picture."""
     part: slice
@@ -214,17 +216,19 @@ class Quantity(NamedTuple):
 
 
 QUANTITIES = (
-    Quantity("position", "", "poses", POSITION, "mm", tuple(f"along {axis}" for axis in AXIS)),
-    Quantity("rotation", "angle_", "pose-angles", ROTATION, "mrad", tuple(f"about {axis}" for axis in AXIS)),
+    Quantity("position", "", "points", "poses", POSITION, "mm", tuple(f"along {axis}" for axis in AXIS)),
+    Quantity("rotation", "angle_", "points", "pose-angles", ROTATION, "mrad", tuple(f"about {axis}" for axis in AXIS)),
     Quantity(
         "inclination",
         "inclination_",
+        "inclinations",
         "inclinations",
         INCLINATION,
         "mrad",
         ("1st direction", "2nd direction"),
         " Components of an inclination: in two perpendicular directions across the measured vertical.",
     ),
+    Quantity("distance", "distance_", "distances", "distances", DISTANCE, "mm", ("signed error",)),
 )
 
 

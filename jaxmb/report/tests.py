@@ -12,11 +12,11 @@ from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, ErrorRow
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
 from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
-from jaxmb.identify.experiments.pose_test import INCLINATION
 from jaxmb.identify.experiments.test import Entry, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.measurement.modal.data import distinguishable
+from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.report.charts_of_tests import (
     QUANTITIES,
     base_chart,
@@ -464,7 +464,7 @@ def pose_table(metrics: PoseMetrics) -> Table:
         for quantity in QUANTITIES:
             if getattr(line.after, f"{quantity.prefix}mean") is None:
                 continue
-            count = line.after.inclinations if quantity.part == INCLINATION else line.after.points
+            count = getattr(line.after, quantity.count)
             both = (*cells(line.before, quantity.prefix), *cells(line.after, quantity.prefix))
             error = f"{quantity.name} ({quantity.unit})"
             rows.append((line.test, ROLES[line.role], str(count), error, *both, covered))
@@ -481,15 +481,16 @@ def pose_table(metrics: PoseMetrics) -> Table:
 
 def station_table(result: Result) -> Table | None:
     """Identified poses of the measuring devices; None without any."""
-    stations = dict[str, list[str]]()
+    stations = dict[str, dict[str, str]]()
     for name, p in result.parameters.items():
         family, _, rest = name.partition(".")
         if family == STATION:
-            stations.setdefault(rest.rpartition(".")[0], []).append(f"{number(p.value)} \u00b1 {number(p.std, 2)}")
+            label, _, axis = rest.rpartition(".")
+            stations.setdefault(label, {})[axis] = f"{number(p.value)} \u00b1 {number(p.std, 2)}"
     if not stations:
         return None
     columns = (*left("station"), *right("x", "y", "z (m)", "rx", "ry", "rz (rad)"))
-    rows = tuple((label, *values) for label, values in stations.items())
+    rows = tuple((label, *(own.get(axis, MISSING) for axis in ELASTIC_AXES)) for label, own in stations.items())
     return Table("Stations: pose of the device in the ground frame", columns, rows, "\u00b1 one standard deviation")
 
 

@@ -170,8 +170,8 @@ class Result:
         Args:
             name: "parameters", "modes" (with the posture of each), "correlation" (of the entries of u), "history"
                 (best objective by number of evaluations) or "poses" (predicted position and rotation vector of each row
-                of pose tests in the device's frame, upward direction in the point's axes where inclinations are
-                measured, standard deviation and error, m and rad). Unknown numbers are NaN.
+                of pose tests in the device's frame, upward direction in the point's axes and distance from the device
+                where they are measured, standard deviation and error, m and rad). Unknown numbers are NaN.
 
         Raises:
             ValueError: there is no such table.
@@ -318,10 +318,13 @@ def _pose_columns(result: Result) -> dict[str, list[Any]]:
     }
     for what, prefix in (("predicted", ""), ("std", "std_"), ("error", "error_")):
         columns |= {f"{prefix}{axis}": [row[i] for row in values[what]] for i, axis in enumerate(ELASTIC_AXES)}
-    if any(x is not None for row in rows for x in row["predicted"][6:]):
+    if any(math.isfinite(x) for row in values["predicted"] for x in row[6:9]):
         columns |= {f"a{axis}": [row[6 + i] for row in values["predicted"]] for i, axis in enumerate("xyz")}
-        columns["std_inclination"] = [math.hypot(*row[6:]) / math.sqrt(2.0) for row in values["std"]]
-        columns["error_inclination"] = [math.hypot(*row[6:]) for row in values["error"]]
+        columns["std_inclination"] = [math.hypot(*row[6:8]) / math.sqrt(2.0) for row in values["std"]]
+        columns["error_inclination"] = [math.hypot(*row[6:8]) for row in values["error"]]
+    if any(math.isfinite(x) for row in values["predicted"] for x in row[9:]):
+        at = {"predicted": ("distance", 9), "std": ("std_distance", 8), "error": ("error_distance", 8)}
+        columns |= {column: [row[i] for row in values[what]] for what, (column, i) in at.items()}
     return columns
 
 

@@ -1,8 +1,8 @@
-"""A pose test: poses and inclinations of points of a machine at recorded joint values.
+"""A pose test: poses, inclinations and distances of points of a machine at recorded joint values.
 
-A measuring device at stations of unknown pose, or in the ground frame, sees the poses; accelerometers at rest measure
-the inclinations. Drives hold the recorded values; the machine
-deflects under its weight (`jaxmb.response.static.frame_poses_under_weight`).
+A measuring device at stations of unknown pose, or in the ground frame, sees the poses or measures the distances from
+itself; accelerometers at rest measure the inclinations. Drives hold the recorded values; the machine deflects under its
+weight (`jaxmb.response.static.frame_poses_under_weight`).
 """
 
 import dataclasses
@@ -33,10 +33,18 @@ REACH_M, REACH_RAD = 0.25, 0.25
 """Bounds of a station's pose on either side of its initial value."""
 LEAST_SPREAD = 1e-3
 """Second singular value of the points of a station over the first, below which they are in line."""
-POSITION, ROTATION, INCLINATION = slice(0, 3), slice(3, 6), slice(6, 8)
-"""Components of a point: position [m], rotation vector [rad], and two of the direction of the vertical [rad]."""
-KIND = np.repeat([0, 1, 2], [3, 3, 2])
+LEAST_DISTANCES = 4
+"""Fewest distances that determine the position of a device."""
+LEAST_HEIGHT = 1e-2
+"""Third singular value of their points over the first, below which they are in a plane: an error of 1 mm then moves the
+linear start by about 0.1 m across it, and may lead to the mirror image."""
+POSITION, ROTATION, INCLINATION, DISTANCE = slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 9)
+"""Components of a point: position [m], rotation vector [rad], two of the direction of the vertical [rad], and distance
+from the device [m]."""
+KIND = np.repeat([0, 1, 2, 3], [3, 3, 2, 1])
 """Index in `PoseTest.deviation` of each component of a point."""
+UPWARD, LENGTH = slice(6, 9), 9
+"""Upward direction and distance in `PoseRows.measured`, whose first six columns are position and rotation vector."""
 
 
 class PoseView(NamedTuple):
@@ -49,7 +57,7 @@ class PoseView(NamedTuple):
 
 
 class PoseTest(Test[PoseView]):
-    """Poses of points at recorded joint values, row by row: T_device^-1 T_point(q)."""
+    """Poses of points at recorded joint values, row by row: T_device^-1 T_point(q), or the length of its shift."""
 
     name: str = eqx.field(static=True)
     points: tuple[str, ...] = eqx.field(static=True)
@@ -58,8 +66,10 @@ class PoseTest(Test[PoseView]):
     """Labels of the stations; empty for a device in the ground frame."""
     elastic: bool = eqx.field(static=True)
     """Whether the machine deflects under its weight."""
-    kinds: tuple[tuple[bool, bool, bool], ...] = eqx.field(static=True)
-    """Whether positions, rotations and inclinations of each point are measured in any row of the table."""
+    oriented: tuple[bool, ...] = eqx.field(static=True)
+    """Whether the rotation of the device at each station has an effect; it has none on distances alone, and is 0."""
+    kinds: tuple[tuple[bool, ...], ...] = eqx.field(static=True)
+    """Whether positions, rotations, inclinations and distances of each point are measured in any row of the table."""
     levelled: bool = eqx.field(static=True)
     """Whether the device's z axis is vertical at every station; the weight of the machine then acts along it."""
     q: Float[Array, "t n"]
@@ -70,11 +80,13 @@ class PoseTest(Test[PoseView]):
     """Likewise; the identity where not measured."""
     vertical: Float[Array, "t p 3 3"]
     """Axes whose last one is the upward direction in the axes of the point; the identity where not measured."""
+    distance: Float[Array, "t p"]
+    """From the origin of the device's frame, m; 0 where not measured."""
     component: Int[Array, "m"]
-    """Measured components, as flat indices of [t, p, 8]."""
-    deviation: Float[Array, "3"]
-    """Standard deviation of a component of a position, m, of a rotation about an axis, and of a component of the
-    direction of the vertical, rad."""
+    """Measured components, as flat indices of [t, p, 9]."""
+    deviation: Float[Array, "4"]
+    """Standard deviation of a component of a position, m, of a rotation about an axis, of a component of the direction
+    of the vertical, rad, and of a distance, m."""
     noise_is_known: bool = eqx.field(static=True)
     """Whether they are as stated; otherwise their common factor is estimated."""
     station: Int[Array, "t"]
@@ -87,7 +99,7 @@ class PoseTest(Test[PoseView]):
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
         device = self.pose[self.station] if self.levelled else None
-        varied = tuple((position, rotation or inclination) for position, rotation, inclination in self.kinds)
+        varied = tuple((kind[0] or kind[3], kind[1] or kind[2]) for kind in self.kinds)
         poses = _compiled_poses(model, self.q, device, self.points, self.elastic, varied)
         if not self.measures(2):
             return PoseView(poses, None)
@@ -96,7 +108,7 @@ class PoseTest(Test[PoseView]):
         return PoseView(poses, jax.vmap(rotation_by)(device[:, 3:])[:, :, 2])
 
     def measures(self, kind: int) -> bool:
-        """Whether positions (0), rotations (1) or inclinations (2) of any point are measured."""
+        """Whether positions (0), rotations (1), inclinations (2) or distances (3) of any point are measured."""
         return any(each[kind] for each in self.kinds)
 
     def predict(self, view: PoseView) -> Float[Array, "t p 4 4"]:
@@ -117,10 +129,10 @@ class PoseTest(Test[PoseView]):
         return jnp.einsum("tpij,ti->tpj", view.poses[..., :3, :3], view.vertical)
 
     def errors(self, view: PoseView) -> Float[Array, "m"]:
-        """Predicted minus measured components: positions [m], rotation vectors [rad], in the device's axes, and
-        directions of the vertical [rad] in two directions across the measured one.
+        """Predicted minus measured components: positions [m], rotation vectors [rad], in the device's axes, directions
+        of the vertical [rad] in two directions across the measured one, and distances [m].
 
-        The length of the last is 2 tan(angle / 2), which exceeds the angle by its third power over 12.
+        The length of those of the vertical is 2 tan(angle / 2), which exceeds the angle by its third power over 12.
         """
         predicted = self.predict(view)
         translation = predicted[..., :3, 3] - self.position
@@ -129,9 +141,14 @@ class PoseTest(Test[PoseView]):
             turn = predicted[..., :3, :3] @ jnp.swapaxes(self.rotation, -1, -2)
             rotation = jax.vmap(jax.vmap(rotation_vector))(turn)
         if self.measures(2):
-            parts = jnp.einsum("tpij,tpj->tpi", self.vertical, self.upward(view))
-            inclination = 2.0 * parts[..., :2] / (1.0 + parts[..., 2:])
-        return jnp.concatenate([translation, rotation, inclination], axis=-1).ravel()[self.component]
+            along = jnp.einsum("tpij,tpj->tpi", self.vertical, self.upward(view))
+            inclination = 2.0 * along[..., :2] / (1.0 + along[..., 2:])
+        distance = jnp.zeros_like(self.distance)
+        if self.measures(3):  # of other points, one may be at the device, where the length has no derivative
+            seen = np.array(self.kinds)[:, 3:]
+            distance = jnp.linalg.norm(jnp.where(seen, predicted[..., :3, 3], 1.0), axis=-1) - self.distance
+        parts = [translation, rotation, inclination, distance[..., None]]
+        return jnp.concatenate(parts, axis=-1).ravel()[self.component]
 
     def residual(self, view: PoseView) -> Float[Array, "m"]:
         """Errors over their standard deviations."""
@@ -157,6 +174,8 @@ class PoseTest(Test[PoseView]):
                                              poses[..., :3, :3])),
             vertical=jax.device_put(np.where(seen[..., INCLINATION, :].any(axis=-2, keepdims=True), self.vertical,
                                              vertical)),
+            distance=jax.device_put(np.where(seen[..., DISTANCE, 0].any(axis=-1), self.distance,
+                                             np.linalg.norm(poses[..., :3, 3], axis=-1))),
             component=jax.device_put(component),
         )  # fmt: skip
 
@@ -171,13 +190,16 @@ class PoseTest(Test[PoseView]):
         return self.component.size
 
     def score(self, view: PoseView, reference_hz: np.ndarray | None) -> Score:
-        """Explained part of the scatter of the measured positions about their mean."""
-        component, error = np.asarray(self.component), np.asarray(compiled_errors(self, view))
-        point, part = np.divmod(component, KIND.size)
-        position = part < POSITION.stop
-        measured = np.asarray(self.position).reshape(-1, 3)[point[position], part[position]]
-        total = float(np.sum((measured - measured.mean()) ** 2)) if position.any() else 0.0
-        part = float(np.sum(error[position] ** 2))
+        """Explained part of the scatter of the measured positions, and of the distances, about their mean."""
+        error = np.asarray(compiled_errors(self, view))
+        point, component = np.divmod(np.asarray(self.component), KIND.size)
+        position, distance = component < POSITION.stop, component >= DISTANCE.start
+        measured = (
+            np.asarray(self.position).reshape(-1, 3)[point[position], component[position]],
+            np.asarray(self.distance).ravel()[point[distance]],
+        )
+        total = sum(float(np.sum((each - each.mean()) ** 2)) for each in measured if each.size)
+        part = float(np.sum(error[position | distance] ** 2))
         return Score(explained_percent=100.0 * (1.0 - math.sqrt(part / total)) if total else None)
 
     @property
@@ -207,6 +229,10 @@ class PoseCorrelation(Correlation[PoseTest]):
         return correlation_length(by_row[0], by_row[1] > 0.0)
 
 
+LEVELS = ("mm of a position", "mrad of a rotation", "mrad of an inclination", "mm of a distance")
+"""Units and quantities of `PoseTest.deviation`, in thousandths."""
+
+
 class PoseNoise(Noise[PoseTest]):
     """Noise of poses, as stated or with one factor to be estimated."""
 
@@ -222,8 +248,8 @@ class PoseNoise(Noise[PoseTest]):
 
     @property
     def kind(self) -> int:
-        """First measured kind of components: positions, rotations or inclinations."""
-        return int(KIND[np.asarray(self.test.component) % KIND.size].min(initial=2))
+        """First measured kind of components: positions, rotations, inclinations or distances."""
+        return int(KIND[np.asarray(self.test.component) % KIND.size].min(initial=3))
 
     @property
     def level(self) -> float:
@@ -233,7 +259,7 @@ class PoseNoise(Noise[PoseTest]):
     @property
     def level_text(self) -> str:
         """`level` with its unit and quantity."""
-        return f"{1e3 * self.level:g} {('mm of a position', 'mrad of a rotation', 'mrad of an inclination')[self.kind]}"
+        return f"{1e3 * self.level:g} {LEVELS[self.kind]}"
 
     def estimated(self, residual: np.ndarray, expected: float) -> float:
         """`level` at which the sum of squares of a residual equals its expectation."""
@@ -250,28 +276,40 @@ class PoseNoise(Noise[PoseTest]):
 
 
 class Stations(OwnParameters[PoseTest]):
-    """Poses of the device in the ground frame; free unless a study holds them."""
+    """Poses of the device in the ground frame, positions alone where its rotation has no effect; free unless a study
+    holds them."""
+
+    @property
+    def free(self) -> np.ndarray:
+        """Which of `PoseTest.pose` are parameters [s, 6]."""
+        return np.array([[True] * 3 + [oriented] * 3 for oriented in self.test.oriented])
 
     @property
     def names(self) -> tuple[str, ...]:
         """station.TEST.LABEL.x (y, z, rx, ry, rz)."""
+        stations, axes = np.nonzero(self.free)
         return tuple(
-            f"station.{self.test.name}.{label}.{axis}" for label in self.test.stations for axis in ELASTIC_AXES
+            f"station.{self.test.name}.{self.test.stations[k]}.{ELASTIC_AXES[axis]}"
+            for k, axis in zip(stations.tolist(), axes.tolist(), strict=True)
         )
 
     @property
     def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
         """m and rad."""
-        return self.test.pose.ravel()
+        return self.test.pose[self.free]
 
     def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> PoseTest:
         """The test with other poses of the device."""
-        return dataclasses.replace(self.test, pose=values.reshape(self.test.pose.shape))
+        if all(self.test.oriented):
+            return dataclasses.replace(self.test, pose=values.reshape(self.test.pose.shape))
+        xp, free = values.__array_namespace__(), self.free
+        entry = np.where(free, np.cumsum(free).reshape(free.shape), 0)
+        return dataclasses.replace(self.test, pose=xp.concatenate([xp.zeros(1), values])[entry])
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """Bounds about the initial poses."""
-        reach = np.tile([REACH_M] * 3 + [REACH_RAD] * 3, len(self.test.stations))
+        reach = np.tile([REACH_M] * 3 + [REACH_RAD] * 3, (len(self.test.stations), 1))[self.free]
         values = np.asarray(self.values)
         return tuple(
             Bound((name,), value - by, value + by, value, logarithmic=False)
@@ -400,9 +438,9 @@ class PoseRows(NamedTuple):
 
     points: tuple[str, ...]
     q: Float[np.ndarray, "t n"]
-    measured: Float[np.ndarray, "t p 9"]
-    """Position [m] and rotation vector [rad] in the device's frame, and upward direction of any length in the axes of
-    the point; NaN where not measured."""
+    measured: Float[np.ndarray, "t p 10"]
+    """Position [m] and rotation vector [rad] in the device's frame, upward direction of any length in the axes of the
+    point, and distance from the origin of the device's frame [m]; NaN where not measured."""
     station: tuple[str, ...]
     """Label of the station of each row; empty for a device in the ground frame."""
     held_out: np.ndarray
@@ -411,8 +449,10 @@ class PoseRows(NamedTuple):
     """Name of each row."""
     approach: Float[np.ndarray, "t n"] | None = None
     """As in `PoseTest`."""
-    kinds: tuple[tuple[bool, bool, bool], ...] | None = None
+    kinds: tuple[tuple[bool, ...], ...] | None = None
     """As in `PoseTest`, of the table of which these rows are a part; None for those of these rows."""
+    by_distance: tuple[str, ...] = ()
+    """Stations from which the table has distances alone."""
 
     def chosen(self, rows: np.ndarray) -> "PoseRows":
         """Some of the rows, by a mask."""
@@ -438,26 +478,28 @@ def pose_test(
         rows: as measured.
         stations: labels, of which those of the rows are some.
         pose: initial pose of the device at each station.
-        std: of a component of a position [m], of a rotation about an axis and of an inclination [rad].
+        std: as `PoseTest.deviation`.
         elastic: whether the machine deflects under its weight.
         levelled: whether the device's z axis is vertical.
         noise_is_known: whether `std` is as stated; otherwise a common factor is estimated.
     """
     seen = np.isfinite(rows.measured)
     turns = np.where(seen[..., ROTATION], rows.measured[..., ROTATION], 0.0)
-    upward = np.where(seen[..., 6:], rows.measured[..., 6:], [0.0, 0.0, 1.0])
-    component = np.flatnonzero(seen[..., :8])  # two components of a direction
+    upward = np.where(seen[..., UPWARD], rows.measured[..., UPWARD], [0.0, 0.0, 1.0])
+    component = np.flatnonzero(np.delete(seen, UPWARD.stop - 1, axis=-1))  # two components of a direction
     return PoseTest(
         name=name,
         points=rows.points,
         stations=tuple(stations),
         elastic=elastic,
+        oriented=tuple(label not in rows.by_distance for label in stations),
         kinds=measured_kinds(rows.measured) if rows.kinds is None else rows.kinds,
         levelled=levelled,
         q=jnp.asarray(rows.q),
         position=jnp.asarray(np.where(seen[..., POSITION], rows.measured[..., POSITION], 0.0)),
         rotation=jnp.asarray([[rotation_of(v) for v in row] for row in turns]),
         vertical=jnp.asarray(axes_about(upward)),
+        distance=jnp.asarray(np.where(seen[..., LENGTH], rows.measured[..., LENGTH], 0.0)),
         component=jnp.asarray(component),
         deviation=jnp.asarray(std),
         noise_is_known=noise_is_known,
@@ -467,13 +509,11 @@ def pose_test(
     )
 
 
-def measured_kinds(measured: Float[np.ndarray, "t p 9"]) -> tuple[tuple[bool, bool, bool], ...]:
-    """Whether any position, rotation and inclination of each point is measured."""
-    seen = np.isfinite(measured)
-    parts = (POSITION, ROTATION, slice(6, 9))
-    return tuple(
-        (bool(a), bool(b), bool(c)) for a, b, c in zip(*(seen[..., k].any(axis=(0, 2)) for k in parts), strict=True)
-    )
+def measured_kinds(measured: Float[np.ndarray, "t p 10"]) -> tuple[tuple[bool, ...], ...]:
+    """Whether any position, rotation, inclination and distance of each point is measured."""
+    seen = np.isfinite(measured).any(axis=0)
+    parts = (POSITION, ROTATION, UPWARD, slice(LENGTH, None))
+    return tuple(map(tuple, np.stack([seen[:, part].any(axis=1) for part in parts], axis=1).tolist()))
 
 
 def rotation_of(vector: np.ndarray) -> Float[np.ndarray, "3 3"]:
@@ -502,13 +542,13 @@ def rotation_vector_of(rotation: np.ndarray) -> Float[np.ndarray, "3"]:
 
 
 def station_pose(
-    predicted: Float[np.ndarray, "k 4 4"], measured: Float[np.ndarray, "k 9"]
+    predicted: Float[np.ndarray, "k 4 4"], measured: Float[np.ndarray, "k 10"]
 ) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]] | None:
     """Rotation and translation of a device in the ground frame, from poses in both frames, by least squares.
 
     Args:
         predicted: in the ground frame.
-        measured: as in `PoseRows`, NaN where not measured; inclinations are not used.
+        measured: as in `PoseRows`, NaN where not measured; inclinations and distances are not used.
 
     Returns:
         R and t with p_ground = R p_device + t; None where the points do not determine them.
@@ -532,8 +572,36 @@ def station_pose(
     return rotation, b.mean(axis=0) - rotation @ a.mean(axis=0)
 
 
+def station_position(
+    predicted: Float[np.ndarray, "k 4 4"], distance: Float[np.ndarray, "k"]
+) -> Float[np.ndarray, "3"] | None:
+    """Position of a device in the ground frame, from its distances to points, by least squares.
+
+    The start is linear: of |p|^2 - 2 p . s + |s|^2 = d^2 the mean over the points is subtracted.
+
+    Args:
+        predicted: poses of the points in the ground frame.
+        distance: from the device, m; NaN where not measured.
+
+    Returns:
+        s [3], m; None with fewer than `LEAST_DISTANCES`, or of points in a plane, where the mirror image fits as well.
+    """
+    from scipy.optimize import least_squares
+
+    seen = np.isfinite(distance)
+    points, d = predicted[seen, :3, 3], distance[seen]
+    if len(d) < LEAST_DISTANCES:
+        return None
+    spread, square = points - points.mean(axis=0), np.sum(points**2, axis=1) - d**2
+    size = np.linalg.svd(spread, compute_uv=False)
+    if not size[2] > LEAST_HEIGHT * size[0]:
+        return None
+    start = np.linalg.lstsq(2.0 * spread, square - square.mean())[0]
+    return least_squares(lambda s: np.linalg.norm(points - s, axis=1) - d, start, xtol=1e-12, ftol=1e-12).x
+
+
 @compiled
-def _of_components(deviation: Float[Array, "3"], component: Int[Array, "m"]) -> Float[Array, "m"]:
+def _of_components(deviation: Float[Array, "4"], component: Int[Array, "m"]) -> Float[Array, "m"]:
     return deviation[jnp.asarray(KIND)[component % KIND.size]]
 
 

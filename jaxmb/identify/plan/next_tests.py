@@ -457,14 +457,15 @@ def plan_poses(study: Study, operating_point: OperatingPoint, before: PlannedInf
 
 
 def _at_postures(like: PoseTest, q: np.ndarray, station: int, model: Model) -> PoseTest:
-    """A test like another one at other postures, each measured in all components that the other one measures, as
-    predicted for a machine."""
+    """A test like another one at other postures, each measured in all components that the other one measures from a
+    station, as predicted for a machine."""
     count, size = len(q), KIND.size * len(like.points)
-    seen = np.unique(np.asarray(like.component) % size)
+    row, component = np.divmod(np.asarray(like.component), size)
+    seen = np.unique(component[np.asarray(like.station)[row] == station])
     shape: Any = (count, len(like.points))
     axes = jnp.broadcast_to(jnp.eye(3), (*shape, 3, 3))
     empty = dataclasses.replace(
         like, q=jnp.asarray(q), position=jnp.zeros((*shape, 3)), rotation=axes, vertical=axes,
-        component=jnp.zeros(0, int), station=jnp.full(count, station), approach=None,
+        distance=jnp.zeros(shape), component=jnp.zeros(0, int), station=jnp.full(count, station), approach=None,
     )  # fmt: skip
     return empty.completed((np.arange(count)[:, None] * size + seen).ravel(), model)

@@ -21,6 +21,7 @@ from jaxmb.identify.experiments.pose_test import (
     axes_about,
     pose_test,
     predicted,
+    station_position,
 )
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.plan.inspection import inspect
@@ -117,13 +118,50 @@ def test_inclination_of_a_planar_arm_in_closed_form():
     angle = np.sum(q + bend, axis=1)
     expected = np.stack([np.sin(angle), np.cos(angle), np.zeros(2)], axis=1)
     seen = np.stack([np.sin(angle + 1e-3), np.cos(angle + 1e-3), np.zeros(2)], axis=1)
-    measured = np.full((2, 1, 9), np.nan)
-    measured[:, 0, 6:] = 3.0 * seen
+    measured = np.full((2, 1, 10), np.nan)
+    measured[:, 0, 6:9] = 3.0 * seen
     rows = PoseRows(("fore",), q, measured, (), np.zeros(2, bool), ("1", "2"))
-    test = pose_test("", rows, (), np.zeros((0, 6)), (1e-4, 1e-4, 2e-4), elastic=True)
+    test = pose_test("", rows, (), np.zeros((0, 6)), (1e-4, 1e-4, 2e-4, 1e-5), elastic=True)
     np.testing.assert_allclose(predicted(test, model)[1][:, 0], expected, atol=1e-12)
     errors = np.asarray(test.residual(test.view(model))).reshape(2, 2)
     np.testing.assert_allclose(np.linalg.norm(errors, axis=1), 1e-3 / 2e-4, rtol=1e-6)
+
+
+def test_distance_of_a_planar_arm_in_closed_form():
+    """From a station beside the plane to the drooped tool; the rotation of the device has no effect and is no
+    parameter. Errors are predicted minus measured, over the standard deviation."""
+    model, q, device = build_model(ARM), np.array([[0.3, 0.4], [1.2, -0.9]]), np.array([0.2, -0.5, 0.1])
+    expected = np.array([np.linalg.norm(planar(row) - device) for row in q])
+    measured = np.full((2, 2, 10), np.nan)
+    measured[:, 0, 9] = expected - [1e-4, -2e-4]
+    measured[:, 1, 9] = 1.0, np.nan
+    rows = PoseRows(("tool", "fore"), q, measured, ("A", "A"), np.zeros(2, bool), ("1", "2"), by_distance=("A",))
+    pose = np.array([[*device, 0.0, 0.0, 0.0]])
+    test = pose_test("t", rows, ("A",), pose, (1e-4, 1e-4, 1e-4, 2e-5), elastic=True)
+    a = q[0, 0] + planar_bend(q[0])[0]
+    fore = np.linalg.norm([L1 * np.cos(a), 0.0, L1 * np.sin(a)] - device)
+    residual = np.asarray(test.residual(test.view(model)))
+    np.testing.assert_allclose(residual, [1e-4 / 2e-5, (fore - 1.0) / 2e-5, -2e-4 / 2e-5], rtol=1e-8)
+    assert test.own.names == ("station.t.A.x", "station.t.A.y", "station.t.A.z")
+    moved = test.own.with_values(np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(moved.pose, [[1.0, 2.0, 3.0, 0.0, 0.0, 0.0]])
+    assert test.noise.level_text == "0.02 mm of a distance"
+
+
+def test_position_of_a_station_by_trilateration():
+    """The linear start is exact, also of a bar of constant length; points in a plane leave the mirror image."""
+    rng, device = np.random.default_rng(3), np.array([0.4, -1.2, 0.8])
+    poses = np.tile(np.eye(4), (6, 1, 1))
+    poses[:, :3, 3] = rng.uniform(-0.5, 0.5, (6, 3))
+    distance = np.linalg.norm(poses[:, :3, 3] - device, axis=1)
+    np.testing.assert_allclose(station_position(poses, distance), device, atol=1e-10)
+    np.testing.assert_allclose(station_position(poses, np.where(np.arange(6) < 4, distance, np.nan)), device, atol=1e-9)
+    assert station_position(poses[:3], distance[:3]) is None
+    sphere = poses.copy()
+    sphere[:, :3, 3] = device + 0.3 * (poses[:, :3, 3] - device) / distance[:, None]
+    np.testing.assert_allclose(station_position(sphere, np.full(6, 0.3)), device, atol=1e-9)
+    poses[:, 2, 3] = 0.1
+    assert station_position(poses, np.linalg.norm(poses[:, :3, 3] - device, axis=1)) is None
 
 
 def test_axes_about_a_direction():
@@ -385,6 +423,146 @@ def test_simulated_inclinations_of_a_sensor_beside_positions_of_the_tool(tmp_pat
     assert np.isfinite(np.array(table["error_inclination"])[has_sensor]).all()
     assert np.isnan(np.array(table["error_inclination"])[~has_sensor]).all()
     assert np.isnan(np.array(table["error_x"])[has_sensor]).all()
+    assert "distance" not in table
+
+
+BARS = np.array([[0.9, 0.3, 0.1], [-0.2, 0.8, 0.9]])
+"""Two centres of a telescoping ball bar, m."""
+
+
+def bar_study(folder, noise, std=2e-5, name="bars", **more):
+    """Study of 20 distances of the tool from each of two unknown centres, and SciPy's residual of
+    [zero.q2, zero.q3, length of link 2, centres] on kinematics by Pinocchio."""
+    rng, urdf = np.random.default_rng(8), folder / "arm.urdf"
+    write_urdf(SPATIAL, urdf)
+    q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(40)])
+    station = np.arange(40) % 2
+
+    def predict(x):
+        points, _ = poses_by_pinocchio(urdf, q + np.array([0.0, x[0], x[1]]))
+        _, second = poses_by_pinocchio(urdf, q + np.array([0.0, x[0], x[1]]), "b2")
+        points = points + x[2] * second[:, :, 0]  # link 2 is longer along its x axis
+        return np.linalg.norm(points - x[3:].reshape(2, 3)[station], axis=1)
+
+    seen = predict(np.array([3e-3, -2e-3, 6e-4, *BARS.ravel()])) + noise * rng.normal(size=40)
+    with open(folder / "poses.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["q1", "q2", "q3", "tool.distance", "station"])
+        table.writerows([*row, d, "AB"[k]] for row, d, k in zip(q.tolist(), seen.tolist(), station, strict=True))
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "distance_std_mm": 1e3 * std}
+    free = ZEROS | {"origin.q3.x": {"lower": -0.01, "upper": 0.01}}
+    study = {"machine": "arm.urdf", "test": [test], "free": free, "tolerances": "exact"} | more
+    return make_study(study, name, folder), lambda x: (predict(x) - seen) / std
+
+
+BAR_NAMES = ["zero.q2", "zero.q3", "origin.q3.x", *(f"station.t.{k}.{axis}" for k in "AB" for axis in "xyz")]
+
+
+def test_distances_from_two_unknown_centres_against_scipy(tmp_path):
+    """Without noise the truth; with noise, values and standard deviations are those of SciPy."""
+    study, _ = bar_study(tmp_path, 0.0)
+    assert set(study.free.names) == set(BAR_NAMES)
+    truth = np.array([3e-3, -2e-3, 6e-4, *BARS.ravel()])
+    result = identify(study)
+    for name, true in zip(BAR_NAMES, truth, strict=True):
+        assert result.parameters[name].value == pytest.approx(true, abs=1e-6), name
+    study, residual = bar_study(tmp_path, 2e-5)
+    result = identify(study)
+    solution = least_squares(residual, truth, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    assert result.status == "converged"
+    assert result.metrics.misfit.explained
+    assert_equal_to(result.parameters, BAR_NAMES, solution)
+    line = result.metrics["pose_sets"][0]
+    assert (line["after"]["points"], line["after"]["distances"]) == (0, 40)
+    assert line["after"]["distance_mean"] == pytest.approx(np.abs(2e-5 * solution.fun).mean(), rel=1e-3)
+    assert line["before"]["distance_mean"] > 10.0 * line["after"]["distance_mean"]
+    table = result.table("poses")
+    np.testing.assert_allclose(table["error_distance"], 2e-5 * solution.fun, atol=1e-8)
+    position = np.stack([table[axis] for axis in "xyz"], axis=1)
+    np.testing.assert_allclose(np.linalg.norm(position, axis=1), table["distance"], rtol=1e-12)
+
+
+def test_estimated_noise_of_distances(tmp_path):
+    """By one factor on `distance_std_mm`, degrees of freedom counted."""
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "std_mm": "estimate"}
+    study, residual = bar_study(tmp_path, 5e-5, test=[test])
+    result = identify(study)
+    solution = least_squares(residual, [3e-3, -2e-3, 6e-4, *BARS.ravel()], x_scale="jac")
+    level = np.sqrt(2.0 * solution.cost / (40 - 9)) * 0.02
+    assert result.metrics["pose_std_mm"] == {"t": pytest.approx(level, rel=1e-3)}
+
+
+def test_distances_do_not_determine_the_zero_of_a_first_axis_through_the_device(tmp_path):
+    """Nor, from an unknown centre, its angle about that axis: it is identifiable in combination only."""
+    machine = machine_file(tmp_path, SPATIAL)
+    free = {"zero.q[12]": {"lower": -0.1, "upper": 0.1}}
+    plan = {"points": [], "distances": ["tool"], "parameters": {}}
+
+    def inspected(stations):
+        test = simulated(stations=stations, **plan)
+        found = inspect(make_study({"machine": machine, "test": [test], "free": free}, "bar", tmp_path))
+        names = found.study.free.names
+        return found.parameters, [{names[k] for k in group.members} for group in found.groups]
+
+    parameters, together = inspected(0)
+    assert together == [{"zero.q1"}]
+    assert parameters["zero.q2"].std < 1e-3
+    _, together = inspected(1)
+    assert {"zero.q1", "station.tracker.station-1.x", "station.tracker.station-1.y"} <= together[0]
+
+
+def test_positions_from_one_station_and_distances_from_another(tmp_path):
+    """Without noise both stations and the zeros are true; the second one has no rotation, and next postures are
+    measured from each as it measures: three components or one."""
+    rng, urdf = np.random.default_rng(9), tmp_path / "arm.urdf"
+    write_urdf(SPATIAL, urdf)
+    q = np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(30)])
+    turn, shift = Rotation.from_rotvec([0.1, -0.2, 0.6]), np.array([2.0, -1.0, 0.3])
+    points, _ = poses_by_pinocchio(urdf, q + np.array([0.0, 3e-3, -2e-3]))
+    seen, distance = turn.inv().apply(points - shift), np.linalg.norm(points - BARS[0], axis=1)
+    with open(tmp_path / "poses.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["q1", "q2", "q3", "tool.x", "tool.y", "tool.z", "tool.distance", "station", "role"])
+        table.writerows([*q[i], *seen[i], "", "A", "fit"] for i in range(12))
+        table.writerows([*q[i], "", "", "", distance[i], "B", "fit"] for i in range(12, 28))
+        table.writerows([*q[i], "", "", "", "", "B", "check"] for i in range(28, 30))
+    test = {"kind": "pose", "file": "poses.csv", "name": "t"}
+    ask = {"kind": "pose", "count": 3, "candidates": 20, "postures": RANGES}
+    study = {"machine": "arm.urdf", "test": [test], "free": ZEROS, "tolerances": "exact"}
+    result = identify(make_study(study, "both", tmp_path))
+    truth = {"zero.q2": 3e-3, "zero.q3": -2e-3}
+    truth |= {f"station.t.A.{axis}": x for axis, x in zip("xyz", shift, strict=True)}
+    truth |= {f"station.t.A.r{axis}": x for axis, x in zip("xyz", turn.as_rotvec(), strict=True)}
+    truth |= {f"station.t.B.{axis}": x for axis, x in zip("xyz", BARS[0], strict=True)}
+    assert set(result.parameters) == set(truth)
+    for name, true in truth.items():
+        assert result.parameters[name].value == pytest.approx(true, abs=1e-6), name
+    np.testing.assert_allclose(result.table("poses")["distance"][-2:], distance[28:], atol=1e-6)
+    scores = {}
+    for station in "AB":
+        found = inspect(make_study(study | {"next": ask | {"station": station}}, "both", tmp_path))
+        scores[station] = found.next.chosen
+    assert scores["A"] < scores["B"]  # the smaller confidence region
+
+
+def test_simulated_distances_beside_positions_of_another_point(tmp_path):
+    """Prediction of held-out rows within their intervals, and the columns of `poses.csv`."""
+    machine = machine_file(tmp_path, SPATIAL)
+    test = simulated(check_rows=30, points=["b3"], distances=["tool"], stations=1) | {"distance_std_mm": 0.02}
+    result = identify(make_study({"machine": machine, "test": [test], "free": FREE}, "poses", tmp_path))
+    for name, true in TRUTH.items():
+        assert abs(result.parameters[name].value - true) < 4.0 * result.parameters[name].std
+    assert "station.tracker.station-1.rz" in result.parameters
+    errors = result.metrics["poses"]
+    assert (errors["points"], errors["distances"]) == (30, 30)
+    assert 90.0 < errors["covered_percent"] < 99.0  # 120 components
+    assert 0.01e-3 < errors["distance_mean"] < 0.03e-3  # 0.016 mm of the noise alone
+    table = result.table("poses")
+    seen = np.array(table["point"]) == "tool"
+    assert np.isfinite(np.array(table["error_distance"])[seen]).all()
+    assert np.isnan(np.array(table["error_distance"])[~seen]).all()
+    assert np.isnan(np.array(table["distance"])[~seen]).all()
+    assert "ax" not in table
 
 
 def backlash_study(folder, backlash, approach):
@@ -596,6 +774,11 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.ax,tool.ay,tool.az", "0.1,1,,0"], r"line 2: point 'tool' has some of ax, ay and az, expected all"),
         (["q1,tool.ax,tool.ay,tool.az", "0.1,0,0,0"], r"line 2: tool.ax, ay and az are 0, expected the reading of an"),
         (["q1,tool.ax,tool.ay,tool.az", "0.1,0,-9.8,0"], r"ax, ay and az of point 'tool' are more than 90 deg from"),
+        (["q1,tool.distance", "0.1,0"], r"line 2: tool.distance is 0 m, expected a distance above 0"),
+        (["q1,tool.distance", "0.1,812.5"], r"line 2: tool.distance is 812.5 m, expected at most 100 m, is it in mm\?"),
+        (["q1,distance", "0.1,1"], r"column 'distance' does not exist, did you mean 'tool.distance'"),
+        (["q1,tool.distance,station", "0.1,1,A", "0.2,1,A", "0.3,1,A"], r"'A' has 3 fitted distances, which do"),
+        (["q1,tool.distance,station", *(f"{k / 10},1,A" for k in range(9))], r"expected 4 of points that are not in a"),
         (["q1,tool.ax,tool.ay,tool.az,station", "0.1,0,9.8,0,A"], r"'A' has 1 fitted rows.*beside inclinations alone"),
     ],
 )
@@ -688,4 +871,7 @@ def test_levelled_needs_stations(tmp_path):
     study = {"machine": "arm.toml", "test": [{"kind": "pose", "file": "poses.csv", "levelled": True}],
              "free": {"stiffness.q1": {"lower": 1e3, "upper": 1e6}}}  # fmt: skip
     with pytest.raises(ValueError, match="levelled"):
+        make_study(study, "level", tmp_path)
+    (tmp_path / "poses.csv").write_text("q1,q2,tool.distance,station\n0.1,0.2,1.0,A\n")
+    with pytest.raises(ValueError, match="levelled is true, but distances alone are measured from station 'A'"):
         make_study(study, "level", tmp_path)

@@ -10,6 +10,7 @@ from jaxmb.identify.assess.deflections import propagated_std
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.pose_test import (
+    DISTANCE,
     INCLINATION,
     KIND,
     POSITION,
@@ -29,7 +30,7 @@ INTERVAL = 1.959964
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PoseErrors:
-    """Errors of predicted poses: distances, m, and angles, rad; None where nothing of the kind was measured."""
+    """Errors of predicted poses: lengths, m, and angles, rad; None where nothing of the kind was measured."""
 
     points: int
     """Number of measured positions and poses, rows times points."""
@@ -47,6 +48,11 @@ class PoseErrors:
     inclination_mean: float | None = None
     inclination_percentile_95: float | None = None
     inclination_largest: float | None = None
+    distances: int = 0
+    """Number of measured distances."""
+    distance_mean: float | None = None
+    distance_percentile_95: float | None = None
+    distance_largest: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,15 +77,16 @@ class PoseRow:
     station: str
     """Empty for a device in the ground frame."""
     before: np.ndarray
-    """Predicted minus measured position, rotation vector and inclination, in two directions across the vertical, by the
-    machine as stated [8], m and rad; NaN where not measured."""
+    """Predicted minus measured position, rotation vector, inclination in two directions across the vertical, and
+    distance, by the machine as stated [9], m and rad; NaN where not measured."""
     error: np.ndarray
-    """The same of the identified machine [8]."""
+    """The same of the identified machine [9]."""
     std: np.ndarray
-    """Standard deviation of `error`, of the prediction and of the noise [8]; NaN where unknown."""
+    """Standard deviation of `error`, of the prediction and of the noise [9]; NaN where unknown."""
     predicted: np.ndarray
-    """Position, rotation vector and upward direction in the axes of the point predicted by the identified machine [9],
-    m, rad and 1, also where not measured; NaN of directions where no inclination of the test is measured."""
+    """Position, rotation vector, upward direction in the axes of the point, and distance predicted by the identified
+    machine [10], m, rad and 1, also where not measured; NaN of directions and distances where the test measures none of
+    the point."""
 
     @property
     def is_measured(self) -> bool:
@@ -96,7 +103,8 @@ class PoseMetrics(KindMetrics):
     pose_sets: tuple[PoseSet, ...]
     pose_rows: tuple[PoseRow, ...]
     pose_std_mm: dict[str, float] | None = None
-    """Estimated standard deviation of a component of a position, by name of the tests without a stated one."""
+    """Estimated standard deviation of a component of a position, by name of the tests without a stated one; of a
+    distance where nothing else is measured."""
     pose_std_mrad: dict[str, float] | None = None
     """The same of a rotation or inclination, of tests without positions."""
 
@@ -109,7 +117,7 @@ class PoseMetrics(KindMetrics):
     @property
     def noise_text(self) -> str:
         """Text on the estimated standard deviations."""
-        kinds = (("positions", "mm", self.pose_std_mm), ("angles", "mrad", self.pose_std_mrad))
+        kinds = (("positions or distances", "mm", self.pose_std_mm), ("angles", "mrad", self.pose_std_mrad))
         return ", ".join(
             f"of {what} {', '.join(f'{level:.2g} {unit} ({name})' for name, level in levels.items())}"
             for what, unit, levels in kinds
@@ -128,7 +136,7 @@ class PoseMetrics(KindMetrics):
                 length = correlated_by_misfit(test, estimate.residual[own], estimate.row_weights[own])
                 factor = misfits[entry.name].factor
                 estimated[entry.name] = _Estimated(factor * np.asarray(test.deviation), length)
-                (mm if test.noise.kind == 0 else mrad)[entry.name] = 1e3 * factor * test.noise.level
+                (mrad if test.noise.kind in (1, 2) else mm)[entry.name] = 1e3 * factor * test.noise.level
         for entry in entries:
             own = _rows(estimate, entry, estimated.get(entry.name))
             sets.append(PoseSet(entry.name, entry.role, pose_errors(own, "before"), pose_errors(own, "error")))
@@ -142,7 +150,7 @@ class _Estimated(NamedTuple):
     """Noise estimated from the residual of a test."""
 
     deviation: np.ndarray
-    """As `PoseTest.deviation` [3]."""
+    """As `PoseTest.deviation` [4]."""
     length: float
     """Correlation length in rows, by which the variance of estimates is increased."""
 
@@ -181,10 +189,12 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     measured = np.isin(test.component, entry.test.component)
     errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
     poses, upward = predicted(test, estimate.model)
-    upward = np.where(np.array(test.kinds)[:, 2:], upward, np.nan)
+    kinds = np.array(test.kinds)
+    upward = np.where(kinds[:, 2:3], upward, np.nan)
+    distance = np.where(kinds[:, 3:], np.linalg.norm(poses[..., :3, 3], axis=-1)[..., None], np.nan)
     turns = [[rotation_vector_of(pose) for pose in row] for row in poses[..., :3, :3]]
     columns = [_spread(test, values, size) for values in (*errors, np.sqrt(variance))]
-    columns.append(np.concatenate([poses[..., :3, 3], np.reshape(turns, (*size, 3)), upward], axis=-1))
+    columns.append(np.concatenate([poses[..., :3, 3], np.reshape(turns, (*size, 3)), upward, distance], axis=-1))
     names = [test.stations[k] if test.stations else "" for k in np.asarray(test.station).tolist()]
     return [
         PoseRow(entry.name, entry.role, row, point, names[t], *(column[t, p] for column in columns))
@@ -203,7 +213,7 @@ def _residual_and_slope(estimate: Estimate, entry: PoseEntry, test: PoseTest) ->
 
 
 def _spread(test: PoseTest, values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Values of the measured components by row, point and component [t, p, 8], NaN elsewhere."""
+    """Values of the measured components by row, point and component [t, p, 9], NaN elsewhere."""
     found = np.full((*size, KIND.size), np.nan)
     found.ravel()[np.asarray(test.component)] = values
     return found
@@ -219,14 +229,16 @@ def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrors:
     rows = [row for row in rows if row.is_measured]
     errors = np.array([getattr(row, what) for row in rows]).reshape(-1, KIND.size)
     std = np.array([row.std for row in rows]).reshape(-1, KIND.size)
-    lengths, angles, tilts = (_lengths(errors[:, part]) for part in (POSITION, ROTATION, INCLINATION))
+    parts = (POSITION, ROTATION, INCLINATION, DISTANCE)
+    lengths, angles, tilts, distances = (_lengths(errors[:, part]) for part in parts)
     known = np.isfinite(errors) & np.isfinite(std)
     covered = None
     if what == "error" and known.any():
         covered = 100.0 * float(np.mean(np.abs(errors[known]) <= INTERVAL * std[known]))
     points = int(np.isfinite(errors[:, : ROTATION.stop]).any(axis=1).sum())
     return PoseErrors(
-        points, *_statistics(lengths), *_statistics(angles), covered, tilts.size, *_statistics(tilts)
+        points, *_statistics(lengths), *_statistics(angles), covered, tilts.size, *_statistics(tilts),
+        distances.size, *_statistics(distances),
     )  # fmt: skip
 
 

@@ -141,11 +141,13 @@ class SimulatePoses(Simulation):
     ranges: Annotated[dict[Name, tuple[Angle, Angle]], SOME]
     """Range of each coordinate in which postures are drawn evenly; the others are as in the test's posture [rad, m]."""
     points: tuple[Name, ...] = ("tool",)
-    """Measured frames; empty for inclinations alone."""
+    """Frames whose positions are measured; may be empty beside inclinations or distances."""
     measured: Literal["position", "pose"] = "position"
     """Positions alone, or positions and rotations."""
     inclinations: tuple[Name, ...] = ()
     """Frames of accelerometers at rest, whose inclinations are measured."""
+    distances: tuple[Name, ...] = ()
+    """Frames whose distances from the device are measured."""
     floor_m: Number | None = None
     """Height that the origin of every frame stays above; any by default."""
     plan_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
@@ -153,9 +155,9 @@ class SimulatePoses(Simulation):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if not (self.points or self.inclinations):
-            raise ValueError("points and inclinations are empty, expected the name of a frame")
-        if not self.points and self.stations:
+        if not (self.points or self.inclinations or self.distances):
+            raise ValueError("points, inclinations and distances are empty, expected the name of a frame")
+        if not (self.points or self.distances) and self.stations:
             raise ValueError("points is empty, expected stations = 0: inclinations need no measuring device")
         for name, (first, last) in self.ranges.items():
             if last < first:
@@ -164,7 +166,7 @@ class SimulatePoses(Simulation):
 
 
 class PoseTestPart(RecordedTestPart):
-    """Poses of points of the machine at recorded joint values, from a CSV file or simulated."""
+    """Poses, inclinations and distances of points at recorded joint values, from a CSV file or simulated."""
 
     static: ClassVar[bool] = True
 
@@ -174,21 +176,23 @@ class PoseTestPart(RecordedTestPart):
     """Pseudo-measured poses instead of a file."""
     std_mm: NoiseLevel = STD_MM
     """Standard deviation of each component of a position; `"estimate"`: from the residual of the fit, by one factor on
-    0.05 mm, `std_mrad` and `inclination_std_mrad`."""
+    0.05 mm, `std_mrad`, `inclination_std_mrad` and `distance_std_mm`."""
     std_mrad: Positive = 0.1
     """Standard deviation of a rotation about each axis."""
     inclination_std_mrad: Positive = 0.1
     """Standard deviation of an inclination about each of two horizontal axes."""
+    distance_std_mm: Positive = 0.02
+    """Standard deviation of a distance."""
     levelled: bool = False
     """Whether the device's z axis is vertical at every station, as of a total station. The machine's weight then acts
     along it, whatever the tilt of the machine's base."""
 
     @property
-    def nominal_std(self) -> tuple[float, float, float]:
-        """Standard deviation of a position [m], of a rotation and of an inclination [rad]; nominal ones where they are
-        estimated."""
+    def nominal_std(self) -> tuple[float, float, float, float]:
+        """Standard deviation of a position [m], of a rotation, of an inclination [rad] and of a distance [m]; nominal
+        ones where they are estimated."""
         position = STD_MM if self.std_mm == "estimate" else self.std_mm
-        return 1e-3 * position, 1e-3 * self.std_mrad, 1e-3 * self.inclination_std_mrad
+        return 1e-3 * position, 1e-3 * self.std_mrad, 1e-3 * self.inclination_std_mrad, 1e-3 * self.distance_std_mm
 
     @model_validator(mode="after")
     def _estimated_by_a_fit(self) -> Self:

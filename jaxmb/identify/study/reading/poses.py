@@ -9,8 +9,11 @@ import numpy as np
 
 from jaxmb.identify.experiments.deflections.load_cases import LARGEST_ANGLE, LARGEST_TRAVEL
 from jaxmb.identify.experiments.pose_test import (
+    LEAST_DISTANCES,
+    LENGTH,
     POSITION,
     ROTATION,
+    UPWARD,
     PoseRows,
     PoseSource,
     PoseTest,
@@ -20,6 +23,7 @@ from jaxmb.identify.experiments.pose_test import (
     rotation_of,
     rotation_vector_of,
     station_pose,
+    station_position,
 )
 from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.study.context import ReadingContext, candidate_postures, simulated_machine
@@ -47,8 +51,8 @@ def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple
         ValueError: a coordinate or a frame does not exist, or too few postures are possible.
     """
     check_known("ranges: coordinate", how.ranges, model.coordinates)
-    points = tuple(dict.fromkeys((*how.points, *how.inclinations)))
-    check_known("points and inclinations: frame", points, model.frames)
+    points = tuple(dict.fromkeys((*how.points, *how.inclinations, *how.distances)))
+    check_known("points, inclinations and distances: frame", points, model.frames)
     count = how.rows + how.check_rows
     fixed = dict(zip(model.coordinates, ((x, x) for x in posture.tolist()), strict=True))
     floor = -np.inf if how.floor_m is None else how.floor_m
@@ -60,15 +64,16 @@ def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple
         station[:3] = distance * np.cos(angle), distance * np.sin(angle), draw.uniform(0.5, 1.5)
         station[3:] = np.array([0.02, 0.02, 1.0]) * draw.uniform(-1.0, 1.0, size=3)
     labels = [f"station-{k + 1}" for k in range(how.stations)]
-    chosen = [[point in how.points, point in how.points and how.measured == "pose", point in how.inclinations]
-              for point in points]  # fmt: skip
+    chosen = [[point in how.points, point in how.points and how.measured == "pose", point in how.inclinations,
+               point in how.distances] for point in points]  # fmt: skip
     return PoseRows(
         points=points,
         q=q,
-        measured=np.tile(np.where(np.repeat(chosen, 3, axis=1), 1.0, np.nan), (count, 1, 1)),
+        measured=np.tile(np.where(np.repeat(chosen, (3, 3, 3, 1), axis=1), 1.0, np.nan), (count, 1, 1)),
         station=tuple(labels[i % how.stations] for i in range(count)) if labels else (),
         held_out=np.arange(count) >= how.rows,
         row=tuple(str(i + 1) for i in range(count)),
+        by_distance=() if how.points else tuple(labels),
     ), pose
 
 
@@ -82,7 +87,7 @@ def measured_rows(
         model: the measured machine.
         rows: the plan.
         pose: of the device at each station [s, 6].
-        std: of a component of a position [m], of a rotation about an axis and of an inclination [rad].
+        std: as `PoseTest.deviation`.
         elastic: whether the machine deflects under its weight.
         seed: of the noise.
         levelled: whether the device's z axis is vertical.
@@ -90,22 +95,25 @@ def measured_rows(
     test = pose_test("", rows, tuple(dict.fromkeys(rows.station)), pose, std, elastic, levelled)
     seen, upward = predicted(test, model)
     draw = np.random.default_rng(seed)
-    noise = np.concatenate([s * draw.normal(size=(*seen.shape[:2], 3)) for s in std], axis=-1)
+    widths = 3, 3, 3, 1
+    noise = [s * draw.normal(size=(*seen.shape[:2], width)) for s, width in zip(std, widths, strict=True)]
+    noise = np.concatenate(noise, axis=-1)
     measured = np.full(rows.measured.shape, np.nan)
     for at in np.ndindex(*seen.shape[:2]):
         turn = rotation_of(noise[at][ROTATION]) @ seen[at][:3, :3]
         position = seen[at][:3, 3] + noise[at][POSITION]
-        measured[at] = [*position, *rotation_vector_of(turn), *(upward[at] + noise[at][6:])]
+        distance = np.linalg.norm(seen[at][:3, 3]) + noise[at][LENGTH]
+        measured[at] = [*position, *rotation_vector_of(turn), *(upward[at] + noise[at][UPWARD]), distance]
     return rows._replace(measured=np.where(np.isfinite(rows.measured), measured, np.nan))
 
 
-STATION, ROLE, APPROACH = "station", "role", ".approach"
+STATION, ROLE, APPROACH, DISTANCE = "station", "role", ".approach", "distance"
 ROLES = ("fit", "check")
 FREE_COMPLIANCE = ("stiffness.", "compliance.", "young_modulus.", "shear_modulus.")
 """Families of parameters whose patterns in `[free]` make a machine elastic."""
-UPWARD = ("ax", "ay", "az")
+ACCELERATION = ("ax", "ay", "az")
 """Columns of the reading of an accelerometer at rest."""
-COLUMNS = (*ELASTIC_AXES, *UPWARD)
+COLUMNS = (*ELASTIC_AXES, *ACCELERATION, DISTANCE)
 """Columns of a point."""
 LEAST_ROWS = 3
 """Fewest fitted points that determine the pose of a device, without rotations."""
@@ -130,8 +138,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     truth: Truth | None = None
     if part.simulate is None:
         rows = read_poses(context.folder / str(part.file), model, np.asarray(at))
-        seen = np.isfinite(rows.measured)
-        changed += _assumed(part, [bool(seen[..., k : k + 3].any()) for k in (0, 3, 6)])
+        changed += _assumed(part, np.any(measured_kinds(rows.measured), axis=0).tolist())
     else:
         rows, truth = _simulated(part.simulate, part, label, std, context, np.asarray(at))
     rows = rows._replace(kinds=measured_kinds(rows.measured))
@@ -148,9 +155,14 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     stations = tuple(dict.fromkeys(rows.station))
     if part.levelled and not stations:
         raise ValueError("levelled is true, but no row has a station: expected the column 'station' in the table")
+    if part.levelled and rows.by_distance:
+        raise ValueError(
+            f"levelled is true, but distances alone are measured from station '{rows.by_distance[0]}', which have no"
+            " vertical: expected false"
+        )
     fitted = rows.chosen(~rows.held_out)
     pose = _station_poses(model, label, rows, stations, std, elastic)
-    if np.isfinite(rows.measured[..., 6:]).any():
+    if np.isfinite(rows.measured[..., UPWARD]).any():
         _check_upward(model, pose_test(label, rows, stations, pose, std, elastic=False, levelled=part.levelled), rows)
 
     def entry(some: PoseRows, role: Literal["fit", "check"], remarks: tuple[str, ...]) -> Entry:
@@ -174,8 +186,8 @@ def _check_upward(model: Model, test: PoseTest, rows: PoseRows) -> None:
         raise ValueError(f"machine '{model.name}' has gravity 0, expected its direction for measured inclinations")
     _, upward = predicted(test, model)
     for p, point in enumerate(rows.points):
-        seen = np.isfinite(rows.measured[:, p, 6:]).all(axis=1)
-        reversed_rows = np.sum(rows.measured[seen, p, 6:] * upward[seen, p], axis=1) < 0.0
+        seen = np.isfinite(rows.measured[:, p, UPWARD]).all(axis=1)
+        reversed_rows = np.sum(rows.measured[seen, p, UPWARD] * upward[seen, p], axis=1) < 0.0
         if reversed_rows.sum() > 0.5 * seen.sum():
             raise ValueError(
                 f"ax, ay and az of point '{point}' are more than 90 deg from the vertical of the machine as stated in"
@@ -185,10 +197,12 @@ def _check_upward(model: Model, test: PoseTest, rows: PoseRows) -> None:
 
 
 def _assumed(part: PoseTestPart, measured: Sequence[bool]) -> tuple[str, ...]:
-    """A sentence on default standard deviations of the positions, rotations and inclinations that were measured."""
+    """A sentence on default standard deviations of the kinds that were measured: positions, rotations, inclinations and
+    distances."""
     if part.std_mm == "estimate":
         return ()
-    keys, units = ("std_mm", "std_mrad", "inclination_std_mrad"), ("mm", "mrad of a rotation", "mrad of an inclination")
+    keys = "std_mm", "std_mrad", "inclination_std_mrad", "distance_std_mm"
+    units = "mm", "mrad of a rotation", "mrad of an inclination", "mm of a distance"
     texts = [
         f"{getattr(part, key):g} {unit}"
         for key, unit, present in zip(keys, units, measured, strict=True)
@@ -240,9 +254,21 @@ def _station_poses(
         poses = np.asarray(dataclasses.replace(test, elastic=False).view(model).poses)
     for k, station in enumerate(stations):
         own = np.array([name == station for name in fitted.station], dtype=bool)
-        device = station_pose(poses[own].reshape(-1, 4, 4), fitted.measured[own].reshape(-1, 9)) if own.any() else None
+        at, measured = poses[own].reshape(-1, 4, 4), fitted.measured[own].reshape(-1, LENGTH + 1)
+        if station in rows.by_distance:
+            position = station_position(at, measured[:, LENGTH])
+            if position is None:
+                count = np.isfinite(measured[:, LENGTH]).sum()
+                raise ValueError(
+                    f"station '{station}' has {count} fitted distances, which do not determine its position: expected"
+                    f" {LEAST_DISTANCES} of points that are not in a plane, since a plane leaves a mirror image"
+                )
+            found[k, :3] = position
+            continue
+        device = station_pose(at, measured)
         if device is None:
-            alone = np.isfinite(fitted.measured).any() and not np.isfinite(fitted.measured[..., :6]).any()
+            kinds = np.any(measured_kinds(fitted.measured), axis=0)
+            alone = kinds[2] and not kinds[[0, 1, 3]].any()
             raise ValueError(
                 f"station '{station}' has {int(own.sum())} fitted rows, which do not determine its pose: expected"
                 f" {LEAST_ROWS} positions that are not in line, or rotations"
@@ -254,7 +280,7 @@ def _station_poses(
 
 def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
     """Rows of a CSV file: coordinates by name [rad, m], `<point>.x|y|z` [m], `<point>.rx|ry|rz` [rad],
-    `<point>.ax|ay|az` [any], `<coordinate>.approach`, station, role.
+    `<point>.ax|ay|az` [any], `<point>.distance` [m], `<coordinate>.approach`, station, role.
 
     Args:
         path: the file.
@@ -295,7 +321,7 @@ def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
     if not points:
         raise ValueError("there is no column of a measured point, expected tool.x, tool.y and tool.z for example")
     for point, axes in points.items():
-        for together in (ELASTIC_AXES[3:], UPWARD):
+        for together in (ELASTIC_AXES[3:], ACCELERATION):
             some = [axis for axis in together if axis in axes]
             if 0 < len(some) < 3:
                 expected = f"{together[0]}, {together[1]} and {together[2]}"
@@ -330,11 +356,12 @@ def _rows(
                     head = f"{point}.{axis}"
                     if cells.get(head):
                         measured[i, p, a] = finite_number(head, cells[head])
+                _check_distance(f"{point}.{DISTANCE}", measured[i, p, LENGTH])
                 for k in (3, 6):
                     names = f"{COLUMNS[k]}, {COLUMNS[k + 1]} and {COLUMNS[k + 2]}"
                     if 0 < np.isfinite(measured[i, p, k : k + 3]).sum() < 3:
                         raise ValueError(f"point '{point}' has some of {names}, expected all or none")
-                if not measured[i, p, 6:].any():
+                if not measured[i, p, UPWARD].any():
                     raise ValueError(f"{point}.ax, ay and az are 0, expected the reading of an accelerometer at rest")
             if STATION in cells:
                 if not cells[STATION]:
@@ -346,12 +373,28 @@ def _rows(
             held_out[i] = role == ROLES[1]
     _check_spread(points, measured, station)
     row = tuple(f"line {number}" for number, _ in lines)
-    return PoseRows(points, q, measured, tuple(station), held_out, row, approach if approach.any() else None)
+    approached = approach if approach.any() else None
+    by_distance = _by_distance(measured, station)
+    return PoseRows(points, q, measured, tuple(station), held_out, row, approached, by_distance=by_distance)
+
+
+def _by_distance(measured: np.ndarray, station: Sequence[str]) -> tuple[str, ...]:
+    """Stations from which distances alone are measured, without positions and rotations."""
+    labels = np.array(station)
+    kinds = {name: np.any(measured_kinds(measured[labels == name]), axis=0) for name in dict.fromkeys(station)}
+    return tuple(name for name, kind in kinds.items() if kind[3] and not kind[:2].any())
 
 
 def _check_angle(name: str, value: float) -> None:
     if abs(value) > LARGEST_ANGLE:
         raise ValueError(f"{name} is {value:g} rad, expected at most {LARGEST_ANGLE:.4g} rad, is it in deg?")
+
+
+def _check_distance(name: str, value: float) -> None:
+    if value <= 0.0:
+        raise ValueError(f"{name} is {value:g} m, expected a distance above 0")
+    if value > LARGEST_TRAVEL:
+        raise ValueError(f"{name} is {value:g} m, expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
 
 
 def _check_spread(points: Sequence[str], measured: np.ndarray, station: Sequence[str]) -> None:
