@@ -129,7 +129,7 @@ class Signals(DataFile):
     columns: tuple[Annotated[int, Field(ge=1, strict=True)], ...] = Field(min_length=1, max_length=MOST_DRIVES)
     """Column numbers of the drives in their order, from 1."""
     unit: Literal["rad", "deg"] = "rad"
-    """Unit of angles."""
+    """Unit of angles, for `position` only: the unit of efforts is part of the drive's `gain`."""
 
 
 class Drive(Part):
@@ -177,6 +177,10 @@ class MotionFile(Part):
                 raise ValueError(f"{what} has {len(signals.columns)} columns for {len(self.drive)} drives")
             if signals.public is not None and self.public is None:
                 raise ValueError("names public data, expected a table [public] with their repository")
+        if "unit" in self.effort.model_fields_set:
+            raise ValueError(
+                f"effort has unit '{self.effort.unit}', expected none: gain of a drive is Nm per unit of its signal"
+            )
         twice = repeated([drive.name for drive in self.drive])
         if twice is not None:
             raise ValueError(f"drive '{twice}' occurs twice")
