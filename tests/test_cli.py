@@ -242,6 +242,10 @@ def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
         (["predict", "manipulator-3r", "--posture", "z2"], "z2"),
         (["predict", "manipulator-3r", "--posture", "z2=1,z2=2"], "twice"),
         (["predict", "manipulator-3r", "--frame", "tol"], "tol"),
+        (
+            ["predict", "manipulator-3r", "--frame", "ground"],
+            "frame 'ground' does not move, so that all its FRFs are zero",
+        ),
         (["predict", "manipulator-3r", "--kind", "velocity"], "velocity"),
         (["predict", "manipulator-3r", "--band-hz", "30", "1"], "band_hz"),
         (["predict", "manipulator-3r", "--band-hz", "1", "nan"], "finite"),

@@ -10,7 +10,10 @@ import pytest
 
 from jaxmb.cli import main
 from jaxmb.measurement.files.frf_file import read_frf, write_frf
-from jaxmb.measurement.frf_set import FrfSet, select_channels
+from jaxmb.measurement.frf_set import FrfSet, of_each_input, select_channels
+from jaxmb.measurement.modal.analysis import modal_analysis
+from jaxmb.report.charts import Rule
+from jaxmb.report.modal import coherence_chart, stabilization_chart, synthesized, synthesized_chart
 
 POLES = np.array([[11.0, 0.012], [11.2, 0.009], [23.0, 0.006]])
 """Frequency and damping of the modes that were measured."""
@@ -111,10 +114,6 @@ def test_single_hits_of_records_are_analysed(tmp_path, capsys):
 
 
 def test_figures_say_what_they_show(measured):
-    from jaxmb.measurement.modal.analysis import modal_analysis
-    from jaxmb.report.charts import Rule
-    from jaxmb.report.modal import coherence_chart, stabilization_chart, synthesized, synthesized_chart
-
     measured = dataclasses.replace(measured, coherence=np.linspace(0.5, 1.0, 620 * 4).reshape(620, 4))
     analysis = modal_analysis(measured, band_hz=(5.0, 30.0), max_order=30)
     compared = synthesized(analysis, measured)
@@ -130,6 +129,17 @@ def test_figures_say_what_they_show(measured):
     assert [isinstance(mark, Rule) for mark in poles.marks] == [True] * 3 + [False] * 4
     np.testing.assert_allclose([mark.at for mark in poles.marks[:3]], analysis.frequency_hz)
     assert indicator.y.log
+
+
+def test_coherence_of_one_of_two_inputs(measured):
+    """That of both inputs is converted to that of each, as for an analysis of one input."""
+    measured = dataclasses.replace(measured, coherence=np.linspace(0.5, 1.0, 620 * 4).reshape(620, 4))
+    analysis = modal_analysis(measured, band_hz=(5.0, 30.0), max_order=30, references=("2 z",))
+    compared = synthesized(analysis, measured)
+    expected = of_each_input(measured.coherence, measured.frf, None)[20:521, :, 1:]
+    np.testing.assert_allclose(compared.measured.coherence, expected)
+    (panel,) = coherence_chart("rig", analysis, compared).panels
+    assert panel.y.label == "coherence"
 
 
 def test_a_unit_that_the_file_contradicts(measured, tmp_path, capsys):

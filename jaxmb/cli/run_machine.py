@@ -97,6 +97,11 @@ def predict(options: PredictOptions) -> None:
         low_hz, high_hz = options.band_hz or _band_around(np.asarray(found.frequency_hz).tolist())
         frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
         h = np.asarray(frf(model, q, frequency_hz, options.frame, options.kind))  # pyright: ignore[reportArgumentType]  (checked)
+        if not h.any():
+            raise ValueError(
+                f"frame '{options.frame}' does not move, so that all its FRFs are zero: expected a frame that a free"
+                " coordinate moves"
+            )
     names = tuple(" ".join(point) for point in points)
     predicted = FrfSet(frequency_hz, h, options.kind, names, names, source=f"predicted for {robot.name}")  # pyright: ignore[reportArgumentType]
     values = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))

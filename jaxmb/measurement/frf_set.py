@@ -347,7 +347,8 @@ def split_dof(name: str) -> tuple[str, str, int]:
 def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
     """The responses converted to another kind by a power of s = j omega + decay; in SI units.
 
-    A line at s = 0 is omitted where the conversion integrates.
+    A line at s = 0 is omitted where the conversion integrates; `convert_frf`, whose array has no frequencies of its
+    own, refuses it.
 
     Raises:
         ValueError: the unit is unknown or not that of the kind.

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.io.records import strict, versions
-from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band
+from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band, select_channels
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.measurement.modal.data import cmif, distinguishable, frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
@@ -31,8 +31,6 @@ class Comparison:
     synthesized: FrfSet
     frac: np.ndarray
     """Frequency response assurance criterion [output, input]."""
-    coherence: np.ndarray | None
-    """Multiple coherence [f, output] or coherence [f, output, input] of the measured FRFs; None if unknown."""
 
 
 def synthesized(analysis: ModalAnalysis, measured: FrfSet) -> Comparison:
@@ -46,15 +44,8 @@ def synthesized(analysis: ModalAnalysis, measured: FrfSet) -> Comparison:
     low, high = model.band_hz
     measured = in_band(measured, (max(low, 1e-9), high))  # some kinds have no finite value at 0 Hz
     synthetic = synthesize(model, measured.frequency_hz, decay_1_s=measured.decay_1_s)
-    rows = [measured.outputs.index(name) for name in model.outputs]
-    columns = [measured.inputs.index(name) for name in model.inputs]
-    compared = dataclasses.replace(
-        measured, frf=measured.frf[:, rows][:, :, columns], outputs=model.outputs, inputs=model.inputs, coherence=None
-    )
-    coherence = measured.coherence
-    if coherence is not None:
-        coherence = coherence[:, rows] if coherence.ndim == 2 else coherence[:, rows][:, :, columns]
-    return Comparison(compared, synthetic, frac(compared.frf, synthetic.frf), coherence)
+    compared = select_channels(measured, model.outputs, model.inputs)
+    return Comparison(compared, synthetic, frac(compared.frf, synthetic.frf))
 
 
 def modal_sections(
@@ -69,7 +60,8 @@ def modal_sections(
         remarks: on the data.
         records: sentences on the time records behind the FRFs.
     """
-    has_coherence = compared.coherence is not None and np.isfinite(compared.coherence).any()
+    coherence = compared.measured.coherence
+    has_coherence = coherence is not None and np.isfinite(coherence).any()
     has_mac = distinguishable(len(analysis.points), analysis.frequency_hz.size)
     parts = (
         modal_table(analysis),
@@ -240,7 +232,7 @@ def cmif_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
 
 def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) -> Chart:
     """Coherence against frequency: median and central 80 % of the responses."""
-    coherence = np.asarray(compared.coherence)
+    coherence = np.asarray(compared.measured.coherence)
     kind = "multiple coherence" if coherence.ndim == 2 and len(compared.measured.inputs) > 1 else "coherence"
     values = coherence.reshape(coherence.shape[0], -1)
     finite = np.isfinite(values).any(axis=1)

@@ -50,6 +50,8 @@ TALLEST = 1.6
 LEFT, RIGHT, TITLE, GAP, BELOW = 0.55, 0.1, 0.3, 0.12, 0.4
 """Margins around the views of a mode and gap between them, inches."""
 LETTERS_PER_INCH = 12
+LONGEST_ARROW = 0.2
+"""Length of the longest arrow over the size of the machine, as on pages."""
 NOTE = f"displaced by at most {100 * DRAWN_PART:.0f} % of its size"
 
 
@@ -71,7 +73,7 @@ def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found
     found = found_modes(model, q, found)
     motion, figures = machine_motion(model, q, found, first_modes(found, count)), list[Figure]()
     for mode in motion.modes:
-        figure, (views,) = _figure(motion, [mode], SINGLE)
+        figure, (views,) = _modes_figure(motion, [mode], SINGLE)
         draw_displaced(views, motion, mode)
         figures.append(figure)
     return figures
@@ -87,8 +89,10 @@ def mode_shape_grid(model: Model, q: Float[Array, "n"], count: int = 6, found: M
 
 
 def skeleton_figure(motion: Skeleton) -> Figure:
-    """The modes of a skeleton in one figure, three per row."""
-    figure, every = _figure(motion, motion.modes, CELL)
+    """The modes of a skeleton in one figure, three per row; of a skeleton without modes its arrows."""
+    if not motion.modes:
+        return _arrows_figure(motion)
+    figure, every = _modes_figure(motion, motion.modes, CELL)
     for views, mode in zip(every, motion.modes, strict=True):
         draw_displaced(views, motion, mode)
     return figure
@@ -146,24 +150,63 @@ def displaced(motion: Skeleton, mode: ModeMotion, phase: float = 0.0) -> Float[n
     return points
 
 
-def _figure(motion: Skeleton, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[list[View]]]:
+def _modes_figure(motion: Skeleton, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[list[View]]]:
     """A figure of the machine at rest with views of the given width [inches] for each mode."""
-    low, high = _box(motion)
+    reach = np.max([np.abs(mode.displacement) for mode in motion.modes], axis=0)
+    shown = np.concatenate([motion.points - reach, motion.points + reach])  # at all phases of all modes
+    titles = [mode.title + ("" if np.any(mode.displacement) else "\nno drawn point moves") for mode in modes]
+    return _figure(motion, shown, NOTE, titles, {"displaced": DISPLACED}, width)
+
+
+def _arrows_figure(motion: Skeleton) -> Figure:
+    """The machine at rest with its arrows at one scale, from the side and from above."""
+    longest = max((float(np.linalg.norm(a.vector, axis=1).max(initial=0.0)) for a in motion.arrows), default=0.0)
+    scale = LONGEST_ARROW * motion.size / longest if longest > 0.0 else 1.0
+    tips = [a.origin + scale * a.vector for a in motion.arrows]
+    shown = np.concatenate([motion.points, *(a.origin for a in motion.arrows), *tips])
+    note = f"displacements drawn {scale:.3g} times as long"
+    figure, (views,) = _figure(motion, shown, note, [""], {a.label: a.color for a in motion.arrows}, SINGLE)
+    for axes, across in views:
+        for a in motion.arrows:
+            axes.quiver(*a.origin[:, across].T, *scale * a.vector[:, across].T, color=a.color, angles="xy",
+                        scale_units="xy", scale=1.0, width=0.005, zorder=3.0)  # fmt: skip
+    return figure
+
+
+def _figure(
+    motion: Skeleton,
+    shown_points: Float[np.ndarray, "p 3"],
+    note: str,
+    titles: Sequence[str],
+    colors: Mapping[str, str],
+    width: float,
+) -> tuple[Figure, list[list[View]]]:
+    """A figure of the machine at rest with a pair of views for each title.
+
+    Args:
+        motion: the machine.
+        shown_points: all points that the views contain, m.
+        note: on the scale of the displacements.
+        titles: of the pairs of views.
+        colors: of displacements by their label in the legend.
+        width: of a view, inches.
+    """
+    low, high = _box(shown_points)
     extent = high - low
     along, across = (0, 1) if extent[0] >= extent[1] else (1, 0)
     scale = min(width / extent[along], TALLEST * width / (extent[2] + extent[across]))
     wide, heights = scale * extent[along], (scale * extent[2], scale * extent[across])
-    columns = min(COLUMNS, len(modes))
-    rows = -(-len(modes) // columns)
+    columns = min(COLUMNS, len(titles))
+    rows = -(-len(titles) // columns)
     cell = np.array([LEFT + width + RIGHT, TITLE + heights[0] + GAP + heights[1] + BELOW])
     size = cell * (columns, rows)
-    title = textwrap.wrap(f"{motion.name}: {NOTE}", int(LETTERS_PER_INCH * size[0]))
+    title = textwrap.wrap(f"{motion.name}: {note}", int(LETTERS_PER_INCH * size[0]))
     size[1] += 0.6 + 0.16 * len(title)
     figure = Figure(figsize=tuple(size))
     figure.text(0.5, 1 - 0.08 / size[1], "\n".join(title), ha="center", va="top", fontsize=9)
-    _legend(figure, motion)
+    _legend(figure, motion, colors)
     every = []
-    for m, mode in enumerate(modes):
+    for m, title_of_views in enumerate(titles):
         row, column = divmod(m, columns)
         x = cell[0] * column + LEFT + 0.5 * (width - wide)
         y, views = 0.4 + cell[1] * (rows - 1 - row) + BELOW, list[View]()
@@ -175,7 +218,7 @@ def _figure(motion: Skeleton, modes: Sequence[ModeMotion], width: float) -> tupl
             for axis, length in ((axes.xaxis, wide), (axes.yaxis, height)):
                 axis.set_major_locator(MaxNLocator(max(2, round(2.0 * length)), steps=[1, 2, 5, 10]))
             views.append(View(axes, [along, up]))
-        views[0].axes.set_title(mode.title + ("" if np.any(mode.displacement) else "\nno drawn point moves"))
+        views[0].axes.set_title(title_of_views)
         views[0].axes.tick_params(labelbottom=False)
         views[1].axes.set_xlabel(f"{'xyz'[along]} (m)")
         figure.align_ylabels([view.axes for view in views])
@@ -186,11 +229,11 @@ def _figure(motion: Skeleton, modes: Sequence[ModeMotion], width: float) -> tupl
     return figure, every
 
 
-def _legend(figure: Figure, motion: Skeleton) -> None:
+def _legend(figure: Figure, motion: Skeleton, colors: Mapping[str, str]) -> None:
     structure = motion.structure
     handles = [
         Line2D([], [], color=AT_REST, lw=0.9, label="at rest"),
-        Line2D([], [], color=DISPLACED, lw=1.3, label="displaced"),
+        *(Line2D([], [], color=color, lw=1.3, label=label) for label, color in colors.items()),
         Line2D([], [], color="0.4", marker="o", ms=3.5, lw=0, label="joint"),
         Line2D([], [], color=GROUND, marker="^", ms=5, lw=0, label="ground"),
     ]
@@ -203,10 +246,9 @@ def _legend(figure: Figure, motion: Skeleton) -> None:
     )
 
 
-def _box(motion: Skeleton) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest x, y, z [m] of a box around the machine at all phases of all modes."""
-    reach = np.max([np.abs(mode.displacement) for mode in motion.modes], axis=0)
-    low, high = np.min(motion.points - reach, axis=0), np.max(motion.points + reach, axis=0)
+def _box(points: Float[np.ndarray, "p 3"]) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest x, y, z [m] of a box around some points."""
+    low, high = points.min(axis=0), points.max(axis=0)
     middle, extent = 0.5 * (low + high), high - low
     half = (0.5 + MARGIN) * np.maximum(extent, LEAST_EXTENT * extent.max())
     return middle - half, middle + half
@@ -275,7 +317,7 @@ def write_mode_animation(
     (shown,) = motion.modes
     path = Path(path)
     with drawing(), tempfile.TemporaryDirectory() as folder:
-        figure, (views,) = _figure(motion, [shown], SINGLE)
+        figure, (views,) = _modes_figure(motion, [shown], SINGLE)
         part, rate = Path(folder) / "mode.gif", frames / PERIOD_S
         writer = PillowWriter(fps=rate)  # pyright: ignore[reportArgumentType]  (need not be whole)
         with writer.saving(figure, part, DPI):

@@ -219,7 +219,8 @@ def convert_frf(
         to_kind: kind of the result.
 
     Raises:
-        ValueError: a kind is unknown, or the conversion integrates at 0 Hz, where it is undefined.
+        ValueError: a kind is unknown, or the conversion integrates at 0 Hz, where it is undefined; `as_kind` of an
+            `FrfSet` omits that line.
     """
     power = check_kind(to_kind) - check_kind(from_kind)
     omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)

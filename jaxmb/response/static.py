@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
@@ -142,9 +142,6 @@ def _check_compliant_in_all_directions(model: Model, q: Array, frame: str) -> No
         )
 
 
-MOST_STEPS = 20
-
-
 def frame_poses_under_weight(
     model: Model, q: Float[Array, "n"], names: Sequence[str], elastic: bool = True
 ) -> Float[Array, "p 4 4"]:
@@ -190,8 +187,7 @@ def corrected_target(
 ) -> Float[Array, "n"]:
     """Targets of the drives with which the loaded frame has the pose of the unloaded machine at q.
 
-    Newton steps q_c <- q_c + J^+ d, d the twist from the loaded pose to the target pose; use `vmap` for off-line
-    compensation of a trajectory.
+    By the steps of `compensate`; use `vmap` for off-line compensation of a trajectory.
 
     Args:
         model: the machine, its stiffness identified.
@@ -211,16 +207,18 @@ def corrected_target(
     def error(target: Array) -> Array:
         return displacement(loaded_pose(model, target, frame, wrench, load_frame), target_pose)
 
-    def newton_step(target: Array) -> Array:
-        return jnp.linalg.pinv(frame_jacobian(model, target, frame), rtol=1e-9) @ error(target)
-
-    target = repeated_steps(newton_step, q, 1e-13, MOST_STEPS)
-    return jnp.where(jnp.max(jnp.abs(error(target))) <= 1e-9, target, jnp.nan)
+    target = _solved(error, model, q, frame)
+    return jnp.where(jnp.max(jnp.abs(error(target))) <= CONVERGED, target, jnp.nan)
 
 
 MOST_COMPENSATION_STEPS = 30
 CONVERGED = 1e-9
-"""Largest last step of a coordinate, rad or m."""
+"""Largest last step of a coordinate, rad or m, and largest displacement from a pose that is reached."""
+LEAST_MOTION = 1e-4
+"""Ratio to the largest singular value of the nominal Jacobian up to which the nominal machine does not move in a
+direction: axes are parallel up to the rounding of stated angles."""
+GENERIC = 3
+"""Number of postures of which the number of directions of motion is the largest."""
 
 
 def nominal_model(model: Model) -> Model:
@@ -272,7 +270,9 @@ def compensate(
     """Joint commands with which the frame of the real machine is where that of the nominal machine would be.
 
     The nominal machine is rigid and has no deviations. Newton steps q_c <- q_c + J^+ d, d the displacement from the
-    actual pose to the nominal one; with fewer than six coordinates the least squares of d, 1 m as much as 1 rad.
+    actual pose to the nominal one. A machine whose nominal frame moves in r < 6 directions reaches the least squares of
+    d, 1 m as much as 1 rad: J^+ is that of the r largest singular values, since small tilts of redundant parallel axes
+    would add directions that need large motions.
 
     Args:
         model: the identified machine.
@@ -281,7 +281,8 @@ def compensate(
         wrench: load at its origin [6], see `actual_pose`.
 
     Returns:
-        q_c [n]; NaN where the steps do not converge, as at a singular posture. Use `jax.vmap` for a path.
+        q_c [n]; NaN where the steps do not converge, or end with a displacement at a posture with fewer than r
+        directions: a singular one. Use `jax.vmap` for a path.
 
     Raises:
         ValueError: shapes or names are wrong.
@@ -313,10 +314,24 @@ def nominal_values(
 
 
 def _solved(error: Callable[[Array], Array], model: Model, start: Float[Array, "n"], frame: str) -> Float[Array, "n"]:
-    """Coordinates with the least displacement, by Newton steps with the Jacobian of the rigid machine."""
+    """Coordinates with the least displacement, by Newton steps with the Jacobian of the rigid machine in as many
+    directions as the nominal machine moves; NaN as of `compensate`."""
+    most = _directions(nominal_model(model), start, frame)
 
-    def step(x: Array) -> Array:
-        return jnp.linalg.pinv(frame_jacobian(model, x, frame), rtol=1e-9) @ error(x)
+    def step_and_directions(x: Array) -> tuple[Array, Array]:
+        left, values, right = jnp.linalg.svd(frame_jacobian(model, x, frame), full_matrices=False)
+        used = (values > 1e-9 * values.max(initial=0.0)) & (jnp.arange(values.size) < most)
+        return right.T @ (jnp.where(used, 1.0 / jnp.where(used, values, 1.0), 0.0) * (left.T @ error(x))), used.sum()
 
-    found = repeated_steps(step, start, 1e-13, MOST_COMPENSATION_STEPS)
-    return jnp.where(jnp.max(jnp.abs(step(found))) <= CONVERGED, found, jnp.nan)
+    found = repeated_steps(lambda x: step_and_directions(x)[0], start, 1e-13, MOST_COMPENSATION_STEPS)
+    step, directions = step_and_directions(found)
+    is_regular = (directions == most) | (jnp.max(jnp.abs(error(found))) <= CONVERGED)
+    return jnp.where(is_regular & (jnp.max(jnp.abs(step)) <= CONVERGED), found, jnp.nan)
+
+
+def _directions(model: Model, q: Float[Array, "n"], frame: str) -> Int[Array, ""]:
+    """Number of directions in which a frame moves at postures near q that are not singular."""
+    near = q + np.random.default_rng(0).uniform(-1.0, 1.0, (GENERIC, q.size))
+    values = jax.vmap(lambda x: jnp.linalg.svd(frame_jacobian(model, x, frame), compute_uv=False))(near)
+    moves = values > LEAST_MOTION * values.max(axis=1, keepdims=True, initial=0.0)
+    return moves.sum(axis=1).max()

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tomli_w
+from matplotlib.quiver import Quiver
 
 import jaxmb
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
@@ -12,6 +13,8 @@ from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicte
 from jaxmb.identify.experiments.deflections.table import deflections_csv
 from jaxmb.report.charts import Intervals
 from jaxmb.report.charts_of_tests import displacement_chart
+from jaxmb.report.rendering import figure_of, png_of
+from jaxmb.report.result_page import arrow_sections
 from jaxmb.report.result_sections import sections
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
@@ -68,6 +71,25 @@ def test_the_band_of_the_orders_is_called_what_it_is(figures):
 
 def test_notebooks_show_it(result):
     assert result._repr_html_().count("<img ") == 2
+
+
+def test_arrows_as_a_picture(result, overlapping):
+    """In the posture of the first test; the longest is a fifth of the machine's size, and all are in view."""
+    (section,) = arrow_sections(result)
+    skeleton = section.parts[0].chart()
+    figure = figure_of(skeleton)
+    assert overlapping(figure) == []
+    assert [text.get_text() for text in figure.legends[0].get_texts()][1:3] == ["measured", "predicted"]
+    longest = max(np.linalg.norm(arrows.vector, axis=1).max() for arrows in skeleton.arrows)
+    assert f"drawn {0.2 * skeleton.size / longest:.3g} times" in figure.texts[0].get_text()
+    for axes in figure.axes:
+        low, high = np.array([axes.get_xlim(), axes.get_ylim()]).T
+        drawn = [c for c in axes.collections if isinstance(c, Quiver)]
+        assert len(drawn) == 2
+        for quiver in drawn:
+            tips = quiver.get_offsets() + np.column_stack([quiver.U, quiver.V])
+            assert np.all((tips > low) & (tips < high))
+    assert png_of(skeleton).startswith(b"\x89PNG")
 
 
 def test_what_is_missed_is_shown_along_each_axis(result):

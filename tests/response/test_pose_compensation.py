@@ -8,6 +8,7 @@ from jaxmb.cli import main
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.machine.changed import machine_of
 from jaxmb.machine.file import load_machine, write_machine
+from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import build_model
 from jaxmb.response.static import actual_pose, compensate, nominal_values
@@ -34,6 +35,28 @@ def test_singular_posture_is_nan():
     """At q5 = 0 axes 4 and 6 are in line and a displacement across them is out of reach."""
     model = set_parameters(build_model(MACHINE), DEVIATIONS | {"origin.q5.rx": 5e-3})
     assert not np.isfinite(compensate(model, np.array([0.3, 0.4, 1.2, -0.5, 0.0, 0.2]))).all()
+
+
+def test_parallel_axes_that_an_identified_tilt_makes_different():
+    """Lift, three parallel axes and quill move in four directions: no command uses the tilt of 3e-4 rad as a fifth one,
+    which would take motions of 0.3 m, and where the arm is straight there are fewer than four."""
+    parts = [("lift", "ground", [0, 0, 0.3]), ("a", "lift", [0, 0, 0]), ("b", "a", [0.5, 0, 0.1]),
+             ("c", "b", [0.4, 0, 0]), ("quill", "c", [0.1, 0, 0])]  # fmt: skip
+    body = [
+        {"name": name, "parent": parent, "origin": {"xyz": origin}, "mass": 1.0, "center_of_mass": [0.0, 0.0, 0.0],
+         "joint": [{"name": name, "type": "revolute" if len(name) == 1 else "prismatic", "axis": [0, 0, 1]}]}
+        for name, parent, origin in parts
+    ]  # fmt: skip
+    tool = {"name": "tool", "body": "quill", "origin": {"xyz": [0.05, 0.0, -0.1]}}
+    nominal = build_model(Machine.model_validate({"name": "scara", "body": body, "frame": [tool]}))
+    model = set_parameters(nominal, {"origin.b.rx": 3e-4, "origin.c.y": 1e-4})
+    postures = np.random.default_rng(3).uniform([-0.2, -1.0, 0.3, -1.0, -0.2], [0.2, 1.0, 2.0, 1.0, 0.2], (8, 5))
+    for q, command in zip(postures, jax.vmap(lambda x: compensate(model, x))(postures), strict=True):
+        there, wanted = frame_pose(model, command, "tool"), frame_pose(nominal, q, "tool")
+        assert np.max(np.abs(command - q)) < 1e-3
+        np.testing.assert_allclose(there[:3, 3], wanted[:3, 3], atol=1e-9)
+        np.testing.assert_allclose(there[:3, :3] @ wanted[:3, :3].T, np.eye(3), atol=3.1e-4)  # the tilt stays
+    assert np.isnan(compensate(model, np.array([0.0, 0.3, 0.0, 0.0, 0.1]))).all()
 
 
 def test_command(tmp_path, capsys):

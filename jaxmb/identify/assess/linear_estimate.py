@@ -446,7 +446,9 @@ def _likely(search: LinearSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
         there, values = search.equations({}, {error.key: STEP * error.typical})
         change = (there @ x - values - (matrix @ x - measured)) / STEP
         columns[:, k] = np.where(np.isfinite(change), change, 0.0)
-    std = np.array([0.0 if study.exact else error.std(study.tolerances) / error.typical for error in errors])
+    budget = search.estimate.goodness.budget
+    tolerated = set() if budget is None else {error.key for error in budget.errors}
+    std = np.array([error.std(study.tolerances) / error.typical if error.key in tolerated else 0.0 for error in errors])
     _, drops = first_order_drops(residual, matrix, columns, std, search.metric.squares(columns))
     order = [k for k in np.argsort(-drops).tolist() if drops[k] > LINEAR * drops.max()][:TRIED]
     others = [k for k, error in enumerate(errors) if error.starts and k not in order and columns[:, k].any()]

@@ -33,6 +33,7 @@ from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import display_name
 from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
@@ -187,6 +188,24 @@ class Corrected:
     def of_machine(self) -> int:
         """Number of errors of the machine."""
         return len(self.machine.gravity)
+
+    def tolerances(self, study: Study, rows: int) -> tuple[Float[np.ndarray, "e"], Bool[np.ndarray, "m e"]]:
+        """Standard deviation of each error by its tolerance, SI, and the rows in which it has one.
+
+        Tolerances of the machine count in all rows, those of tests in rows of tests that are not as described
+        (`Study.exact`), as in the budget.
+
+        Args:
+            study: with the tolerances.
+            rows: number of all rows, those of a prior last.
+        """
+        counts = np.zeros((rows, len(self.errors)), dtype=bool)
+        counts[:, : self.of_machine] = True
+        for own, test, (index, _) in zip(self.problem.row_slices, self.problem.tests, self.own, strict=True):
+            if test.name not in study.exact:
+                counts[own, index] = True
+        std = np.array([error.std(study.tolerances) for error in self.errors])
+        return np.where(counts.any(axis=0), std, 0.0), counts
 
     def state(
         self, u: np.ndarray, x: np.ndarray, columns: np.ndarray, tests: Mapping[int, Test] = types.MappingProxyType({})
@@ -370,8 +389,8 @@ def model_errors(estimate: Estimate) -> Explanations:
     corrected, study = Corrected.of(estimate), estimate.study
     zero, every = np.zeros(len(corrected.errors)), np.arange(estimate.u.size + len(corrected.errors))
     jacobian = corrected.state(estimate.u, zero, every)[1]
-    std = np.array([0.0 if study.exact else error.std(study.tolerances) for error in corrected.errors])
-    effects = jacobian[:, estimate.u.size :] * std
+    std, has_tolerance = corrected.tolerances(study, len(jacobian))
+    effects = jacobian[:, estimate.u.size :] * std * has_tolerance
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     search = Search(corrected, metric(variances, effects[:, std > 0.0]), degrees)

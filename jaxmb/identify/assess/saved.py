@@ -188,9 +188,8 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
         POSES: csv_text(poses) if poses["row"] else None,
         URDF: None if is_elastic or beyond_urdf(machine) else urdf_text(machine),
         MJCF: exported_mjcf(machine),
+        STUDY: None if result.study.origin is None else study_toml(result.study.origin),
     }
-    if result.study.origin is not None:
-        texts[STUDY] = study_toml(result.study.origin)
     for name, text in texts.items():
         if text is None:
             (folder / name).unlink(missing_ok=True)  # of an earlier result

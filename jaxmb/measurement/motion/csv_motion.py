@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -22,7 +23,12 @@ PARTS = ("velocity", "acceleration", "torque")
 CURRENTS = ("current", "currents", "i")
 
 
-def read_motion(path: str | Path, coordinates: Sequence[str], even: bool = True) -> MotionRecord:
+def read_motion(
+    path: str | Path,
+    coordinates: Sequence[str],
+    even: bool = True,
+    gear_ratios: Mapping[str, float] = types.MappingProxyType({}),
+) -> MotionRecord:
     """A recorded motion: columns `time_s`, coordinates by name, `<name>.velocity`, `<name>.acceleration`,
     `<name>.torque`, `temperature`.
 
@@ -30,6 +36,7 @@ def read_motion(path: str | Path, coordinates: Sequence[str], even: bool = True)
         path: of a CSV file.
         coordinates: names of the machine's coordinates.
         even: whether the time steps have to be even.
+        gear_ratios: of motor shafts among the coordinates, by name.
 
     Raises:
         InputError: the file cannot be read, or a column or a number is invalid; the message names the line.
@@ -70,7 +77,7 @@ def read_motion(path: str | Path, coordinates: Sequence[str], even: bool = True)
         temperature=columns.get(TEMPERATURE),
     )
     with error_location(str(path)):
-        check_record(record, even)
+        check_record(record, even, gear_ratios)
     return record
 
 
@@ -129,7 +136,7 @@ class Signals(DataFile):
     columns: tuple[Annotated[int, Field(ge=1, strict=True)], ...] = Field(min_length=1, max_length=MOST_DRIVES)
     """Column numbers of the drives in their order, from 1."""
     unit: Literal["rad", "deg"] = "rad"
-    """Unit of angles."""
+    """Unit of angles, for `position` only: the unit of efforts is part of the drive's `gain`."""
 
 
 class Drive(Part):
@@ -177,13 +184,22 @@ class MotionFile(Part):
                 raise ValueError(f"{what} has {len(signals.columns)} columns for {len(self.drive)} drives")
             if signals.public is not None and self.public is None:
                 raise ValueError("names public data, expected a table [public] with their repository")
+        if "unit" in self.effort.model_fields_set:
+            raise ValueError(
+                f"effort has unit '{self.effort.unit}', expected none: gain of a drive is Nm per unit of its signal"
+            )
         twice = repeated([drive.name for drive in self.drive])
         if twice is not None:
             raise ValueError(f"drive '{twice}' occurs twice")
         return self
 
 
-def read_described(name_or_path: str, folder: Path, coordinates: Sequence[str]) -> MotionRecord:
+def read_described(
+    name_or_path: str,
+    folder: Path,
+    coordinates: Sequence[str],
+    gear_ratios: Mapping[str, float] = types.MappingProxyType({}),
+) -> MotionRecord:
     """Motion of the coordinates from a description of recordings at the motors.
 
     With N the ratios [drive, coordinate]: q = N^-1 theta + zero and, by power balance, tau = N^T (gain x).
@@ -192,6 +208,7 @@ def read_described(name_or_path: str, folder: Path, coordinates: Sequence[str]) 
         name_or_path: a built-in name, or a TOML file.
         folder: base of a relative path.
         coordinates: names of the machine's coordinates.
+        gear_ratios: of motor shafts among the coordinates, by name.
 
     Raises:
         InputError: the description, or a file that it names, is invalid.
@@ -203,7 +220,9 @@ def read_described(name_or_path: str, folder: Path, coordinates: Sequence[str]) 
         path = find_description(name_or_path, "motions", "motion", (".toml",))
     about = validated(MotionFile, read_toml(path), str(path))
     with error_location(str(path)):
-        return _joint_motion(about, path.parent, coordinates)
+        record = _joint_motion(about, path.parent, coordinates)
+        check_record(record, gear_ratios=gear_ratios)
+    return record
 
 
 def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -> MotionRecord:
@@ -226,12 +245,10 @@ def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -
     zero = np.array([about.zero.get(name, 0.0) for name in names])
     gain = np.array([drive.gain for drive in about.drive])
     drives = Drives(tuple(drive.name for drive in about.drive), ratio, gain, efforts)
-    record = MotionRecord(
+    return MotionRecord(
         time_s=np.arange(len(angles)) / about.rate_hz,
         names=names,
         position=np.linalg.solve(ratio, angles.T).T + zero,
         effort=drives.effort,
         drives=drives,
     )
-    check_record(record)
-    return record

@@ -1,6 +1,8 @@
 """Recorded motion of a machine with the torques of its drives; filtering, differentiation and resampling."""
 
 import dataclasses
+import types
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -114,7 +116,7 @@ Side = Literal["motor", "link"]
 """Side of a gear at which an angle was recorded."""
 LEAST_SAMPLES = 20
 LARGEST_ANGLE = 1e3
-"""Largest plausible angle, rad."""
+"""Largest plausible angle of a joint, rad."""
 MOST_SAMPLES = 2_000_000
 ALIAS = 0.4
 """Cut-off of the anti-aliasing filter relative to the new sampling rate."""
@@ -216,12 +218,15 @@ def resampled(record: MotionRecord, rate_hz: float) -> MotionRecord:
     )
 
 
-def check_record(record: MotionRecord, even: bool = True) -> None:
+def check_record(
+    record: MotionRecord, even: bool = True, gear_ratios: Mapping[str, float] = types.MappingProxyType({})
+) -> None:
     """Raise ValueError where a record is invalid: time that does not ascend, NaN, angles in degrees.
 
     Args:
         record: motion to check.
         even: whether the time steps have to be even.
+        gear_ratios: of motor shafts by name, whose angles are larger than those of joints by the ratio.
     """
     time, count = record.time_s, len(record.time_s)
     if count < LEAST_SAMPLES:
@@ -242,7 +247,7 @@ def check_record(record: MotionRecord, even: bool = True) -> None:
     for name, column in zip(record.names, record.position.T, strict=True):
         _check_finite(name, column)
         largest = float(np.abs(column).max())
-        if largest > LARGEST_ANGLE:
+        if largest > LARGEST_ANGLE * max(1.0, abs(gear_ratios.get(name, 1.0))):
             raise ValueError(f"{name} goes to {largest:g}, expected rad or m: is it in degrees, or counts?")
     for what, columns in (("velocity", record.velocity), ("acceleration", record.acceleration)):
         for name, column in zip(record.names, () if columns is None else columns.T, strict=columns is not None):

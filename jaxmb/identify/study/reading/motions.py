@@ -163,6 +163,8 @@ CORRELATED = 0.9
 """Smallest correlation of a motion and an integrated rate that are compared."""
 BEYOND = 0.03
 """Of its width, by which a motion may leave a range: zeros of encoders are not set better."""
+LEAST_RATE_HZ = 20.0
+"""Usual lowest sampling rate of controllers, below which the unit of time is in doubt."""
 TOO_FAR = 2.0
 """Travel over the width of a range, from which on it is not the machine's motion, whatever the zero and the limits."""
 
@@ -381,10 +383,13 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
     start, truth, at_shafts = np.asarray(stated), None, ()
     if part.simulate is None:
         file, names = str(part.file), independent_coordinates(context.model)
+        shafts = [model.coordinates[shaft] for _, shaft in model.motors]
+        ratios = dict(zip(shafts, np.asarray(model.gear_ratio).tolist(), strict=True))
         if Path(file).suffix.lower() == ".csv":  # joint angles and torques
-            read = read_motion(context.folder / file, names, part.resample_hz is None)
+            read = read_motion(context.folder / file, names, part.resample_hz is None, ratios)
+            remarks = (*remarks, *_rate_remark(file, read))
         else:  # a description of recordings at the motors
-            read = read_described(file, context.folder, names)
+            read = read_described(file, context.folder, names, ratios)
         check_ratios(model, read)
         record, sides = at_joints(model, read, part.angles_at)
         at_shafts = tuple(name for name in sides if name not in read.names)
@@ -411,6 +416,14 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
             "all torques are 0, expected those that moved the machine; where nothing drove it, cutoff_hz and torque_std"
         )
     return Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
+
+
+def _rate_remark(file: str, record: MotionRecord) -> list[str]:
+    """A sentence on a sampling rate at which controllers do not record."""
+    if record.rate_hz >= LEAST_RATE_HZ:
+        return []
+    span = float(record.time_s[-1] - record.time_s[0])
+    return [f"{file} has {record.rate_hz:.3g} samples per second over {span:.3g} s: is time_s in ms?"]
 
 
 def _column_remarks(

@@ -1,6 +1,7 @@
 """One error at a time in the description of deflections, and its name in the result."""
 
 import dataclasses
+import importlib
 
 import numpy as np
 import pytest
@@ -38,6 +39,27 @@ def test_an_error_of_deflections_is_named(tmp_path, wrong, named):
     assert named in texts[0]
     assert len(texts) <= 4
     assert texts[0] in result.doubts[0]
+
+
+def test_tolerances_beside_simulated_loads(tmp_path, monkeypatch):
+    """Those of the machine and of the measured test count, not those of the simulated one."""
+    module, seen = importlib.import_module("jaxmb.identify.assess.linear_estimate"), []
+    monkeypatch.setattr(module, "_likely", lambda search: seen.append(search) or ([], []))
+    simulate = {"tests": 6, "zones": {"all": {"q1": [-1.0, 1.0], "q2": [-1.0, 1.0], "q3": [-1.0, 1.0]}},
+                "force_n": [1e3, 2e3]}  # fmt: skip
+    study_file = [{"kind": "deflection", "file": "near.csv", "name": "near"},
+                  {"kind": "deflection", "name": "made", "simulate": simulate}]  # fmt: skip
+    free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
+    identify(study_of(tmp_path, made(exchanged), free=free, test=study_file))
+    monkeypatch.undo()
+    drops = module.first_order_drops
+    stds = []
+    monkeypatch.setattr(module, "first_order_drops", lambda *given: stds.append(given[3]) or drops(*given))
+    module._likely(seen[0])
+    sizes = dict(zip((error.key for error in module._errors(seen[0])), stds[0], strict=True))
+    tolerated = seen[0].estimate.goodness.budget.errors
+    assert {key for key, size in sizes.items() if size > 0.0} == {error.key for error in tolerated}
+    assert {"load_percent", "joint_zero_deg"} <= {error.kind for error in tolerated}
 
 
 def test_angles_in_degrees_are_an_alternative(tmp_path):

@@ -3,13 +3,15 @@
 import dataclasses
 import importlib
 import re
+import types
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxmb.identify.assess.budget import DescribedTests
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import Fitted, Hypothesis, further_springs, model_errors
+from jaxmb.identify.assess.model_errors import Corrected, Fitted, Hypothesis, further_springs, model_errors
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -17,7 +19,7 @@ from jaxmb.identify.fit.problem import with_tests
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.postures import build_model
-from tests.identify.arm import BRIEF, MACHINE, TRUTH, study_of
+from tests.identify.arm import BRIEF, MACHINE, TRUTH, frf, study_of
 
 NOISE = 0.015
 
@@ -128,6 +130,28 @@ def test_nothing_is_named_where_nothing_is_wrong(tmp_path, level):
     assert {p.identifiable for p in result.parameters.values()} == {"yes"}
     for name, true in TRUTH.items():
         assert abs(np.log(result.parameters[name].value / true)) < 4.0 * result.parameters[name].std_log
+
+
+def test_tolerances_beside_a_simulated_test(tmp_path):
+    """A simulated test is as described, a measured one beside it has its tolerances, and the machine has."""
+    measured = {"kind": "modes", "name": "m", "posture": {"a": 0.2, "b": 0.5}, "frequency_hz": [5.0, 15.0],
+                "damping_percent": [1.0, 1.0], "frequency_std_hz": 0.02, "damping_std_percent": 0.05}  # fmt: skip
+    made = study_of(tmp_path, frf(name="p"), measured)
+    corrected = Corrected.of(types.SimpleNamespace(study=made, model=made.model))
+    std, counts = corrected.tolerances(made, made.problem.data_rows)
+    described = DescribedTests(made.fitted, made.model, made.free, made.tolerances, made.exact)
+    tolerated = {error.key for error in described.errors if error.std(made.tolerances) > 0.0}
+    assert {error.key for error, size in zip(corrected.errors, std, strict=True) if size > 0.0} == tolerated
+    keys = [error.key for error in corrected.errors]
+    simulated, real = (set(own.ravel()) for own in (corrected.own[0][0], corrected.own[1][0]))
+    machine = set(range(corrected.of_machine))
+    assert "zero of b" in tolerated
+    assert real - simulated - machine
+    assert not any(std[k] for k in simulated - real - machine)
+    rows = made.problem.row_slices
+    for k in real - machine:
+        assert not counts[rows[0], k].any(), keys[k]
+        assert counts[rows[1], k].all(), keys[k]
 
 
 def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Drives behind elastic gears, against a pendulum whose link SciPy integrates behind its gear."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -204,6 +205,17 @@ def test_the_sign_of_a_ratio_between_two_columns(tmp_path, motion):
     angle, q, torque = motion
     with pytest.raises(jaxmb.InputError, match=r"'q_motor' turns 79.* times for one of 'q', .* ratio is -80: expected"):
         make(tmp_path, ["q", "q_motor", "q.torque"], [q, -RATIO * angle, torque])
+
+
+def test_many_turns_of_a_shaft_and_time_in_ms(tmp_path, motion, monkeypatch):
+    """A shaft turns by more than 1000 rad where its joint does not; a record of 0.2 Hz is asked about its time."""
+    angle, _, torque = motion
+    monkeypatch.setattr(sys.modules[__name__], "TIME", 1e3 * TIME)
+    heads, settings = ["q_motor", "q_motor.torque"], {"cutoff_hz": 0.04, "least_speed": 0.0}
+    (entry,) = make(tmp_path, heads, [RATIO * (angle + 15.0), torque / RATIO], **settings).entries
+    assert "motion.csv has 0.2 samples per second over 8e+03 s: is time_s in ms?" in entry.remarks
+    with pytest.raises(jaxmb.InputError, match=r"q_motor goes to 8\d{4}, expected rad or m: is it in degrees"):
+        make(tmp_path, heads, [RATIO * (angle + 1050.0), torque / RATIO], **settings)
 
 
 def test_wrong_columns(tmp_path, motion):
