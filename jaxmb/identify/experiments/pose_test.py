@@ -511,9 +511,8 @@ def pose_test(
 
 def measured_kinds(measured: Float[np.ndarray, "t p 10"]) -> tuple[tuple[bool, ...], ...]:
     """Whether any position, rotation, inclination and distance of each point is measured."""
-    seen = np.isfinite(measured).any(axis=0)
-    parts = (POSITION, ROTATION, UPWARD, slice(LENGTH, None))
-    return tuple(map(tuple, np.stack([seen[:, part].any(axis=1) for part in parts], axis=1).tolist()))
+    seen, parts = np.isfinite(measured), (POSITION, ROTATION, UPWARD, slice(LENGTH, None))
+    return tuple(map(tuple, np.stack([seen[..., part].any(axis=(0, 2)) for part in parts], axis=1).tolist()))
 
 
 def rotation_of(vector: np.ndarray) -> Float[np.ndarray, "3 3"]:
