@@ -57,7 +57,7 @@ class PoseView(NamedTuple):
 
 
 class PoseTest(Test[PoseView]):
-    """Poses of points at recorded joint values, row by row: T_device^-1 T_point(q), or the length of its shift."""
+    """Poses of points at recorded joint values, row by row: T_device^-1 T_point(q), or its distance."""
 
     name: str = eqx.field(static=True)
     points: tuple[str, ...] = eqx.field(static=True)
