@@ -63,27 +63,28 @@ def machine_of(machine: Machine, model: Model) -> Machine:
         elastic[joint.name]["motor"] = motor.model_copy(update=of_motor)
     rigid: dict[str, dict[str, object]] = {}
     for i, name in enumerate(model.masses):
+        rigid[name] = _numbers(model, i, "body")
         pairs = [(getattr(start, leaf)[i], getattr(model, leaf)[i]) for leaf in OF_BODIES]
         if any(bool(np.any(np.asarray(a) != np.asarray(b))) for a, b in pairs):
             mass, moment, inertia = (np.asarray(b) for _, b in pairs)
             center, about_center = central_inertia(float(mass), moment, inertia)
-            rigid[name] = {
+            rigid[name] |= {
                 "mass": float(mass),
                 "center_of_mass": tuple(center.tolist()),
                 "inertia_products": None,
                 "inertia_tensor": _symmetric_rows(about_center),
             }
-    deviation = dict(zip(model.frames, map(_row, model.frame_deviation), strict=True))
+    of_frame = {name: _numbers(model, i, "frame") for i, name in enumerate(model.frames)}
     body = tuple(
         b.model_copy(
             update={"joint": tuple(c.model_copy(update=elastic[c.name]) for c in b.joint)}
-            | {"frame_deviation": deviation[b.name]}
-            | rigid.get(b.name, {})
+            | {"frame_deviation": of_frame[b.name]["deviation"]}
+            | rigid[b.name]
         )
         for b in machine.body
     )
-    frame = tuple(f.model_copy(update={"deviation": deviation[f.name]}) for f in machine.frame)
-    payload = tuple(p.model_copy(update=rigid.get(p.name, {})) for p in machine.payload)
+    frame = tuple(f.model_copy(update=of_frame[f.name]) for f in machine.frame)
+    payload = tuple(p.model_copy(update=rigid[p.name]) for p in machine.payload)
     spring = tuple(
         s.model_copy(
             update=_numbers(model, i, "spring")
@@ -124,9 +125,9 @@ def _row(values: np.ndarray | Array) -> float | tuple[float, ...]:
 
 def _virtual_spring(spring: VirtualSpring, i: int, start: Model, model: Model) -> VirtualSpring:
     """A virtual spring with the numbers of the i-th one of a model, which differed from `start`."""
-    change: dict[str, object] = {}
+    change = _numbers(model, i, "virtual spring")
     if not np.array_equal(start.compliance[i], model.compliance[i]):
-        change = {"compliance": _symmetric_rows(model.compliance[i]), "diagonal": None, "beam": None}
+        change |= {"compliance": _symmetric_rows(model.compliance[i]), "diagonal": None, "beam": None}
     if spring.guide is not None:
         change["guide"] = spring.guide.model_copy(update={"exponent": float(model.guide_exponent[i])})
     if spring.play is not None:

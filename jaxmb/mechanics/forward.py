@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
+from jaxmb.machine.families import FAMILIES, OF_FRICTION
 from jaxmb.mechanics.dynamics import inverse_dynamics, mass_matrix
 from jaxmb.mechanics.loops import at_closed_posture, check_closed, independent_coordinates, loop_motion, motion_map
 from jaxmb.mechanics.postures import closed_along
@@ -92,13 +93,7 @@ def direction(rate: Array, friction_speed: float | Float[Array, ""] | None) -> A
 
 def frictionless(model: Model) -> Model:
     """The machine without any friction, damping and offset."""
-    none = {
-        leaf: jnp.zeros_like(getattr(model, leaf))
-        for leaf in (
-            "damping", "spring_damping", "transmission_damping", "transmission_friction", "friction", "offset",
-            "friction_terms",
-        )
-    }  # fmt: skip
+    none = {f.leaf: jnp.zeros_like(getattr(model, f.leaf)) for f in FAMILIES if f.name in OF_FRICTION}
     return dataclasses.replace(model, **none)
 
 

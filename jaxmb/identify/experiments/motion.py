@@ -35,16 +35,20 @@ LINEAR_LEAVES = frozenset(leaf for family in FAMILIES if family.affine for leaf 
 LOSS_FACTORS = frozenset(family.leaf for family in FAMILIES if family.loss)
 """Leaves that multiply a stiffness: structural damping is bilinear in them and that stiffness."""
 PRODUCTS = {
-    "rayleigh_mass": frozenset({"mass", "first_moment", "inertia", "rotor_inertia", "density", "transmission_inertia"}),
-    "rayleigh_stiffness": frozenset({"stiffness", "spring_stiffness", "young_modulus", "shear_modulus"}),
+    "rayleigh_mass": frozenset(family.leaf for family in FAMILIES if family.matrix == "mass"),
+    "rayleigh_stiffness": frozenset(family.leaf for family in FAMILIES if family.matrix == "stiffness"),
     "stiffness_slope": frozenset({"stiffness", "rayleigh_stiffness", *LOSS_FACTORS}),
 }
 """Leaves (keys) that multiply others (values) in the tangent: it is affine in either, not in both."""
-LOADS = frozenset({"mass", "first_moment", "inertia", "density", "spring_stiffness"})
-"""Leaves that determine joint loads, on which a load-dependent stiffness depends."""
-STIFFNESSES = frozenset({"stiffness", "young_modulus", "shear_modulus"})
+STIFFNESSES = PRODUCTS["rayleigh_stiffness"] - {"spring_stiffness"}
 """Leaves that determine how the members of a loop share a load."""
-WITHOUT_WEIGHT = LOSS_FACTORS | {"stiffness", "damping", "young_modulus", "shear_modulus"}
+LOADS = frozenset({"spring_stiffness"}).union(
+    family.leaf
+    for family in FAMILIES
+    if family.matrix == "mass" and family.owner not in ("coordinate", "transmission")  # reflected: without weight
+)
+"""Leaves that determine joint loads, on which a load-dependent stiffness depends."""
+WITHOUT_WEIGHT = LOSS_FACTORS | STIFFNESSES | {"damping"}
 """Leaves without effect on the gravity stiffness."""
 MOST_PRODUCTS = 400
 """Largest number of precomputed pairs of a loss factor and another free value."""

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
-from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, OF_GEOMETRY, Family
+from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, OF_GEOMETRY, Family, leaves_of
 from jaxmb.machine.values import GROUND
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 
@@ -83,12 +83,11 @@ def parameter_table(model: Model) -> dict[str, ParameterSpec]:
         group = list(rows)
         owner, name = group[0].owner, group[0].name
         if owner == "machine":
-            for of in {"rayleigh": ("mass", "stiffness"), "fractional": ("order", "time")}[name]:
-                if name == "rayleigh" or model.fractional:
-                    found[f"{name}.{of}"] = ParameterSpec(f"{name}_{of}", ((),))
+            for leaf in leaves_of(group[0]) if name != "fractional" or model.fractional else ():
+                found[leaf.replace("_", ".", 1)] = ParameterSpec(leaf, ((),))
         elif owner in of_owner:
             for (i, item), family in itertools.product(of_owner[owner], group):
-                for axes, entries in _entries(family, i) if has(family, i) else ():
+                for axes, entries in _entries(family, i, getattr(model, family.leaf).shape) if has(family, i) else ():
                     found[".".join((family.name, item, *axes))] = ParameterSpec(family.leaf, entries)
     return found
 
@@ -107,21 +106,22 @@ def _written_together(family: Family) -> tuple[str, ...]:
     return (family.owner, family.name)
 
 
-def _entries(family: Family, i: int) -> Iterator[tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]]:
-    """Axes in the names of an owner's parameters, and the entries that hold each."""
+def _entries(
+    family: Family, i: int, shape: tuple[int, ...]
+) -> Iterator[tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]]:
+    """Axes in the names of an owner's parameters, and the entries that hold each, by the shape of the array: numbers,
+    vectors of three or six components, inertias and compliances."""
     if family.leaf == "friction_terms":
         yield (), ((i, TERMS.index(family.name)),)
-    elif family.leaf == "first_moment":
-        yield from (((axis,), ((i, k),)) for k, axis in enumerate("xyz"))
-    elif family.leaf == "inertia":
+    elif len(shape) == 1:
+        yield (), ((i,),)
+    elif len(shape) == 2:
+        yield from (((axis,), ((i, k),)) for k, axis in enumerate(ELASTIC_AXES[: shape[1]]))
+    elif shape[1] == 3:
         yield from (((axes,), _symmetric(i, a, b)) for axes, (a, b) in TENSOR.items())
-    elif family.leaf in ("origin_deviation", "frame_deviation", "play", "play_load"):
-        yield from (((axis,), ((i, k),)) for k, axis in enumerate(ELASTIC_AXES))
-    elif family.leaf == "compliance":
+    else:
         for a, b in itertools.combinations_with_replacement(range(6), 2):
             yield (ELASTIC_AXES[a], ELASTIC_AXES[b]), _symmetric(i, a, b)
-    else:
-        yield (), ((i,),)
 
 
 def _symmetric(i: int, a: int, b: int) -> tuple[tuple[int, ...], ...]:
@@ -173,14 +173,13 @@ def with_numbers(model: Model, values: Mapping[str, float]) -> Model:
 def unit(model: Model, name: str) -> str:
     """SI unit of a parameter of the model or of a test, "N m/rad" for example."""
     family, item, *axes = name.split(".")
-    units = next(row.units for row in FAMILIES if row.name == family)
-    if family == "compliance":
-        return units[sum(axis.startswith("r") for axis in axes)]
-    if family in ("origin", "frame", "station", "play", "play_load"):
-        return units[axes[-1].startswith("r")]
-    if family in ("rayleigh", "fractional"):
-        return units[item in ("stiffness", "time")]
-    return units[0] if len(units) == 1 else units[_rotates(model, item)]
+    row = next(row for row in FAMILIES if row.name == family)
+    if len(row.units) == 1:
+        return row.units[0]
+    if row.owner == "machine":
+        return row.units[leaves_of(row).index(f"{family}_{item}")]
+    turns = [axis.startswith("r") for axis in axes[1 - len(row.units) :]]  # the label of a station is none
+    return row.units[sum(turns) if turns else _rotates(model, item)]
 
 
 def _rotates(model: Model, item: str) -> bool:

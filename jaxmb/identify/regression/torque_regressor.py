@@ -16,20 +16,11 @@ from jaxmb.identify.parameters.free_parameters import matching, matching_any
 from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_table, parameters
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
-from jaxmb.machine.elements import TERMS
-from jaxmb.machine.families import OF_BODIES
+from jaxmb.machine.families import OF_BODIES, OF_FRICTION, OF_TORQUE
 from jaxmb.mechanics.dynamics import body_motion, total_energy
 from jaxmb.mechanics.forward import SLOWEST, direction, load_friction, tree_effort, whole_motion
 from jaxmb.mechanics.loops import OPEN, at_closed_posture, independent_coordinates, loop_gaps, loop_motion
 
-LINEAR = (
-    "stiffness", "damping", "rotor_inertia", "friction", "offset", "density", "mass", "first_moment", "inertia",
-    *TERMS,
-)  # fmt: skip
-"""Families of parameters in which the torque of a rigid machine is linear. Beams are rigid in torque tests; the free
-length of a spring is multiplied by its stiffness and assumed known."""
-FRICTION_FAMILIES = ("damping", "friction", "offset", *TERMS)
-"""Families of friction, which do not load a gear."""
 BLOCK = 512
 """Samples per call of a compiled program, limited by memory."""
 
@@ -172,7 +163,7 @@ def energy_regressor(model: Model, q: Float[Array, "n"], qd: Float[Array, "m"]) 
 
 def load_columns(names: Sequence[str]) -> Bool[np.ndarray, "p"]:
     """Mask of the columns of the regressor other than friction, which load a gear."""
-    return np.array([name.split(".")[0] not in FRICTION_FAMILIES for name in names], dtype=bool)
+    return np.array([name.split(".")[0] not in OF_FRICTION for name in names], dtype=bool)
 
 
 def payload_columns(model: Model, payloads: Sequence[str], known: Sequence[str], what: str = "payload") -> list[int]:
@@ -210,7 +201,7 @@ def _with_load_friction(
 
 
 def _linear_parameters(model: Model) -> dict[str, ParameterSpec]:
-    return {name: spec for name, spec in parameter_table(model).items() if name.split(".")[0] in LINEAR}
+    return {name: spec for name, spec in parameter_table(model).items() if name.split(".")[0] in OF_TORQUE}
 
 
 def _leaves(model: Model) -> list[str]:
