@@ -106,7 +106,7 @@ def sentence(error: ValidationError, data: Table, cls: type[BaseModel]) -> str:
     elif first.type == "too_long":
         text = f"{location}: found {shown(first.input)}, expected {context.get('max_length')} items"
     elif first.type in ("union_tag_invalid", "union_tag_not_found"):
-        key = str(context.get("discriminator", "kind")).strip("'")
+        key = str(context.get("discriminator", "kind")).strip("'_()")
         found_text = f"found {shown(context['tag'])}" if "tag" in context else "missing"
         text = f"{location}, {key}: {found_text}, expected one of {context.get('expected_tags', 'the known kinds')}"
     elif first.type == "value_error":
@@ -212,8 +212,8 @@ def _without_tags(cls: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[tup
 
 
 def _is_tagged(model: type[BaseModel], tag: int | str) -> bool:
-    """Whether a required field of a model admits only this text, as the discriminator of a union does."""
-    return any(f.is_required() and get_args(f.annotation) == (tag,) for f in model.model_fields.values())
+    """Whether a field of a model admits only this text, as the discriminator of a union does."""
+    return any(get_args(f.annotation) == (tag,) for f in model.model_fields.values())
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

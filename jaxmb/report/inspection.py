@@ -16,7 +16,7 @@ from jaxmb.identify.plan.exciting_motion import NextMotion
 from jaxmb.identify.plan.inspection import PLANNERS, Inspection, inspect
 from jaxmb.identify.plan.next_tests import NextPoses, NextTests
 from jaxmb.identify.plan.why import points_text, posture_text
-from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
+from jaxmb.identify.study.format.next_format import AnyNextPart, NextPart
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.report.charts import (
     ALERT,
@@ -421,7 +421,7 @@ def next_sections(result: Result, advice: Sequence[str]) -> list[Section]:
         return [Section(title, (Lines((text,)),))]
     sentences, found = [*advice], None
     part = _candidates(result.study) if result.converged else None
-    if part is not None and not isinstance(part, NextMotionPart):  # the design of a motion takes minutes
+    if part is not None and not part.takes_minutes:
         values = np.array([result.parameters[names[0]].value for names in result.study.free.tied])
         start = dataclasses.replace(result.study.start, values=values)
         # without the true values, as at a real machine
@@ -442,7 +442,7 @@ def next_sections(result: Result, advice: Sequence[str]) -> list[Section]:
 
 
 HINT = "`jaxmb inspect` proposes the next test for a study with a table [next]."
-NO_PLAN = "No next test is proposed: FRF tests, motions and poses can be planned, other kinds of tests cannot."
+NO_PLAN = f"No next test is proposed: tests of the kinds {', '.join(PLANNERS)} can be planned, other kinds cannot."
 DRAWN_FROM = (
     "Candidates are postures within the ranges of the coordinates, or within 45° of those of the tests; a table [next]"
     " of the study states others, and further points and bands."
@@ -451,7 +451,7 @@ CANDIDATES, AROUND = 60, math.radians(45.0)
 """Number of candidate postures without [next], and their largest distance from those of the tests, rad."""
 
 
-def _candidates(study: Study) -> NextPart | NextMotionPart | NextPosePart | None:
+def _candidates(study: Study) -> AnyNextPart | None:
     """`[next]` of a study; by default FRF tests at postures that differ in the coordinates named by the tests."""
     if study.next is not None or study.origin is None or not any(map(can_be_planned, study.tests)):
         return study.next

@@ -25,7 +25,7 @@ from jaxmb.identify.fit.two_steps import check_two_steps
 from jaxmb.identify.parameters.free_parameters import FreeParameters, free_parameters, nothing_free
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
 from jaxmb.identify.study.context import ReadingContext, study_model
-from jaxmb.identify.study.format.next_format import NextMotionPart, NextPart, NextPosePart
+from jaxmb.identify.study.format.next_format import AnyNextPart
 from jaxmb.identify.study.format.static_format import CompletePart
 from jaxmb.identify.study.format.study_format import (
     LawsPart,
@@ -129,7 +129,7 @@ class Study:
     """A remark for readers of the results."""
     complete: CompletePart | None = None
     """Options of a complete stiffness model; None for other solvers."""
-    next: NextPart | NextMotionPart | NextPosePart | None = None
+    next: AnyNextPart | None = None
     """Candidate tests from which `inspect` selects the next ones."""
     laws: LawsPart | None = None
     """Which parameters may follow a law of posture, load or amplitude."""

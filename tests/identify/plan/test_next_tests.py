@@ -175,7 +175,10 @@ def test_what_nothing_tells_is_left_out():
         ({"postures": RANGES, "like": "other"}, "like: FRF test 'other' does not exist"),
         ({"postures": RANGES, "criterion": "E"}, "criterion: found \"E\", expected 'A' or 'D'"),
         ({"postures": RANGES, "count": 0}, "count: found 0"),
-        ({"count": 1}, "postures: missing"),
+        ({"count": 1}, "next, postures: missing"),
+        ({"postures": RANGES, "candidates": 0}, "next, candidates: found 0"),
+        ({"postures": RANGES, "kind": "modes"}, "next, kind: found \"modes\", expected one of 'frf', 'torque', 'pose'"),
+        ([RANGES], "next, kind: missing"),
         ({"postures": RANGES, "candidates": 20000, "points": [[["tool", "x"]]] * 2}, "more than 20000 candidates"),
     ],
 )

@@ -16,7 +16,6 @@ MOST_CANDIDATES = 20_000
 """Postures times points times bands."""
 MOST_LINES = 20_000
 RANGES, LISTED = "ranges", "postures"
-POSTURES, TORQUE, POSE = "postures", "torque", "pose"
 
 
 class PointsPart(Part):
@@ -37,7 +36,7 @@ def _as_table(value: Any) -> Any:
     return {"outputs": value} if isinstance(value, list | tuple) else value
 
 
-def _kind(value: Any) -> str:
+def _form(value: Any) -> str:
     return LISTED if isinstance(value, list | tuple) else RANGES
 
 
@@ -48,7 +47,11 @@ Listed = Annotated[tuple[dict[Name, Angle], ...], Field(min_length=1, max_length
 class NextPart(Part):
     """`[next]`: number of FRF tests to select, candidates, and criterion."""
 
-    kind: ClassVar[str] = "frf"
+    takes_minutes: ClassVar[bool] = False
+    """Whether the selection takes minutes, so that reports of results leave it out."""
+
+    kind: Literal["frf"] = "frf"
+    """FRF tests."""
     count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
     """Number of tests to choose."""
     criterion: Literal["A", "D"] = "A"
@@ -57,7 +60,7 @@ class NextPart(Part):
     """Number of postures drawn from ranges."""
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of the draw."""
-    postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_kind)]
+    postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_form)]
     """Ranges of coordinates from which postures are drawn evenly and within which the chosen ones are improved, or a
     list of postures [rad, m]."""
     points: tuple[Annotated[PointsPart, BeforeValidator(_as_table)], ...] = ()
@@ -139,6 +142,8 @@ class LimitsPart(Part):
 class NextMotionPart(Part):
     """`[next]` of kind "torque": the exciting motion to measure next."""
 
+    takes_minutes: ClassVar[bool] = True
+
     kind: Literal["torque"]
     """An exciting motion instead of FRF tests."""
     base_hz: Positive = 0.1
@@ -188,6 +193,8 @@ def _check_template(need: str, kind: str, like: str | None, tests: Sequence[str]
 class NextPosePart(Part):
     """`[next]` of kind "pose": the postures to measure next."""
 
+    takes_minutes: ClassVar[bool] = False
+
     kind: Literal["pose"]
     """Postures of a pose test instead of FRF tests."""
     count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 10
@@ -198,7 +205,7 @@ class NextPosePart(Part):
     """Number of postures drawn from ranges."""
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of the draw."""
-    postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_kind)]
+    postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_form)]
     """Ranges of coordinates, in which postures are drawn evenly, or the postures themselves [rad, m]."""
     station: str | None = None
     """Label of the station that sees them; by default the first."""
@@ -214,14 +221,13 @@ class NextPosePart(Part):
         _check_template("the postures are like those of a pose test", "pose test", self.like, tests)
 
 
-def _form(value: Any) -> str:
-    if not isinstance(value, dict):
-        return POSTURES if isinstance(value, NextPart) else value.kind
-    return POSTURES if "kind" not in value else POSE if value["kind"] == POSE else TORQUE
+def _kind(value: Any) -> str | None:
+    return value.get("kind", "frf") if isinstance(value, dict) else getattr(value, "kind", None)
 
 
+AnyNextPart = NextPart | NextMotionPart | NextPosePart
 Next = Annotated[
-    Annotated[NextPart, Tag(POSTURES)] | Annotated[NextMotionPart, Tag(TORQUE)] | Annotated[NextPosePart, Tag(POSE)],
-    Discriminator(_form),
+    Annotated[NextPart, Tag("frf")] | Annotated[NextMotionPart, Tag("torque")] | Annotated[NextPosePart, Tag("pose")],
+    Discriminator(_kind),
 ]
 """`[next]` of any kind of test."""
