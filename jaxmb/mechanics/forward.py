@@ -93,8 +93,9 @@ def direction(rate: Array, friction_speed: float | Float[Array, ""] | None) -> A
 
 def frictionless(model: Model) -> Model:
     """The machine without any friction, damping and offset."""
-    none = {f.leaf: jnp.zeros_like(getattr(model, f.leaf)) for f in FAMILIES if f.name in OF_FRICTION}
-    return dataclasses.replace(model, **none)
+    return dataclasses.replace(
+        model, **{row.leaf: jnp.zeros_like(getattr(model, row.leaf)) for row in FAMILIES if row.name in OF_FRICTION}
+    )
 
 
 def whole_motion(

@@ -171,8 +171,7 @@ def arrow_sections(result: Result) -> list[Section]:
 
 
 def _deflection_arrows(result: Result, rows: Sequence[DeflectionRow]) -> Skeleton:
-    postures = {case.name: case.q for entry in result.study.entries if entry.kind == "deflection"
-                for case in getattr(entry.source, "cases", ())}  # fmt: skip
+    postures = {case.name: case.q for entry in result.study.entries for case in getattr(entry.source, "cases", ())}
     model = result.model
     first = postures.get(rows[0].test, np.asarray(model.reference))
     origin = np.array([

@@ -95,23 +95,21 @@ def largest_residuals(result: Result, entries: Sequence[Entry], most: int) -> li
 
 
 def more_tests(result: Result) -> list[tuple[Entry, list[Part]]]:
-    """FRF and modal tests without charts of their own in the sections, each with its charts."""
+    """Tests without charts of their own in the sections, each with its charts."""
     found, files = list[tuple[Entry, list[Part]]](), file_names(result.study)
-    for kind, entries in by_kind(result.study.entries, ("frf", "modes")):
+    for kind, entries in by_kind(result.study.entries, PARTS):
         shown = shown_tests(result, entries)
         for entry in (entry for entry in entries if entry not in shown):
             prefix = "" if entry.role == "fit" else "check-"
-            parts = frf_parts if kind == "frf" else modes_parts
-            found.append((entry, [part for part in parts(result, entry, files[entry], prefix) if part is not None]))
+            found.append((entry, list(filter(None, PARTS[kind](result, entry, files[entry], prefix)))))
     return found
 
 
-def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str) -> Picture | None:
+def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str, unit: str = "Hz") -> Picture | None:
     """Figure of the MAC of identified and measured shapes; None if none were measured or the sensors do not distinguish
-    them."""
+    them. `unit` is that of the frequencies."""
     if pairs is None or not distinguishable(pairs.reference.shape.shape[0], *pairs.likeness.shape):
         return None
-    unit = entry.source.frequency_unit if entry.kind == "frf" else "Hz"
     return Picture(f"mac-{file}", partial(pairs_chart, result, entry.name, pairs, unit, data_label(entry)))
 
 
@@ -277,7 +275,7 @@ def frf_parts(result: Result, entry: Entry, file: str, prefix: str) -> list[Part
                 f"synthesized-{file}",
                 lambda: synthesized_chart(entry.name, synthesized(analysis, measured), data_label(entry)),
             ),
-            mac_picture(result, entry, measured_pairs(entry, result.model), file),
+            mac_picture(result, entry, measured_pairs(entry, result.model), file, entry.source.frequency_unit),
         ]
     return parts
 
@@ -524,3 +522,5 @@ SECTIONS: dict[str, Callable[[Result, Sequence[Entry]], list[Section]]] = {
     "pose": pose_sections,
 }
 """(result, entries of the kind) -> sections, by kind of test; `plain_sections` of any other."""
+PARTS: dict[str, Callable[[Result, Entry, str, str], list[Part | None]]] = {"frf": frf_parts, "modes": modes_parts}
+"""Parts of single tests, for kinds whose sections show some of many tests; see `frf_parts`."""

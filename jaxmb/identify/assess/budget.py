@@ -24,7 +24,6 @@ from jaxmb.identify.estimation.variance_components import (
     likely_factors,
     marginal,
 )
-from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource
 from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
     all_elastic,
@@ -32,7 +31,6 @@ from jaxmb.identify.experiments.machine_errors import (
     with_further_springs,
     with_machine_errors,
 )
-from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.fit.noise import FALSE_ALARM, misfits
@@ -144,7 +142,7 @@ class DescribedTests:
         found = list[dict[str, StatedError]]()
         for entry in self.entries:
             errors = () if entry.name in self.exact else entry.source.errors(entry.test, self.model)
-            freed = zeros if _follows_geometry(entry) else ()
+            freed = zeros if entry.source.follows_zeros else ()
             found.append({error.key: error for error in errors if error.key not in freed})
         return found
 
@@ -178,7 +176,7 @@ class DescribedTests:
         parts = []
         for entry, keys in zip(self.entries, self._own, strict=True):
             own = {key: x for key, x in errors.items() if key in keys}
-            there = founded if _follows_geometry(entry) else model
+            there = founded if entry.test.vibration is not None or len(entry.source.loads) else model
             try:
                 parts.append(entry.source.residual_with(entry.test, there, own))
             except OutOfReachError:
@@ -186,20 +184,9 @@ class DescribedTests:
         return np.concatenate(parts)
 
 
-def _follows_geometry(entry: Entry) -> bool:
-    """Whether joint zeros that are free, and a foundation, change the prediction of a test: not that of torques, nor a
-    foundation that of poses."""
-    return isinstance(entry.test, PostureTest) or isinstance(entry.source, DeflectionSource)
-
-
 def used_frames(entries: Sequence[Entry]) -> Iterator[str]:
     """Frames that the tests use."""
-    for entry in entries:
-        if isinstance(entry.test, PostureTest):
-            known = (*entry.test.outputs, *entry.test.inputs)
-            yield from (name for name, direction in known if direction.removeprefix("-") not in ("angle", "travel"))
-        if isinstance(entry.source, DeflectionSource):
-            yield from (name for case in entry.source.cases for name in (case.frame, *case.points))
+    return (name for entry in entries for name in entry.source.frames(entry.test))
 
 
 def budget(

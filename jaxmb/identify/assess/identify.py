@@ -42,7 +42,6 @@ from jaxmb.identify.estimation.identifiability import (
     identifiability,
     information_rows,
 )
-from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
 from jaxmb.identify.fit.noise import refitted_ends, row_variances, weights_tests, with_estimated_noise
 from jaxmb.identify.fit.problem import compressed, is_large, linearized, objective_at, residual_at, with_tests
@@ -276,12 +275,12 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
     """Modes of the identified machine below the end of each test's band; `rows` is the information about u."""
     study, lines = estimate.study, []
     for entry, view, _ in estimate.of(study.fitted):
-        test = entry.test
-        if isinstance(test, PostureTest):
-            tangent = test.vibration.tangent(view)
+        vibration = entry.test.vibration
+        if vibration is not None:
+            tangent = vibration.tangent(view)
             found = jax.tree.map(np.asarray, modes(tangent))
-            found = select_modes(found, found.frequency_hz <= test.vibration.band_end_hz)
-            std = mode_deviations(test, study.model, study.free, estimate.u, tangent, found, rows)
+            found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
+            std = mode_deviations(vibration.test, study.model, study.free, estimate.u, tangent, found, rows)
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
     return tuple(lines)

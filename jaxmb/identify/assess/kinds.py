@@ -57,8 +57,11 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
     tests = {}
     for kind, entries in by_kind(study.entries, KINDS):
         names = {entry.name for entry in entries}
-        shared = [name for name in KINDS[kind].shared if name in data]
-        own = {name: [line for line in data[name] if line["posture"] in names] for name in shared}
+        own = {
+            name: [line for line in data[name] if line["posture"] in names]
+            for name in KINDS[kind].shared
+            if name in data
+        }
         tests[kind] = KINDS[kind].metrics.read({**data, **own})
     return dataclasses.replace(restored(Metrics, {**data, "tests": {}}), tests=_known(tests))
 

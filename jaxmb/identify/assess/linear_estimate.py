@@ -44,7 +44,6 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.linear import MOST_ROUNDS, LinearFit
 from jaxmb.identify.experiments.components import Equations, is_robust
-from jaxmb.identify.experiments.deflections.deflection_test import DeflectionSource
 from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
     all_elastic,
@@ -412,7 +411,7 @@ MOST_LEFT = 0.5
 def _search(estimate: Estimate, linear: Linear) -> tuple[LinearSearch, float]:
     """The search, and the degrees of freedom."""
     study, model = estimate.study, estimate.model
-    if all(isinstance(entry.source, DeflectionSource) for entry in study.fitted):
+    if all(len(entry.source.loads) for entry in study.fitted):
         model = all_elastic(with_further_springs(model))
     known = tuple(machine_errors(model, study.free, list(used_frames(study.fitted))))
     lengths = np.ones(estimate.residual.size)

@@ -27,7 +27,6 @@ from jaxmb.identify.experiments.machine_errors import (
     machine_errors,
     with_further_springs,
 )
-from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Test, residual_at, without_name
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
@@ -168,8 +167,8 @@ class Corrected:
     def of(cls, estimate: Estimate) -> "Corrected":
         """All possible errors of machine and tests."""
         problem, model = estimate.study.problem, with_further_springs(estimate.model)
-        of_posture = all(isinstance(test, PostureTest) for test in problem.tests)  # views of others have fixed sizes
-        if not of_posture or len(degrees_of_freedom(model)) > FEW:
+        # views of tests without vibration have fixed sizes
+        if any(test.vibration is None for test in problem.tests) or len(degrees_of_freedom(model)) > FEW:
             model = estimate.model
         initial = problem.free.apply(model, estimate.study.start.values)
         of_machine = list(machine_errors(initial, problem.free, list(used_frames(estimate.study.fitted))))

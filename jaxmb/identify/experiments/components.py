@@ -374,6 +374,12 @@ class Vibration(Component[P]):
         return self.test.q
 
     @property
+    def frames(self) -> Iterator[str]:
+        """Frames of its outputs and inputs."""
+        known = (*self.test.outputs, *self.test.inputs)
+        return (name for name, direction in known if direction.removeprefix("-") not in ("angle", "travel"))
+
+    @property
     def linearized_at(self) -> LinearizeAt:
         """Point of linearization: the posture itself, or the equilibrium under gravity."""
         return self.test.at

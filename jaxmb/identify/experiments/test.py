@@ -173,13 +173,20 @@ class Source:
 
     @property
     def loads(self) -> np.ndarray:
-        """Static wrenches [case, 6] applied to the machine, N and Nm; empty for other excitation."""
+        """Static wrenches [case, 6] applied to the machine, N and Nm, with a compliant foundation too; empty for other
+        excitation."""
         return np.zeros((0, 6))
 
     noise_estimated: ClassVar[bool] = False
     """Whether the noise is estimated from the residual of a fit, so that chi-square is uninformative."""
     std_unknown: ClassVar[bool] = False
     """Whether standard deviations cannot be derived from its errors."""
+    follows_zeros: ClassVar[bool] = True
+    """Whether the prediction follows joint zeros that are free, so that these have no tolerance beside."""
+
+    def frames(self, test: Any) -> Iterable[str]:
+        """Names of the frames whose positions have an effect on the test; this default: those of its vibration."""
+        return () if test.vibration is None else test.vibration.frames
 
     def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None = None) -> str:
         """A sentence on data that the prediction does not reproduce, independent of the stated noise; empty where there

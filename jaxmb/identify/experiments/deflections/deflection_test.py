@@ -67,6 +67,10 @@ class DeflectionSource(Source):
         """Wrenches [case, 6] on the machine."""
         return np.stack([case.wrench for case in self.cases])
 
+    def frames(self, test: Any) -> Iterator[str]:
+        """Loaded and measured frames."""
+        return (name for case in self.cases for name in (case.frame, *case.points))
+
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
         """Errors of the loads, common to all cases, and of the zeros of coordinates and the postures."""
         return (error for error, _ in self._errors(test.name, model))

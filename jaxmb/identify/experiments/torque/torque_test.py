@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -239,6 +239,7 @@ class TorqueGains(OwnParameters[TorqueTest]):
 class TorqueSource(Source):
     """Samples and metadata of the record of a torque test."""
 
+    follows_zeros: ClassVar[bool] = False
     time_s: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     """Time of each row."""
     cutoff_hz: Cutoff | None = None

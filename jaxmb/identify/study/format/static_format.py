@@ -169,6 +169,8 @@ class PoseTestPart(RecordedTestPart):
     """Poses, inclinations and distances of points at recorded joint values, from a CSV file or simulated."""
 
     static: ClassVar[bool] = True
+    frees_own: ClassVar[bool] = True
+    one_start: ClassVar[bool] = True
 
     kind: Literal["pose"]
     """Kind of the test."""

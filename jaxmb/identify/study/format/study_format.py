@@ -148,8 +148,8 @@ class StudyFile(Part):
 
     @model_validator(mode="after")
     def _something_to_find(self) -> Self:
-        has_stations = any(part.kind == "pose" for part in self.test)
-        if self.complete is None and not (self.free or has_stations or self.prior_from):
+        frees_own = any(part.frees_own for part in self.test)
+        if self.complete is None and not (self.free or frees_own or self.prior_from):
             raise ValueError("nothing is free, expected at least one parameter in [free]")
         if self.prior_from and (self.complete is not None or self.preset == "rognant2010"):
             raise ValueError("prior_from is given, expected none beside [complete] and the preset rognant2010")
@@ -208,11 +208,8 @@ def with_preset(file: StudyFile, coordinates: int) -> StudyFile:
 
 
 def with_one_start(file: StudyFile) -> StudyFile:
-    """The study with a single refined start where all of its tests are pose tests and it states no other number.
-
-    Such a fit starts at the stated geometry, and poses are nearly linear in deviations from it.
-    """
-    if any(part.kind != "pose" for part in file.test):
+    """The study with a single refined start where one suffices for all of its tests and it states no other number."""
+    if not all(part.one_start for part in file.test):
         return file
     refine = file.refine.model_copy(update=_where_not_given(file.refine, starts=1, keep=1))
     whole = _where_not_given(file, rounds=1, least_rounds=1, agreement=1)

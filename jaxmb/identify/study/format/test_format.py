@@ -61,6 +61,10 @@ class TestPart(Part):
     """Whether such tests are static: a loaded machine at rest."""
     releases_brakes: ClassVar[bool] = False
     """Whether brakes of motors are released in such tests."""
+    frees_own: ClassVar[bool] = False
+    """Whether parameters of such tests may be free without being named (`OwnParameters.bounds`)."""
+    one_start: ClassVar[bool] = False
+    """Whether one start suffices, since the prediction is nearly linear about the stated machine."""
 
     kind: str
     """Kind of the test."""
