@@ -69,7 +69,7 @@ bench: $(VENV)/installed-test
 bench-quick: $(VENV)/installed-test
 	$(BIN)/python experiments/speed/run.py --quick
 
-# What else the pages quote: how often answers are right, and what they tell.
+# Experiments, except timings, whose numbers the pages quote.
 studies: $(VENV)/installed-test
 	$(BIN)/python experiments/recovery/run.py --seeds 5
 	$(BIN)/python experiments/maps/run.py

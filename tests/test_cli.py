@@ -415,9 +415,9 @@ def test_as_a_program():
 
 def test_the_version(capsys):
     assert main(["--version"]) == 0
-    version, small_solve = capsys.readouterr().out.splitlines()
+    version, kernel = capsys.readouterr().out.splitlines()
     assert version == f"jaxmb {jaxmb.__version__}"
-    assert small_solve.startswith(("small solve: native, ", "small solve: by JAX: "))
+    assert kernel.startswith(("FRF kernel: native, ", "FRF kernel: by JAX: "))
 
 
 def test_draws_are_shown_and_written(tmp_path, capsys):

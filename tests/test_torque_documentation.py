@@ -1,4 +1,4 @@
-"""What docs/torque-tests.md tells to do in Python works as it stands, and what it shows is printed."""
+"""The Python examples of docs/torque-tests.md run as printed, with the output shown."""
 
 import re
 from pathlib import Path

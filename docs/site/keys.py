@@ -134,7 +134,7 @@ def _default(field: FieldInfo) -> str:
     if isinstance(value, str):
         return f'`"{value}"`'
     if isinstance(value, tuple):
-        return "0" if not any(value) else f"`{json.dumps(value)}`"
+        return "0" if all(entry == 0 for entry in value) else f"`{json.dumps(value)}`"
     return f"`{value:.4g}`" if isinstance(value, float) else f"`{value}`"
 
 

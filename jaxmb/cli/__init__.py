@@ -15,7 +15,8 @@ UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Identify stiffness and damping of robots from frequency responses, modes and deflections.",
+    help="Identify stiffness, damping, inertia, friction and geometry of robots from frequency responses, modes, "
+    "deflections, poses and torques.",
 )
 
 
@@ -48,7 +49,7 @@ def _version(asked: bool) -> None:
         from jaxmb import native
 
         print(f"jaxmb {version('jaxmb')}")
-        print(printable(f"small solve: {native.status()}"))
+        print(printable(f"FRF kernel: {native.status()}"))
         raise typer.Exit
 
 
@@ -56,7 +57,13 @@ def _version(asked: bool) -> None:
 def _start(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="Print the version, and whether the compiled kernel is used.",
+        ),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -65,8 +72,7 @@ def _start(
 
 @app.command()
 def studies() -> None:
-    """List the built-in studies, measurements and machines, and of studies whether their data are measured or simulated
-    and the run time."""
+    """List the built-in studies (data measured or simulated, run time), measurements and machines."""
     from importlib import resources
     from pathlib import Path
 

@@ -47,16 +47,16 @@ class PredictOptions(NamedTuple):
     animate: Annotated[
         int | None,
         typer.Option(
-            help="Number of a mode to write as an animated GIF, 1 is the lowest frequency.",
+            help="Mode to write as an animated GIF, counted from the lowest frequency, 1.",
             show_default="none",
         ),
     ] = None
 
 
 def predict(options: PredictOptions) -> None:
-    """Modes and frequency response functions of a machine; write frf.npz, figures, including the first mode shapes,
-    state-space.mat for machines with viscous damping, and machine.xml (MJCF) where MuJoCo is installed and can describe
-    the machine."""
+    """Compute modes and frequency responses of a machine; write frf.npz, figures with the first mode shapes,
+    state-space.mat (viscous damping only) and machine.xml (MJCF, if MuJoCo is installed and can describe the
+    machine)."""
     with wrong_input():
         robot = find_robot(options.machine)  # errors in its file are reported before JAX is imported
 
@@ -137,17 +137,16 @@ def compensate(
     joints: Annotated[
         Path, typer.Argument(help="CSV file with a column for each coordinate, rad or m, and a line for each posture.")
     ],
-    out: Annotated[Path, typer.Option(help="CSV file of the results, in the same columns.")] = Path("commands.csv"),
+    out: Annotated[Path, typer.Option(help="CSV file of the results, with the same columns.")] = Path("commands.csv"),
     frame: Annotated[str, typer.Option(help="Frame that is compensated.", show_default=FRAME_DEFAULT)] = "tool",
     reverse: Annotated[
-        bool, typer.Option("--reverse", help="From joint commands to the values of the nominal machine at that pose.")
+        bool, typer.Option("--reverse", help="The inverse: values of the nominal machine from joint commands.")
     ] = False,
     wrench: Annotated[
         str, typer.Option(help='Load at the frame, "fx,fy,fz,mx,my,mz" in N and Nm, ground axes.', show_default="none")
     ] = "",
 ) -> None:
-    """Joint commands with which the tool of an identified machine is where that of the nominal machine would be, under
-    its weight and a load."""
+    """Compute joint commands that compensate the geometric errors and deflections of an identified machine."""
     with wrong_input():
         robot = find_robot(machine)  # errors in its file are reported before JAX is imported
 
@@ -254,26 +253,29 @@ class MapOptions(NamedTuple):
         ),
     ] = SHOW
     modes: Annotated[
-        int | None, typer.Option(help="Modes of frequency and damping.", show_default="4, or all of fewer")
+        int | None,
+        typer.Option(help="Number of modes in maps of frequency and damping.", show_default="4, or all of fewer"),
     ] = None
     joints: Annotated[
         str | None,
         typer.Option(
-            help='Coordinates of the dexterity, or those that move the frame to its positions, as "z1,z2,z3".',
+            help='Coordinates of the Jacobian, or those that move the frame in maps over positions, as "z1,z2,z3".',
             show_default="all, for positions of six or fewer",
         ),
     ] = None
     directions: Annotated[
         str | None,
-        typer.Option(help='Directions of the dexterity, of x,y,z,rx,ry,rz, as "x,y,rz".', show_default="all"),
+        typer.Option(
+            help='Components of the twist in the dexterity (x,y,z,rx,ry,rz), as "x,y,rz".', show_default="all"
+        ),
     ] = None
     limits: Annotated[
         list[str] | None,
-        typer.Option(help='Range of a coordinate at those positions, as "z2=-5:140 deg".', show_default="none"),
+        typer.Option(help='Limits of a coordinate in maps over positions, as "z2=-5:140 deg".', show_default="none"),
     ] = None
     band_hz: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="Frequencies of the dynamic compliance, Hz.", show_default="all"),
+        typer.Option(help="Band of the dynamic compliance, Hz.", show_default="all"),
     ] = None
     wrench: Annotated[
         tuple[float, float, float, float, float, float] | None,
@@ -295,7 +297,7 @@ class MapOptions(NamedTuple):
     shown: Annotated[str | None, typer.Option(help="Frame drawn in the workspace.", show_default="the same")] = None
     plane: Annotated[
         str | None,
-        typer.Option(help="The workspace's axes: xy, xz or yz.", show_default="those along which the frame moves most"),
+        typer.Option(help="The workspace's axes: xy, xz or yz.", show_default="the plane of the largest motion"),
     ] = None
     points: Annotated[int, typer.Option(help="Grid points of each coordinate.")] = 121
     length: Annotated[
@@ -303,12 +305,12 @@ class MapOptions(NamedTuple):
     ] = None
     good: Annotated[
         list[str] | None,
-        typer.Option(help='Threshold, as "dexterity=0.4", SI units.', show_default="reached by the best quarter"),
+        typer.Option(help='Threshold, as "dexterity=0.4", SI units.', show_default="that of the best quarter"),
     ] = None
 
 
 def map_postures(options: MapOptions) -> None:
-    """Maps of a robot's postures and the zones where they are good; write map.json and figures."""
+    """Map dexterity, stiffness or modes over the postures of a robot, with good zones; write map.json and figures."""
     with wrong_input():
         robot = find_robot(options.machine)
         quantities = tuple(dict.fromkeys(options.show))

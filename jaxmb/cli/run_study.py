@@ -326,7 +326,7 @@ def inspect(
         Path | None, typer.Option(help="Folder for inspect.json and figures.", show_default="none: tables alone")
     ] = None,
 ) -> None:
-    """Predict before any fit which parameters the tests of a study identify, and propose the next tests."""
+    """Predict the identifiability of parameters before measuring, and propose the next tests."""
     from jaxmb.identify.study.format.study_format import read_study_file
 
     with wrong_input():

@@ -187,7 +187,7 @@ class FlexibleBeam(Beam):
     name: Name
     """Name of the beam and of the frame at its end; the ends of earlier elements are `name/1`, `name/2`, ..."""
     body: Name = GROUND
-    """Body, or end of a beam or element, where it begins."""
+    """Body, or end of a beam or element, at which it begins."""
     origin: Origin = Origin()
     """Start of the beam in the body's frame; it lies along the x axis."""
     elements: Annotated[int, Field(strict=True, ge=1, le=MOST_ELEMENTS)] = 4
@@ -247,7 +247,7 @@ class Guide(Part):
     overlap_m: Positive
     """Overlap where the coordinate is 0, at which compliance and play are stated [m]."""
     rate: Number = -1.0
-    """Change of the overlap over that of the coordinate; negative where extension reduces it [1]."""
+    """Change of the overlap over that of the coordinate; negative if extension reduces the overlap [1]."""
     exponent: NonNegative = 2.0
     """p in C (`overlap_m` / overlap)^p; the play grows with p / 2 [1]."""
 
@@ -265,22 +265,22 @@ class VirtualSpring(Part):
     body: Name
     """Elastic body; `ground` for an elastic base."""
     at: Literal["end", "joint"] = "end"
-    """Whether the spring carries all bodies and frames attached to the body, or at its joint the body itself."""
+    """`"end"`: the spring carries all bodies and frames attached to the body; `"joint"`: the body itself."""
     origin: Origin = Origin()
     """Pose in the body's frame; its axes are those of the compliance, and a beam lies along x."""
     compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, SIX_ROWS] = None
-    """Symmetric 6 x 6 matrix, translations x, y, z before rotations; 0 without it [m/N, rad/N, rad/(N m)]."""
+    """Symmetric 6 x 6 matrix, translations x, y, z before rotations; by default 0 [m/N, rad/N, rad/(N m)]."""
     diagonal: Row6 | None = None
-    """In place of `compliance` its diagonal alone; it adds to a beam, as a bearing does to a link [m/N, rad/(N m)]."""
+    """In place of `compliance`: its diagonal. It adds to a `beam`, as a bearing to a link [m/N, rad/(N m)]."""
     beam: Beam | None = None
-    """In place of `compliance` that of a straight beam clamped at its root."""
+    """In place of `compliance`: that of a straight beam clamped at its root."""
     guide: Guide | None = None
     """Sliding stages whose overlap scales compliance and play."""
     play: Row6 | None = None
-    """Displacement to either side within a clearance, beside the elastic one: `play` tanh(load / `play_load`)
+    """Displacement to either side within a clearance, in addition to the elastic one: `play` tanh(load / `play_load`)
     [m, rad]."""
     play_load: Annotated[tuple[Positive, Positive, Positive, Positive, Positive, Positive] | None, SIX_ROWS] = None
-    """Load that takes up 76 % of each play [N, N m]."""
+    """Load at which 76 % of each play is taken up [N, N m]."""
 
     @property
     def matrix(self) -> np.ndarray:

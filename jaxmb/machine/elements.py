@@ -91,8 +91,8 @@ class Loop(Part):
     axis: Vector = (0.0, 0.0, 1.0)
     """Unit vector, with these components in both frames [1]."""
     rigid: bool = True
-    """Whether the loop is closed rigidly; `false`: it is closed in postures only, and in the linearized equations
-    springs connect its frames."""
+    """`true`: the loop is closed rigidly. `false`: it is closed in postures only; in the linearized equations springs
+    connect its frames."""
 
     @model_validator(mode="after")
     def _check_frames(self) -> Self:
@@ -108,11 +108,11 @@ class Coupling(Part):
     coordinate: Name
     """Dependent coordinate."""
     follows: Name
-    """Coordinate that it follows; not itself a dependent one of a coupling."""
+    """Coordinate that it follows, which must not follow another one itself."""
     ratio: Number = 1.0
-    """Its rate over that of the other [1, m/rad, rad/m]."""
+    """Its rate over that of the followed coordinate [1, m/rad, rad/m]."""
     offset: Number = 0.0
-    """Its value where the other is 0 [rad, m]."""
+    """Its value if the followed coordinate is 0 [rad, m]."""
 
 
 class Transmission(Part):

@@ -229,14 +229,14 @@ class Body(RigidMass):
     """A rigid body and the joint that carries it; an empty joint is a rigid connection."""
 
     parent: Name = GROUND
-    """Body that carries this one; parents form a tree."""
+    """Body that carries this one; the bodies form a tree."""
     origin: Origin = Origin()
     """Pose of the joint in the parent's frame."""
     joint: Annotated[tuple[Coordinate, ...], FEW] = ()
-    """Coordinates in series, each moving with those before it; none is a rigid connection."""
+    """Coordinates in series, each of which moves with those before it; by default a rigid connection."""
     frame_deviation: Row6 = EXACT
-    """Deviation of the frame of the body's name, as of a named frame; parts on the body are not displaced by it [m,
-    rad]."""
+    """Deviation of the frame that has the body's name, see `[[frame]]`; parts on the body are not displaced by it
+    [m, rad]."""
 
 
 class Frame(Part):
@@ -277,7 +277,7 @@ class Spring(Part):
     frame_b: Name
     """Second frame."""
     type: Literal["translation", "rotation", "length"]
-    """Whether it acts on the displacement along `direction`, on the rotation about it, or on the distance of the two
+    """The spring acts on the displacement along `direction`, on the rotation about it, or on the distance of the two
     origins."""
     direction: Vector | None = None
     """Unit vector in the axes of `frame_a`, of springs of type `translation` and `rotation` [1]."""
@@ -327,17 +327,18 @@ class Machine(Part):
     coupling: Annotated[tuple[Coupling, ...], FEW] = ()
     """Coordinates that follow others, `[[coupling]]`."""
     independent: Annotated[tuple[Name, ...], FEW] = ()
-    """Coordinates given by a posture, from which loop closure determines the others; chosen where none is named."""
+    """Coordinates given by a posture, from which loop closure determines the others; selected automatically by
+    default."""
     virtual_spring: Annotated[tuple[VirtualSpring, ...], FEW] = ()
     """Massless elasticity of links and joints, `[[virtual_spring]]`."""
     transmission: Annotated[tuple[Transmission, ...], FEW] = ()
-    """Drives that turn with several coordinates, `[[transmission]]`."""
+    """Drives that act on several coordinates, `[[transmission]]`."""
     rayleigh: Rayleigh = Rayleigh()
     """Rayleigh damping of the linearized equations."""
     fractional: Fractional | None = None
     """Fractional damping of the linearized equations."""
     posture: Annotated[dict[Name, Angle], FEW] = {}
-    """Reference posture: value of each coordinate; 0 where not given [rad, m]."""
+    """Reference posture: value of each coordinate, by default 0 [rad, m]."""
 
     @model_validator(mode="before")
     @classmethod

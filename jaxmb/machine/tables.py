@@ -55,7 +55,7 @@ class DhTable(Part):
     """A serial chain by its DH parameters."""
 
     convention: Convention
-    """Whether the joint's axis is at the far end of the link or at its own end (Craig)."""
+    """`"standard"`: the joint's axis is at the far end of the link; `"modified"` (Craig): at its own end."""
     row: Annotated[tuple[DhRow, ...], SOME]
     """Rows of the table, `[[dh.row]]`."""
     parent: Name = GROUND

@@ -164,7 +164,7 @@ def frf_finite_force(
     rest.
 
     Eq. 23-28 literally, the frame displaced by Re(dq) and by Im(dq) through the full kinematics. It converges to `frf`
-    as the force goes to zero, with an error linear in the force, which it serves to demonstrate.
+    as the force goes to zero, with an error linear in the force.
 
     Args:
         model: the machine.

@@ -267,7 +267,7 @@ def actual_pose(
 def compensate(
     model: Model, q: Float[Array, "n"], frame: str = "tool", wrench: Float[Array, "6"] | None = None
 ) -> Float[Array, "n"]:
-    """Joint commands with which the frame of the real machine is where that of the nominal machine would be.
+    """Joint commands with which the frame of the identified machine reaches its pose in the nominal machine.
 
     The nominal machine is rigid and has no deviations. Newton steps q_c <- q_c + J^+ d, d the displacement from the
     actual pose to the nominal one. A machine whose nominal frame moves in r < 6 directions reaches the least squares of

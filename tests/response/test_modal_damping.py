@@ -44,7 +44,7 @@ def test_equal_frequencies():
 
 
 def test_responses_are_sums_over_modes():
-    """The way of docs/machine-format.md: reduced, damped, then seen."""
+    """The example of docs/machine/damping.md agrees with a sum over modes."""
     model = jaxmb.build_model(MACHINE)
     ratio, hertz = np.array([0.015, 0.04]), np.linspace(1.0, 25.0, 40)
     points = [("tool", "x"), ("tool", "z")]

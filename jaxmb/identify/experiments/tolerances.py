@@ -18,9 +18,9 @@ class Tolerances(Part):
     """
 
     mass_percent: NonNegative = 3.0
-    """Mass of each body and payload; its first moment and inertia are in proportion. Density of beams."""
+    """Mass of each body and payload, with its first moment and inertia in proportion; density of beams."""
     center_of_mass_mm: NonNegative = 5.0
-    """Each component, of each body and payload."""
+    """Each component of the centre of mass of each body and payload."""
     inertia_percent: NonNegative = 10.0
     """Each moment of inertia."""
     rotor_inertia_percent: NonNegative = 5.0
@@ -36,9 +36,9 @@ class Tolerances(Part):
     tilt_deg: NonNegative = 0.2
     """Direction of gravity, about each of two axes across it."""
     foundation_um_per_kn: NonNegative = 0.0
-    """Displacement of the machine's base along each axis of the ground over the force [um/kN]."""
+    """Compliance of the machine's base along each axis of the ground [um/kN]."""
     foundation_urad_per_knm: NonNegative = 0.0
-    """Rotation of the machine's base about each axis of the ground over the moment [urad/(kN m)]."""
+    """Rotational compliance of the machine's base about each axis of the ground [urad/(kN m)]."""
     joint_zero_deg: NonNegative = 0.05
     """Zero of each revolute coordinate, common to all tests."""
     joint_zero_mm: NonNegative = 0.2
@@ -54,9 +54,9 @@ class Tolerances(Part):
     gain_percent: NonNegative = 1.0
     """Sensitivity of each sensor of FRFs and mode shapes, and of each force transducer, common to all tests."""
     delay_us: NonNegative = 10.0
-    """Delay of all responses against the forces."""
+    """Delay of the responses relative to the forces."""
     time_base_ppm: NonNegative = 20.0
-    """Frequency of FRFs and modes."""
+    """Frequency axis of FRFs and modes."""
     load_percent: NonNegative = 0.5
     """Size of the loads of a deflection test, common to its load cases."""
     load_direction_deg: NonNegative = 0.3
@@ -66,7 +66,7 @@ class Tolerances(Part):
     torque_percent: NonNegative = 2.0
     """Torque constant of each drive, common to all torque tests."""
     torque_delay_ms: NonNegative = 0.1
-    """Delay of the torques against the angles."""
+    """Delay of the torques relative to the angles."""
 
 
 class StatedError(NamedTuple):
@@ -181,7 +181,8 @@ class Instruments(Part):
     tracker_mm: Positive
     """Standard deviation of each component of a measured position; a displacement is the difference of two."""
     reflectors_m: Positive = 0.2
-    """Distance of the reflectors from the point: a rotation has the error of a translation over it."""
+    """Distance of the reflectors from the point. The error of a rotation is that of a translation over this
+    distance."""
     balance_kg: NonNegative = 0.0
     """Standard deviation of the size of the load."""
     direction_deg: NonNegative = 0.0
@@ -189,10 +190,10 @@ class Instruments(Part):
     lever_mm: NonNegative = 0.0
     """Standard deviation of each component of the point of application of the force."""
     encoder_deg: NonNegative = 0.0
-    """Standard deviation of each revolute coordinate, the same without and with the load."""
+    """Standard deviation of each revolute coordinate; the same error without and with the load."""
     repeat_deg: NonNegative = 0.0
-    """Standard deviation of each revolute coordinate at each reading, independent without and with the load: drives
-    position it anew, and the points move with it."""
+    """Standard deviation of each revolute coordinate at each reading, with independent errors without and with the
+    load: the drives approach the posture again, and the points move."""
     draws: Annotated[int, Field(ge=0, le=MOST_DRAWS, strict=True)] = 0
     """Number of Monte-Carlo draws of all these errors (`metrics.table2`, with `[complete]` `metrics.monte_carlo`)."""
 

@@ -16,9 +16,9 @@ class SearchPart(Part):
     """Population search that proposes starts. A string is short for a table with only the algorithm."""
 
     algorithm: Name = "auto"
-    """"auto": random starts within the bounds, and CMA-ES from the best minimum in late rounds where starts disagree or
-    noise does not explain the minimum; "random": random starts only; or an evosax algorithm, used at the start of every
-    round, in any case and without `_`."""
+    """`"auto"`: random starts within the bounds, and in late rounds CMA-ES from the best minimum if starts disagree or
+    the noise does not explain it. `"random"`: random starts only. Or the name of an evosax algorithm, which begins
+    every round; letter case, `_` and `-` are ignored."""
     population: Count = 32
     """Number of candidates of a generation."""
     generations: Count = 30
@@ -38,14 +38,14 @@ class RefinePart(Part):
     starts: Annotated[Count, Field(le=10_000)] = 2
     """Number of candidates of each round."""
     coarse_lines: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 32
-    """Number of lines of each FRF test, evenly weighted, for the first fit of all starts; fewer for many tests, 0 to
-    skip it."""
+    """Number of evenly weighted lines of each FRF test in the first fit of all starts; fewer for many tests, 0: no such
+    fit."""
     coarse_steps: Count = 150
     """Largest number of steps of that fit."""
     keep: Annotated[Count, Field(le=1000)] = 2
     """Number of starts that are refined on all lines with the study's weights."""
     most_steps: Count = 200
-    """Largest number of least squares steps, or of evaluations of another method."""
+    """Largest number of least-squares steps, or of evaluations of another method."""
     gradient_tolerance: NonNegative = 1e-9
     """Cosine between residual and Jacobian at which a start has converged [1]."""
 

@@ -294,7 +294,7 @@ def load_study(
         name_or_path: "kr90-modelled", "studies/mine.toml".
         noise_seed: seed of simulated noise instead of the study's own.
         preset: method instead of the study's own: "default", "huynh2020" or "rognant2010".
-        search: algorithm of the population search instead of the study's own, in one word: "cmaes".
+        search: algorithm of the population search instead of the study's own, such as "cmaes".
 
     Raises:
         InputError: (a ValueError) the file, or a file it names, is invalid; one sentence names the location.
@@ -319,7 +319,7 @@ def residual(study: Study) -> Callable[[Mapping[str, ArrayLike]], Float[Array, "
 
     Returns:
         f: values by name (numbers or traced scalars, SI units) -> residuals [m]. A name that is left out keeps the
-        study's initial value; of tied names, which share a value, the first that is given counts.
+        study's initial value; of tied names, which share a value, the first one given is used.
 
     Raises:
         NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.

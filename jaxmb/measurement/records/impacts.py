@@ -164,7 +164,7 @@ def find_hits(
         trigger: level in the unit of the force; a tenth of the largest where not given.
 
     Raises:
-        ValueError: a record or settings that cannot be, or no hit.
+        ValueError: the record or the settings are invalid, or there is no hit.
     """
     f = _one_force(signal_columns("force", force))
     rate = real_number("sample_rate_hz", sample_rate_hz, above=0.0)

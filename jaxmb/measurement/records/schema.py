@@ -36,15 +36,15 @@ class Channels(Part):
     """Columns of the files with forces, or responses, and their calibration."""
 
     columns: Columns | Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHANNELS)]
-    """Counted from 1."""
+    """Column of each channel, counted from 1."""
     variable: Text | None = None
-    """Variable of a .mat or .npz file, where forces and responses are in different ones."""
+    """Variable of a .mat or .npz file, if forces and responses are in different ones."""
     dofs: tuple[Text, ...] = ()
-    """Degree of freedom of each channel, "12 x"; numbered where not given."""
+    """Degree of freedom of each channel, "12 x"; numbered by default."""
     factors: Annotated[tuple[Number, ...], BeforeValidator(_listed)] = (1.0,)
     """Factors from the numbers in the file to `unit`: one for all, or one for each channel [of unit]."""
     unit: Text | None = None
-    """Unit of the channels, "N", "m/s^2", "g"; SI where not given, or "unknown"."""
+    """Unit of the channels, "N", "m/s^2", "g" or "unknown"; by default SI."""
     full_scale: Positive | None = None
     """Value at which the channels clip; a hit that reaches it is rejected [of unit]."""
 
@@ -80,7 +80,7 @@ class DataFile(Part):
     public: Text | None = None
     """Path of published data below the folder named by the environment variable JAXMB_DATA."""
     variable: Text | None = None
-    """Of a .mat or .npz file; the only one where not given."""
+    """Variable of a .mat or .npz file; not needed if it has only one."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -104,7 +104,7 @@ class PublicData(Part):
     commit: Text
     """Commit of the files."""
     file: Text
-    """Its path in the repository."""
+    """Path of the file in the repository."""
 
 
 class Noise(Part):
@@ -128,17 +128,17 @@ class Hits(Part):
     kind: Literal["hits"]
     """Hammer hits."""
     block: Annotated[int, Field(ge=16, le=1_000_000_000, strict=True)] | None = None
-    """Samples of each hit to be extracted from longer records; without it a record is one hit."""
+    """Samples of each hit that is extracted from a longer record; by default a record is one hit."""
     pre_trigger_s: NonNegative = 0.05
-    """Time before a hit that belongs to it."""
+    """Time before the trigger that belongs to a hit."""
     trigger: Positive | None = None
     """Trigger level; by default a tenth of the largest force [of unit]."""
     decay_1_s: NonNegative | None = None
     """Decay rate of the exponential window."""
     end_level: Annotated[Positive, Field(le=1.0)] | None = None
-    """In place of `decay_1_s`, the level of the exponential window one record length after the hit [1]."""
+    """In place of `decay_1_s`: level of the exponential window one record length after the hit [1]."""
     force_window_s: Positive | None = None
-    """Length of the force window; without it there is none."""
+    """Length of the force window; by default none."""
     double_hit_level: Annotated[Positive, Field(lt=1.0)] = 0.1
     """Share of the peak force above which a second rise counts as a double hit [1]."""
     estimator: Literal["H1", "H2", "Hv"] = "H1"
@@ -163,7 +163,7 @@ class Periodic(Part):
     last_harmonic: Count
     """Last excited harmonic."""
     step: Count = 1
-    """Step of the excited harmonics: 2 where only odd ones were excited."""
+    """Step of the excited harmonics: 2 if only odd ones were excited."""
 
     @model_validator(mode="after")
     def _below_half(self) -> Self:

@@ -103,8 +103,8 @@ def monte_carlo(
         seed: of the noise and of further starts.
         truth: true values by name (or [n, d], one row a draw, in the order of `study.free.names`); those with which
             the study simulates its tests where not given.
-        starts: each fit begins at the true values, and from so many points drawn evenly within the bounds besides; the
-            lowest minimum is used. Without any, the result is the effect of noise near the true minimum.
+        starts: number of random points within the bounds at which each fit begins in addition to the true values; the
+            lowest minimum is used. With 0 the result is the effect of noise near the true minimum.
         report: called with the number of finished draws and of all draws.
 
     Raises:

@@ -53,7 +53,7 @@ class NextPart(Part):
     kind: Literal["frf"] = "frf"
     """FRF tests."""
     count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
-    """Number of tests to choose."""
+    """Number of tests to select."""
     criterion: Literal["A", "D"] = "A"
     """Least sum of the variances of the parameters (A), or smallest volume of their confidence region (D)."""
     candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, strict=True)] = 200
@@ -61,16 +61,17 @@ class NextPart(Part):
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of the draw."""
     postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_form)]
-    """Ranges of coordinates from which postures are drawn evenly and within which the chosen ones are improved, or a
-    list of postures [rad, m]."""
+    """Ranges of coordinates, in which postures are drawn uniformly and the selected ones are improved, or a list of
+    postures [rad, m]."""
     points: tuple[Annotated[PointsPart, BeforeValidator(_as_table)], ...] = ()
     """Alternatives of outputs and inputs; by default those of the test `like`."""
     bands_hz: tuple[Band, ...] = ()
-    """Alternative bands, from and to; by default the lines of the test `like`."""
+    """Alternative bands (first and last frequency); by default the lines of the test `like`."""
     step_hz: OneOrEach | None = None
     """Step between the lines of the bands: one for all, or one for each."""
     like: str | None = None
-    """FRF test whose kind of response, noise, window and further settings the candidates have; by default the first."""
+    """FRF test from which the candidates take kind of response, noise, window and further settings; by default the
+    first."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -147,28 +148,28 @@ class NextMotionPart(Part):
     kind: Literal["torque"]
     """An exciting motion instead of FRF tests."""
     base_hz: Positive = 0.1
-    """One over the period of the motion."""
+    """Base frequency of the motion, the inverse of its period."""
     harmonics: Annotated[int, Field(ge=2, le=50, strict=True)] = 5
-    """Number of harmonics of its series."""
+    """Number of harmonics of the base frequency."""
     periods: Annotated[int, Field(ge=1, le=1000, strict=True)] = 1
     """Number of measured periods."""
     limits: dict[Name, LimitsPart] = {}
-    """Limits by coordinate that replace those of the machine; a speed limit is needed."""
+    """Limits by coordinate that replace those of the machine; a speed limit is required."""
     criterion: Literal["D", "condition"] = "D"
-    """Smallest volume of the confidence region (D), or condition number of the regressor."""
+    """Smallest volume of the confidence region (D), or smallest condition number of the regressor."""
     wanted: dict[str, Positive] = {}
     """Sufficient standard deviation by name or pattern: the sum of (std / wanted)^2 is minimized instead of the
     criterion [SI]."""
     without: tuple[tuple[Name, ...], ...] = ((),)
-    """Runs of the motion, each with the payloads that are not mounted in it."""
+    """For each run of the motion the payloads that are not mounted in it; by default one run with all payloads."""
     starts: Annotated[int, Field(ge=1, le=1000, strict=True)] = 4
-    """Number of random initial motions, of which the best is taken."""
+    """Number of random initial motions; the best result is used."""
     steps: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 200
-    """Largest number of steps of each."""
+    """Largest number of optimization steps from each."""
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of the draw."""
     like: str | None = None
-    """Torque test whose sampling, noise and measured coordinates it has; by default the first."""
+    """Torque test from which the motion takes sampling, noise and measured coordinates; by default the first."""
 
     @model_validator(mode="after")
     def _one_aim(self) -> Self:
@@ -198,7 +199,7 @@ class NextPosePart(Part):
     kind: Literal["pose"]
     """Postures of a pose test instead of FRF tests."""
     count: Annotated[int, Field(ge=1, le=1000, strict=True)] = 10
-    """Number of postures to choose."""
+    """Number of postures to select."""
     criterion: Literal["A", "D"] = "D"
     """Least sum of the variances of the parameters (A), or smallest volume of their confidence region (D)."""
     candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, strict=True)] = 200
@@ -206,11 +207,11 @@ class NextPosePart(Part):
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of the draw."""
     postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_form)]
-    """Ranges of coordinates, in which postures are drawn evenly, or the postures themselves [rad, m]."""
+    """Ranges of coordinates, in which postures are drawn uniformly, or a list of postures [rad, m]."""
     station: str | None = None
-    """Label of the station that sees them; by default the first."""
+    """Label of the station from which they are measured; by default the first."""
     like: str | None = None
-    """Pose test whose points, noise and device they have; by default the first."""
+    """Pose test from which they take points, noise and device; by default the first."""
 
     def check(self, model: "Model", tests: Sequence[str]) -> None:
         """Raise ValueError where a posture is not of the machine, or no test is a template; see `NextPart.check`."""
@@ -228,6 +229,6 @@ def _kind(value: Any) -> str | None:
 AnyNextPart = NextPart | NextMotionPart | NextPosePart
 Next = Annotated[
     Annotated[NextPart, Tag("frf")] | Annotated[NextMotionPart, Tag("torque")] | Annotated[NextPosePart, Tag("pose")],
-    Discriminator(_kind),
+    Discriminator(_form),
 ]
 """`[next]` of any kind of test."""

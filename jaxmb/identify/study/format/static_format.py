@@ -21,7 +21,7 @@ class DesignPart(Part):
     """Smallest confidence region (D), least sum of variances (A), or least error of the compensated tool at
     `test_postures`."""
     test_postures: tuple[dict[Name, Angle], ...] | None = Field(None, min_length=1)
-    """Postures in which the loaded tool is to be accurate after compensation, for `test-pose` alone [rad, m]."""
+    """Postures at which the loaded tool is to be accurate after compensation, for `test-pose` alone [rad, m]."""
 
     @model_validator(mode="after")
     def _purpose(self) -> Self:
@@ -54,22 +54,22 @@ class SimulateDeflections(Simulation):
     tests: Annotated[int, Field(ge=1, le=MOST_SIMULATED, strict=True)]
     """Number of tests."""
     zones: dict[str, dict[Name, tuple[Angle, Angle]]] = Field(min_length=1)
-    """By name, ranges of coordinates in which tests are drawn evenly, the zones in turn; other coordinates are as in
-    the test's posture [rad, m]."""
+    """Ranges of coordinates by name of the zone. Tests are drawn uniformly in them, the zones in turn; other
+    coordinates are as in the test's posture [rad, m]."""
     force_n: tuple[NonNegative, Positive]
-    """Smallest and largest force, drawn evenly."""
+    """Smallest and largest force, drawn uniformly."""
     directions: tuple[Vector, ...] = Field(((0.0, 0.0, -1.0),), min_length=1)
     """Directions of the force on the machine in ground axes, in turn [1]."""
     offset_m: Vector = (0.0, 0.0, 0.0)
-    """Where the force acts, in the axes of the loaded frame: beside its origin it makes a moment."""
+    """Point of application of the force in the axes of the loaded frame; beside its origin it causes a moment."""
     measured: Literal["pose", "position"] = "pose"
     """Translations and rotations, or translations only."""
     floor_m: Number | None = None
-    """Height that the origin of every frame stays above; any by default."""
+    """Smallest height of the origins of all frames; by default none."""
     design: DesignPart | None = None
-    """Optimal selection among more drawn tests; by default all drawn tests are made."""
+    """Optimal selection from more drawn tests; by default all drawn tests are used."""
     nonlinear: Annotated[bool, Field(strict=True)] = False
-    """Whether the load acts on the displaced machine, or to first order."""
+    """`true`: the load acts on the displaced machine; `false`: to first order."""
     plan_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of postures and forces."""
 
@@ -99,22 +99,22 @@ class DeflectionTestPart(RecordedTestPart):
     kind: Literal["deflection"]
     """Kind of the test."""
     simulate: SimulateDeflections | None = None
-    """Pseudo-measured tests instead of a file."""
+    """Simulated tests instead of a file."""
     frame: str = "tool"
     """Loaded and measured frame, unless the table says otherwise."""
     points: tuple[str, ...] | None = Field(None, min_length=1)
     """Frames whose motion is measured in simulated tests; by default `frame`."""
     std_mm: Positive = 0.03
-    """Standard deviation of translations that come without one."""
+    """Standard deviation of translations for which the table has none."""
     std_deg: Positive = 0.01
-    """Standard deviation of rotations that come without one."""
+    """Standard deviation of rotations for which the table has none."""
     rotation_weight: Positive = 1.0
     """Weight of the squared error of a rotation relative to that of a translation, each over its variance [1]."""
     robust: Annotated[bool, Field(strict=True)] = False
-    """Whether outliers get less weight; one set that says so is enough, in a study without other tests and without a
-    prior."""
+    """Whether outliers get less weight. One such test is sufficient; only for studies of deflection tests alone,
+    without a prior."""
     instruments: Instruments | None = None
-    """Errors of the instruments, which give weights, standard deviations and correlations."""
+    """Errors of the instruments, from which weights, standard deviations and correlations follow."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -135,13 +135,14 @@ class SimulatePoses(Simulation):
     rows: Annotated[int, Field(ge=1, le=MOST_ROWS, strict=True)]
     """Number of fitted rows."""
     check_rows: Annotated[int, Field(ge=0, le=MOST_ROWS, strict=True)] = 0
-    """Number of further rows of the same stations, which are held out."""
+    """Number of further rows of the same stations that are held out."""
     stations: Annotated[int, Field(ge=0, le=MOST_STATIONS, strict=True)] = 1
     """Number of unknown poses of the measuring device; 0: its frame is the ground frame."""
     ranges: Annotated[dict[Name, tuple[Angle, Angle]], SOME]
-    """Range of each coordinate in which postures are drawn evenly; the others are as in the test's posture [rad, m]."""
+    """Range of each coordinate, in which postures are drawn uniformly; the others are as in the test's posture [rad,
+    m]."""
     points: tuple[Name, ...] = ("tool",)
-    """Frames whose positions are measured; may be empty beside inclinations or distances."""
+    """Frames whose positions are measured; may be empty if inclinations or distances are measured."""
     measured: Literal["position", "pose"] = "position"
     """Positions alone, or positions and rotations."""
     inclinations: tuple[Name, ...] = ()
@@ -149,7 +150,7 @@ class SimulatePoses(Simulation):
     distances: tuple[Name, ...] = ()
     """Frames whose distances from the device are measured."""
     floor_m: Number | None = None
-    """Height that the origin of every frame stays above; any by default."""
+    """Smallest height of the origins of all frames; by default none."""
     plan_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of postures and stations."""
 
@@ -175,10 +176,10 @@ class PoseTestPart(RecordedTestPart):
     kind: Literal["pose"]
     """Kind of the test."""
     simulate: SimulatePoses | None = None
-    """Pseudo-measured poses instead of a file."""
+    """Simulated poses instead of a file."""
     std_mm: NoiseLevel = STD_MM
-    """Standard deviation of each component of a position; `"estimate"`: from the residual of the fit, by one factor on
-    0.05 mm, `std_mrad`, `inclination_std_mrad` and `distance_std_mm`."""
+    """Standard deviation of each component of a position. `"estimate"`: the residual of the fit determines one factor
+    on 0.05 mm, `std_mrad`, `inclination_std_mrad` and `distance_std_mm`."""
     std_mrad: Positive = 0.1
     """Standard deviation of a rotation about each axis."""
     inclination_std_mrad: Positive = 0.1
@@ -187,7 +188,7 @@ class PoseTestPart(RecordedTestPart):
     """Standard deviation of a distance."""
     levelled: bool = False
     """Whether the device's z axis is vertical at every station, as of a total station. The machine's weight then acts
-    along it, whatever the tilt of the machine's base."""
+    along it, independent of the tilt of the machine's base."""
 
     @property
     def nominal_std(self) -> tuple[float, float, float, float]:

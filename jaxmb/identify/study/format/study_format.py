@@ -66,11 +66,10 @@ class FreePart(Part):
     """Logarithmic by default for stiffness, damping, loss factors, `rayleigh.*`, `fractional.*` and gains, else
     linear."""
     tied: Annotated[bool, Field(strict=True)] = False
-    """Whether everything that the pattern selects has one common value."""
+    """Whether all parameters that the pattern selects have one common value."""
     needed: Positive | None = None
-    """Standard deviation that is sufficient for the purpose of the study: of the natural logarithm, or over the width
-    of the bounds on a linear scale. `identifiable` is "yes" below it and "weak" below ten times it; by default 0.1, or
-    the limits of the prior [1]."""
+    """Sufficient standard deviation: of the natural logarithm, or over the width of the bounds on a linear scale.
+    `identifiable` is "yes" below it and "weak" below ten times it; by default 0.1, or the limits with a prior [1]."""
 
 
 StatedTolerances = Annotated[Tolerances | None, or_word("exact", "a table")]
@@ -81,37 +80,37 @@ class StudyFile(Part):
     """A study: a machine, its tests, the free parameters and the settings of the fit."""
 
     machine: str
-    """Built-in name, or path of a `.toml` or `.urdf`."""
+    """Built-in machine, or path of a `.toml`, `.urdf` or `.xml` (MJCF) file."""
     description: str = ""
     """Free text."""
     source: str = ""
     """Free text."""
     note: str = ""
-    """First remark of the result, for its readers."""
+    """Text that becomes the first remark of the result."""
     preset: Literal["default", "huynh2020", "rognant2010"] = Field(
         "default", validation_alias=AliasChoices("preset", "method")
     )
     """A published method as settings; `method` is another name of this key."""
     lock: tuple[str, ...] = ()
-    """Coordinates that are rigid in all tests, in addition to those locked in the machine; postures still state their
+    """Coordinates that are rigid in all tests, in addition to those locked in the machine. Postures still state their
     values."""
     gravity: Vector | None = None
     """Acceleration of gravity in the ground's axes; by default the machine's [m/s^2]."""
     linearize_at: Literal["posture", "equilibrium"] = "posture"
-    """Point of the linearization: the posture, or the equilibrium under gravity of springs that are unloaded at the
+    """Point of the linearization: the posture, or the static equilibrium under gravity, with springs unloaded at the
     posture."""
     start: Literal["estimate", "random"] = "estimate"
-    """Initial values of parameters without `initial`: the middle of their bounds, stiffnesses scaled together to the
-    first measured frequency; or random."""
+    """Initial values of parameters without `initial`. `"estimate"`: the middle of their bounds, all stiffnesses scaled
+    by one factor to the first measured frequency; `"random"`: drawn within the bounds."""
     tolerance: NonNegative | None = None
-    """Cost at which the fit stops; by default a mean error of log H of 1e-8, or, without any FRF, a millionth of the
-    standard deviations [1]."""
+    """Cost at which the fit stops; by default that of a mean error of log H of 1e-8, without FRFs of residuals of a
+    millionth of the standard deviations [1]."""
     rounds: Annotated[Count, Field(le=10_000)] = 40
     """Largest number of rounds of search and refinement."""
     least_rounds: Count = 8
     """Smallest number of rounds, unless the tolerance is reached."""
     agreement: Count = 3
-    """Number of starts that must reach the same best minimum, at a cost that the noise explains."""
+    """Number of starts that must reach the same best minimum, with a cost that the noise explains."""
     test: tuple[Annotated[AnyTestPart, Field(discriminator="kind")], ...] = Field(  # pyright: ignore[reportInvalidTypeForm]
         min_length=1, max_length=MOST_TESTS
     )
@@ -121,17 +120,17 @@ class StudyFile(Part):
     complete: CompletePart | None = None
     """Instead of `free`, for deflection tests: a complete stiffness model of joints and links."""
     hold: dict[str, Number] = {}
-    """Parameters, by name or pattern, that keep a given value [SI]."""
+    """Fixed values of parameters, by name or pattern [SI]."""
     prior: dict[str, Positive] = {}
     """Standard deviation of free parameters, by name or pattern, about their initial value: of the natural logarithm,
     or of the value on a linear scale [1, SI]."""
     prior_from: str | None = None
-    """Path of the result.json of an earlier fit, for its machine.toml as `machine`: parameters of the machine that were
-    free there are free, within their bounds, and their prior has the values and the covariance found there. `[free]`,
+    """Path of the result.json of an earlier fit; `machine` is its machine.toml. Parameters of the machine that were
+    free there are free within their bounds, and their prior has the identified values and covariance. `[free]`,
     `[hold]` and `[prior]` overrule it by name. Parameters without a standard deviation there keep their value."""
     tolerances: StatedTolerances = None
-    """Standard deviations of the stated numbers of machine and tests, or `"exact"`; by default those usual in the field
-    where a test is measured, none in studies of simulated tests."""
+    """Standard deviations of the stated numbers of machine and tests, or `"exact"`. By default those usual in the field
+    if a test is measured, none in studies of simulated tests."""
     next: Next | None = None
     """Candidates from which `jaxmb inspect` selects the next tests; a fit ignores it."""
     laws: LawsPart | None = None

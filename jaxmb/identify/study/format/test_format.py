@@ -73,7 +73,7 @@ class TestPart(Part):
     posture: dict[Name, Angle] = {}
     """Value of each coordinate; those not named are as in the reference posture [rad, m]."""
     role: Literal["fit", "check"] = "fit"
-    """"check": the test is predicted and compared, not fitted."""
+    """`"check"`: the test is predicted and compared, not fitted."""
 
     @property
     def source_file(self) -> str | None:
@@ -89,18 +89,18 @@ class PostureTestPart(TestPart):
     """Keys of tests at one posture."""
 
     amplitude: Positive | None = None
-    """Level of the force or motion, in a unit that all tests share, for laws of it [any]."""
+    """Amplitude of the force or motion, in the same unit in all tests; a covariate of laws [any]."""
 
 
 class Simulation(Part):
     """The machine of a simulated test, and the seed of its noise."""
 
     machine: str | None = None
-    """Name or path of the machine that is measured; by default the study's own, nothing locked."""
+    """Name or path of the simulated machine; by default the study's own without locks."""
     parameters: dict[str, Number] = {}
     """True parameters that differ from those of the machine [SI]."""
     noise_seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-    """Seed of the errors of the instruments; `--noise-seed` overrides it."""
+    """Seed of the simulated noise; `--noise-seed` overrides it."""
 
 
 class RecordedTestPart(TestPart):
@@ -109,7 +109,7 @@ class RecordedTestPart(TestPart):
     file: str | None = None
     """File of the measurements."""
     simulate: Simulation | None = None
-    """Pseudo-measured data instead of a file."""
+    """Simulated data instead of a file."""
 
     @property
     def source_file(self) -> str | None:

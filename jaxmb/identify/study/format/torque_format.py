@@ -11,40 +11,40 @@ from jaxmb.measurement.motion.record import MOST_SAMPLES, Side
 
 
 class Motion(Part):
-    """One coordinate over time: its value in the posture + speed t + sum of a_k sin(k w t) + b_k (cos(k w t) - 1)."""
+    """Motion of a coordinate from its posture: speed t + sum of a_k sin(2 pi k f t) + b_k (cos(2 pi k f t) - 1)."""
 
     speed: Number = 0.0
     """Constant part of the velocity [rad/s, m/s]."""
     sine: tuple[Number, ...] = ()
-    """Coefficients a_k of sin(k w t) [rad, m]."""
+    """Coefficients a_k of sin(2 pi k f t) [rad, m]."""
     cosine: tuple[Number, ...] = ()
-    """Coefficients b_k of cos(k w t) - 1 [rad, m]."""
+    """Coefficients b_k of cos(2 pi k f t) - 1 [rad, m]."""
 
 
 class Kalman(Part):
     """Kalman smoother of the motion from all recorded sensors; see `kalman_motion`."""
 
     position_std: Positive | dict[Name, Positive]
-    """Standard deviation of each sample of a position, of all or each recorded coordinate [rad, m]."""
+    """Standard deviation of each sample of a position, one for all recorded coordinates or by coordinate [rad, m]."""
     velocity_std: Positive | dict[Name, Positive] | None = None
     """Standard deviation of each sample of a velocity, where it was measured [rad/s, m/s]."""
     acceleration_std: Positive | dict[Name, Positive] | None = None
     """Standard deviation of each sample of an acceleration, where it was measured [rad/s^2, m/s^2]."""
     jerk_density: Positive | dict[Name, Positive] | None = None
-    """Spectral density of the jerk; by default that of the largest likelihood [(rad/s^3)^2 s, (m/s^3)^2 s]."""
+    """Spectral density of the jerk; by default its maximum-likelihood estimate [(rad/s^3)^2 s, (m/s^3)^2 s]."""
 
 
 class SimulateTorques(Simulation):
-    """A pseudo-measured motion with the efforts of its drives."""
+    """A simulated motion with the efforts of its drives."""
 
     duration_s: Positive
     """Length of the record."""
     rate_hz: Positive
     """Samples per second."""
     base_hz: Positive = 0.1
-    """f of the series of the motion."""
+    """Base frequency f of the motion."""
     motion: dict[Name, Motion] = Field(min_length=1)
-    """By coordinate, of joints with a motor the link, its motion from the value in the posture; the others are at
+    """Motion of each named coordinate about its value in the posture, with a motor that of the link; the others are at
     rest."""
     angle_std: NonNegative = 0.0
     """Standard deviation of each sample of the coordinates [rad, m]."""
@@ -54,7 +54,7 @@ class SimulateTorques(Simulation):
     """Standard deviation of each sample of an acceleration; without it accelerations are not measured [rad/s^2,
     m/s^2]."""
     torque_std: NonNegative | dict[Name, NonNegative] = 0.0
-    """Standard deviation of each sample of the efforts, of all or each coordinate [N m, N]."""
+    """Standard deviation of each sample of the efforts, one for all coordinates or by coordinate [N m, N]."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -71,39 +71,41 @@ class TorqueTestPart(RecordedTestPart):
     kind: Literal["torque"]
     """Kind of the test."""
     simulate: SimulateTorques | None = None
-    """A pseudo-measured motion instead of a file."""
+    """A simulated motion instead of a file."""
     resample_hz: Positive | None = None
-    """Sampling rate to which the record is resampled, whose time may then be uneven: angles by a cubic spline, other
-    columns by monotone cubics; at a lower rate a zero-phase low-pass filter at 0.4 of it precedes. By default the
-    record's own."""
+    """Sampling rate to which the record is resampled; the time steps of the record may then be uneven. Angles follow by
+    a cubic spline, other columns by monotone cubics. A zero-phase low-pass filter at 0.4 of a lower rate precedes. By
+    default the record's own rate."""
     cutoff_hz: Positive | tuple[Positive, Positive] | Literal["search"] = "search"
-    """Cut-off of the filter of the angles before differentiation, or its pass and stop band; `"search"` selects it for
-    a record of more than 100 samples. Held-out tests use the cut-off of the fit."""
+    """Cut-off of the filter of the angles before differentiation, or its pass and stop band. `"search"` selects it, for
+    records of more than 100 samples. Held-out tests use the cut-off of the fit."""
     kalman: Kalman | None = None
     """Kalman smoother of all sensors, in place of that filter."""
     effort_cutoff_hz: Positive | tuple[Positive, Positive] | None = None
-    """Cut-off of a filter of both sides of the equations, in the same form; the filtered samples are decimated."""
+    """Cut-off, or pass and stop band, of a filter of both sides of the equations; the filtered samples are
+    decimated."""
     torque_std: Positive | dict[Name, Positive] | Literal["estimate"] = "estimate"
-    """Standard deviation of the efforts behind the filter, of all or each coordinate; or from the residual of a fit of
-    all parameters [N m, N]."""
+    """Standard deviation of the filtered efforts, one for all coordinates or by coordinate. `"estimate"`: from the
+    residual of a fit of all parameters [N m, N]."""
     least_speed: NonNegative | dict[Name, NonNegative] = 0.0
-    """Speed below which samples of a coordinate are excluded, of all or each coordinate: near rest, friction sticks
+    """Speed below which samples of a coordinate are excluded (stiction), one for all coordinates or by coordinate
     [rad/s, m/s]."""
     friction_terms: tuple[FrictionKind, ...] = ()
     """Further friction terms, selected by cross-validation on parts of the motion; those that improve the prediction
     become free parameters of the machine in all tests."""
     angles_at: Side | dict[Name, Side] = "motor"
-    """Of joints with a motor, the side of the gear on which columns of joints were recorded, of all or each joint."""
+    """Side of the gear on which the angles of joints with a motor were recorded, one for all joints or by joint."""
     gears: Literal["dynamic", "quasi-static"] = "dynamic"
-    """Whether links vibrate on the gears of their motors, or gears deflect by the load at each moment."""
+    """`"dynamic"`: links vibrate on the gears of their motors; `"quasi-static"`: the deflection of a gear follows from
+    the load at each instant."""
     from_s: NonNegative = 0.0
-    """Begin of the part of the record that is used, from its first sample."""
+    """Start of the part of the record that is used, after its first sample."""
     to_s: Positive | None = None
-    """End of the part of the record that is used."""
+    """End of that part; by default that of the record."""
     without: tuple[Name, ...] = ()
     """Payloads of the machine that were not mounted in this test."""
     robust: Annotated[bool, Field(strict=True)] = False
-    """Whether outliers get less weight; one test that says so is enough, in a study without other tests and without a
+    """Whether outliers get less weight. One such test is sufficient; only for studies of torque tests alone, without a
     prior."""
 
     @model_validator(mode="after")

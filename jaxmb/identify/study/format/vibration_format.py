@@ -57,10 +57,10 @@ class Hits(Part):
     decay_1_s: NonNegative = 1.5
     """Decay rate of the exponential window."""
     softening: Annotated[NonNegative, Field(lt=1.0)] = 0.0
-    """Share of its stiffness that a spring loses at large deflection: effort k q (1 - softening |q| / (|q| + half))
-    [1]."""
+    """Relative loss of stiffness at large deflection: the effort of a spring is
+    k q (1 - `softening` |q| / (|q| + `softening_half`)) [1]."""
     softening_half: Positive = 2e-4
-    """Deflection at which half of that is lost, half in that formula [rad, m]."""
+    """Deflection at which half of `softening` is lost [rad, m]."""
     tilt_deg: Annotated[NonNegative, Field(le=45.0)] = 0.0
     """Standard deviation of the hammer's direction, about each of two axes, one draw for each input."""
     offset_m: NonNegative = 0.0
@@ -94,9 +94,9 @@ class SimulateModes(Simulation):
     """Simulated modes of a machine at known parameters, with noise of the standard deviations of the test."""
 
     below_hz: Positive
-    """All modes up to here are measured."""
+    """Largest frequency of the measured modes."""
     noise: Annotated[bool, Field(strict=True)] = True
-    """Whether errors of the stated standard deviations are drawn."""
+    """Whether noise of the stated standard deviations is added."""
 
 
 PickedPole = tuple[Annotated[int, Field(ge=1, strict=True)], Positive]
@@ -112,10 +112,10 @@ class ModalPart(Part):
     method: Literal["polyreference", "lsce"] = "polyreference"
     """Estimator of the poles."""
     references: tuple[str, ...] | None = None
-    """Inputs to use, or outputs; by default all inputs, or all outputs if they are fewer."""
+    """Inputs or outputs that are references; by default all inputs, or all outputs if they are fewer."""
     chosen_hz: tuple[Positive | PickedPole | tuple[PickedPole, ...], ...] | None = None
-    """Poles chosen by hand instead of automatically: the one nearest to a frequency, or to a frequency at an order, as
-    `[24, 9.91]`; a list of such pairs is one mode. `jaxmb modal --pick` writes them."""
+    """Poles selected by hand: the stable pole nearest to a frequency, or to a frequency at an order, `[24, 9.91]`. A
+    list of such pairs is one mode. `jaxmb modal --pick` writes them."""
 
 
 class PolesFile(Part):
@@ -148,7 +148,7 @@ class Weights(Part):
     prominence: Positive = 0.1
     """Prominence above which a peak counts as a mode, in decades of magnitude [1]."""
     bands: tuple[BandWeight, ...] = ()
-    """Weights by band, instead of `peaks`."""
+    """Weights by band, in place of `peaks`."""
     elsewhere: NonNegative = 1.0
     """Weight of all other lines; 0 excludes them [1]."""
 
@@ -165,7 +165,7 @@ class SensorPart(Part):
     kind: Literal["accelerometer"] = "accelerometer"
     """Kind of the sensors."""
     gravity: Annotated[bool, Field(strict=True)] = False
-    """Whether they feel gravity as they tilt."""
+    """Whether they respond to gravity when tilted."""
     high_pass_hz: NonNegative = 0.0
     """Corner frequency of a first-order high-pass behind the sensors; 0 without one."""
 
@@ -176,9 +176,9 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
     kind: Literal["frf"]
     """Kind of the test."""
     simulate: Simulate | None = None
-    """Pseudo-measured FRFs instead of a file."""
+    """Simulated FRFs instead of a file."""
     frame: str = "tool"
-    """Frame whose x, y, z are outputs and inputs where neither is given."""
+    """Frame whose x, y, z are outputs and inputs if neither is given."""
     outputs: Points | None = None
     """Sensors, as points; by default the inputs."""
     inputs: Points | None = None
@@ -186,42 +186,43 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
     shape_frames: tuple[str, ...] = ()
     """Further frames at which mode shapes were measured, in x, y and z; not fitted."""
     nodes: dict[str, str] = {}
-    """Frame of the machine for each node of the file with another name: `{ "1" = "tool" }`."""
+    """Frame of the machine for each node of the file whose name differs: `{ "1" = "tool" }`."""
     unit: Annotated[str, Field(min_length=1, max_length=40)] | None = None
     """Unit of the responses if the file states none, `"m/s^2/N"`, `"g/lbf"`; a file that states another one is
     refused."""
     symmetrize: Literal["upper", "lower", "mean"] | tuple[str, ...] | None = None
-    """Treatment of a pair of cross FRFs, which then counts as one: `"upper"` mirrors the one above the diagonal,
-    `"lower"` the one below, `"mean"` takes the mean of both; a list names the response that is kept of some pairs,
-    `["tool x / tool y"]` (output / input), the others are averaged. A remark reports pairs of opposite sign."""
+    """Symmetrization of pairs of cross FRFs, each of which then counts as one. `"upper"` mirrors the one above the
+    diagonal, `"lower"` the one below, `"mean"` is the mean of both. A list names the response that is kept of some
+    pairs, `["tool x / tool y"]` (output / input); the others are averaged. A remark reports pairs of opposite sign."""
     modal: ModalPart | None = None
     """Modal analysis of all measured FRFs, whose modes are compared with the fitted ones."""
     fit: Literal["measured", "synthesized"] = "measured"
-    """Whether measured FRFs are fitted, or those of the modal model in the band of `modal`."""
+    """FRFs to fit: the measured ones, or those of the modal model in the band of `modal`."""
     band_hz: Band | None = None
     """First and last frequency of the fitted lines; by default all."""
     noise_log_std: NoiseLevel = 0.01
-    """Standard deviation of log H, real and imaginary part each, in addition to `coherence` and `cross_axis`;
-    `"estimate"`: from the residual beyond these, allowing for correlation along frequency."""
+    """Standard deviation of log H, real and imaginary part each, in addition to those from `coherence` and
+    `cross_axis`. `"estimate"`: from the remaining residual, with its correlation along frequency."""
     coherence: Annotated[bool, Field(strict=True)] = True
-    """Whether noise is derived from the coherence of the file, if it has one; values that do not exceed it are
+    """Whether noise is derived from the coherence of the file, if it has one. Values that do not exceed this noise are
     excluded."""
     cross_axis: Annotated[NonNegative, Field(lt=1.0)] | None = None
-    """Ratio of the largest FRF at a line that leaks into all others (transverse sensitivity of sensors, oblique hits),
-    a noise of weak FRFs: 0.03 to 0.05 for common sensors. Without it, in a study with tolerances, FRFs leak into those
-    across them at the same point by `sensor_direction_deg` [1]."""
+    """Leakage between axes: ratio of the largest FRF of a line that is added to all others as noise (transverse
+    sensitivity of sensors, oblique hits); 0.03 to 0.05 for common sensors. By default, in a study with tolerances,
+    `sensor_direction_deg` determines the leakage between directions at the same point [1]."""
     weights: Weights | None = None
     """Weights of the lines; by default 1."""
     phase: Literal["safe", "principal"] = "safe"
-    """Logarithm of the ratio, or difference of principal branches as printed in eq. 22 of Huynh et al. 2020."""
+    """`"safe"`: phase of the ratio of predicted and measured FRF; `"principal"`: difference of principal values, as
+    printed in eq. 22 of Huynh et al. 2020."""
     sensor: SensorPart = SensorPart()
     """Deviation of the sensors from ideal ones."""
     robust: Annotated[bool, Field(strict=True)] = False
     """Whether outlier lines, at most 5 % of all, are excluded from the fit and listed."""
     check_every: Annotated[int, Field(ge=2, le=10_000, strict=True)] | None = None
-    """Every n-th line is held out, predicted and compared like a test of the role `"check"`."""
+    """Every n-th line is held out; it is predicted and compared, as in a test with the role `"check"`."""
     frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"
-    """Unit of frequency in figures: `"cycles per sample"` where the sample rate was not published."""
+    """Unit of frequency in figures: `"cycles per sample"` if the sample rate is unknown."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -259,13 +260,13 @@ class ModesTestPart(PostureTestPart):
     kind: Literal["modes"]
     """Kind of the test."""
     simulate: SimulateModes | None = None
-    """Pseudo-measured modes instead of measured values."""
+    """Simulated modes instead of measured ones."""
     frequency_hz: tuple[Positive, ...] | None = Field(None, min_length=1)
     """Damped natural frequency of each mode; not beside `simulate`."""
     damping_percent: tuple[Annotated[Positive, Field(lt=100.0)], ...] | None = None
     """Damping ratio of each mode; not beside `simulate`."""
     content: tuple[tuple[str, ...], ...] | None = None
-    """For each mode the coordinates, or springs between frames, that dominate its strain energy."""
+    """For each mode the coordinates or springs between frames that have most of its strain energy."""
     outputs: Points = ()
     """Sensors of the shapes, as points."""
     shapes: tuple[tuple[Component, ...], ...] | None = None
