@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.estimate import Estimate, Linear
+from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.estimation.identifiability import Identifiability
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.deflections.deflection_test import (
@@ -283,7 +283,7 @@ class Convergence:
     """Physical values; NaN where not identifiable from so few."""
 
 
-def convergence(linear: Linear, seed: int, robust: bool = False) -> Convergence:
+def convergence(linear: LinearSystem, seed: int, robust: bool = False) -> Convergence:
     """Values identified from 1, 2, ... load cases, in random orders without repetition.
 
     Args:

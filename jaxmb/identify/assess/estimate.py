@@ -236,7 +236,7 @@ def _systematic(solution: Solution, each: Sequence[Misfit], tolerated: Sequence[
     return found
 
 
-class Linear(NamedTuple):
+class LinearSystem(NamedTuple):
     """Linear step of a linear study, with its equations."""
 
     unknowns: Unknowns
@@ -277,7 +277,7 @@ class Estimate(Solution):
     """Standard deviations and verdicts of u, from the Jacobian."""
     goodness: GoodnessOfFit
     solver: SolverHistory
-    linear: Linear | None = None
+    linear: LinearSystem | None = None
     """Linear step; None for other studies."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
     """Covariance of u due to systematic errors."""

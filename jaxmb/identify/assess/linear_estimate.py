@@ -14,7 +14,7 @@ from jaxmb.identify.assess.budget import used_frames
 from jaxmb.identify.assess.estimate import (
     Diagnosis,
     Estimate,
-    Linear,
+    LinearSystem,
     Solution,
     SolverHistory,
     goodness_of_fit,
@@ -23,11 +23,11 @@ from jaxmb.identify.assess.estimate import (
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
     Explanations,
-    Fitted,
+    FittedHypothesis,
     Hypothesis,
     Metric,
     ModelError,
-    first_order_drops,
+    drops_beside_tolerances,
     further_springs,
     metric,
     model_errors_text,
@@ -169,7 +169,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
             step, 1.0 if goodness.all_tolerated else step.misfit.widening, study.free.needed
         ),
         goodness=goodness,
-        linear=Linear(found, rows, step, start),
+        linear=LinearSystem(found, rows, step, start),
         solver=SolverHistory(
             initial=start,
             cost=step.cost,
@@ -198,7 +198,7 @@ def linear_status(fits: Sequence[LinearFit | LinearStep], ended: str) -> str:
     return ended if all(fit.weights_converged for fit in fits) else UNSETTLED
 
 
-def _restricted_remarks(estimate: Estimate, linear: Linear) -> list[str]:
+def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     """A sentence where a fit of all inertial and friction parameters has a significantly smaller residual than the
     fit."""
     goodness, misfit = estimate.goodness, linear.step.misfit
@@ -307,7 +307,7 @@ class LinearSearch:
     """Fits of hypotheses on a linear study."""
 
     estimate: Estimate
-    linear: Linear
+    linear: LinearSystem
     model: Model
     """With further springs for deflections, and springs instead of locks."""
     machine: tuple[tuple[StatedError, MachineErrors], ...]
@@ -339,12 +339,12 @@ class LinearSearch:
         x = scipy.optimize.lsq_linear(matrix / size, measured, (low, np.maximum(high, low + 1e-300))).x
         return x / size, matrix @ (x / size) - measured
 
-    def fitted(self, hypothesis: Hypothesis) -> Fitted:
+    def fitted(self, hypothesis: Hypothesis) -> FittedHypothesis:
         """Fit of a hypothesis."""
         error = hypothesis.error
         if error is None:
             x, residual = self.solved(hypothesis.tests, {})
-            return Fitted(hypothesis, x, float(residual @ residual))
+            return FittedHypothesis(hypothesis, x, float(residual @ residual))
 
         def residual_at(size: np.ndarray) -> np.ndarray:
             try:
@@ -362,10 +362,10 @@ class LinearSearch:
             ftol=1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
         x, _ = self.solved({}, {error.key: float(found.x[0]) * error.typical})
-        return Fitted(hypothesis, np.append(x, found.x), float(found.fun @ found.fun))
+        return FittedHypothesis(hypothesis, np.append(x, found.x), float(found.fun @ found.fun))
 
 
-def linear_model_errors(estimate: Estimate, linear: Linear) -> Explanations:
+def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanations:
     """Model-error hypotheses that each explain most of the misfit of a linear step, and further springs; see
     `model_errors`.
 
@@ -379,7 +379,7 @@ def linear_model_errors(estimate: Estimate, linear: Linear) -> Explanations:
     residual = search.solved({}, {})[1]
     plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
     likely, others = _likely(search)
-    found = list[Fitted]()
+    found = list[FittedHypothesis]()
     for some in (likely, _alternatives(search), others):
         if not estimated and found and min(end.chi_square for end in found) <= float(chdtri(degrees, FALSE_ALARM)):
             break  # another one leaves noise alone
@@ -409,7 +409,7 @@ MOST_LEFT = 0.5
 """Part of the sum of squares of the residual that an error leaves at most where the noise is not known."""
 
 
-def _search(estimate: Estimate, linear: Linear) -> tuple[LinearSearch, float]:
+def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearSearch, float]:
     """The search, and the degrees of freedom."""
     study, model = estimate.study, estimate.model
     if all(isinstance(entry.source, DeflectionSource) for entry in study.fitted):
@@ -449,7 +449,7 @@ def _likely(search: LinearSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     budget = search.estimate.goodness.budget
     tolerated = set() if budget is None else {error.key for error in budget.errors}
     std = np.array([error.std(study.tolerances) / error.typical if error.key in tolerated else 0.0 for error in errors])
-    _, drops = first_order_drops(residual, matrix, columns, std, search.metric.squares(columns))
+    _, drops = drops_beside_tolerances(residual, matrix, columns, std, search.metric.squares(columns))
     order = [k for k in np.argsort(-drops).tolist() if drops[k] > LINEAR * drops.max()][:TRIED]
     others = [k for k, error in enumerate(errors) if error.starts and k not in order and columns[:, k].any()]
     return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in others]

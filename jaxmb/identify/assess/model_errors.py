@@ -124,7 +124,7 @@ def metric(variances: Float[np.ndarray, "m"], effects: Float[np.ndarray, "m e"])
     return Metric(scale, left, 1.0 - 1.0 / np.hypot(1.0, values))
 
 
-def first_order_drops(
+def drops_beside_tolerances(
     residual: Float[np.ndarray, "m"],
     jacobian: Float[np.ndarray, "m d"],
     columns: Float[np.ndarray, "m c"],
@@ -301,7 +301,7 @@ class Hypothesis(NamedTuple):
 NONE = Hypothesis()
 
 
-class Fitted(NamedTuple):
+class FittedHypothesis(NamedTuple):
     """A refitted hypothesis."""
 
     hypothesis: Hypothesis
@@ -357,7 +357,7 @@ class Search:
         residual, _ = self.corrected.state(u, np.zeros(len(self.corrected.errors)), np.zeros(0, dtype=int))
         return float(np.sum((residual * self.metric.scale) ** 2))
 
-    def fitted(self, hypothesis: Hypothesis, first: np.ndarray) -> Fitted:
+    def fitted(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
         """Fit of a hypothesis, from a start."""
         free, error = self.corrected.problem.free, hypothesis.error
         lower, upper = np.asarray(free.lower), np.asarray(free.upper)
@@ -365,7 +365,7 @@ class Search:
             low, high = error.bounds
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
         x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper)
-        return Fitted(hypothesis, x, float(residual @ residual))
+        return FittedHypothesis(hypothesis, x, float(residual @ residual))
 
 
 def model_errors(estimate: Estimate) -> Explanations:
@@ -415,7 +415,7 @@ def model_errors(estimate: Estimate) -> Explanations:
 
 
 def further_springs(
-    model: Model, found: Sequence[Fitted], plain: float, noise: float, tried: int
+    model: Model, found: Sequence[FittedHypothesis], plain: float, noise: float, tried: int
 ) -> tuple[FurtherSpring, ...]:
     """Further springs whose decrease of the residual is significant, the best first.
 
@@ -464,13 +464,15 @@ def _without_channel(search: Search, u: np.ndarray) -> tuple[np.ndarray, np.ndar
     return None
 
 
-def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray) -> list[Fitted]:
+def _refitted(
+    search: Search, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray
+) -> list[FittedHypothesis]:
     """Refits of the hypotheses on a single wrong channel, of those that explain most to first order at any of some
     points, then at the free parameters of the best refit, and of those that have starts of their own."""
     errors, channel = search.corrected.errors, _without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
     expected, distinct, inside = _expected(search, at, std, None if channel is None else channel[1])
-    found, best = dict[int, Fitted](), np.inf
+    found, best = dict[int, FittedHypothesis](), np.inf
     enough = float(chdtri(search.noise, FALSE_ALARM))
 
     def refit(numbers: Sequence[int]) -> None:
@@ -517,7 +519,7 @@ def _expected(
         columns = search.metric(jacobian[:, size:] * typical)
         repeated = _repeated(columns)
         at_u, largest = search.metric(jacobian[:, :size]), search.metric.squares(columns)
-        rest, drops = first_order_drops(search.metric(residual), at_u, columns, std / typical, largest)
+        rest, drops = drops_beside_tolerances(search.metric(residual), at_u, columns, std / typical, largest)
         drops[repeated] = 0.0
         expected[p], distinct[repeated] = rest - drops, False
         if channel is not None and p == len(points) - 1:
@@ -537,7 +539,7 @@ def _far_starts(
     return [tried[i] for i in np.argsort(squares)[:FAR_STARTS]]
 
 
-def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
+def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
     """Refits of the most likely alternatives to tests."""
     problem, tried = search.corrected.problem, list[tuple[float, int, int]]()
     known = (
@@ -555,7 +557,7 @@ def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
                 parts[k] = residual_at(test, views[k] if is_there else test.view(model))
             whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
             tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
-    found, chosen = list[Fitted](), set[int]()
+    found, chosen = list[FittedHypothesis](), set[int]()
     for _, number, p in sorted(tried):
         if number not in chosen and len(chosen) < TRIED_ALTERNATIVES:
             chosen.add(number)
@@ -605,7 +607,9 @@ def selected(
     return [k for k in order if chi_squares[k] <= near][:MOST_NAMED], explains
 
 
-def _reported(search: Search, u: np.ndarray, chi_square: float, found: Sequence[Fitted]) -> tuple[ModelError, ...]:
+def _reported(
+    search: Search, u: np.ndarray, chi_square: float, found: Sequence[FittedHypothesis]
+) -> tuple[ModelError, ...]:
     """The hypotheses that explain the misfit, the most plausible first."""
     chi_squares, corrected = [end.chi_square for end in found], search.corrected
     free = corrected.problem.free

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.budget import Budget
-from jaxmb.identify.assess.estimate import Estimate, Linear
+from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
 from jaxmb.identify.experiments.tolerances import Tolerances
@@ -256,7 +256,7 @@ _ON_LOWER, _ON_UPPER = (
 )
 
 
-def value_remarks(study: Study, linear: Linear, known: Identifiability) -> tuple[list[str], list[str]]:
+def value_remarks(study: Study, linear: LinearSystem, known: Identifiability) -> tuple[list[str], list[str]]:
     """A doubt on the values limited by a bound, and remarks: one on undetermined values for each reason, and one on
     values determined only relative to the width of their bounds.
 

@@ -24,7 +24,7 @@ from jaxmb.identify.assess.deflections import (
     gaps,
     monte_carlo,
 )
-from jaxmb.identify.assess.estimate import Estimate, Linear
+from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry, deflection_test
@@ -145,7 +145,7 @@ def deflection_remarks(
     fitted, linear = [entry for entry in entries if entry.role == "fit"], estimate.linear
     if linear is None:
         return size_remarks(fitted), []
-    causes = factor_remarks(fitted, unexplained(estimate.study, linear))
+    causes = factor_remarks(fitted, unexplained_share(estimate.study, linear))
     if linear.step.on_bound.any():
         values = values_by_upper_bounds(linear)
         causes += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.known.std))
@@ -194,7 +194,7 @@ def spring_remarks(machine: Machine) -> list[str]:
     return sentences
 
 
-def _table2(estimate: Estimate, linear: Linear, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
+def _table2(estimate: Estimate, linear: LinearSystem, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
     study, fit, rows = estimate.study, linear.step, []
     for i, (name, value) in enumerate(zip(study.free.names, estimate.values, strict=True)):
         known = bool(np.isfinite(fit.known.std[i]))
@@ -243,10 +243,10 @@ OF_ANGLES = {"57.3": DEGREE, "1/57.3": 1.0 / DEGREE}
 
 Cases = Sequence[Sequence[LoadCase]]
 """Load cases of each test."""
-Misfit = Callable[[Cases], float]
+UnexplainedShare = Callable[[Cases], float]
 
 
-def unexplained(study: Study, linear: Linear) -> Misfit:
+def unexplained_share(study: Study, linear: LinearSystem) -> UnexplainedShare:
     """Function that returns the residual share of displacements of load cases in a fit of the free parameters, scaled
     by `share_scale`."""
 
@@ -259,7 +259,7 @@ def unexplained(study: Study, linear: Linear) -> Misfit:
     return share
 
 
-def unexplained_by(stiffness: StiffnessModel, model: Model) -> Misfit:
+def unexplained_share_by(stiffness: StiffnessModel, model: Model) -> UnexplainedShare:
     """Function that returns the residual share of displacements of load cases in a fit of a stiffness model, scaled by
     `share_scale`."""
 
@@ -288,7 +288,7 @@ def share_scale(cases: Cases) -> Float[np.ndarray, "m"]:
     return np.sqrt(groups) * np.concatenate(scale)
 
 
-def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
+def factor_remarks(entries: Sequence[Entry], misfit: UnexplainedShare) -> list[str]:
     """A sentence on the factors of a column that remove gross errors of a fit; empty where there are none.
 
     Args:
@@ -309,7 +309,7 @@ def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
     ]
 
 
-def values_by_upper_bounds(linear: Linear) -> Float[np.ndarray, "d"]:
+def values_by_upper_bounds(linear: LinearSystem) -> Float[np.ndarray, "d"]:
     """Values of a linear study without lower bounds of stiffnesses and upper bounds of compliances."""
     found, rows, _, start = linear
     found = dataclasses.replace(found, upper=np.full(found.upper.size, np.inf))

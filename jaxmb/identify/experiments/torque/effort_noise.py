@@ -266,7 +266,7 @@ def noise_bound(
     return np.sqrt(2.0 * density * (width + RISE * min(first, width)) / (rate_hz * np.sum(window**2)))
 
 
-def unexplained(
+def unexplained_efforts(
     test: "TorqueTest",
     predicted: Float[np.ndarray, "r"],
     time_s: Float[np.ndarray, "r"],

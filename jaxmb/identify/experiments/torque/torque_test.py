@@ -24,7 +24,7 @@ from jaxmb.identify.experiments.components import (
 )
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, joint_kind
-from jaxmb.identify.experiments.torque.effort_noise import unexplained
+from jaxmb.identify.experiments.torque.effort_noise import unexplained_efforts
 from jaxmb.identify.experiments.torque.preliminary_fits import Recorded
 from jaxmb.identify.experiments.torque.prepared import Prepared, stribeck
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
@@ -390,7 +390,7 @@ class TorqueSource(Source):
         if self.impossible or not self.noise_bound.size:
             return self.impossible  # without a time record
         predicted = np.asarray(test.predict(test.view(model)))
-        found = unexplained(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
+        found = unexplained_efforts(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
         if found is None:
             return ""
         joints = [
