@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.budget import parameter_budgets, tolerance_checks
-from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solution, SolverHistory, goodness_of_fit, jackknife_std
+from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solution, SolverRun, goodness_of_fit, jackknife_std
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
@@ -194,8 +194,8 @@ def assess(estimate: Estimate) -> Result:
     Args:
         estimate: from `search_estimate` or `linear_estimate`.
     """
-    plain, study, solver = estimate.known.verdict, estimate.study, estimate.solver
-    found = diagnosed_linear(estimate) if solver.fit is None else diagnosed_search(estimate, solver.fit)
+    plain, study, run = estimate.identifiability.verdict, estimate.study, estimate.run
+    found = diagnosed_linear(estimate) if run.fit is None else diagnosed_search(estimate, run.fit)
     goodness = estimate.goodness
     estimate = found.estimate.unknown if goodness.not_reproduced else found.estimate
     budgets = None
@@ -203,10 +203,10 @@ def assess(estimate: Estimate) -> Result:
         slope = study.free.slope(estimate.values)
         budgets = parameter_budgets(goodness.budget, study.free, estimate.std, slope) or None
         estimate = estimate.with_added(goodness.budget.covariance)
-    rows = solver.information
+    rows = run.information
     if rows is None:
-        rows = information_rows(estimate.jacobian, solver.variances)
-    known_together = groups_by_name(groups(rows, estimate.known.prior_std), study.free.names)
+        rows = information_rows(estimate.jacobian, run.variances)
+    known_together = groups_by_name(groups(rows, estimate.identifiability.prior_std), study.free.names)
     metrics = dataclasses.replace(
         fit_metrics(estimate),
         known_together=known_together,
@@ -220,7 +220,7 @@ def assess(estimate: Estimate) -> Result:
     # An error that linear equations explain may be one of many; the usual causes stay beside it.
     gross = gross_remarks(estimate)
     if found.hypothesis:
-        likely = [found.hypothesis, *(gross if solver.fit is None else [])]
+        likely = [found.hypothesis, *(gross if run.fit is None else [])]
     else:
         likely = [*gross, *causes, *found.causes]
     misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
@@ -228,18 +228,18 @@ def assess(estimate: Estimate) -> Result:
     # What does not reproduce the data is no small error: its attribution to a tolerance would mislead.
     exceeded = [] if goodness.not_reproduced else exceeded_remarks(goodness.budget, study.tolerances)
     doubts = (*misfit, *others, *unknown, *found.doubts, *exceeded, *machine_remarks(machine))
-    ended = ended_text(goodness.missed, found.wrong, plain, estimate.known.verdict, doubts)
-    if solver.fit is not None:
-        status = search_status(estimate, solver.fit, ended)
+    ended = ended_text(goodness.missed, found.wrong, plain, estimate.identifiability.verdict, doubts)
+    if run.fit is not None:
+        status = search_status(estimate, run.fit, ended)
     else:
         status = linear_status([] if estimate.linear is None else [estimate.linear.step], ended)
     return Result(
         study=_with_noise(study, metrics),
         status=status,
         seed=estimate.seed,
-        cost=solver.cost,
-        initial_cost=solver.initial_cost,
-        parameters=found_parameters(study, estimate.values, solver.initial, estimate.known),
+        cost=run.cost,
+        initial_cost=run.initial_cost,
+        parameters=found_parameters(study, estimate.values, run.initial, estimate.identifiability),
         modes=_modes(estimate, rows),
         metrics=metrics,
         remarks=(
@@ -251,13 +251,13 @@ def assess(estimate: Estimate) -> Result:
             *law_remarks(metrics.laws),
         ),
         doubts=doubts,
-        correlation=correlation(estimate.known.covariance),
-        singular_values=estimate.known.singular_values,
+        correlation=correlation(estimate.identifiability.covariance),
+        singular_values=estimate.identifiability.singular_values,
         model=estimate.model,
         machine=machine,
-        evaluations=solver.evaluations,
+        evaluations=run.evaluations,
         seconds={},
-        history=solver.history,
+        history=run.history,
     )
 
 
@@ -329,9 +329,9 @@ def search_estimate(
     return Estimate(
         **vars(solution),
         values=values,
-        known=identifiability(*rows, problem.prior_std, study.free.needed),
+        identifiability=identifiability(*rows, problem.prior_std, study.free.needed),
         goodness=goodness,
-        solver=SolverHistory(
+        run=SolverRun(
             initial=initial,
             cost=unit * float(np.sum(residual[: problem.data_rows] ** 2)),
             initial_cost=unit * float(np.sum(residual_at(problem, fit.initial_u)[: problem.data_rows] ** 2)),
@@ -368,9 +368,9 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate: from `search_estimate`.
         fit: the finished fit.
     """
-    solver, goodness, ambiguous = estimate.solver, estimate.goodness, list[str]()
-    if solver.information is None:
-        estimate, ambiguous = ambiguity(estimate, fit, solver.variances)
+    run, goodness, ambiguous = estimate.run, estimate.goodness, list[str]()
+    if run.information is None:
+        estimate, ambiguous = ambiguity(estimate, fit, run.variances)
         estimate = with_curvature(estimate)
     estimate, bounded = not_bound_limited(estimate)
     (hypotheses, springs), agreed = model_errors(estimate), one_model(estimate)
@@ -389,7 +389,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate=estimate,
         wrong=wrong,
         doubts=(
-            *solver.doubts,
+            *run.doubts,
             *bounded,
             *([] if goodness.not_reproduced else (*ambiguous, *unmatched_remarks(estimate))),
             *unsettled_laws(laws),
@@ -412,9 +412,9 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
 
 def search_status(estimate: Estimate, fit: Fit, ended: str) -> str:
     """Status of a fit: `ended` if it converged."""
-    if estimate.solver.cost <= estimate.study.settings.tolerance:
+    if estimate.run.cost <= estimate.study.settings.tolerance:
         return ended
-    if estimate.solver.information is not None and fit.converged:
+    if estimate.run.information is not None and fit.converged:
         return ended
     (residual, jacobian), bound = estimate.compressed, on_bound(estimate.study, estimate.u)
     gradient = jacobian.T @ residual

@@ -16,7 +16,7 @@ from jaxmb.identify.assess.estimate import (
     Estimate,
     LinearSystem,
     Solution,
-    SolverHistory,
+    SolverRun,
     goodness_of_fit,
     jackknife_std,
 )
@@ -110,7 +110,7 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.unknown
     stated = estimate.goodness.budget
-    known = estimate.known if stated is None else estimate.with_added(stated.covariance).known
+    known = estimate.identifiability if stated is None else estimate.with_added(stated.covariance).identifiability
     # gross errors invalidate everything else
     on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
     on_bounds, of_values = value_remarks(estimate.study, linear, known)
@@ -165,12 +165,12 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     return Estimate(
         **vars(solution),
         values=values,
-        known=reported_identifiability(
+        identifiability=reported_identifiability(
             step, 1.0 if goodness.all_tolerated else step.misfit.widening, study.free.needed
         ),
         goodness=goodness,
         linear=LinearSystem(found, rows, step, start),
-        solver=SolverHistory(
+        run=SolverRun(
             initial=start,
             cost=step.cost,
             initial_cost=_cost(rows, step.row_weights, found.encode(start)),

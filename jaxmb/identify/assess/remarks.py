@@ -157,7 +157,7 @@ def prior_remarks(estimate: Estimate) -> list[str]:
     if prior is None:
         return []
     names, has_prior = np.asarray(estimate.study.free.names), np.isfinite(np.asarray(prior.std))
-    verdict = np.asarray(estimate.known.verdict)
+    verdict = np.asarray(estimate.identifiability.verdict)
     return [
         f"{what}: {listed(names[has_prior & (verdict == which)].tolist()) or 'none'}"
         for which, what in (
@@ -274,7 +274,7 @@ def value_remarks(study: Study, linear: LinearSystem, known: Identifiability) ->
         elif fit.on_bound[i]:
             lower = (fit.x[i] <= found.lower[i]) != found.reciprocal[i]
             named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
-        elif not np.isfinite(fit.known.std[i]):
+        elif not np.isfinite(fit.identifiability.std[i]):
             named.setdefault(_IN_COMBINATION, []).append(name)
     doubts, remarks = list[str](), list[str]()
     for text, names in named.items():

@@ -58,7 +58,7 @@ class LinearStep:
     x: Float[np.ndarray, "d"]
     jacobian: Float[np.ndarray, "m d"]
     """Derivative of the residuals by u, scaled by the roots of the weights, robust weights included."""
-    known: Identifiability
+    identifiability: Identifiability
     """Standard deviations and verdicts of the entries u of the free parameters."""
     without_effect: Bool[np.ndarray, "d"]
     """Mask of parameters without effect on any measurement."""
@@ -217,7 +217,7 @@ def linear_step(
     return LinearStep(
         x=x,
         jacobian=jacobian,
-        known=known,
+        identifiability=known,
         without_effect=insensitive,
         on_bound=on_bound,
         residual=residual,
@@ -255,7 +255,7 @@ def reported_identifiability(step: LinearStep, factor: float, needed: Float[np.n
         factor: by which standard deviations are inflated where the model does not reproduce the data.
         needed: standard deviation that is sufficient, NaN where none is stated.
     """
-    known = step.known
+    known = step.identifiability
     known = known._replace(needed=needed, std=factor * known.std, covariance=factor**2 * known.covariance)
     if step.prior_std is not None and factor > 1.0:  # only the information from the tests is inflated, not the prior
         priors = int(np.isfinite(step.prior_std).sum())

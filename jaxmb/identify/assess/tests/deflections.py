@@ -113,7 +113,11 @@ class DeflectionMetrics(KindMetrics):
     @classmethod
     def found(cls, estimate: Estimate, entries: Sequence[DeflectionEntry]) -> "DeflectionMetrics":
         """Metrics of a fit; see `KindMetrics`."""
-        rows = [row for entry in entries for row in compared(entry, estimate.study.problem, estimate.u, estimate.known)]
+        rows = [
+            row
+            for entry in entries
+            for row in compared(entry, estimate.study.problem, estimate.u, estimate.identifiability)
+        ]
 
         def of_role(unit: Unit) -> dict[str, float | None]:
             roles = dict.fromkeys(entry.role for entry in entries)
@@ -148,7 +152,7 @@ def deflection_remarks(
     causes = factor_remarks(fitted, unexplained_share(estimate.study, linear))
     if linear.step.on_bound.any():
         values = values_by_upper_bounds(linear)
-        causes += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.known.std))
+        causes += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.identifiability.std))
     causes += size_remarks(fitted)
     if not causes and not linear.step.misfit.explained:
         causes = [CAUSES]
@@ -197,10 +201,10 @@ def spring_remarks(machine: Machine) -> list[str]:
 def _table2(estimate: Estimate, linear: LinearSystem, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
     study, fit, rows = estimate.study, linear.step, []
     for i, (name, value) in enumerate(zip(study.free.names, estimate.values, strict=True)):
-        known = bool(np.isfinite(fit.known.std[i]))
+        known = bool(np.isfinite(fit.identifiability.std[i]))
         scale = study.free.slope(estimate.values)[i]
         # from the instruments only, as the draws: not inflated by a misfit
-        first_order = float("inf") if fit.on_bound[i] else float(fit.known.std[i] * scale)
+        first_order = float("inf") if fit.on_bound[i] else float(fit.identifiability.std[i] * scale)
         error = float(drawn.std[i]) if drawn is not None else np.nan
         rows.append(
             ErrorRow(

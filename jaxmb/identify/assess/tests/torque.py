@@ -329,11 +329,11 @@ def _centres(estimate: Estimate) -> tuple[CentreRow, ...]:
         if names[0] not in single or single.isdisjoint(names[1:]) or not mass > 0.0:
             continue
         share = affine_numbers(estimate.study.model, free, names)[0] * by_value
-        known = [bool(np.isfinite(estimate.known.std[row != 0.0]).all()) for row in share]
+        known = [bool(np.isfinite(estimate.identifiability.std[row != 0.0]).all()) for row in share]
         for axis, name, is_known, row in zip("xyz", names[1:], known[1:], share[1:], strict=True):
             centre = own[name] / mass
             slope = (row - centre * share[0]) / mass
-            std = np.sqrt(slope @ estimate.known.covariance @ slope) if is_known and known[0] else np.inf
+            std = np.sqrt(slope @ estimate.identifiability.covariance @ slope) if is_known and known[0] else np.inf
             if known[0]:
                 found.append(CentreRow(body, axis, centre, float(std)))
     return tuple(found)
@@ -487,7 +487,7 @@ def _disagreement(
         weights[j] = np.einsum("ij,ji->i", spread, rows[:, :size].T @ rows[:, :size])
     values = estimate.values + free.slope(estimate.values) * whole.step
     limit = np.where(np.array(free.logarithmic), 1.0, np.abs(estimate.u + whole.step))
-    determined = (stds < limit) & np.isfinite(estimate.known.std) & ~whole.unknown
+    determined = (stds < limit) & np.isfinite(estimate.identifiability.std) & ~whole.unknown
     compared = np.flatnonzero(determined.any(axis=0))
     scatter, found = np.zeros(size), []
     for i in compared.tolist():
@@ -506,7 +506,7 @@ def _disagreement(
             f"{values[i] + slope * steps[j, i]:.4g} +- {abs(slope) * stds[j, i]:.2g} by {joints[j].name}"
             for j in np.flatnonzero(own).tolist()
         )
-        rise = scatter[i] / estimate.known.std[i] ** 2
+        rise = scatter[i] / estimate.identifiability.std[i] ** 2
         found.append((rise, f"{free.names[i]} is {each}, {values[i]:.4g} by all"))
     worst = [text for _, text in sorted(found, reverse=True)]
     if not worst:
@@ -671,7 +671,7 @@ def _selected(
 
 def _effect(estimate: Estimate, change: Float[np.ndarray, "d"]) -> str:
     """A clause on the parameter with the largest change relative to its standard deviation."""
-    std, free = estimate.known.std, estimate.study.free
+    std, free = estimate.identifiability.std, estimate.study.free
     relative = np.where(np.isfinite(std) & (std > 0.0), np.abs(change) / np.where(std > 0.0, std, 1.0), 0.0)
     # friction of the joint itself changes most; other parameters are preferred in the remark
     i = int(np.argmax(relative * np.array([0.1 if name.split(".")[0] in LOSSES else 1.0 for name in free.names])))

@@ -59,7 +59,7 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
         fit: the finished fit.
         variances: of every residual.
     """
-    study, known = estimate.study, estimate.known
+    study, known = estimate.study, estimate.identifiability
     others = equally_good(estimate, fit, variances)
     distance = np.max(np.abs(others - estimate.u), axis=0, initial=0.0)
     ambiguous = np.flatnonzero(distance > DISAGREES * known.std)
@@ -95,7 +95,7 @@ def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
     bound by more than the 95 % interval. Where the cost would decrease by far (`HELD`), the bound excludes the measured
     machine, and no standard deviation is known.
     """
-    study, known = estimate.study, estimate.known
+    study, known = estimate.study, estimate.identifiability
     bound = on_bound(study, estimate.u)
     residual, jacobian = estimate.compressed
     move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
@@ -150,7 +150,7 @@ def with_curvature(estimate: Estimate) -> Estimate:
     follows the cost further. Large problems (`is_large`) are unchanged: each step takes minutes, and standard
     deviations are so small that the cost is a parabola.
     """
-    known = estimate.known
+    known = estimate.identifiability
     linear = [name.split(".")[0] in (*OF_GEOMETRY, STATION) for name in estimate.study.free.names]
     well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0 and not linear[i]]
     if not well or is_large(estimate.study.problem) or float(estimate.residual @ estimate.residual) <= 0.0:
