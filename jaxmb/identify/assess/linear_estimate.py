@@ -57,7 +57,7 @@ from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
-    idle_numbers,
+    inertias_without_effect,
     linear_equations,
     linear_step,
     reported_identifiability,
@@ -144,7 +144,9 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     stacked = with_prior(found, rows, study.problem.prior)
     start = kept_values(study)
     fixed = () if study.origin is None else fixed_values(study.model, study.origin.file)
-    touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, fixed))
+    touched = bodies(
+        study.model, study.free, inertias_without_effect(study.model, study.free, study.tests, rows, fixed)
+    )
     robust, lengths = any(map(is_robust, study.tests)), [test.noise.correlation.lengths for test in study.tests]
     step = linear_step(found, stacked, start, robust, touched, study.problem.prior_std, np.concatenate(lengths))
     # 1 / (1 / k) may differ from k by rounding

@@ -14,9 +14,9 @@ from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.fit.physical_consistency import (
     Bodies,
     ConsistentSolution,
+    bodies_with_free_inertia,
     consistent_solution,
     numbers_of,
-    touched_bodies,
 )
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
@@ -138,7 +138,7 @@ def without_effect(rows: Equations) -> Bool[np.ndarray, "d"]:
     return effect <= NO_EFFECT * effect.max(initial=0.0)
 
 
-def idle_numbers(
+def inertias_without_effect(
     model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, fixed: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Fixed inertial parameters of bodies with free ones, without effect on any measurement.
@@ -151,7 +151,7 @@ def idle_numbers(
         fixed: names that keep their values in any case.
     """
     excluded = {name for names in free.tied for name in names} | set(fixed)
-    names = [name for body in touched_bodies(free) for name in numbers_of(body)]
+    names = [name for body in bodies_with_free_inertia(free) for name in numbers_of(body)]
     if not set(names) - excluded:
         return ()
     each = free_parameters(model, [Bound((name,), 0.0, 1.0, logarithmic=False) for name in names])

@@ -38,7 +38,7 @@ from jaxmb.identify.study.format.study_format import (
     with_preset,
 )
 from jaxmb.identify.study.law_terms import law_terms
-from jaxmb.identify.study.reading.friction import (
+from jaxmb.identify.study.reading.friction_and_gains import (
     check_free_friction,
     friction_bounds,
     friction_choice,
@@ -48,13 +48,13 @@ from jaxmb.identify.study.reading.friction import (
 )
 from jaxmb.identify.study.reading.parameters import (
     EarlierResult,
+    bodies_without_effect,
     bounds_of,
     check_geometry,
     earlier_result,
     fixed_values,
-    idle_bodies,
-    idle_parameters,
     initial_values,
+    parameters_without_effect,
     prior_of,
     unnamed_bounds,
 )
@@ -441,7 +441,7 @@ def _posed(
     with error_location(f"{source}: [free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in own_names(test)))
         check_free_friction(file.free)
-        without = idle_parameters(model, file.free, idle_bodies(context.unlocked_machine, fitted))
+        without = parameters_without_effect(model, file.free, bodies_without_effect(context.unlocked_machine, fitted))
         wanted = friction_bounds(context.friction) | file.free
         bounds = bounds_of(model, wanted, fixed.keys() | without, of_tests)
         bounds += unnamed_bounds(tests, bounds)

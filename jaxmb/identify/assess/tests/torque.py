@@ -22,8 +22,8 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.components import is_robust, own_names
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length, effort_rate
-from jaxmb.identify.experiments.torque.preliminary_fits import DELAY
-from jaxmb.identify.experiments.torque.prepared import stribeck
+from jaxmb.identify.experiments.torque.effort_rows import stribeck
+from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
@@ -575,7 +575,7 @@ def _missing_terms(
     # errors within their tolerances resemble friction and delays
     tolerated -= acts.T @ spread @ sum(joint.jacobian.T @ joint.tolerances for joint in joints)
     wider = np.sqrt(1.0 + np.sum(tolerated**2, axis=1) / np.where(determined, widening**2 * np.diag(beside), 1.0))
-    is_free = [k for k, test in enumerate(tests) if f"{DELAY}.{test.name}" in own_names(test)]
+    is_free = [k for k, test in enumerate(tests) if f"{DELAY_FAMILY}.{test.name}" in own_names(test)]
     possible = determined & ~np.isin(group, is_free)
     chosen, sizes = _selected(beside, right / widening, group, possible, wider)
     values = np.linalg.solve(beside[np.ix_(chosen, chosen)], right[chosen])
@@ -616,7 +616,7 @@ class _MissingTerm(NamedTuple):
         late = f"{late}, which explains {self.percent:.2g} % of the residual"
         if not self.of_test:
             return f"the torque of {self.name} is {late}"
-        key = f'"{DELAY}.{self.name}"'
+        key = f'"{DELAY_FAMILY}.{self.name}"'
         return f"the torques of {display_name(self.name)} are {late} ({key} in [free] identifies the delay)"
 
 

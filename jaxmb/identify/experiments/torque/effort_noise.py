@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
 
 from jaxmb.identify.estimation.linear import linear_fit, tukey
-from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, least_squares
+from jaxmb.identify.experiments.torque.effort_rows import RANK, EffortRows, least_squares
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.torque.torque_test import TorqueTest
@@ -46,7 +46,7 @@ class EffortNoise(NamedTuple):
     """Correlation length in samples: that many carry the information of one independent sample."""
 
 
-def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
+def effort_noise(rows: EffortRows, robust: bool = False) -> EffortNoise:
     """Noise of the efforts at each coordinate, from the residual of a fit of all parameters.
 
     Iteratively reweighted least squares. At each coordinate the residual sum of squares is divided by its degrees of
@@ -109,7 +109,7 @@ class MotionErrors(NamedTuple):
 
 
 def motion_errors(
-    rows: Prepared, others: Sequence[Prepared], std: Float[np.ndarray, "r"], robust: bool = False
+    rows: EffortRows, others: Sequence[EffortRows], std: Float[np.ndarray, "r"], robust: bool = False
 ) -> MotionErrors:
     """Bias and scatter of the parameters due to errors of the motion, from fits with motion errors resampled.
 

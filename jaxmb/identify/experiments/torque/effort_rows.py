@@ -112,7 +112,7 @@ class Samples(NamedTuple):
     """Maps contributions to the efforts of all samples to rows of the equations."""
 
 
-class Prepared(NamedTuple):
+class EffortRows(NamedTuple):
     """Equations of the efforts at the measured coordinates, by sample: effort = regressor @ values + constant."""
 
     regressor: Float[np.ndarray, "r p"]
@@ -135,7 +135,7 @@ class Prepared(NamedTuple):
     def all_samples(self) -> Samples:
         """`samples`; raises ValueError where they were not kept."""
         if self.samples is None:
-            raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")
+            raise ValueError("rows have no samples, expected those of `effort_rows` with keep_samples")
         return self.samples
 
 
@@ -154,20 +154,20 @@ class RowSettings(NamedTuple):
     load_parameters: Mapping[str, float] | None = None
     """Parameters that determine the load of load-dependent friction."""
     keep_samples: bool = False
-    """Whether to keep `Prepared.samples`."""
+    """Whether to keep `EffortRows.samples`."""
     gears: Gears | None = None
     """Between motors and joints; rigid where None."""
     absent: Sequence[int] = ()
     """Columns of the regressor without effect in this record."""
 
 
-def prepared(
+def effort_rows(
     model: Model,
     record: MotionRecord,
     motion: MotionEstimate,
     path: Float[np.ndarray, "k n"],
     settings: RowSettings,
-) -> Prepared:
+) -> EffortRows:
     """Equations of a recorded motion.
 
     With `effort_cutoff_hz`, both sides of the equations are filtered (Y p = effort is invariant under linear filters)
@@ -234,7 +234,7 @@ def prepared(
         return filtered(part)[inside[sample], coordinate]
 
     rows = both[inside[sample], coordinate]
-    return Prepared(
+    return EffortRows(
         regressor=rows[:, :-2],
         effort=rows[:, -1],
         coordinate=coordinate,
