@@ -59,16 +59,16 @@ from .identify.regression.torque_regressor import (
     stacked_torque_regressor as stacked_torque_regressor,
     torque_regressor as torque_regressor,
 )
-from .identify.study.density import (
+from .identify.study.format.study_format import study_names as study_names
+from .identify.study.pure_functions import (
     LogDensity as LogDensity,
     log_density as log_density,
+    residual as residual,
 )
-from .identify.study.format.study_format import study_names as study_names
 from .identify.study.study import (
     Study as Study,
     load_study as load_study,
     make_study as make_study,
-    residual as residual,
 )
 from .io.validation import InputError as InputError
 from .machine.build import Model as Model
