@@ -134,11 +134,6 @@ def grouped(remarks: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{tests_text(list(dict.fromkeys(names)))}: {text}" for text, names in tests.items()]
 
 
-def gross_remarks(estimate: Estimate) -> list[str]:
-    """A sentence for each cause of gross errors."""
-    return grouped([*estimate.goodness.gross_errors.items(), *estimate.goodness.held_out_errors.items()])
-
-
 def machine_remarks(machine: Machine) -> list[str]:
     """A sentence where the identified machine is not physically consistent."""
     try:

@@ -274,8 +274,13 @@ RISE = float(chdtri(1, 1.0 - 0.95))
 
 def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> Result:
     """The result with `metrics.profiles`, profiles of the parameters selected by names or patterns, and a remark on
-    each in which a fit did not converge."""
-    profiles = {profile.name: profile for profile in cost_profiles(result, patterns, points)}
+    each in which a fit did not converge.
+
+    Raises:
+        ValueError: a pattern selects no free parameter.
+        NotImplementedError: the study was fitted in one linear step, where the cost is a parabola in the compliances.
+    """
+    profiles = {name: cost_profile(result, name, points) for name in profiled(result.study, patterns)}
     sentences = [
         f"the profile of {name} may be too steep: at {profile.unsettled} of {profile.values.size} values the fit of the"
         " other parameters did not converge, so that the cost can be lower there and the interval wider"
@@ -287,24 +292,14 @@ def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
     return dataclasses.replace(result, metrics=metrics, remarks=remarks, doubts=doubts)
 
 
-def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> tuple[Profile, ...]:
-    """Profiles of the parameters selected by names or patterns, in the order of the study.
-
-    Raises:
-        ValueError: a pattern selects no free parameter.
-        NotImplementedError: the study was fitted in one linear step, where the cost is a parabola in the compliances.
-    """
-    return tuple(cost_profile(result, name, points) for name in profiled(result.study, patterns))
-
-
 def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
-    """Names of the parameters selected for profiles, in the order of the study; raises as `cost_profiles`."""
+    """Names of the parameters selected for profiles, in the order of the study; raises as `with_profiles`."""
     if study.solver.is_linear:
         raise NotImplementedError("profiles are for nonlinear fits, and this study takes one linear step")
     return matching_any(study.free.names, patterns, "profile: free parameter or pattern")
 
 
-def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
+def cost_profile(result: Result, name: str, points: int) -> Profile:
     """Profile of one parameter, from the fit outwards, all others starting from the previous point.
 
     The rise is scaled to a likelihood ratio also for weighted costs or estimated noise: by the variance from the

@@ -1,7 +1,7 @@
 """Responses predicted for an FRF test, and its channels: gains of sensors and force transducers, and a delay."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -18,7 +18,7 @@ from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.linalg.responses import receptance_by_entries
 from jaxmb.linalg.small_solve import DynamicStiffness, Parts
 from jaxmb.response.frf import IDEAL, laplace, sensed_receptance, sensor_factor, with_decay
-from jaxmb.response.frf_kind import Point, dof_names
+from jaxmb.response.frf_kind import dof_names
 from jaxmb.response.hits import Sensor
 
 if TYPE_CHECKING:
@@ -56,13 +56,6 @@ def known_channels(test: "FrfTest") -> Channels:
     """Channels of a test; unit gains and no delay where it has none."""
     ideal = Channels(np.ones(len(test.outputs)), np.ones(len(test.inputs)), np.zeros(()))
     return ideal if test.channels is None else test.channels
-
-
-def channel_names(test: str, outputs: Sequence[Point], inputs: Sequence[Point]) -> tuple[str, ...]:
-    """Names of the parameters of a test's channels: gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
-    gains = [f"{family}.{test}.{point}" for family, points in (("gain", outputs), ("force_gain", inputs))
-             for point in dof_names(points)]  # fmt: skip
-    return (*gains, f"delay.{test}")
 
 
 MOST = 2
@@ -166,8 +159,10 @@ class FrfChannels(OwnParameters["FrfTest"]):
     @property
     def names(self) -> tuple[str, ...]:
         """gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
-        names = channel_names(self.test.name, self.test.outputs, self.test.inputs)
-        return names[-1:] if self.test.symmetrized else names
+        test = self.test
+        ends = (("gain", test.outputs), ("force_gain", test.inputs))
+        gains = [f"{family}.{test.name}.{point}" for family, points in ends for point in dof_names(points)]
+        return (*([] if test.symmetrized else gains), f"delay.{test.name}")
 
     @property
     def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
