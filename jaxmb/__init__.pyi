@@ -171,13 +171,13 @@ from .mechanics.tangent import (
     linearize_moving as linearize_moving,
 )
 from .response.frf import (
+    Sensor as Sensor,
     convert_frf as convert_frf,
     frf as frf,
     frf_finite_force as frf_finite_force,
     response_rows as response_rows,
 )
 from .response.hits import (
-    Sensor as Sensor,
     Softening as Softening,
     record_hits as record_hits,
 )

@@ -9,7 +9,7 @@ import pytest
 from jaxmb.identify.estimation.least_squares import normal_equations
 from jaxmb.identify.experiments.frf.channels import Channels, moving
 from jaxmb.machine.schema import Machine
-from jaxmb.response.hits import Sensor
+from jaxmb.response.frf import Sensor
 from tests.identify.arm import FREE, frf, study_of
 
 

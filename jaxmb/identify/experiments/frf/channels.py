@@ -17,9 +17,8 @@ from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.linalg.responses import receptance_by_entries
 from jaxmb.linalg.small_solve import DynamicStiffness, Parts
-from jaxmb.response.frf import IDEAL, laplace, sensed_receptance, sensor_factor, with_decay
+from jaxmb.response.frf import IDEAL, Sensor, laplace, sensed_receptance, sensor_factor, with_decay
 from jaxmb.response.frf_kind import dof_names
-from jaxmb.response.hits import Sensor
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.frf.frf_test import FrfTest

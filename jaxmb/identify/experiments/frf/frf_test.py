@@ -35,9 +35,8 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import frac
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf import IDEAL
+from jaxmb.response.frf import IDEAL, Sensor
 from jaxmb.response.frf_kind import Point, dof_names
-from jaxmb.response.hits import Sensor
 from jaxmb.response.modal import modes, paired_modes
 
 

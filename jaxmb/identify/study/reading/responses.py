@@ -35,9 +35,9 @@ from jaxmb.measurement.records.file import MeasuredFrf, measured_frf
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness, with_loaded_stiffness
-from jaxmb.response.frf import IDEAL, response_rows
+from jaxmb.response.frf import IDEAL, Sensor, response_rows
 from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
-from jaxmb.response.hits import Sensor, Softening, record_hits
+from jaxmb.response.hits import Softening, record_hits
 from jaxmb.response.modal import modes
 
 EXAMPLE = 'nodes = { "1" = "tool" }'
