@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.budget import used_frames
+from jaxmb.identify.assess.budget import finite, used_frames
 from jaxmb.identify.assess.estimate import (
     Diagnosis,
     Estimate,
@@ -447,7 +447,7 @@ def _likely(search: LinearSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     for k, error in enumerate(errors):
         there, values = search.equations({}, {error.key: STEP * error.typical})
         change = (there @ x - values - (matrix @ x - measured)) / STEP
-        columns[:, k] = np.where(np.isfinite(change), change, 0.0)
+        columns[:, k] = finite(change)
     budget = search.estimate.goodness.budget
     tolerated = set() if budget is None else {error.key for error in budget.errors}
     std = np.array([error.std(study.tolerances) / error.typical if error.key in tolerated else 0.0 for error in errors])

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.special import chdtri
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.budget import used_frames
+from jaxmb.identify.assess.budget import finite, used_frames
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
@@ -244,13 +244,7 @@ class Corrected:
                     jax.device_put(tangents),
                 )  # fmt: skip
                 residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
-        return _finite(residual, NOT_FINITE), _finite(jacobian, 0.0)
-
-
-def _finite(values: np.ndarray, instead: float) -> np.ndarray:
-    """Values with a number in place of those that are not finite, as of a machine that is not physically
-    consistent."""
-    return np.nan_to_num(values, nan=instead, posinf=instead, neginf=-instead)
+        return finite(residual, NOT_FINITE), finite(jacobian, 0.0)
 
 
 def _stacked(found: Sequence[tuple[StatedError, Any]]) -> Any:

@@ -139,7 +139,7 @@ def without_effect(rows: Equations) -> Bool[np.ndarray, "d"]:
 
 
 def inertias_without_effect(
-    model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, fixed: Collection[str] = ()
+    model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, fixed: Collection[str]
 ) -> tuple[str, ...]:
     """Fixed inertial parameters of bodies with free ones, without effect on any measurement.
 

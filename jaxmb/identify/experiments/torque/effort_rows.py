@@ -42,7 +42,7 @@ def further_columns(
     regressor: Float[np.ndarray, "k c p"],
     velocity: Float[np.ndarray, "k c"],
     temperature: Float[np.ndarray, "k"] | None,
-    load_parameters: Mapping[str, float] | None = None,
+    load_parameters: Mapping[str, float] | None,
 ) -> tuple[Float[np.ndarray, "k c q"], Float[np.ndarray, "k c"]]:
     """The regressor with all columns of `column_names`, and the constant term.
 

@@ -319,8 +319,8 @@ def prior_of(
     free: FreeParameters,
     patterns: dict[str, float],
     mean: np.ndarray,
-    of_values: bool = False,
-    earlier: EarlierResult | None = None,
+    of_values: bool,
+    earlier: EarlierResult | None,
 ) -> Prior | None:
     """Prior of a study; None where it states none.
 
