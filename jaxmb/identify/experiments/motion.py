@@ -28,7 +28,7 @@ from jaxmb.mechanics.loops import independent_coordinates, motion_map
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
 from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 
-SeenAt = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
+ViewArguments = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
 """Posture, point of linearization, outputs, inputs, whether sensors feel gravity, whether energy shares are needed."""
 LINEAR_LEAVES = frozenset(leaf for family in FAMILIES if family.affine for leaf in leaves_of(family))
 """Leaves of the model in each of which the tangent at a fixed posture is affine, with the others fixed."""
@@ -176,13 +176,15 @@ def _weightless_views(
     for first in range(0, len(values), AT_ONCE):
         some = values[first : first + AT_ONCE]
         filled = np.concatenate([some, np.zeros((AT_ONCE - len(some), some.shape[1]))])
-        views = jax.tree.map(np.asarray, _views_at_once(test.seen_at, model, free, jax.device_put(filled)))
+        views = jax.tree.map(np.asarray, _views_at_once(test.view_arguments, model, free, jax.device_put(filled)))
         yield from (jax.tree.map(lambda part, i=i: part[i], views) for i in range(len(some)))
 
 
 @compiled
-def _views_at_once(seen_at: SeenAt, model: Model, free: FreeParameters, values: Float[Array, "k d"]) -> MotionView:
-    return jax.vmap(lambda v: motion_view(free.apply(model, v), *seen_at, weightless=True))(values)
+def _views_at_once(
+    view_arguments: ViewArguments, model: Model, free: FreeParameters, values: Float[Array, "k d"]
+) -> MotionView:
+    return jax.vmap(lambda v: motion_view(free.apply(model, v), *view_arguments, weightless=True))(values)
 
 
 def without_weight(model: Model, free: FreeParameters) -> bool:
@@ -217,10 +219,10 @@ class PostureTest(Test[MotionView]):
 
     def view(self, model: Model) -> MotionView:
         """Linearized motion of the machine at the test's posture."""
-        return motion_view(model, *self.seen_at)
+        return motion_view(model, *self.view_arguments)
 
     @property
-    def seen_at(self) -> SeenAt:
+    def view_arguments(self) -> ViewArguments:
         """Arguments of `motion_view` beside the machine."""
         return self.q, self.at, self.outputs, self.inputs, self.feels_gravity, self.shares_energy
 

@@ -23,7 +23,7 @@ from jaxmb.identify.assess.remarks import on_bound
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import deviations, identifiability, row_blocks
 from jaxmb.identify.estimation.least_squares import Box, finished
-from jaxmb.identify.experiments.motion import PostureTest, SeenAt, without_weight
+from jaxmb.identify.experiments.motion import PostureTest, ViewArguments, without_weight
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized, residual_at
@@ -230,7 +230,7 @@ def mode_deviations(
     Returns:
         inf where a mode depends on a direction of u that has no effect on the data.
     """
-    slope = _slope(test.seen_at, model, free, jax.device_put(u))
+    slope = _slope(test.view_arguments, model, free, jax.device_put(u))
     M, phi, root = tangent.mass, np.asarray(found.shape), np.asarray(found.eigenvalue)[:, None]
 
     def along(matrix: Array) -> np.ndarray:
@@ -253,12 +253,12 @@ def mode_deviations(
 
 
 @compiled
-def _slope(seen_at: SeenAt, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
+def _slope(view_arguments: ViewArguments, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
     """Derivatives of the tangent matrices by u [n, n, d]."""
-    light = seen_at[1] == "posture" and without_weight(model, free)
+    light = view_arguments[1] == "posture" and without_weight(model, free)
 
     def tangent(u: Array) -> Tangent:
-        return motion_view(free.apply(model, free.values(u)), *seen_at, weightless=light).tangent
+        return motion_view(free.apply(model, free.values(u)), *view_arguments, weightless=light).tangent
 
     return jax.jacfwd(tangent)(u)
 

@@ -63,7 +63,7 @@ parameters."""
 _MATRICES = ("stiffness", "damping", "mass", "structural")
 
 
-def moving(view: AffineMotion, parameters: int) -> tuple[str, ...]:
+def varying_matrices(view: AffineMotion, parameters: int) -> tuple[str, ...]:
     """Matrices of the tangent that depend on the free parameters, where normal equations by their entries are cheaper;
     empty otherwise."""
     slope, support = view.slope.tangent, view.base.support
@@ -93,7 +93,7 @@ def equations_by_entries(
 
     Args:
         view: of the machine, as a function of the free values.
-        names: of the varying matrices (`moving`).
+        names: of the varying matrices (`varying_matrices`).
         values: the free values, as a function of u.
         u: unknowns of the fit.
         omega: lines, rad/s.
@@ -195,7 +195,7 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
         self, view: AffineMotion, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
     ) -> NormalEquations:
         """Normal equations of the residual at u; see `Evaluation.normal_equations`."""
-        test, names = self.test, moving(view, u.size) if self.test.phase == "safe" else ()
+        test, names = self.test, varying_matrices(view, u.size) if self.test.phase == "safe" else ()
         if not names:
             return super().normal_equations(view, values, u)
 

@@ -224,7 +224,7 @@ def effort_rows(
             f"no samples {interval}: without the filters' ends the record covers {time[0]:.3g} to {time[-1]:.3g} s"
         )
     inside = inside[within]
-    fast = moving(model, zd, settings.least_speed, record.blurred)[inside][:, columns_of_measured]
+    fast = moving_samples(model, zd, settings.least_speed, record.blurred)[inside][:, columns_of_measured]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
@@ -247,7 +247,9 @@ def effort_rows(
     )
 
 
-def moving(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, beside: int) -> np.ndarray:
+def moving_samples(
+    model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, beside: int
+) -> np.ndarray:
     """Mask of the samples at which each independent coordinate, and each transmission that it drives, exceeds its least
     speed and is more than `beside` samples from a reversal. A coordinate that reverses at all its samples, at rest,
     keeps them."""
@@ -452,7 +454,7 @@ def _equations(
     except ValueError:
         return None
     names = independent_coordinates(model)
-    fast = moving(model, states[1], least_speed, 0)
+    fast = moving_samples(model, states[1], least_speed, 0)
     return regressor, effort, fast[:, [names.index(name) for name in measured]]
 
 
