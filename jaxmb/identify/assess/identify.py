@@ -51,11 +51,6 @@ MOST_PASSES = 10
 """Largest number of linearizations of tests about the fitted machine."""
 SETTLED = 0.05
 """Change of the values in the last of them, in standard deviations, at convergence."""
-UNSETTLED = (
-    f"values still move after {MOST_PASSES} linearizations about the fitted machine: the deflection of gears (torque"
-    " tests) or the effect of errors of loads and postures (deflection tests) is not consistent with them"
-)
-RIGID = "the deflection of gears, or the effect of errors of loads and postures, is not that of the values found"
 
 
 def identify(
@@ -154,11 +149,17 @@ def _relinearized(study: Study, model: Model, refit: Callable[[Study], tuple[Mod
         try:
             study = study.about(model)
         except ValueError as error:
-            return study, [f"{RIGID}: {error}"]
+            return study, [
+                "the deflection of gears, or the effect of errors of loads and postures, is not that of the values"
+                f" found: {error}"
+            ]
         model, converged = refit(study)
         if converged:
             return study, []
-    return study, [UNSETTLED]
+    return study, [
+        f"values still move after {MOST_PASSES} linearizations about the fitted machine: the deflection of gears"
+        " (torque tests) or the effect of errors of loads and postures (deflection tests) is not consistent with them"
+    ]
 
 
 def _refined_about(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:

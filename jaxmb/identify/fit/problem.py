@@ -343,8 +343,14 @@ def with_tests(problem: Problem, tests: Sequence[Test]) -> Problem:
     return dataclasses.replace(problem, tests=tuple(tests), noise_unit=noise_unit(tests))
 
 
+@compiled
+def objective(problem: Problem, u: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Float[Array, ""]:
+    """The objective of a problem, compiled."""
+    return problem.objective(jnp.asarray(u))
+
+
 def objective_at(problem: Problem, u: Float[np.ndarray, "d"]) -> float:
-    """The objective at u."""
+    """The objective at u, by the program of `residual_at`."""
     residual = residual_at(problem, u) * float(problem.noise_unit)
     return float(residual @ residual)
 
