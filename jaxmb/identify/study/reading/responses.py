@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -179,7 +180,9 @@ def _computed(
     sensor: Sensor,
     draw: np.random.Generator,
 ) -> FrfSet:
-    frequency_hz = _frequencies(how.lines)
+    lines = cast(Lines, how.lines)  # given where no hits are
+    count = int(np.floor((lines.last_hz - lines.first_hz) / lines.step_hz + 1e-9)) + 1
+    frequency_hz = lines.first_hz + lines.step_hz * np.arange(count)
     omega, decay = jax.device_put((2 * np.pi * frequency_hz, np.zeros(())))
     # called with all arguments, as by the tests, so that both share one program
     h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay, sensor, None))
@@ -187,13 +190,6 @@ def _computed(
         real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
         h = h * np.exp(real + 1j * imaginary)
     return FrfSet(frequency_hz, h, how.response, dof_names(outputs), dof_names(inputs), source="simulated")
-
-
-def _frequencies(lines: Lines | None) -> np.ndarray:
-    if lines is None:
-        raise ValueError("expected either lines or hits")
-    count = int(np.floor((lines.last_hz - lines.first_hz) / lines.step_hz + 1e-9)) + 1
-    return lines.first_hz + lines.step_hz * np.arange(count)
 
 
 def _from_hits(
