@@ -418,8 +418,7 @@ def _problem_and_start(
     with error_location(source):
         problem = make_problem(model, free, tests)
         initial, stated = initial_values(problem, bounds)
-    at_start = free.apply(model, initial)
-    with error_location(source):
+        at_start = free.apply(model, initial)
         check_stiffness(file, at_start)
     for entry in entries:
         with error_location(f"{source}: {display_name(entry.name)}"):

@@ -268,7 +268,7 @@ SAME_POSTURE = 1e-4
 """Largest difference of a coordinate between equal postures, rad or m."""
 
 
-def measured_responses(
+def responses_of_test(
     part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext
 ) -> tuple[FrfSource, Truth | None, tuple[str, ...]]:
     """FRFs of a test, processed as the study states, the true machine of simulated ones, and remarks on their origin.
