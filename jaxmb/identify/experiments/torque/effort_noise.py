@@ -222,7 +222,7 @@ SMALL_FACTOR, SMALL_CHANGE = 0.15, 0.03
 gross errors."""
 
 
-class Unexplained(NamedTuple):
+class GrossError(NamedTuple):
     """A gross error of a torque test."""
 
     joints: tuple[str, ...]
@@ -273,7 +273,7 @@ def unexplained_efforts(
     bound: Float[np.ndarray, "c"],
     names: Sequence[str],
     jacobian: Float[np.ndarray, "r d"] | None,
-) -> Unexplained | None:
+) -> GrossError | None:
     """The gross error of a torque test: residuals too large or too predictable for noise; None where there is none.
 
     Args:
@@ -311,7 +311,7 @@ def unexplained_efforts(
     if not (found or cause):
         return None
     order = sorted(found, key=lambda i: -found[i])
-    return Unexplained(tuple(names[i] for i in order), tuple(100.0 * found[i] for i in order), cause)
+    return GrossError(tuple(names[i] for i in order), tuple(100.0 * found[i] for i in order), cause)
 
 
 def _predicted_share(residual: np.ndarray, columns: np.ndarray, time_s: np.ndarray) -> float:
