@@ -305,7 +305,7 @@ MOST_STEPS = 30
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LinearSearch:
+class LinearHypothesisSearch:
     """Fits of hypotheses on a linear study."""
 
     estimate: Estimate
@@ -411,7 +411,7 @@ MOST_LEFT = 0.5
 """Part of the sum of squares of the residual that an error leaves at most where the noise is not known."""
 
 
-def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearSearch, float]:
+def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisSearch, float]:
     """The search, and the degrees of freedom."""
     study, model = estimate.study, estimate.model
     if all(isinstance(entry.source, DeflectionSource) for entry in study.fitted):
@@ -428,17 +428,17 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearSearch, flo
     variances = estimate.row_weights * lengths
     used = variances > 0.0
     degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank
-    return LinearSearch(estimate, linear, model, known, metric(variances, effects)), max(degrees, 1.0)
+    return LinearHypothesisSearch(estimate, linear, model, known, metric(variances, effects)), max(degrees, 1.0)
 
 
-def _errors(search: LinearSearch) -> list[StatedError]:
+def _errors(search: LinearHypothesisSearch) -> list[StatedError]:
     """Possible errors of machine and tests, equal keys once."""
     of_machine = (error for error, _ in search.machine)
     of_tests = (entry.source.errors(entry.test, search.estimate.model) for entry in search.estimate.study.fitted)
     return list({error.key: error for error in itertools.chain(of_machine, *of_tests)}.values())
 
 
-def _likely(search: LinearSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
+def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     """The errors that explain most to first order, and others with further starting values."""
     errors, study = _errors(search), search.estimate.study
     matrix, measured = search.equations({}, {})
@@ -457,7 +457,7 @@ def _likely(search: LinearSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in others]
 
 
-def _alternatives(search: LinearSearch) -> list[Hypothesis]:
+def _alternatives(search: LinearHypothesisSearch) -> list[Hypothesis]:
     """Alternatives to single tests and to all of them."""
     fitted = search.estimate.study.fitted
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in fitted)

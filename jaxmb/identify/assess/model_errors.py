@@ -316,7 +316,7 @@ class FittedHypothesis(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Search:
+class HypothesisSearch:
     """Refits of hypotheses."""
 
     corrected: Corrected
@@ -387,7 +387,7 @@ def model_errors(estimate: Estimate) -> Explanations:
     effects = jacobian[:, estimate.u.size :] * std * has_tolerance
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
-    search = Search(corrected, metric(variances, effects[:, std > 0.0]), degrees)
+    search = HypothesisSearch(corrected, metric(variances, effects[:, std > 0.0]), degrees)
     _, plain, chi_square = search.fitted(NONE, estimate.u)
     before, _ = search.state(NONE, estimate.u)
     excess = float(before @ before) - degrees
@@ -432,7 +432,7 @@ def further_springs(
     return tuple(springs)
 
 
-def _without_tests(search: Search, u: np.ndarray) -> list[np.ndarray]:
+def _without_tests(search: HypothesisSearch, u: np.ndarray) -> list[np.ndarray]:
     """Fits without each test, where there are a few."""
     rows = search.corrected.problem.row_slices
     if not 1 < len(rows) <= MOST_TESTS:
@@ -440,7 +440,7 @@ def _without_tests(search: Search, u: np.ndarray) -> list[np.ndarray]:
     return [dataclasses.replace(search, masked=own).fitted(NONE, u).x for own in rows]
 
 
-def _without_channel(search: Search, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Fit without the sensor or input that explains most, and the mask of its rows; None where no single one leaves
     noise alone: a single wrong one misleads the fit, so that no error is small there."""
     problem, residual = search.corrected.problem, search.state(NONE, u)[0]
@@ -459,7 +459,7 @@ def _without_channel(search: Search, u: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _refitted(
-    search: Search, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray
+    search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray
 ) -> list[FittedHypothesis]:
     """Refits of the hypotheses on a single wrong channel, of those that explain most to first order at any of some
     points, then at the free parameters of the best refit, and of those that have starts of their own."""
@@ -498,7 +498,7 @@ def _refitted(
 
 
 def _expected(
-    search: Search, points: Sequence[np.ndarray], std: np.ndarray, channel: np.ndarray | None
+    search: HypothesisSearch, points: Sequence[np.ndarray], std: np.ndarray, channel: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sum of squares that each error leaves to first order at each point [p, e]; whether its effect is distinct from
     that of earlier ones [e]; whether it has an effect in a channel alone, whose fit without it is the last point [e]:
@@ -524,7 +524,7 @@ def _expected(
 
 
 def _far_starts(
-    search: Search, error: StatedError, points: Sequence[np.ndarray], sizes: Sequence[float]
+    search: HypothesisSearch, error: StatedError, points: Sequence[np.ndarray], sizes: Sequence[float]
 ) -> list[np.ndarray]:
     """The best starts of an error among some sizes, SI, at any of some points."""
     least, most = error.bounds
@@ -533,7 +533,7 @@ def _far_starts(
     return [tried[i] for i in np.argsort(squares)[:FAR_STARTS]]
 
 
-def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
+def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
     """Refits of the most likely alternatives to tests."""
     problem, tried = search.corrected.problem, list[tuple[float, int, int]]()
     known = (
@@ -602,7 +602,7 @@ def selected(
 
 
 def _reported(
-    search: Search, u: np.ndarray, chi_square: float, found: Sequence[FittedHypothesis]
+    search: HypothesisSearch, u: np.ndarray, chi_square: float, found: Sequence[FittedHypothesis]
 ) -> tuple[ModelError, ...]:
     """The hypotheses that explain the misfit, the most plausible first."""
     chi_squares, corrected = [end.chi_square for end in found], search.corrected
@@ -652,7 +652,9 @@ def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str
     return f"a lower minimum of the cost that the search did not find, with {free.names[most]} near {value:.4g},"
 
 
-def _single_lines(estimate: Estimate, search: Search, u: np.ndarray, chi_square: float) -> tuple[ModelError, ...]:
+def _single_lines(
+    estimate: Estimate, search: HypothesisSearch, u: np.ndarray, chi_square: float
+) -> tuple[ModelError, ...]:
     """Outlier lines, where the residual without them is noise."""
     problem, kept, texts = estimate.study.problem, np.ones(estimate.residual.size), []
     for rows, test in zip(problem.row_slices, problem.tests, strict=True):

@@ -247,7 +247,7 @@ class PostureTest(Test[MotionView]):
         return False
 
 
-class Placement(NamedTuple):
+class PlacementErrors(NamedTuple):
     """Errors of the posture of a test, and of the directions and positions of its points; 0 as described."""
 
     posture: Float[np.ndarray, "n"] | Array
@@ -260,13 +260,13 @@ class Placement(NamedTuple):
     input_shift: Float[np.ndarray, "i 3"] | Array
 
 
-def as_placed(test: "PostureTest", joints: int) -> Placement:
+def as_placed(test: "PostureTest", joints: int) -> PlacementErrors:
     """No errors, for a number of joint coordinates."""
     outputs, inputs = (np.zeros((len(points), 3)) for points in (test.outputs, test.inputs))
-    return Placement(np.zeros(joints), outputs, outputs, inputs, inputs)
+    return PlacementErrors(np.zeros(joints), outputs, outputs, inputs, inputs)
 
 
-def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[StatedError, Placement]]:
+def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[StatedError, PlacementErrors]]:
     """Errors of the posture of a test and of the joint zeros, each for a size of 1 rad or m.
 
     In a machine with loops, of the independent coordinates, loops closed to first order.
@@ -287,7 +287,7 @@ def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[Stated
 
 def point_errors(
     test: "PostureTest", joints: int, which: str, points: tuple[Point, ...]
-) -> Iterator[tuple[StatedError, Placement]]:
+) -> Iterator[tuple[StatedError, PlacementErrors]]:
     """Errors of direction and position of each output or input, of this test and of all tests.
 
     Args:
@@ -359,7 +359,7 @@ def test_joints(test: "PostureTest", model: Model) -> int:
     return min(len(model.joints), int(jnp.size(test.q)))
 
 
-def displaced_view(test: "PostureTest", model: Model, errors: Placement) -> MotionView:
+def displaced_view(test: "PostureTest", model: Model, errors: PlacementErrors) -> MotionView:
     """The view of a machine with errors of posture, directions and positions corrected, to first order in the last
     two."""
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds

@@ -69,7 +69,7 @@ from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import motion_coordinates
 
 
-class Origin(NamedTuple):
+class StudyOrigin(NamedTuple):
     """Description from which a study was made, to make it again."""
 
     file: StudyFile
@@ -134,7 +134,7 @@ class Study:
     """Standard deviations of the stated numbers of machine and tests; None where all is exact."""
     source: str = ""
     """Origin of the study, such as a publication."""
-    origin: Origin | None = None
+    origin: StudyOrigin | None = None
     """Description from which it was made."""
     remarks: tuple[str, ...] = ()
     """Warnings raised while it was read, of its machine for instance."""
@@ -349,7 +349,7 @@ def make_study(
             laws=file.laws,
             tolerances=stated_tolerances(file),
             source=file.source,
-            origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
+            origin=StudyOrigin(given, folder, noise_seed, study_digest(given, folder)),
         )
     return dataclasses.replace(study, remarks=tuple(remarks), read_seconds=time.monotonic() - began)
 

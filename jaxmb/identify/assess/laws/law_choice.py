@@ -9,7 +9,7 @@ from scipy.special import ndtr
 
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import (
-    Candidate,
+    CandidateTerm,
     ChosenTerm,
     GroupError,
     HoldOutErrors,
@@ -77,7 +77,7 @@ def law_covariance(study: Study, problem: LawProblem, fit: LawFit, terms: int) -
 
 
 def law_outcome(
-    study: Study, chosen: Sequence[Term], fit: LawFit, considered: Sequence[Candidate], without: HoldOut,
+    study: Study, chosen: Sequence[Term], fit: LawFit, considered: Sequence[CandidateTerm], without: HoldOut,
     with_laws: HoldOut, groups: Sequence[np.ndarray],
 ) -> Laws:  # fmt: skip
     """Laws of a result, from the chosen and considered terms."""
@@ -197,7 +197,7 @@ class Considered(NamedTuple):
     """None where not evaluated by cross-validation."""
     converged: bool
     """Whether all fits behind the candidate converged."""
-    outcome: Candidate
+    outcome: CandidateTerm
     """Its numbers, as for a candidate that is not taken."""
 
 
@@ -225,7 +225,7 @@ def chosen_laws(estimate: Estimate) -> Laws | None:
     fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
     chosen: list[Term] = []
     first = held_out = _hold_out(study, chosen, [fit] * len(groups), groups)
-    considered: list[Candidate] = []
+    considered: list[CandidateTerm] = []
     converged = fit.converged and first.converged
     while len(chosen) < count:
         remaining = [term for term in terms if term not in chosen]
@@ -302,7 +302,7 @@ def _tried(
         if rank < HELD_OUT:
             held_out = _hold_out(study, [*chosen, term], [new] * len(groups), groups)
             gain, converged = _gain(before, held_out), converged and held_out.converged
-        outcome = Candidate(
+        outcome = CandidateTerm(
             step=len(chosen) + 1,
             parameter=term.parameter,
             by=term.by,

@@ -30,7 +30,7 @@ class ChosenTerm(Term):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Candidate:
+class CandidateTerm:
     """A candidate term of one step, fitted with the previously chosen terms."""
 
     step: int
@@ -105,7 +105,7 @@ class Laws:
     """Values of the parameters at the centre of the tests."""
     centre_std_log: dict[str, float]
     holdout: HoldOutErrors
-    considered: tuple[Candidate, ...]
+    considered: tuple[CandidateTerm, ...]
     one_model: WithLaws
     values: dict[str, tuple[ValueInTest, ...]]
     """Values of each parameter with a law, or of the best candidate without laws."""

@@ -10,7 +10,7 @@ from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
 from jaxmb.measurement.motion.record import MOST_SAMPLES, Side
 
 
-class Motion(Part):
+class MotionPart(Part):
     """One coordinate over time: its value in the posture + speed t + sum of a_k sin(k w t) + b_k (cos(k w t) - 1)."""
 
     speed: Number = 0.0
@@ -43,7 +43,7 @@ class SimulateTorques(Simulation):
     """Samples per second."""
     base_hz: Positive = 0.1
     """f of the series of the motion."""
-    motion: dict[Name, Motion] = Field(min_length=1)
+    motion: dict[Name, MotionPart] = Field(min_length=1)
     """By coordinate, of joints with a motor the link, its motion from the value in the posture; the others are at
     rest."""
     angle_std: NonNegative = 0.0
