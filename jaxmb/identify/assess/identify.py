@@ -95,12 +95,9 @@ def _by_search(
 ) -> Result:
     began = time.monotonic()
     run = study.problem, study.settings, study.start, seed, state_file, resume, report
-    if study.solver is Solver.TWO_STEPS:
-        (fit, information), sentences = two_step_fit(*run), []
-        fitted = COMPILATION.seconds
-    else:
-        fit, information = run_fit(*run), None
-        fitted = COMPILATION.seconds
+    fit, information = two_step_fit(*run) if study.solver is Solver.TWO_STEPS else (run_fit(*run), None)
+    fitted, sentences = COMPILATION.seconds, list[str]()
+    if information is None:
         study, fit, doubts = _refined_about(study, fit) if study.relinearized else (study, fit, [])
         problem, fit, sentences = with_estimated_noise(study.problem, fit)
         study, sentences = study.with_problem(problem), [*doubts, *sentences]

@@ -110,11 +110,10 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate = with_curvature(estimate)
     estimate, bounded = not_bound_limited(estimate)
     (hypotheses, springs), agreed = model_errors(estimate), one_model(estimate)
-    if agreed is not None and agreed.is_consistent and goodness.not_reproduced:
+    apart = agreed is not None and not agreed.is_consistent and not goodness.misfit_tolerated
+    # errors of the description of single tests, or of all, are no disagreement on a parameter
+    if goodness.misfit_tolerated or (goodness.not_reproduced and not apart):
         agreed = None
-    if goodness.misfit_tolerated:  # errors of the description of single tests are no disagreement on a parameter
-        agreed = None
-    apart = agreed is not None and not agreed.is_consistent
     wrong = bool(goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or apart)
     if wrong and not is_large(estimate.study.problem):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
