@@ -58,11 +58,9 @@ def simulated_machine(how: Simulation, context: ReadingContext) -> tuple[Model, 
     """
     machine = context.unlocked_machine if how.machine is None else machine_named(how.machine, context.folder)
     model = study_model(machine, context.file)
-    names = list(parameter_table(model))
-    given: dict[str, float] = {}
-    for pattern, value in how.parameters.items():
-        if pattern not in names:
-            given |= dict.fromkeys(matching(names, pattern) or [pattern], value)
-    model = set_parameters(model, given | {name: value for name, value in how.parameters.items() if name in names})
+    names, given = list(parameter_table(model)), dict[str, float]()
+    for pattern in sorted(how.parameters, key=names.__contains__):  # a full name overrules a pattern
+        given |= dict.fromkeys(matching(names, pattern) or [pattern], how.parameters[pattern])
+    model = set_parameters(model, given)
     seed = how.noise_seed if context.noise_seed is None else context.noise_seed
     return model, seed, Truth(motion_coordinates(model), parameters(model))
