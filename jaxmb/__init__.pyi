@@ -59,16 +59,16 @@ from .identify.regression.torque_regressor import (
     stacked_torque_regressor as stacked_torque_regressor,
     torque_regressor as torque_regressor,
 )
-from .identify.study.density import (
+from .identify.study.format.study_format import study_names as study_names
+from .identify.study.pure_functions import (
     LogDensity as LogDensity,
     log_density as log_density,
+    residual as residual,
 )
-from .identify.study.format.study_format import study_names as study_names
 from .identify.study.study import (
     Study as Study,
     load_study as load_study,
     make_study as make_study,
-    residual as residual,
 )
 from .io.validation import InputError as InputError
 from .machine.build import Model as Model
@@ -171,13 +171,13 @@ from .mechanics.tangent import (
     linearize_moving as linearize_moving,
 )
 from .response.frf import (
+    Sensor as Sensor,
     convert_frf as convert_frf,
     frf as frf,
     frf_finite_force as frf_finite_force,
     response_rows as response_rows,
 )
 from .response.hits import (
-    Sensor as Sensor,
     Softening as Softening,
     record_hits as record_hits,
 )

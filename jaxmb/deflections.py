@@ -65,11 +65,11 @@ from jaxmb.identify.stiffness_model.variants import (
     residual_norms as residual_norms,
     stiffness_models as stiffness_models,
 )
-from jaxmb.identify.study.context import candidate_postures as candidate_postures
 from jaxmb.identify.study.reading.deflections import (
     choose_load_cases as choose_load_cases,
     measured_with as measured_with,
 )
+from jaxmb.mechanics.postures import candidate_postures as candidate_postures
 from jaxmb.response.static import (
     actual_pose as actual_pose,
     compensate as compensate,

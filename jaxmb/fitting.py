@@ -39,6 +39,7 @@ from jaxmb.identify.fit.problem import (
     Problem as Problem,
     final_state as final_state,
     make_problem as make_problem,
+    objective as objective,
     with_tests as with_tests,
 )
 from jaxmb.identify.fit.search import population_objectives as population_objectives
@@ -51,7 +52,6 @@ from jaxmb.identify.fit.settings import (
 from jaxmb.identify.fit.state import (
     Fit as Fit,
     Stage as Stage,
-    objective as objective,
 )
 from jaxmb.identify.parameters.free_parameters import (
     Bound as Bound,

@@ -68,11 +68,6 @@ class _Section(Part):
     dh: DhTable
 
 
-def frame_of_row(name: str) -> str:
-    """Name of the frame that the row called `name` has in the DH convention."""
-    return f"{name}_dh"
-
-
 def machine_from_dh(
     name: str,
     rows: Iterable[Table],
@@ -147,7 +142,7 @@ def _chain(table: DhTable) -> tuple[list[Table], list[Table]]:
         else:
             origin, far_end = origin_transform @ transverse @ axial, np.eye(4)
         bodies.append(_body(row, carrier, origin, far_end))
-        frames.append({"name": frame_of_row(row.name), "body": row.name, "origin": origin_table(far_end)})
+        frames.append({"name": f"{row.name}_dh", "body": row.name, "origin": origin_table(far_end)})
         carrier, origin_transform = row.name, far_end
     return bodies, frames
 

@@ -16,7 +16,7 @@ from jaxmb.io.files import write_atomically
 from jaxmb.io.validation import Table, check_known, sentence, shown
 from jaxmb.machine.elements import Coupling, rotation_matrix
 from jaxmb.machine.schema import Body, Coordinate, Machine, RigidMass
-from jaxmb.machine.values import GROUND, MOST_PARTS, Origin, first_cycle, valid_name
+from jaxmb.machine.values import GROUND, MOST_PARTS, Origin, first_cycle, numbers_text, valid_name
 
 COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "fixed": None}
 UNSUPPORTED_JOINTS = ("floating", "planar", "spherical")
@@ -425,8 +425,8 @@ def _link(rigid: RigidMass) -> str:
     tensor = {"ixx": xx, "ixy": xy, "ixz": xz, "iyy": yy, "iyz": yz, "izz": zz}
     return (
         f"  <link name={name}>\n    <inertial>\n"
-        f'      <origin xyz="{_numbers_text(rigid.center_of_mass)}" rpy="0 0 0"/>\n'
-        f'      <mass value="{_numbers_text([rigid.mass])}"/>\n'
+        f'      <origin xyz="{numbers_text(rigid.center_of_mass)}" rpy="0 0 0"/>\n'
+        f'      <mass value="{numbers_text([rigid.mass])}"/>\n'
         f"      <inertia {_attributes(tensor)}/>\n"
         "    </inertial>\n  </link>"
     )
@@ -435,7 +435,7 @@ def _link(rigid: RigidMass) -> str:
 def _moving_joint(body: Body, coordinate: Coordinate, couplings: Sequence[Coupling]) -> str:
     kind = "prismatic" if coordinate.type == "prismatic" else "continuous" if coordinate.range is None else "revolute"
     axis = np.array(coordinate.axis) / np.linalg.norm(coordinate.axis)
-    elements = [f'    <axis xyz="{_numbers_text(axis)}"/>']
+    elements = [f'    <axis xyz="{numbers_text(axis)}"/>']
     low, high = coordinate.range or (-OUT_OF_REACH, OUT_OF_REACH)
     limits = {} if kind == "continuous" else {"lower": low, "upper": high}
     most = coordinate.effort_limit, coordinate.speed_limit
@@ -458,7 +458,7 @@ def _joint(name: str, kind: str, parent: str, child: str, origin: Origin, elemen
         f'  <joint name={quoteattr(name)} type="{kind}">',
         f"    <parent link={quoteattr(parent)}/>",
         f"    <child link={quoteattr(child)}/>",
-        f'    <origin xyz="{_numbers_text(origin.xyz)}" rpy="{_numbers_text(origin.rpy)}"/>',
+        f'    <origin xyz="{numbers_text(origin.xyz)}" rpy="{numbers_text(origin.rpy)}"/>',
         *elements,
         "  </joint>",
     ]
@@ -466,9 +466,4 @@ def _joint(name: str, kind: str, parent: str, child: str, origin: Origin, elemen
 
 
 def _attributes(values: dict[str, float]) -> str:
-    return " ".join(f'{key}="{_numbers_text([value])}"' for key, value in values.items())
-
-
-def _numbers_text(values: Iterable[float]) -> str:
-    """Numbers as text that is read back exactly."""
-    return " ".join(repr(float(value)) for value in values)
+    return " ".join(f'{key}="{numbers_text([value])}"' for key, value in values.items())

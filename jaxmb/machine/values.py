@@ -64,6 +64,11 @@ def number_of_text(text: str) -> float:
     return angle(number)
 
 
+def numbers_text(values: Iterable[float]) -> str:
+    """Numbers as text that is read back exactly."""
+    return " ".join(repr(float(value)) for value in values)
+
+
 def _number(value: Any) -> Any:
     # bool is an int in Python, and pydantic would also read "1.0": a physical number is written as a number.
     if isinstance(value, bool | str) or value is None:

@@ -165,11 +165,6 @@ class PlacementResult:
     evaluations: int
     settings: PlacementSettings
 
-    @property
-    def possible_share(self) -> float:
-        """Share of feasible placements on the grid."""
-        return float(np.mean(np.isfinite(self.cost)))
-
 
 @dataclass(frozen=True)
 class Follower:

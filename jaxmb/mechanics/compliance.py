@@ -165,7 +165,7 @@ def elastic_springs(model: Model, free: Collection[str] = ()) -> tuple[str, ...]
 
 
 def closed_stiffness(
-    model: Model, q: Float[Array, "n"], gravity: bool = False
+    model: Model, q: Float[Array, "n"], gravity: bool
 ) -> tuple[Float[Array, "e r"], Float[Array, "r r"]]:
     """Basis R of the elastic motions that keep the loops closed, and their stiffness R^T K R.
 

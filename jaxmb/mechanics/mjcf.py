@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -14,7 +14,7 @@ from jaxmb.io.files import one_line, write_atomically
 from jaxmb.machine.elements import motion_matrix, origin_matrix, pose_matrix
 from jaxmb.machine.mjcf import mujoco_module, without_log
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Machine, RigidMass
-from jaxmb.machine.values import GROUND, Row6
+from jaxmb.machine.values import GROUND, Row6, numbers_text
 from jaxmb.mechanics.postures import build_model, posture as posture_of
 
 LEAST_INERTIA = 1e-12
@@ -153,7 +153,7 @@ class _Writer:
         self.machine, self.q, self.hold = machine, q, hold
         self.root = Element("mujoco", model=machine.name)
         ElementTree.SubElement(self.root, "compiler", angle="radian", autolimits="true")
-        ElementTree.SubElement(self.root, "option", gravity=_numbers(machine.gravity))
+        ElementTree.SubElement(self.root, "option", gravity=numbers_text(machine.gravity))
         self.body: dict[str, Element] = {GROUND: ElementTree.SubElement(self.root, "worldbody")}
         self.offset: dict[str, np.ndarray] = {GROUND: np.eye(4)}
         """Pose of each body's own frame in MuJoCo's."""
@@ -200,9 +200,9 @@ class _Writer:
         order = [
             joint.attrib["name"] for joint in self.body[GROUND].iter("joint")
         ]  # depth first, as MuJoCo numbers them
-        key = {"name": "reference", "qpos": _numbers(self.q[name] for name in order)}
+        key = {"name": "reference", "qpos": numbers_text(self.q[name] for name in order)}
         if self.controls:
-            key["ctrl"] = _numbers(self.controls.values())
+            key["ctrl"] = numbers_text(self.controls.values())
         ElementTree.SubElement(keyframe, "key", key)
         ElementTree.indent(self.root)
         notes = "; ".join(self.notes).replace("--", "- -")
@@ -245,7 +245,7 @@ class _Writer:
         element = ElementTree.SubElement(
             self.body[body.parent], "body", {"name": f"{shaft.name}/rotor"} | _placed(pose)
         )
-        tensor = _numbers(_disc(shaft)[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]])
+        tensor = numbers_text(_disc(shaft)[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]])
         ElementTree.SubElement(element, "inertial", pos="0 0 0", mass=repr(ROTOR_MASS), fullinertia=tensor)
         element.append(self._joint(shaft.model_copy(update={"rotor_inertia": 0.0}), np.eye(4)))
 
@@ -258,16 +258,16 @@ class _Writer:
                 values["springref"] = self.q[c.name] + self.hold[c.name] / c.stiffness
         kind = {"revolute": "hinge", "prismatic": "slide"}[c.type]
         axis = offset[:3, :3] @ np.array(c.axis)
-        element = Element("joint", name=c.name, type=kind, axis=_numbers(axis / np.linalg.norm(axis)))
+        element = Element("joint", name=c.name, type=kind, axis=numbers_text(axis / np.linalg.norm(axis)))
         if np.any(offset[:3, 3]):
-            element.set("pos", _numbers(offset[:3, 3]))
+            element.set("pos", numbers_text(offset[:3, 3]))
         for key, value in values.items():
             if value:
                 element.set(key, repr(float(value)))
         if c.range is not None:
-            element.set("range", _numbers(c.range))
+            element.set("range", numbers_text(c.range))
         if c.effort_limit is not None and not _rotates(c):
-            element.set("actuatorfrcrange", _numbers((-c.effort_limit, c.effort_limit)))
+            element.set("actuatorfrcrange", numbers_text((-c.effort_limit, c.effort_limit)))
         return element
 
     def _add_inertia(self, element: Element, rigid: RigidMass, offset: np.ndarray, rotors: np.ndarray) -> None:
@@ -293,7 +293,7 @@ class _Writer:
         center = offset[:3, 3] + turn @ np.array(rigid.center_of_mass)
         full = 0.5 * (tensor + tensor.T)[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
         ElementTree.SubElement(
-            element, "inertial", pos=_numbers(center), mass=repr(float(rigid.mass)), fullinertia=_numbers(full)
+            element, "inertial", pos=numbers_text(center), mass=repr(float(rigid.mass)), fullinertia=numbers_text(full)
         )
 
     def _carrier(self, frame: str, actual: bool = True) -> tuple[str, np.ndarray]:
@@ -357,7 +357,7 @@ class _Writer:
         for c in self.machine.coupling:
             constant = c.offset + zero[c.coordinate] - c.ratio * zero[c.follows]
             ends = {"joint1": c.coordinate, "joint2": c.follows}
-            coefficients = _numbers((constant, c.ratio, 0.0, 0.0, 0.0))
+            coefficients = numbers_text((constant, c.ratio, 0.0, 0.0, 0.0))
             ElementTree.SubElement(equality, "joint", ends | {"polycoef": coefficients})
         if len(equality):
             self.root.append(equality)
@@ -379,7 +379,7 @@ class _Writer:
             if limit is not None:
                 if abs(self.controls[c.name]) > limit:
                     self.changed.append(f"the weight exceeds the effort limit of {c.name}")
-                element.set("forcerange", _numbers((-limit, limit)))
+                element.set("forcerange", numbers_text((-limit, limit)))
         if len(actuators):
             self.root.append(actuators)
 
@@ -394,7 +394,7 @@ def _add_rod(element: Element, pose: np.ndarray) -> None:
     """Show the link from a body's origin to a part of it, by a rod without mass that touches nothing."""
     length = float(np.linalg.norm(pose[:3, 3]))
     if element.tag != "worldbody" and length > 1e-6:
-        ends = _numbers([0.0, 0.0, 0.0, *pose[:3, 3]])
+        ends = numbers_text([0.0, 0.0, 0.0, *pose[:3, 3]])
         look = {"contype": "0", "conaffinity": "0", "group": "1", "mass": "0"}
         ElementTree.SubElement(element, "geom", {"type": "capsule", "fromto": ends, "size": repr(0.03 * length)} | look)
 
@@ -418,14 +418,9 @@ def _deviation(row: Row6) -> np.ndarray:
 
 def _placed(pose: np.ndarray) -> dict[str, str]:
     quaternion = Rotation.from_matrix(pose[:3, :3]).as_quat(scalar_first=True)
-    return {"pos": _numbers(pose[:3, 3]), "quat": _numbers(quaternion)}
+    return {"pos": numbers_text(pose[:3, 3]), "quat": numbers_text(quaternion)}
 
 
 def _attributes(values: Mapping[str, float]) -> dict[str, str]:
     """Attributes other than 0, and the length of springs."""
     return {key: repr(float(value)) for key, value in values.items() if value or key == "springlength"}
-
-
-def _numbers(values: Iterable[float] | np.ndarray) -> str:
-    """Numbers as text that is read back exactly."""
-    return " ".join(repr(float(value)) for value in values)

@@ -1,6 +1,7 @@
 """Frequency responses between frames of a machine, with the time convention e^{+j omega t}."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,8 @@ from jaxmb.mechanics.tangent import (
     LinearizeAt,
     Tangent,
     linearize,
+    motion_coordinates,
+    motion_jacobian,
     motion_jacobians,
     operating_point,
     warns_of_mounting,
@@ -32,7 +35,16 @@ from jaxmb.response.frf_kind import (
     check_kind,
     endpoints,
 )
-from jaxmb.response.hits import Sensor, tilt_rows
+
+
+class Sensor(NamedTuple):
+    """Properties of the sensors of a test."""
+
+    gravity: bool = False
+    """Whether they measure gravity as they tilt, as accelerometers with DC response do."""
+    high_pass_hz: float = 0.0
+    """Corner frequency f of a first-order high-pass s / (s + 2 pi f), Hz; 0 for none."""
+
 
 IDEAL = Sensor()
 
@@ -261,6 +273,26 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
             row = in_frame[frame_names.index(name), DIRECTIONS.index(direction)]
         rows.append(-row if signed != direction else row)
     return jnp.stack(rows) if rows else jnp.zeros((0, columns.shape[1]))
+
+
+def tilt_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:
+    """Derivative of the gravity signal at each point by `motion_coordinates`, m/s^2 per m or rad.
+
+    An accelerometer measures d . (a - g) along its axis d, which rotates with its frame: a small rotation theta adds
+    -(theta x d) . g = -(d x g) . theta. Rows of rotations and coordinates are 0.
+    """
+    rows = []
+    for name, signed in points:
+        axis = signed.removeprefix("-")
+        if axis.lower() not in DIRECTIONS[:3]:
+            rows.append(jnp.zeros(len(motion_coordinates(model))))
+            continue
+        direction = jnp.eye(3)[DIRECTIONS.index(axis.lower())]
+        if axis not in GROUND_DIRECTIONS:
+            direction = frame_pose(model, q, name)[:3, :3] @ direction
+        row = -jnp.cross(direction, model.gravity) @ motion_jacobian(model, q, name)[3:]
+        rows.append(-row if signed != axis else row)
+    return jnp.stack(rows) if rows else jnp.zeros((0, len(motion_coordinates(model))))
 
 
 def check_points(model: Model, points: Sequence[Point]) -> None:

@@ -4,8 +4,6 @@ Springs may soften with amplitude, as in joints of real robots; the rest of the 
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,41 +12,8 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.linalg.responses import eigenpairs
-from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import frame_pose
-from jaxmb.mechanics.tangent import Tangent, motion_coordinates, motion_jacobian
-from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point
+from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import first_order
-
-
-class Sensor(NamedTuple):
-    """Properties of the sensors of a test."""
-
-    gravity: bool = False
-    """Whether they measure gravity as they tilt, as accelerometers with DC response do."""
-    high_pass_hz: float = 0.0
-    """Corner frequency f of a first-order high-pass s / (s + 2 pi f), Hz; 0 for none."""
-
-
-def tilt_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -> Float[Array, "p m"]:
-    """Derivative of the gravity signal at each point by `motion_coordinates`, m/s^2 per m or rad.
-
-    An accelerometer measures d . (a - g) along its axis d, which rotates with its frame: a small rotation theta adds
-    -(theta x d) . g = -(d x g) . theta. Rows of rotations and coordinates are 0.
-    """
-    rows = []
-    for name, signed in points:
-        axis = signed.removeprefix("-")
-        if axis.lower() not in DIRECTIONS[:3]:
-            rows.append(jnp.zeros(len(motion_coordinates(model))))
-            continue
-        direction = jnp.eye(3)[DIRECTIONS.index(axis.lower())]
-        if axis not in GROUND_DIRECTIONS:
-            direction = frame_pose(model, q, name)[:3, :3] @ direction
-        row = -jnp.cross(direction, model.gravity) @ motion_jacobian(model, q, name)[3:]
-        rows.append(-row if signed != axis else row)
-    return jnp.stack(rows) if rows else jnp.zeros((0, len(motion_coordinates(model))))
-
 
 STEPS_PER_PERIOD = 16
 """Least number of integration steps per period of the fastest mode, for a phase error below 2e-4."""

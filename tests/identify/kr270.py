@@ -11,10 +11,9 @@ import tomli_w
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase
 from jaxmb.identify.experiments.deflections.table import deflections_csv
-from jaxmb.identify.study.context import candidate_postures
 from jaxmb.identify.study.study import load_study
 from jaxmb.machine.file import load_machine
-from jaxmb.mechanics.postures import build_model
+from jaxmb.mechanics.postures import build_model, candidate_postures
 from tests.identify.kr240 import measured_by
 
 MACHINE = load_machine("kuka-kr270")

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxmb
-from jaxmb.response.hits import Sensor
+from jaxmb.response.frf import Sensor
 
 G, LENGTH, MASS, CENTER, INERTIA, STIFFNESS, DAMPING, REST = 9.81, 0.9, 6.0, 0.4, 0.3, 500.0, 12.0, 0.5
 MODEL = jaxmb.build_model(

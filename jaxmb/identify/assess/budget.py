@@ -218,7 +218,7 @@ def budget(
     for k, (error, size) in enumerate(known):
         least = -size if _is_signed(error) else 0.0
         plus, minus = (tests.residual({error.key: x}) for x in (size, least))
-        columns[:, k] = factor * _finite((plus - minus) * size / (size - least))
+        columns[:, k] = factor * finite((plus - minus) * size / (size - least))
     svd = jacobian_svd(jacobian)
     blocks = ((jacobian[block], columns[block]) for block in row_blocks(jacobian))
     effect = -svd.gain @ sum(svd.basis(rows[: len(own)]).T @ own for rows, own in blocks)
@@ -230,7 +230,7 @@ def budget(
     def change(z: np.ndarray) -> np.ndarray:
         """Residual of noise-free data with errors, these over their tolerances."""
         errors = {error.key: x * size for (error, size), x in zip(known, z, strict=True)}
-        return factor * _finite(plain - tests.residual(errors))
+        return factor * finite(plain - tests.residual(errors))
 
     return _drawn(change, refit, jacobian, found, std, seed)
 
@@ -240,9 +240,9 @@ def _is_signed(error: StatedError) -> bool:
     return error.bounds[0] < 0.0
 
 
-def _finite(change: np.ndarray) -> np.ndarray:
-    """A change of residuals; 0 where an error leaves no prediction."""
-    return np.where(np.isfinite(change), change, 0.0)
+def finite(values: np.ndarray, instead: float = 0.0) -> np.ndarray:
+    """Values with a number in place of those that are not finite, as where an error leaves no prediction."""
+    return np.nan_to_num(values, nan=instead, posinf=instead, neginf=-instead)
 
 
 def _drawn(

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.estimate import Estimate, Linear
+from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.estimation.identifiability import Identifiability
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.deflections.deflection_test import (
@@ -283,7 +283,7 @@ class Convergence:
     """Physical values; NaN where not identifiable from so few."""
 
 
-def convergence(linear: Linear, seed: int, robust: bool = False) -> Convergence:
+def convergence(linear: LinearSystem, seed: int, robust: bool = False) -> Convergence:
     """Values identified from 1, 2, ... load cases, in random orders without repetition.
 
     Args:
@@ -307,7 +307,7 @@ def convergence(linear: Linear, seed: int, robust: bool = False) -> Convergence:
             some = Equations(*(part[chosen] for part in rows))
             if some.measured.size >= size:
                 step = linear_step(found, some, linear.start, robust)
-                values[k, i] = np.where(np.isfinite(step.known.std), found.decode(step.x), np.nan)
+                values[k, i] = np.where(np.isfinite(step.identifiability.std), found.decode(step.x), np.nan)
     return Convergence(counts, values)
 
 
@@ -355,7 +355,7 @@ def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: i
         again[rows] = base.measured[rows] + independent_rows(entries, measured - read)
         step = linear_step(found, base._replace(measured=again), start, robust)
         x[k] = step.x
-        unknown |= ~np.isfinite(step.known.std)
+        unknown |= ~np.isfinite(step.identifiability.std)
         clipped += step.on_bound
     identified = found.encode(estimate.values)
     slope = np.where(found.reciprocal, 1.0 / np.where(found.reciprocal, identified, 1.0) ** 2, 1.0)

@@ -197,7 +197,9 @@ def _tolerances(
     point = solution.residual, solution.jacobian
     if step is not None:
         factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)
-        found = budget(tests, linear_refit(step.jacobian), step.jacobian, step.known.std, solution.seed, factor)
+        found = budget(
+            tests, linear_refit(step.jacobian), step.jacobian, step.identifiability.std, solution.seed, factor
+        )
         found = compared(found, *point, solution.row_weights)
         return found, explained(found, whole, *point, solution.row_weights) * len(each)
     std = identifiability(
@@ -236,7 +238,7 @@ def _systematic(solution: Solution, each: Sequence[Misfit], tolerated: Sequence[
     return found
 
 
-class Linear(NamedTuple):
+class LinearSystem(NamedTuple):
     """Linear step of a linear study, with its equations."""
 
     unknowns: Unknowns
@@ -246,8 +248,8 @@ class Linear(NamedTuple):
     """Physical values kept by parameters without effect on any measurement."""
 
 
-class SolverHistory(NamedTuple):
-    """Course of the solver that made an estimate."""
+class SolverRun(NamedTuple):
+    """Run of the solver that made an estimate."""
 
     initial: Float[np.ndarray, "d"]
     """Initial physical values."""
@@ -273,11 +275,11 @@ class Estimate(Solution):
 
     values: Float[np.ndarray, "d"]
     """Physical values of the free parameters."""
-    known: Identifiability
+    identifiability: Identifiability
     """Standard deviations and verdicts of u, from the Jacobian."""
     goodness: GoodnessOfFit
-    solver: SolverHistory
-    linear: Linear | None = None
+    run: SolverRun
+    linear: LinearSystem | None = None
     """Linear step; None for other studies."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
     """Covariance of u due to systematic errors."""
@@ -285,7 +287,7 @@ class Estimate(Solution):
     @property
     def std(self) -> Float[np.ndarray, "d"]:
         """Standard deviations of u."""
-        return self.known.std
+        return self.identifiability.std
 
     @property
     def unknown(self) -> "Estimate":
@@ -294,14 +296,14 @@ class Estimate(Solution):
 
     def with_std(self, std: Float[np.ndarray, "d"]) -> "Estimate":
         """The estimate with other standard deviations and the verdicts that follow."""
-        return dataclasses.replace(self, known=self.known.with_std(std))
+        return dataclasses.replace(self, identifiability=self.identifiability.with_std(std))
 
     def with_added(self, covariance: Float[np.ndarray, "d d"]) -> "Estimate":
         """The estimate with a covariance of systematic errors of u added to that of noise."""
-        known = self.known._replace(covariance=self.known.covariance + covariance)
+        known = self.identifiability._replace(covariance=self.identifiability.covariance + covariance)
         before = 0.0 if self.systematic_covariance is None else self.systematic_covariance
-        added = dataclasses.replace(self, known=known, systematic_covariance=before + covariance)
-        return added.with_std(np.sqrt(self.known.std**2 + np.diag(covariance)))
+        added = dataclasses.replace(self, identifiability=known, systematic_covariance=before + covariance)
+        return added.with_std(np.sqrt(self.identifiability.std**2 + np.diag(covariance)))
 
     @functools.cached_property
     def agreements(self) -> tuple[ModalAgreement | None, ...]:

@@ -1,5 +1,4 @@
-"""Identification of a study: estimate by search or by a linear step, then its assessment as a result; standard
-deviations, diagnosis and status of a search."""
+"""Identification of a study: estimate by search or by a linear step, then its assessment as a result."""
 
 import dataclasses
 import time
@@ -11,45 +10,39 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.budget import parameter_budgets, tolerance_checks
-from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solution, SolverHistory, goodness_of_fit, jackknife_std
+from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
-from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unsettled_laws
-from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
+from jaxmb.identify.assess.laws.law_choice import law_remarks
 from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
 from jaxmb.identify.assess.metrics import Metrics
-from jaxmb.identify.assess.model_errors import model_errors, model_errors_text, with_hypotheses
 from jaxmb.identify.assess.remarks import (
     UNKNOWN,
-    bound_remarks,
     data_remarks,
     exceeded_remarks,
     excess_remarks,
-    gross_remarks,
+    grouped,
     machine_remarks,
-    on_bound,
     prior_remarks,
-    search_remarks,
     tolerance_remarks,
-    unmatched_remarks,
 )
-from jaxmb.identify.assess.result import Mode, Outcome, Result, ended_text, found_parameters
+from jaxmb.identify.assess.result import Mode, Result, ended_text, found_parameters
+from jaxmb.identify.assess.search_estimate import diagnosed_search, search_estimate, search_status
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
-from jaxmb.identify.assess.uncertainty.nonlinear import ambiguity, mode_deviations, not_bound_limited, with_curvature
+from jaxmb.identify.assess.uncertainty.nonlinear import mode_deviations
 from jaxmb.identify.estimation.identifiability import (
     correlation,
     groups,
     groups_by_name,
-    identifiability,
     information_rows,
 )
 from jaxmb.identify.fit.loop import COMPILATION, Report, run_fit
-from jaxmb.identify.fit.noise import refitted_ends, row_variances, weights_tests, with_estimated_noise
-from jaxmb.identify.fit.problem import compressed, is_large, linearized, objective_at, residual_at, with_tests
+from jaxmb.identify.fit.noise import refitted_ends, weights_tests, with_estimated_noise
+from jaxmb.identify.fit.problem import compressed, objective_at, with_tests
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Solver, Study
-from jaxmb.io.validation import display_name, warnings_as_remarks
+from jaxmb.io.validation import warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.response.modal import modes, select_modes
 
@@ -57,11 +50,6 @@ MOST_PASSES = 10
 """Largest number of linearizations of tests about the fitted machine."""
 SETTLED = 0.05
 """Change of the values in the last of them, in standard deviations, at convergence."""
-UNSETTLED = (
-    f"values still move after {MOST_PASSES} linearizations about the fitted machine: the deflection of gears (torque"
-    " tests) or the effect of errors of loads and postures (deflection tests) is not consistent with them"
-)
-RIGID = "the deflection of gears, or the effect of errors of loads and postures, is not that of the values found"
 
 
 def identify(
@@ -106,12 +94,9 @@ def _by_search(
 ) -> Result:
     began = time.monotonic()
     run = study.problem, study.settings, study.start, seed, state_file, resume, report
-    if study.solver is Solver.TWO_STEPS:
-        (fit, information), sentences = two_step_fit(*run), []
-        fitted = COMPILATION.seconds
-    else:
-        fit, information = run_fit(*run), None
-        fitted = COMPILATION.seconds
+    fit, information = two_step_fit(*run) if study.solver is Solver.TWO_STEPS else (run_fit(*run), None)
+    fitted, sentences = COMPILATION.seconds, list[str]()
+    if information is None:
         study, fit, doubts = _refined_about(study, fit) if study.relinearized else (study, fit, [])
         problem, fit, sentences = with_estimated_noise(study.problem, fit)
         study, sentences = study.with_problem(problem), [*doubts, *sentences]
@@ -160,11 +145,17 @@ def _relinearized(study: Study, model: Model, refit: Callable[[Study], tuple[Mod
         try:
             study = study.about(model)
         except ValueError as error:
-            return study, [f"{RIGID}: {error}"]
+            return study, [
+                "the deflection of gears, or the effect of errors of loads and postures, is not that of the values"
+                f" found: {error}"
+            ]
         model, converged = refit(study)
         if converged:
             return study, []
-    return study, [UNSETTLED]
+    return study, [
+        f"values still move after {MOST_PASSES} linearizations about the fitted machine: the deflection of gears"
+        " (torque tests) or the effect of errors of loads and postures (deflection tests) is not consistent with them"
+    ]
 
 
 def _refined_about(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
@@ -193,8 +184,8 @@ def assess(estimate: Estimate) -> Result:
     Args:
         estimate: from `search_estimate` or `linear_estimate`.
     """
-    plain, study, solver = estimate.known.verdict, estimate.study, estimate.solver
-    found = diagnosed_linear(estimate) if solver.fit is None else diagnosed_search(estimate, solver.fit)
+    plain, study, run = estimate.identifiability.verdict, estimate.study, estimate.run
+    found = diagnosed_linear(estimate) if run.fit is None else diagnosed_search(estimate, run.fit)
     goodness = estimate.goodness
     estimate = found.estimate.unknown if goodness.not_reproduced else found.estimate
     budgets = None
@@ -202,10 +193,10 @@ def assess(estimate: Estimate) -> Result:
         slope = study.free.slope(estimate.values)
         budgets = parameter_budgets(goodness.budget, study.free, estimate.std, slope) or None
         estimate = estimate.with_added(goodness.budget.covariance)
-    rows = solver.information
+    rows = run.information
     if rows is None:
-        rows = information_rows(estimate.jacobian, solver.variances)
-    known_together = groups_by_name(groups(rows, estimate.known.prior_std), study.free.names)
+        rows = information_rows(estimate.jacobian, run.variances)
+    known_together = groups_by_name(groups(rows, estimate.identifiability.prior_std), study.free.names)
     metrics = dataclasses.replace(
         fit_metrics(estimate),
         known_together=known_together,
@@ -217,9 +208,9 @@ def assess(estimate: Estimate) -> Result:
     machine = study.machine_with(estimate.model)
     causes, others = kind_remarks(estimate, metrics)
     # An error that linear equations explain may be one of many; the usual causes stay beside it.
-    gross = gross_remarks(estimate)
+    gross = grouped([*goodness.gross_errors.items(), *goodness.held_out_errors.items()])
     if found.hypothesis:
-        likely = [found.hypothesis, *(gross if solver.fit is None else [])]
+        likely = [found.hypothesis, *(gross if run.fit is None else [])]
     else:
         likely = [*gross, *causes, *found.causes]
     misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
@@ -227,18 +218,18 @@ def assess(estimate: Estimate) -> Result:
     # What does not reproduce the data is no small error: its attribution to a tolerance would mislead.
     exceeded = [] if goodness.not_reproduced else exceeded_remarks(goodness.budget, study.tolerances)
     doubts = (*misfit, *others, *unknown, *found.doubts, *exceeded, *machine_remarks(machine))
-    ended = ended_text(goodness.missed, found.wrong, plain, estimate.known.verdict, doubts)
-    if solver.fit is not None:
-        status = search_status(estimate, solver.fit, ended)
+    ended = ended_text(goodness.missed, found.wrong, plain, estimate.identifiability.verdict, doubts)
+    if run.fit is not None:
+        status = search_status(estimate, run.fit, ended)
     else:
         status = linear_status([] if estimate.linear is None else [estimate.linear.step], ended)
     return Result(
         study=_with_noise(study, metrics),
         status=status,
         seed=estimate.seed,
-        cost=solver.cost,
-        initial_cost=solver.initial_cost,
-        parameters=found_parameters(study, estimate.values, solver.initial, estimate.known),
+        cost=run.cost,
+        initial_cost=run.initial_cost,
+        parameters=found_parameters(study, estimate.values, run.initial, estimate.identifiability),
         modes=_modes(estimate, rows),
         metrics=metrics,
         remarks=(
@@ -250,13 +241,13 @@ def assess(estimate: Estimate) -> Result:
             *law_remarks(metrics.laws),
         ),
         doubts=doubts,
-        correlation=correlation(estimate.known.covariance),
-        singular_values=estimate.known.singular_values,
+        correlation=correlation(estimate.identifiability.covariance),
+        singular_values=estimate.identifiability.singular_values,
         model=estimate.model,
         machine=machine,
-        evaluations=solver.evaluations,
+        evaluations=run.evaluations,
         seconds={},
-        history=solver.history,
+        history=run.history,
     )
 
 
@@ -284,150 +275,3 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
     return tuple(lines)
-
-
-CONVERGED_SLOPE = 1e-6
-"""Cosine between the residual and a column of the Jacobian, of a parameter not limited by a bound, below which the fit
-has converged."""
-CONVERGED_CHI2 = 1e-2
-"""Largest predicted decrease of chi-square, over its mean for a row, at convergence with noisy data: a tenth of a
-standard deviation."""
-NOT_SEARCHED = "errors in the description were not searched for: the Jacobian is too large for the memory"
-NOISY = 0.1
-"""Mean square of the residual, in units of the stated noise, above which data count as noisy."""
-
-
-def search_estimate(
-    study: Study, fit: Fit, seed: int, doubts: tuple[str, ...] = (), information: np.ndarray | None = None
-) -> Estimate:
-    """Estimate of a finished fit, with the standard deviations of its Jacobian.
-
-    Args:
-        study: with the noise as estimated in the fit.
-        fit: the finished fit.
-        seed: of the fit.
-        doubts: sentences on noise and convergence.
-        information: about u, for a fit that is not at the minimum of the cost.
-
-    Raises:
-        ValueError: no start has a finite cost.
-    """
-    if fit.best_u is None or fit.initial_u is None:
-        raise ValueError(f"study '{study.name}': no start has a finite cost{_impossible(study)}")
-    study = study.at_values(study.free.values(fit.best_u))
-    problem, free = study.problem, study.free
-    residual, jacobian, row_weights = linearized(problem, fit.best_u)
-    # exp(log(bound)) may differ from the bound in the last digit.
-    values, initial = (np.clip(free.values(u), free.lower_value, free.upper_value) for u in (fit.best_u, fit.initial_u))
-    model = free.apply(study.model, values)
-    point = residual, jacobian, row_weights
-    solution = Solution(study, seed, fit.best_u, model, tuple(test.view(model) for test in study.tests), *point)
-    goodness, unit = goodness_of_fit(solution), float(problem.noise_unit) ** 2
-    variances = row_variances(problem, *point, goodness.tolerated)
-    rows = (jacobian, variances) if information is None else (information, np.ones(len(information)))
-    return Estimate(
-        **vars(solution),
-        values=values,
-        known=identifiability(*rows, problem.prior_std, study.free.needed),
-        goodness=goodness,
-        solver=SolverHistory(
-            initial=initial,
-            cost=unit * float(np.sum(residual[: problem.data_rows] ** 2)),
-            initial_cost=unit * float(np.sum(residual_at(problem, fit.initial_u)[: problem.data_rows] ** 2)),
-            variances=variances,
-            evaluations={
-                "search": fit.search_evaluations,
-                "population": fit.population_evaluations,
-                "refine": fit.refine_evaluations,
-                "non_finite": fit.non_finite,
-            },
-            history=fit.history,
-            doubts=doubts,
-            fit=fit,
-            information=information,
-        ),
-    )
-
-
-def _impossible(study: Study) -> str:
-    """Text on responses of the initial machine with which no data can be compared; empty where there are none."""
-    found = [
-        f"{display_name(test.name)}: {what}"
-        for test in study.tests
-        if test.lines is not None
-        for what in test.lines.undefined(test.view(study.model))
-    ]
-    return ": in the initial model " + "; ".join(found) + ", exclude it from the test" if found else ""
-
-
-def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
-    """Diagnosis of a fit: other minima, curvature, bounds, model-error hypotheses, one model for all tests.
-
-    Args:
-        estimate: from `search_estimate`.
-        fit: the finished fit.
-    """
-    solver, goodness, ambiguous = estimate.solver, estimate.goodness, list[str]()
-    if solver.information is None:
-        estimate, ambiguous = ambiguity(estimate, fit, solver.variances)
-        estimate = with_curvature(estimate)
-    estimate, bounded = not_bound_limited(estimate)
-    (hypotheses, springs), agreed = model_errors(estimate), one_model(estimate)
-    if agreed is not None and agreed.is_consistent and goodness.not_reproduced:
-        agreed = None
-    if goodness.misfit_tolerated:  # errors of the description of single tests are no disagreement on a parameter
-        agreed = None
-    apart = agreed is not None and not agreed.is_consistent
-    wrong = bool(goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or apart)
-    if wrong and not is_large(estimate.study.problem):
-        estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
-    estimate = with_hypotheses(estimate, hypotheses)
-    excess = goodness.excess is not None and not goodness.excess.explained
-    laws = chosen_laws(estimate.unknown if goodness.not_reproduced else estimate)
-    return Diagnosis(
-        estimate=estimate,
-        wrong=wrong,
-        doubts=(
-            *solver.doubts,
-            *bounded,
-            *([] if goodness.not_reproduced else (*ambiguous, *unmatched_remarks(estimate))),
-            *unsettled_laws(laws),
-        ),
-        remarks=(
-            *search_remarks(estimate.study, fit),
-            *([NOT_SEARCHED] if (wrong or excess) and is_large(estimate.study.problem) else []),
-            *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
-        ),
-        causes=[text for text in (one_model_text(agreed),) if text],
-        hypothesis=model_errors_text(hypotheses),
-        metrics={
-            "one_model": agreed,
-            "model_errors": hypotheses or None,
-            "further_springs": springs or None,
-            "laws": laws,
-        },
-    )
-
-
-def search_status(estimate: Estimate, fit: Fit, ended: str) -> str:
-    """Status of a fit: `ended` if it converged."""
-    if estimate.solver.cost <= estimate.study.settings.tolerance:
-        return ended
-    if estimate.solver.information is not None and fit.converged:
-        return ended
-    (residual, jacobian), bound = estimate.compressed, on_bound(estimate.study, estimate.u)
-    gradient = jacobian.T @ residual
-    size = np.linalg.norm(jacobian, axis=0) * np.linalg.norm(residual)
-    outwards = np.where(bound < 0, gradient > 0.0, np.where(bound > 0, gradient < 0.0, False))
-    slope = np.where(outwards | (size == 0.0), 0.0, np.abs(gradient) / np.where(size == 0.0, 1.0, size))
-    # Without noise the rounding of the parameters determines the slope.
-    of_digits = np.abs(jacobian.T @ jacobian) @ (2.0 * np.finfo(float).eps * np.maximum(np.abs(estimate.u), 1.0))
-    slope = np.where(np.abs(gradient) <= of_digits, 0.0, slope)
-    worst = int(np.argmax(slope))
-    noisy = float(residual @ residual) >= NOISY * estimate.residual.size
-    if slope[worst] <= CONVERGED_SLOPE or (noisy and slope[worst] ** 2 * estimate.residual.size <= CONVERGED_CHI2):
-        return ended
-    return (
-        f"{Outcome.NOT_CONVERGED} after {fit.round} rounds: the cost still falls along"
-        f" {estimate.study.free.names[worst]} (slope cosine {slope[worst]:.1e}, expected at most {CONVERGED_SLOPE:.0e})"
-    )

@@ -10,24 +10,24 @@ import numpy as np
 import scipy
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.budget import used_frames
+from jaxmb.identify.assess.budget import finite, used_frames
 from jaxmb.identify.assess.estimate import (
     Diagnosis,
     Estimate,
-    Linear,
+    LinearSystem,
     Solution,
-    SolverHistory,
+    SolverRun,
     goodness_of_fit,
     jackknife_std,
 )
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
     Explanations,
-    Fitted,
+    FittedHypothesis,
     Hypothesis,
     Metric,
     ModelError,
-    first_order_drops,
+    drops_beside_tolerances,
     further_springs,
     metric,
     model_errors_text,
@@ -56,7 +56,7 @@ from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
-    idle_numbers,
+    inertias_without_effect,
     linear_equations,
     linear_step,
     reported_identifiability,
@@ -109,7 +109,7 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.unknown
     stated = estimate.goodness.budget
-    known = estimate.known if stated is None else estimate.with_added(stated.covariance).known
+    known = estimate.identifiability if stated is None else estimate.with_added(stated.covariance).identifiability
     # gross errors invalidate everything else
     on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
     on_bounds, of_values = value_remarks(estimate.study, linear, known)
@@ -143,7 +143,9 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     stacked = with_prior(found, rows, study.problem.prior)
     start = kept_values(study)
     fixed = () if study.origin is None else fixed_values(study.model, study.origin.file)
-    touched = bodies(study.model, study.free, idle_numbers(study.model, study.free, study.tests, rows, fixed))
+    touched = bodies(
+        study.model, study.free, inertias_without_effect(study.model, study.free, study.tests, rows, fixed)
+    )
     robust, lengths = any(map(is_robust, study.tests)), [test.noise.correlation.lengths for test in study.tests]
     step = linear_step(found, stacked, start, robust, touched, study.problem.prior_std, np.concatenate(lengths))
     # 1 / (1 / k) may differ from k by rounding
@@ -164,12 +166,12 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     return Estimate(
         **vars(solution),
         values=values,
-        known=reported_identifiability(
+        identifiability=reported_identifiability(
             step, 1.0 if goodness.all_tolerated else step.misfit.widening, study.free.needed
         ),
         goodness=goodness,
-        linear=Linear(found, rows, step, start),
-        solver=SolverHistory(
+        linear=LinearSystem(found, rows, step, start),
+        run=SolverRun(
             initial=start,
             cost=step.cost,
             initial_cost=_cost(rows, step.row_weights, found.encode(start)),
@@ -197,7 +199,7 @@ def linear_status(fits: Sequence[LinearFit | LinearStep], ended: str) -> str:
     return ended if all(fit.weights_converged for fit in fits) else UNSETTLED
 
 
-def _restricted_remarks(estimate: Estimate, linear: Linear) -> list[str]:
+def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     """A sentence where a fit of all inertial and friction parameters has a significantly smaller residual than the
     fit."""
     goodness, misfit = estimate.goodness, linear.step.misfit
@@ -302,11 +304,11 @@ MOST_STEPS = 30
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class LinearSearch:
+class LinearHypothesisSearch:
     """Fits of hypotheses on a linear study."""
 
     estimate: Estimate
-    linear: Linear
+    linear: LinearSystem
     model: Model
     """With further springs for deflections, and springs instead of locks."""
     machine: tuple[tuple[StatedError, MachineErrors], ...]
@@ -338,12 +340,12 @@ class LinearSearch:
         x = scipy.optimize.lsq_linear(matrix / size, measured, (low, np.maximum(high, low + 1e-300))).x
         return x / size, matrix @ (x / size) - measured
 
-    def fitted(self, hypothesis: Hypothesis) -> Fitted:
+    def fitted(self, hypothesis: Hypothesis) -> FittedHypothesis:
         """Fit of a hypothesis."""
         error = hypothesis.error
         if error is None:
             x, residual = self.solved(hypothesis.tests, {})
-            return Fitted(hypothesis, x, float(residual @ residual))
+            return FittedHypothesis(hypothesis, x, float(residual @ residual))
 
         def residual_at(size: np.ndarray) -> np.ndarray:
             try:
@@ -361,10 +363,10 @@ class LinearSearch:
             ftol=1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
         x, _ = self.solved({}, {error.key: float(found.x[0]) * error.typical})
-        return Fitted(hypothesis, np.append(x, found.x), float(found.fun @ found.fun))
+        return FittedHypothesis(hypothesis, np.append(x, found.x), float(found.fun @ found.fun))
 
 
-def linear_model_errors(estimate: Estimate, linear: Linear) -> Explanations:
+def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanations:
     """Model-error hypotheses that each explain most of the misfit of a linear step, and further springs; see
     `model_errors`.
 
@@ -378,7 +380,7 @@ def linear_model_errors(estimate: Estimate, linear: Linear) -> Explanations:
     residual = search.solved({}, {})[1]
     plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
     likely, others = _likely(search)
-    found = list[Fitted]()
+    found = list[FittedHypothesis]()
     for some in (likely, _alternatives(search), others):
         if not estimated and found and min(end.chi_square for end in found) <= float(chdtri(degrees, FALSE_ALARM)):
             break  # another one leaves noise alone
@@ -408,7 +410,7 @@ MOST_LEFT = 0.5
 """Part of the sum of squares of the residual that an error leaves at most where the noise is not known."""
 
 
-def _search(estimate: Estimate, linear: Linear) -> tuple[LinearSearch, float]:
+def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisSearch, float]:
     """The search, and the degrees of freedom."""
     study, model = estimate.study, estimate.model
     if all(len(entry.source.loads) for entry in study.fitted):
@@ -425,17 +427,17 @@ def _search(estimate: Estimate, linear: Linear) -> tuple[LinearSearch, float]:
     variances = estimate.row_weights * lengths
     used = variances > 0.0
     degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank
-    return LinearSearch(estimate, linear, model, known, metric(variances, effects)), max(degrees, 1.0)
+    return LinearHypothesisSearch(estimate, linear, model, known, metric(variances, effects)), max(degrees, 1.0)
 
 
-def _errors(search: LinearSearch) -> list[StatedError]:
+def _errors(search: LinearHypothesisSearch) -> list[StatedError]:
     """Possible errors of machine and tests, equal keys once."""
     of_machine = (error for error, _ in search.machine)
     of_tests = (entry.source.errors(entry.test, search.estimate.model) for entry in search.estimate.study.fitted)
     return list({error.key: error for error in itertools.chain(of_machine, *of_tests)}.values())
 
 
-def _likely(search: LinearSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
+def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     """The errors that explain most to first order, and others with further starting values."""
     errors, study = _errors(search), search.estimate.study
     matrix, measured = search.equations({}, {})
@@ -444,17 +446,17 @@ def _likely(search: LinearSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     for k, error in enumerate(errors):
         there, values = search.equations({}, {error.key: STEP * error.typical})
         change = (there @ x - values - (matrix @ x - measured)) / STEP
-        columns[:, k] = np.where(np.isfinite(change), change, 0.0)
+        columns[:, k] = finite(change)
     budget = search.estimate.goodness.budget
     tolerated = set() if budget is None else {error.key for error in budget.errors}
     std = np.array([error.std(study.tolerances) / error.typical if error.key in tolerated else 0.0 for error in errors])
-    _, drops = first_order_drops(residual, matrix, columns, std, search.metric.squares(columns))
+    _, drops = drops_beside_tolerances(residual, matrix, columns, std, search.metric.squares(columns))
     order = [k for k in np.argsort(-drops).tolist() if drops[k] > LINEAR * drops.max()][:TRIED]
     others = [k for k, error in enumerate(errors) if error.starts and k not in order and columns[:, k].any()]
     return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in others]
 
 
-def _alternatives(search: LinearSearch) -> list[Hypothesis]:
+def _alternatives(search: LinearHypothesisSearch) -> list[Hypothesis]:
     """Alternatives to single tests and to all of them."""
     fitted = search.estimate.study.fitted
     known = ((entry.name, entry.source.alternatives(entry.test, search.model)) for entry in fitted)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.special import chdtri
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.budget import used_frames
+from jaxmb.identify.assess.budget import finite, used_frames
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
@@ -123,7 +123,7 @@ def metric(variances: Float[np.ndarray, "m"], effects: Float[np.ndarray, "m e"])
     return Metric(scale, left, 1.0 - 1.0 / np.hypot(1.0, values))
 
 
-def first_order_drops(
+def drops_beside_tolerances(
     residual: Float[np.ndarray, "m"],
     jacobian: Float[np.ndarray, "m d"],
     columns: Float[np.ndarray, "m c"],
@@ -243,13 +243,7 @@ class Corrected:
                     jax.device_put(tangents),
                 )  # fmt: skip
                 residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
-        return _finite(residual, NOT_FINITE), _finite(jacobian, 0.0)
-
-
-def _finite(values: np.ndarray, instead: float) -> np.ndarray:
-    """Values with a number in place of those that are not finite, as of a machine that is not physically
-    consistent."""
-    return np.nan_to_num(values, nan=instead, posinf=instead, neginf=-instead)
+        return finite(residual, NOT_FINITE), finite(jacobian, 0.0)
 
 
 def _stacked(found: Sequence[tuple[StatedError, Any]]) -> Any:
@@ -300,7 +294,7 @@ class Hypothesis(NamedTuple):
 NONE = Hypothesis()
 
 
-class Fitted(NamedTuple):
+class FittedHypothesis(NamedTuple):
     """A refitted hypothesis."""
 
     hypothesis: Hypothesis
@@ -321,7 +315,7 @@ class Fitted(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Search:
+class HypothesisSearch:
     """Refits of hypotheses."""
 
     corrected: Corrected
@@ -356,7 +350,7 @@ class Search:
         residual, _ = self.corrected.state(u, np.zeros(len(self.corrected.errors)), np.zeros(0, dtype=int))
         return float(np.sum((residual * self.metric.scale) ** 2))
 
-    def fitted(self, hypothesis: Hypothesis, first: np.ndarray) -> Fitted:
+    def fitted(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
         """Fit of a hypothesis, from a start."""
         free, error = self.corrected.problem.free, hypothesis.error
         lower, upper = np.asarray(free.lower), np.asarray(free.upper)
@@ -364,7 +358,7 @@ class Search:
             low, high = error.bounds
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
         x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper)
-        return Fitted(hypothesis, x, float(residual @ residual))
+        return FittedHypothesis(hypothesis, x, float(residual @ residual))
 
 
 def model_errors(estimate: Estimate) -> Explanations:
@@ -392,7 +386,7 @@ def model_errors(estimate: Estimate) -> Explanations:
     effects = jacobian[:, estimate.u.size :] * std * has_tolerance
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
-    search = Search(corrected, metric(variances, effects[:, std > 0.0]), degrees)
+    search = HypothesisSearch(corrected, metric(variances, effects[:, std > 0.0]), degrees)
     _, plain, chi_square = search.fitted(NONE, estimate.u)
     before, _ = search.state(NONE, estimate.u)
     excess = float(before @ before) - degrees
@@ -414,7 +408,7 @@ def model_errors(estimate: Estimate) -> Explanations:
 
 
 def further_springs(
-    model: Model, found: Sequence[Fitted], plain: float, noise: float, tried: int
+    model: Model, found: Sequence[FittedHypothesis], plain: float, noise: float, tried: int
 ) -> tuple[FurtherSpring, ...]:
     """Further springs whose decrease of the residual is significant, the best first.
 
@@ -437,7 +431,7 @@ def further_springs(
     return tuple(springs)
 
 
-def _without_tests(search: Search, u: np.ndarray) -> list[np.ndarray]:
+def _without_tests(search: HypothesisSearch, u: np.ndarray) -> list[np.ndarray]:
     """Fits without each test, where there are a few."""
     rows = search.corrected.problem.row_slices
     if not 1 < len(rows) <= MOST_TESTS:
@@ -445,7 +439,7 @@ def _without_tests(search: Search, u: np.ndarray) -> list[np.ndarray]:
     return [dataclasses.replace(search, masked=own).fitted(NONE, u).x for own in rows]
 
 
-def _without_channel(search: Search, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Fit without the sensor or input that explains most, and the mask of its rows; None where no single one leaves
     noise alone: a single wrong one misleads the fit, so that no error is small there."""
     problem, residual = search.corrected.problem, search.state(NONE, u)[0]
@@ -463,13 +457,15 @@ def _without_channel(search: Search, u: np.ndarray) -> tuple[np.ndarray, np.ndar
     return None
 
 
-def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray) -> list[Fitted]:
+def _refitted(
+    search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray
+) -> list[FittedHypothesis]:
     """Refits of the hypotheses on a single wrong channel, of those that explain most to first order at any of some
     points, then at the free parameters of the best refit, and of those that have starts of their own."""
     errors, channel = search.corrected.errors, _without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
     expected, distinct, inside = _expected(search, at, std, None if channel is None else channel[1])
-    found, best = dict[int, Fitted](), np.inf
+    found, best = dict[int, FittedHypothesis](), np.inf
     enough = float(chdtri(search.noise, FALSE_ALARM))
 
     def refit(numbers: Sequence[int]) -> None:
@@ -501,7 +497,7 @@ def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, s
 
 
 def _expected(
-    search: Search, points: Sequence[np.ndarray], std: np.ndarray, channel: np.ndarray | None
+    search: HypothesisSearch, points: Sequence[np.ndarray], std: np.ndarray, channel: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sum of squares that each error leaves to first order at each point [p, e]; whether its effect is distinct from
     that of earlier ones [e]; whether it has an effect in a channel alone, whose fit without it is the last point [e]:
@@ -516,7 +512,7 @@ def _expected(
         columns = search.metric(jacobian[:, size:] * typical)
         repeated = _repeated(columns)
         at_u, largest = search.metric(jacobian[:, :size]), search.metric.squares(columns)
-        rest, drops = first_order_drops(search.metric(residual), at_u, columns, std / typical, largest)
+        rest, drops = drops_beside_tolerances(search.metric(residual), at_u, columns, std / typical, largest)
         drops[repeated] = 0.0
         expected[p], distinct[repeated] = rest - drops, False
         if channel is not None and p == len(points) - 1:
@@ -527,7 +523,7 @@ def _expected(
 
 
 def _far_starts(
-    search: Search, error: StatedError, points: Sequence[np.ndarray], sizes: Sequence[float]
+    search: HypothesisSearch, error: StatedError, points: Sequence[np.ndarray], sizes: Sequence[float]
 ) -> list[np.ndarray]:
     """The best starts of an error among some sizes, SI, at any of some points."""
     least, most = error.bounds
@@ -536,7 +532,7 @@ def _far_starts(
     return [tried[i] for i in np.argsort(squares)[:FAR_STARTS]]
 
 
-def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
+def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
     """Refits of the most likely alternatives to tests."""
     problem, tried = search.corrected.problem, list[tuple[float, int, int]]()
     known = (
@@ -554,7 +550,7 @@ def _alternatives(search: Search, points: Sequence[np.ndarray]) -> list[Fitted]:
                 parts[k] = residual_at(test, views[k] if is_there else test.view(model))
             whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
             tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
-    found, chosen = list[Fitted](), set[int]()
+    found, chosen = list[FittedHypothesis](), set[int]()
     for _, number, p in sorted(tried):
         if number not in chosen and len(chosen) < TRIED_ALTERNATIVES:
             chosen.add(number)
@@ -604,7 +600,9 @@ def selected(
     return [k for k in order if chi_squares[k] <= near][:MOST_NAMED], explains
 
 
-def _reported(search: Search, u: np.ndarray, chi_square: float, found: Sequence[Fitted]) -> tuple[ModelError, ...]:
+def _reported(
+    search: HypothesisSearch, u: np.ndarray, chi_square: float, found: Sequence[FittedHypothesis]
+) -> tuple[ModelError, ...]:
     """The hypotheses that explain the misfit, the most plausible first."""
     chi_squares, corrected = [end.chi_square for end in found], search.corrected
     free = corrected.problem.free
@@ -653,7 +651,9 @@ def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str
     return f"a lower minimum of the cost that the search did not find, with {free.names[most]} near {value:.4g},"
 
 
-def _single_lines(estimate: Estimate, search: Search, u: np.ndarray, chi_square: float) -> tuple[ModelError, ...]:
+def _single_lines(
+    estimate: Estimate, search: HypothesisSearch, u: np.ndarray, chi_square: float
+) -> tuple[ModelError, ...]:
     """Outlier lines, where the residual without them is noise."""
     problem, kept, texts = estimate.study.problem, np.ones(estimate.residual.size), []
     for rows, test in zip(problem.row_slices, problem.tests, strict=True):

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.budget import Budget
-from jaxmb.identify.assess.estimate import Estimate, Linear
+from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
 from jaxmb.identify.experiments.tolerances import Tolerances
@@ -134,11 +134,6 @@ def grouped(remarks: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{tests_text(list(dict.fromkeys(names)))}: {text}" for text, names in tests.items()]
 
 
-def gross_remarks(estimate: Estimate) -> list[str]:
-    """A sentence for each cause of gross errors."""
-    return grouped([*estimate.goodness.gross_errors.items(), *estimate.goodness.held_out_errors.items()])
-
-
 def machine_remarks(machine: Machine) -> list[str]:
     """A sentence where the identified machine is not physically consistent."""
     try:
@@ -157,7 +152,7 @@ def prior_remarks(estimate: Estimate) -> list[str]:
     if prior is None:
         return []
     names, has_prior = np.asarray(estimate.study.free.names), np.isfinite(np.asarray(prior.std))
-    verdict = np.asarray(estimate.known.verdict)
+    verdict = np.asarray(estimate.identifiability.verdict)
     return [
         f"{what}: {listed(names[has_prior & (verdict == which)].tolist()) or 'none'}"
         for which, what in (
@@ -256,7 +251,7 @@ _ON_LOWER, _ON_UPPER = (
 )
 
 
-def value_remarks(study: Study, linear: Linear, known: Identifiability) -> tuple[list[str], list[str]]:
+def value_remarks(study: Study, linear: LinearSystem, known: Identifiability) -> tuple[list[str], list[str]]:
     """A doubt on the values limited by a bound, and remarks: one on undetermined values for each reason, and one on
     values determined only relative to the width of their bounds.
 
@@ -274,7 +269,7 @@ def value_remarks(study: Study, linear: Linear, known: Identifiability) -> tuple
         elif fit.on_bound[i]:
             lower = (fit.x[i] <= found.lower[i]) != found.reciprocal[i]
             named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
-        elif not np.isfinite(fit.known.std[i]):
+        elif not np.isfinite(fit.identifiability.std[i]):
             named.setdefault(_IN_COMBINATION, []).append(name)
     doubts, remarks = list[str](), list[str]()
     for text, names in named.items():

@@ -298,10 +298,6 @@ def _parameter_columns(result: Result) -> dict[str, list[Any]]:
     return {"name": list(result.parameters)} | columns | ends
 
 
-def _mode_columns(result: Result) -> dict[str, list[Any]]:
-    return {field: [getattr(mode, field) for mode in result.modes] for field in Mode._fields}
-
-
 def _correlation_columns(result: Result) -> dict[str, list[Any]]:
     names = result.study.free.names
     if len(names) != len(result.correlation):  # of a stiffness model
@@ -328,14 +324,16 @@ def _pose_columns(result: Result) -> dict[str, list[Any]]:
     return columns
 
 
-def _history_columns(result: Result) -> dict[str, list[Any]]:
-    return {"evaluations": [n for n, _ in result.history], "objective": [cost for _, cost in result.history]}
-
-
 TABLES: dict[str, Callable[[Result], dict[str, list[Any]]]] = {
-    "parameters": _parameter_columns, "modes": _mode_columns, "correlation": _correlation_columns,
-    "history": _history_columns, "poses": _pose_columns,
-}  # fmt: skip
+    "parameters": _parameter_columns,
+    "modes": lambda result: {field: [getattr(mode, field) for mode in result.modes] for field in Mode._fields},
+    "correlation": _correlation_columns,
+    "history": lambda result: {
+        "evaluations": [n for n, _ in result.history],
+        "objective": [cost for _, cost in result.history],
+    },
+    "poses": _pose_columns,
+}
 """Tables of `Result.table`."""
 
 

@@ -21,7 +21,7 @@ from jaxmb.identify.estimation.identifiability import Verdict
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.parameters.model_parameters import with_numbers
 from jaxmb.identify.study.format.study_format import StudyFile, plain_study
-from jaxmb.identify.study.study import Origin, Solver, Study, make_study
+from jaxmb.identify.study.study import Solver, Study, StudyOrigin, make_study
 from jaxmb.io.files import read_toml, write_atomically
 from jaxmb.io.records import read_strict
 from jaxmb.io.validation import InputError, Table, validated
@@ -208,7 +208,7 @@ def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
     return buffer.getvalue()
 
 
-def study_toml(origin: Origin) -> str:
+def study_toml(origin: StudyOrigin) -> str:
     """The description of a study as TOML text, with absolute paths."""
     return tomli_w.dumps(plain_study(origin.file, origin.folder, lambda path: str(path.resolve())))
 

@@ -22,7 +22,7 @@ from jaxmb.identify.assess.metrics import (
 )
 from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, outlier_remarks, tests_text
 from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
-from jaxmb.identify.assess.tests.deflections import factor_remarks, size_remarks, unexplained_by
+from jaxmb.identify.assess.tests.deflections import factor_remarks, size_remarks, unexplained_share_by
 from jaxmb.identify.estimation.identifiability import correlation, limits, verdicts
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
@@ -282,7 +282,7 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
     initial_cost = float(np.sum(counted * (independent_rows(entries, measured) / std) ** 2))
     missed = [entry.name for entry in entries] if wrong and cost > HALF**2 * initial_cost else []
     parameters = _parameters(best, found.misfit.widening)
-    causes = [*factor_remarks(entries, unexplained_by(found.models["J1"], model)), *size_remarks(entries)]
+    causes = [*factor_remarks(entries, unexplained_share_by(found.models["J1"], model)), *size_remarks(entries)]
     doubts = (
         *excess_remarks(found.misfit, causes=causes),
         *([CAPPED] if wrong else []),

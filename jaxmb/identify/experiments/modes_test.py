@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Description, Noise, Vibration
 from jaxmb.identify.experiments.motion import (
-    Placement,
+    PlacementErrors,
     PostureTest,
     as_placed,
     channel_alternatives,
@@ -256,7 +256,7 @@ class ModesErrors(NamedTuple):
     """Logarithm of stated over true damping ratios."""
     log_gain: Float[np.ndarray, "o"] | Array
     """Logarithm of true over stated gain of each sensor."""
-    place: Placement
+    place: PlacementErrors
     """Of posture and sensors."""
 
 

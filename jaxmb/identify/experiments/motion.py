@@ -28,7 +28,7 @@ from jaxmb.mechanics.loops import independent_coordinates, motion_map
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
 from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 
-SeenAt = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
+ViewArguments = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
 """Posture, point of linearization, outputs, inputs, whether sensors feel gravity, whether energy shares are needed."""
 LINEAR_LEAVES = frozenset(leaf for family in FAMILIES if family.affine for leaf in leaves_of(family))
 """Leaves of the model in each of which the tangent at a fixed posture is affine, with the others fixed."""
@@ -180,13 +180,15 @@ def _weightless_views(
     for first in range(0, len(values), AT_ONCE):
         some = values[first : first + AT_ONCE]
         filled = np.concatenate([some, np.zeros((AT_ONCE - len(some), some.shape[1]))])
-        views = jax.tree.map(np.asarray, _views_at_once(test.seen_at, model, free, jax.device_put(filled)))
+        views = jax.tree.map(np.asarray, _views_at_once(test.view_arguments, model, free, jax.device_put(filled)))
         yield from (jax.tree.map(lambda part, i=i: part[i], views) for i in range(len(some)))
 
 
 @compiled
-def _views_at_once(seen_at: SeenAt, model: Model, free: FreeParameters, values: Float[Array, "k d"]) -> MotionView:
-    return jax.vmap(lambda v: motion_view(free.apply(model, v), *seen_at, weightless=True))(values)
+def _views_at_once(
+    view_arguments: ViewArguments, model: Model, free: FreeParameters, values: Float[Array, "k d"]
+) -> MotionView:
+    return jax.vmap(lambda v: motion_view(free.apply(model, v), *view_arguments, weightless=True))(values)
 
 
 def without_weight(model: Model, free: FreeParameters) -> bool:
@@ -221,10 +223,10 @@ class PostureTest(Test[MotionView]):
 
     def view(self, model: Model) -> MotionView:
         """Linearized motion of the machine at the test's posture."""
-        return motion_view(model, *self.seen_at)
+        return motion_view(model, *self.view_arguments)
 
     @property
-    def seen_at(self) -> SeenAt:
+    def view_arguments(self) -> ViewArguments:
         """Arguments of `motion_view` beside the machine."""
         return self.q, self.at, self.outputs, self.inputs, self.feels_gravity, self.shares_energy
 
@@ -249,7 +251,7 @@ class PostureTest(Test[MotionView]):
         return False
 
 
-class Placement(NamedTuple):
+class PlacementErrors(NamedTuple):
     """Errors of the posture of a test, and of the directions and positions of its points; 0 as described."""
 
     posture: Float[np.ndarray, "n"] | Array
@@ -262,13 +264,13 @@ class Placement(NamedTuple):
     input_shift: Float[np.ndarray, "i 3"] | Array
 
 
-def as_placed(test: "PostureTest", joints: int) -> Placement:
+def as_placed(test: "PostureTest", joints: int) -> PlacementErrors:
     """No errors, for a number of joint coordinates."""
     outputs, inputs = (np.zeros((len(points), 3)) for points in (test.outputs, test.inputs))
-    return Placement(np.zeros(joints), outputs, outputs, inputs, inputs)
+    return PlacementErrors(np.zeros(joints), outputs, outputs, inputs, inputs)
 
 
-def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[StatedError, Placement]]:
+def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[StatedError, PlacementErrors]]:
     """Errors of the posture of a test and of the joint zeros, each for a size of 1 rad or m.
 
     In a machine with loops, of the independent coordinates, loops closed to first order.
@@ -289,7 +291,7 @@ def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[Stated
 
 def point_errors(
     test: "PostureTest", joints: int, which: str, points: tuple[Point, ...]
-) -> Iterator[tuple[StatedError, Placement]]:
+) -> Iterator[tuple[StatedError, PlacementErrors]]:
     """Errors of direction and position of each output or input, of this test and of all tests.
 
     Args:
@@ -361,7 +363,7 @@ def test_joints(test: "PostureTest", model: Model) -> int:
     return min(len(model.joints), int(jnp.size(test.q)))
 
 
-def displaced_view(test: "PostureTest", model: Model, errors: Placement) -> MotionView:
+def displaced_view(test: "PostureTest", model: Model, errors: PlacementErrors) -> MotionView:
     """The view of a machine with errors of posture, directions and positions corrected, to first order in the last
     two."""
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds

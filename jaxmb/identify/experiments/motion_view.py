@@ -18,9 +18,8 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_stiffness, tangent_about, with_loaded_stiffness
-from jaxmb.response.frf import response_rows
+from jaxmb.response.frf import response_rows, tilt_rows
 from jaxmb.response.frf_kind import Point
-from jaxmb.response.hits import tilt_rows
 from jaxmb.response.modal import check_mass_matrix, is_unlocked, spring_matrices
 from jaxmb.response.reduction import error_of_basis, interface_basis, reduced_tangent
 

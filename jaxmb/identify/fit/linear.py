@@ -14,9 +14,9 @@ from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.fit.physical_consistency import (
     Bodies,
     ConsistentSolution,
+    bodies_with_free_inertia,
     consistent_solution,
     numbers_of,
-    touched_bodies,
 )
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters
@@ -58,7 +58,7 @@ class LinearStep:
     x: Float[np.ndarray, "d"]
     jacobian: Float[np.ndarray, "m d"]
     """Derivative of the residuals by u, scaled by the roots of the weights, robust weights included."""
-    known: Identifiability
+    identifiability: Identifiability
     """Standard deviations and verdicts of the entries u of the free parameters."""
     without_effect: Bool[np.ndarray, "d"]
     """Mask of parameters without effect on any measurement."""
@@ -138,8 +138,8 @@ def without_effect(rows: Equations) -> Bool[np.ndarray, "d"]:
     return effect <= NO_EFFECT * effect.max(initial=0.0)
 
 
-def idle_numbers(
-    model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, fixed: Collection[str] = ()
+def inertias_without_effect(
+    model: Model, free: FreeParameters, tests: Sequence[Test], rows: Equations, fixed: Collection[str]
 ) -> tuple[str, ...]:
     """Fixed inertial parameters of bodies with free ones, without effect on any measurement.
 
@@ -151,7 +151,7 @@ def idle_numbers(
         fixed: names that keep their values in any case.
     """
     excluded = {name for names in free.tied for name in names} | set(fixed)
-    names = [name for body in touched_bodies(free) for name in numbers_of(body)]
+    names = [name for body in bodies_with_free_inertia(free) for name in numbers_of(body)]
     if not set(names) - excluded:
         return ()
     each = free_parameters(model, [Bound((name,), 0.0, 1.0, logarithmic=False) for name in names])
@@ -217,7 +217,7 @@ def linear_step(
     return LinearStep(
         x=x,
         jacobian=jacobian,
-        known=known,
+        identifiability=known,
         without_effect=insensitive,
         on_bound=on_bound,
         residual=residual,
@@ -255,7 +255,7 @@ def reported_identifiability(step: LinearStep, factor: float, needed: Float[np.n
         factor: by which standard deviations are inflated where the model does not reproduce the data.
         needed: standard deviation that is sufficient, NaN where none is stated.
     """
-    known = step.known
+    known = step.identifiability
     known = known._replace(needed=needed, std=factor * known.std, covariance=factor**2 * known.covariance)
     if step.prior_std is not None and factor > 1.0:  # only the information from the tests is inflated, not the prior
         priors = int(np.isfinite(step.prior_std).sum())

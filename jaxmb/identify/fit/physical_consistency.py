@@ -61,7 +61,7 @@ def pseudo_inertia(numbers: Float[np.ndarray, "... 10"]) -> Float[np.ndarray, ".
     return np.moveaxis(np.array(rows), (0, 1), (-2, -1))
 
 
-def touched_bodies(free: FreeParameters) -> tuple[str, ...]:
+def bodies_with_free_inertia(free: FreeParameters) -> tuple[str, ...]:
     """Bodies and payloads with a free inertial parameter."""
     named = (name.split(".") for names in free.tied for name in names)
     return tuple(dict.fromkeys(item for family, item, *_ in named if family in OF_BODIES))
@@ -80,7 +80,7 @@ def bodies(model: Model, free: FreeParameters, idle: Collection[str]) -> Bodies 
         free: the free parameters.
         idle: fixed parameters that may change as well.
     """
-    names = touched_bodies(free)
+    names = bodies_with_free_inertia(free)
     if not names:
         return None
     ten = [numbers_of(name) for name in names]

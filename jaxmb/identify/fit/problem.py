@@ -51,7 +51,7 @@ class Prior(eqx.Module):
         return jnp.diag(1.0 / self.std) if self.whitening is None else self.whitening
 
 
-class Form(eqx.Module):
+class StackedTests(eqx.Module):
     """Tests that differ only in the values of their arrays, stacked along a first axis; a single test unstacked."""
 
     members: tuple[int, ...] = eqx.field(static=True)
@@ -77,7 +77,7 @@ class Problem(eqx.Module):
     """View of each test as an affine function of the free values; None where it is not affine."""
     prior: Prior | None
     noise_unit: Float[Array, ""]
-    forms: tuple[Form, ...]
+    stacks: tuple[StackedTests, ...]
     """The same tests and views, those of one form stacked; all computations use these."""
     spread: bool = eqx.field(static=True)
     """Whether the tests of a form are distributed over all devices (`devices.shared_out`)."""
@@ -90,16 +90,16 @@ class Problem(eqx.Module):
         views: Sequence[AffineView | None],
         prior: Prior | None,
         noise_unit: Float[Array, ""],
-        forms: Any = None,
+        stacks: Any = None,
         spread: bool = False,
     ):
-        """Stack the tests of one form once; `forms` is ignored, as `dataclasses.replace` passes those of the old
+        """Stack the tests of one form once; `stacks` is ignored, as `dataclasses.replace` passes those of the old
         tests."""
         self.model, self.free, self.tests, self.views = model, free, tuple(tests), tuple(views)
         self.prior, self.noise_unit, self.spread = prior, noise_unit, spread
         own = [without_name(test) for test in self.tests]
-        self.forms = tuple(
-            stack_form(free, self.tests, own, self.views, members) for members in group_by_form(own, views)
+        self.stacks = tuple(
+            stack_tests(free, self.tests, own, self.views, members) for members in group_by_form(own, views)
         )
 
     def residual(self, u: Float[Array, "d"]) -> Float[Array, "m"]:
@@ -200,11 +200,11 @@ class Problem(eqx.Module):
         """Residual of each test in units of its noise, at physical values common to all tests, or one row a test."""
         values = jnp.asarray(values)  # NumPy arrays cannot be traced with the tests of a form
         parts: list[Array] = [jnp.zeros(0)] * len(self.tests)
-        for form in self.forms:
-            own, same = ((values[jnp.asarray(form.members)],), ()) if values.ndim == 2 else ((), (values,))
+        for stack in self.stacks:
+            own, same = ((values[jnp.asarray(stack.members)],), ()) if values.ndim == 2 else ((), (values,))
             of = functools.partial(_residual_of, self.model, self.free)
-            found = self._each(form, of, memory_of_tests(self.free.size), same, own)
-            for k, part in zip(form.members, found, strict=True):
+            found = self._each(stack, of, memory_of_tests(self.free.size), same, own)
+            for k, part in zip(stack.members, found, strict=True):
                 parts[k] = part
         return parts
 
@@ -217,19 +217,19 @@ class Problem(eqx.Module):
             values = self.free.values
             return normal_equations(lambda x: _residual_of(self.model, self.free, test, entries, view, values(x)), u)
 
-        parts = [self._each(form, of_test, memory_of_tests(0), (u,)) for form in self.forms]
+        parts = [self._each(stack, of_test, memory_of_tests(0), (u,)) for stack in self.stacks]
         if self.prior is not None:
             parts.append(jax.tree.map(lambda x: x[None], normal_equations(self.prior_residual, u)))
         return jax.tree.map(lambda *x: sum(jnp.sum(part, axis=0) for part in x) * self.noise_unit**2, *parts)
 
-    def _each(self, form: Form, of: Callable[..., Any], memory: int, same: Any, own: Any = ()) -> Any:
+    def _each(self, stack: StackedTests, of: Callable[..., Any], memory: int, same: Any, own: Any = ()) -> Any:
         """Values of the function `of` for all tests of a form, stacked along the first axis; one program.
 
         Its arguments are a test, its entries, its view, the arrays `own` of each test and the arrays `same` common to
         all tests.
         """
-        each: tuple[Any, ...] = (form.test, form.entries, form.view, *own)
-        if len(form.members) == 1:
+        each: tuple[Any, ...] = (stack.test, stack.entries, stack.view, *own)
+        if len(stack.members) == 1:
             found = of(*each[:3], *(x[0] for x in own), *same)
             return jax.tree.map(lambda y: y[None], found)
 
@@ -241,7 +241,7 @@ class Problem(eqx.Module):
 
 def shared_over_devices(problem: Problem, points: int) -> Problem:
     """The problem with its tests distributed over the devices, where this uses more of them than distributed points."""
-    spread = more_postures(points, max((len(form.members) for form in problem.forms), default=0))
+    spread = more_postures(points, max((len(stack.members) for stack in problem.stacks), default=0))
     return problem if spread == problem.spread else dataclasses.replace(problem, spread=spread)
 
 
@@ -266,13 +266,13 @@ def with_free_numbers(
     return test.own.with_values(xp.where(entries >= 0, values[entries], test.own.values))
 
 
-def stack_form(
+def stack_tests(
     free: FreeParameters,
     tests: Sequence[Test],
     unnamed: Sequence[Test],
     views: Sequence[AffineView | None],
     members: Sequence[int],
-) -> Form:
+) -> StackedTests:
     """Tests of one form, on the device.
 
     Args:
@@ -285,11 +285,11 @@ def stack_form(
     own, seen = [unnamed[k] for k in members], [views[k] for k in members]
     found = [free.entries_of(own_names(tests[k])) for k in members]
     if len(members) == 1:
-        return Form(tuple(members), _on_device(own[0]), seen[0], found[0])
+        return StackedTests(tuple(members), _on_device(own[0]), seen[0], found[0])
     entries = None
     if any(e is not None for e in found):  # -1 for fixed parameters of a test
         entries = np.array([np.full(len(own_names(own[0])), -1) if e is None else e for e in found])  # fmt: skip
-    return Form(tuple(members), jax.tree.map(_stacked, *own), jax.tree.map(_stacked, *seen), entries)
+    return StackedTests(tuple(members), jax.tree.map(_stacked, *own), jax.tree.map(_stacked, *seen), entries)
 
 
 def _on_device(tree: Any) -> Any:
@@ -343,8 +343,14 @@ def with_tests(problem: Problem, tests: Sequence[Test]) -> Problem:
     return dataclasses.replace(problem, tests=tuple(tests), noise_unit=noise_unit(tests))
 
 
+@compiled
+def objective(problem: Problem, u: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Float[Array, ""]:
+    """The objective of a problem, compiled."""
+    return problem.objective(jnp.asarray(u))
+
+
 def objective_at(problem: Problem, u: Float[np.ndarray, "d"]) -> float:
-    """The objective at u."""
+    """The objective at u, by the program of `residual_at`."""
     residual = residual_at(problem, u) * float(problem.noise_unit)
     return float(residual @ residual)
 

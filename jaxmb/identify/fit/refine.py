@@ -22,8 +22,8 @@ from jaxmb.identify.estimation.least_squares import (
     step,
 )
 from jaxmb.identify.fit.devices import agreed, everywhere, in_blocks, shared_out
-from jaxmb.identify.fit.problem import Problem, compressed, shared_over_devices
-from jaxmb.identify.fit.state import NOT_FINITE, STEPS_AT_ONCE, Progress, objective
+from jaxmb.identify.fit.problem import Problem, compressed, objective, shared_over_devices
+from jaxmb.identify.fit.state import NOT_FINITE, STEPS_AT_ONCE, Progress
 
 MOST_STEPS = 60
 """Largest number of steps from a point near a minimum."""

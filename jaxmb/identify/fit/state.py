@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from jaxmb.compiled import compiled
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.io.files import read_arrays, write_atomically
@@ -65,12 +64,6 @@ class Refinement(Stage, Protocol):
     def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
         """Its objective at u, by a program that is compiled anyway."""
         ...
-
-
-@compiled
-def objective(problem: Problem, u: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Float[Array, ""]:
-    """The objective of a problem, compiled."""
-    return problem.objective(jnp.asarray(u))
 
 
 SAME_END = 1e-4

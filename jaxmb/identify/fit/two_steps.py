@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -31,14 +31,6 @@ ROUNDING = 1e-9
 T = TypeVar("T", ModesTest, FrfTest)
 
 
-class TwoSteps(NamedTuple):
-    """A fit in two steps."""
-
-    fit: Fit
-    information: Float[np.ndarray, "d d"]
-    """R: R^T R is the inverse of the covariance of u."""
-
-
 def two_step_fit(
     problem: Problem,
     settings: FitSettings,
@@ -47,13 +39,16 @@ def two_step_fit(
     state_file: Path | None = None,
     resume: bool = False,
     report: Callable[[Report], None] | None = None,
-) -> TwoSteps:
+) -> tuple[Fit, Float[np.ndarray, "k d"]]:
     """Fit of all parameters but damping to frequencies and shapes of modal tests, then of damping to FRFs by J_Q.
 
     J_Q is the sum of |H_model - H|^2 over that of |H|^2 (eq. 34), over the used lines of all FRF tests. As in the
     paper, normal modes of the undamped machine are compared with the measured ones. Errors of the first step propagate
     to the damping through the FRFs. Errors of the second step are estimated from the residual and its correlation along
     frequency. See `run_fit` for the arguments.
+
+    Returns:
+        The fit, and R [k, d]: R^T R is the inverse of the covariance of u.
 
     Source: Rognant et al. 2010, sections II-E and III-B; covariance of estimates in two steps: Murphy and Topel,
     J. Business and Economic Statistics 3, 370 (1985).
@@ -66,7 +61,7 @@ def two_step_fit(
     fit = run_fit(own, settings, first, seed, state_file, resume, report)
     u = np.asarray(free.encode(np.asarray(start.values)))
     if fit.best_u is None:
-        return TwoSteps(fit, np.zeros((free.size, free.size)))
+        return fit, np.zeros((free.size, free.size))
     found = u.copy()
     found[of_first] = fit.best_u
     found[of_second] = _least_jq(problem, frfs, found, of_second)
@@ -76,7 +71,7 @@ def two_step_fit(
     first_rows[:, of_first] = rows
     information = np.concatenate([first_rows, _damping_rows(problem, frfs, found, of_second)])
     whole = dataclasses.replace(fit, best_u=found, initial_u=u, ends=[])
-    return TwoSteps(whole, information)
+    return whole, information
 
 
 def _of_second_step(problem: Problem) -> Bool[np.ndarray, "d"]:

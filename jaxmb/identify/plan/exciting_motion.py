@@ -43,7 +43,7 @@ from jaxmb.identify.plan.motion_information import (
 from jaxmb.identify.regression.base_parameters import base_parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
 from jaxmb.identify.study.format.next_format import NextMotionPart
-from jaxmb.identify.study.format.torque_format import Motion
+from jaxmb.identify.study.format.torque_format import MotionPart
 from jaxmb.identify.study.reading.motions import states_along
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table, check_known
@@ -120,7 +120,7 @@ class BaseDeviation(NamedTuple):
 class ExcitingMotion:
     """A periodic motion from rest to rest, and the predicted standard deviations of the parameters."""
 
-    motion: dict[str, Motion]
+    motion: dict[str, MotionPart]
     """Series of each coordinate, as in `motion` of a simulated torque test."""
     posture: dict[str, float]
     """Start posture, rad or m."""
@@ -340,7 +340,7 @@ def _exciting_motion(
     size = np.linalg.norm(columns, axis=0)
     return ExcitingMotion(
         motion={
-            name: Motion(sine=tuple(sine[i].tolist()), cosine=tuple(cosine[i].tolist()))
+            name: MotionPart(sine=tuple(sine[i].tolist()), cosine=tuple(cosine[i].tolist()))
             for i, name in enumerate(driven)
         },
         posture=dict(zip(driven, best.start.tolist(), strict=True)),

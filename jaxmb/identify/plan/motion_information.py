@@ -218,7 +218,7 @@ class MotionObjective(eqx.Module):
     """Whether the criterion is the condition number of the rows instead of the variances."""
 
 
-class Trajectory(NamedTuple, Generic[Vector]):
+class MotionSamples(NamedTuple, Generic[Vector]):
     """Samples [K, i] of the i independent coordinates along a motion, SI units."""
 
     z: Vector
@@ -235,7 +235,7 @@ def criterion_of(objective: MotionObjective, rows: np.ndarray) -> float:
     return float(compiled(_criterion)(objective, jax.device_put(rows)))
 
 
-def rows_along(objective: MotionObjective, motion: Trajectory[np.ndarray]) -> Float[np.ndarray, "runs K i p"]:
+def rows_along(objective: MotionObjective, motion: MotionSamples[np.ndarray]) -> Float[np.ndarray, "runs K i p"]:
     """Rows of Y over their standard deviations, scaled so that they sum up to the information of a whole motion."""
     Y = stacked_torque_regressor(objective.model, closed(objective, motion.z), motion.zd, motion.zdd)
     return Y * (objective.weight * np.sqrt(objective.samples / len(motion.z)))[:, None]
@@ -256,8 +256,8 @@ def closed(objective: MotionObjective, z: np.ndarray) -> np.ndarray:
     return closed_along(model, np.concatenate([approach, z]), reference)[APPROACH_STEPS:]
 
 
-def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vector) -> Trajectory[Vector]:
-    """Trajectory samples of all independent coordinates, in NumPy or JAX.
+def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vector) -> MotionSamples[Vector]:
+    """MotionSamples samples of all independent coordinates, in NumPy or JAX.
 
     Args:
         objective: with the driven coordinates and the others at rest.
@@ -267,7 +267,7 @@ def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vec
     """
     driven = (objective.moved[:, None] == np.arange(len(objective.rest))).astype(float)
     z = (start + series.position @ c.T) @ driven + objective.rest * (1.0 - driven.sum(axis=0))
-    return Trajectory(z, series.velocity @ c.T @ driven, series.acceleration @ c.T @ driven)
+    return MotionSamples(z, series.velocity @ c.T @ driven, series.acceleration @ c.T @ driven)
 
 
 @compiled

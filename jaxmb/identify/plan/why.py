@@ -47,8 +47,8 @@ def remedies(
     tests: Sequence[Test],
     shares: Sequence[ModeShares],
     made: Float[np.ndarray, "m d"],
-    pool: Sequence[Candidate] = (),
-    information: Float[np.ndarray, "c d d"] | None = None,
+    pool: Sequence[Candidate],
+    information: Float[np.ndarray, "c d d"] | None,
 ) -> list[Remedy]:
     """Trial remedies: wider bands, sensors and forces at other frames, and candidates for the next test.
 

@@ -6,7 +6,7 @@ compensator.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,10 +99,7 @@ def compensated_joint(model: Model, joint: str, tests: Sequence[LoadCase]) -> Co
 
 
 def stiffness_models(
-    model: Model,
-    tests: Sequence[LoadCase],
-    compensated: Compensated | None = None,
-    preference: Mapping[str, float] | None = None,
+    model: Model, tests: Sequence[LoadCase], compensated: Compensated | None = None
 ) -> tuple[CompleteModel, dict[str, StiffnessModel]]:
     """Complete model and all variants by name, J2 and C2 only with a compensator, each reduced to full rank by
     `reduction`.
@@ -111,19 +108,17 @@ def stiffness_models(
         model: the machine.
         tests: deflection tests.
         compensated: a joint with a gravity compensator.
-        preference: see `reduction`; default: `physical_preference`.
 
     Raises:
         ValueError: the machine is not a serial chain of elastic links.
     """
     frames = dict.fromkeys(name for test in tests for name in (test.frame, *test.points))
     complete = complete_model(model, tuple(frames))
-    priority = dict(physical_preference(complete) if preference is None else preference)
     joints = tuple(joint_terms(model, model.coordinates))
     found = {}
     for name, terms, names, steps, prefer in (
         ("J", joints, model.coordinates, (), None),
-        ("C", complete.terms, complete.names, complete.steps, priority),
+        ("C", complete.terms, complete.names, complete.steps, physical_preference(complete)),
     ):
         found[f"{name}1"] = _reduced(f"{name}1", model, tests, terms, names, None, steps, prefer)
         if compensated is not None:

@@ -4,21 +4,18 @@ import dataclasses
 import enum
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import accepts_prior, is_robust, own_names
 from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.tolerances import Tolerances
-from jaxmb.identify.fit.problem import Problem, is_real, kind_of, make_problem, test_at, with_tests
+from jaxmb.identify.fit.problem import Problem, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.two_steps import check_two_steps
@@ -38,7 +35,7 @@ from jaxmb.identify.study.format.study_format import (
     with_preset,
 )
 from jaxmb.identify.study.law_terms import law_terms
-from jaxmb.identify.study.reading.friction import (
+from jaxmb.identify.study.reading.friction_and_gains import (
     check_free_friction,
     friction_bounds,
     friction_choice,
@@ -48,13 +45,13 @@ from jaxmb.identify.study.reading.friction import (
 )
 from jaxmb.identify.study.reading.parameters import (
     EarlierResult,
+    bodies_without_effect,
     bounds_of,
     check_geometry,
     earlier_result,
     fixed_values,
-    idle_bodies,
-    idle_parameters,
     initial_values,
+    parameters_without_effect,
     prior_of,
     unnamed_bounds,
 )
@@ -65,14 +62,14 @@ from jaxmb.identify.study.reading.tests import (
     common_truth,
     read_tests,
 )
-from jaxmb.io.validation import Table, display_name, error_location, known_name, validated, warnings_as_remarks
+from jaxmb.io.validation import Table, display_name, error_location, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import motion_coordinates
 
 
-class Origin(NamedTuple):
+class StudyOrigin(NamedTuple):
     """Description from which a study was made, to make it again."""
 
     file: StudyFile
@@ -137,7 +134,7 @@ class Study:
     """Standard deviations of the stated numbers of machine and tests; None where all is exact."""
     source: str = ""
     """Origin of the study, such as a publication."""
-    origin: Origin | None = None
+    origin: StudyOrigin | None = None
     """Description from which it was made."""
     remarks: tuple[str, ...] = ()
     """Warnings raised while it was read, of its machine for instance."""
@@ -304,69 +301,6 @@ def load_study(
     return make_study(file, path.stem, path.parent, str(path), noise_seed)
 
 
-def residual(study: Study) -> Callable[[Mapping[str, ArrayLike]], Float[Array, "m"]]:
-    """The residual of a study as a pure function of its free parameters by name.
-
-    f(parameters) = sqrt(weight) (predicted - measured) / std x noise unit, all fitted tests one after another; f . f is
-    the cost (eq. 22 of Huynh et al. 2020), the prior left out. The noise unit is the standard deviation of the first
-    FRF test, 1 where there is none. f can be transformed by `jax.jit`, `jax.grad`, `jax.jacobian` and `jax.vmap`.
-    Before a fit, gears of joints with a motor are rigid in torque tests; in `result.study` their torques are linearized
-    about the fitted machine with elastic gears.
-
-    Args:
-        study: from `load_study`. `result.study` has the noise, the weights and the lines that a fit estimated, so that
-            f . f at the identified values is `result.cost`.
-
-    Returns:
-        f: values by name (numbers or traced scalars, SI units) -> residuals [m]. A name that is left out keeps the
-        study's initial value; of tied names, which share a value, the first one given is used.
-
-    Raises:
-        NotImplementedError: the study is for a complete stiffness model, which has no list of free parameters.
-        ValueError: (f) a name is not a free parameter, or a value is no real scalar.
-    """
-    check_has_list(study)
-
-    def residual_at(parameters: Mapping[str, ArrayLike]) -> Float[Array, "m"]:
-        return _data_residual(study.problem, values_of(study.free, study.start.values, parameters))
-
-    return residual_at
-
-
-def check_has_list(study: Study) -> None:
-    """Raise NotImplementedError where a study has no list of free parameters."""
-    if study.solver is Solver.STIFFNESS_MODEL:
-        raise NotImplementedError(f"study '{study.name}': a complete stiffness model has no list of free parameters")
-
-
-def check_named(parameters: Mapping[str, ArrayLike], names: Sequence[str]) -> None:
-    """Raise ValueError where values by name are no dictionary of real scalars of these names."""
-    if not isinstance(parameters, Mapping):
-        raise ValueError(f"parameters: found {kind_of(parameters)}, expected a dictionary of values by name")
-    for name, value in parameters.items():
-        if name not in names:
-            raise ValueError(known_name("free parameter", str(name), names))
-        if not is_real(value) or np.shape(value) != ():
-            raise ValueError(f"{name}: found {kind_of(value)}, expected a real scalar (`jax.vmap` for several)")
-
-
-def values_of(
-    free: FreeParameters, initial: Float[Array, "d"] | np.ndarray, parameters: Mapping[str, ArrayLike]
-) -> Float[Array, "d"]:
-    """Values of all free parameters [d] from values by name; the initial ones where a name is left out.
-
-    Raises:
-        ValueError: a name is not a free parameter, or a value is no real scalar.
-    """
-    check_named(parameters, [name for tied in free.tied for name in tied])
-    given = [next((parameters[name] for name in tied if name in parameters), None) for tied in free.tied]
-    values = [initial[i] if value is None else value for i, value in enumerate(given)]
-    return jnp.stack([jnp.asarray(value, float) for value in values])
-
-
-_data_residual = compiled(Problem.data_residual)
-
-
 @threadpool_limits.wrap(limits=1, user_api="blas")  # as in `identify`: the noise of torques is estimated by a fit
 def make_study(
     file: StudyFile | Table,
@@ -387,14 +321,40 @@ def make_study(
     Raises:
         InputError: see `load_study`.
     """
-    began = time.monotonic()
+    began, folder = time.monotonic(), Path(folder)
     with warnings_as_remarks() as remarks:
-        study = _made_study(validated(StudyFile, file, source) if isinstance(file, dict) else file,
-                            name, Path(folder), source, noise_seed)  # fmt: skip
+        given = validated(StudyFile, file, source) if isinstance(file, dict) else file
+        context, fixed, entries = _context_and_tests(given, folder, source, noise_seed)
+        earlier = None if given.prior_from is None else earlier_result(folder / given.prior_from)
+        problem, start = _problem_and_start(context, fixed, entries, source, earlier)
+        file, tolerance = context.file, context.file.tolerance
+        if tolerance is None:
+            tolerance = float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)
+        with error_location(source):
+            solver = solver_of(file, problem)
+        truth = common_truth([entry for entry in entries if entry.role == "fit"], motion_coordinates(context.model))
+        study = Study(
+            name=name,
+            description=file.description,
+            machine=with_locked(context.unlocked_machine, file.lock),
+            problem=problem,
+            entries=tuple(entries),
+            solver=solver,
+            settings=FitSettings(file.search, file.refine, file.rounds, file.least_rounds, file.agreement, tolerance),
+            start=start,
+            truth={n: truth[n] for names in problem.free.tied for n in names if n in truth},
+            note=file.note,
+            complete=file.complete,
+            next=file.next,
+            laws=file.laws,
+            tolerances=stated_tolerances(file),
+            source=file.source,
+            origin=StudyOrigin(given, folder, noise_seed, study_digest(given, folder)),
+        )
     return dataclasses.replace(study, remarks=tuple(remarks), read_seconds=time.monotonic() - began)
 
 
-def _described(
+def _context_and_tests(
     file: StudyFile, folder: Path, source: str, noise_seed: int | None
 ) -> tuple[ReadingContext, dict[str, float], list[Entry]]:
     """Context of the tests of a description after preliminary fits, the values of `[hold]`, and the tests."""
@@ -431,7 +391,7 @@ def _described(
     return context, fixed, with_friction_remarks(entries, choice)
 
 
-def _posed(
+def _problem_and_start(
     context: ReadingContext, fixed: dict[str, float], entries: Sequence[Entry], source: str,
     earlier: EarlierResult | None,
 ) -> tuple[Problem, Start]:  # fmt: skip
@@ -441,7 +401,7 @@ def _posed(
     with error_location(f"{source}: [free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in own_names(test)))
         check_free_friction(file.free)
-        without = idle_parameters(model, file.free, idle_bodies(context.unlocked_machine, fitted))
+        without = parameters_without_effect(model, file.free, bodies_without_effect(context.unlocked_machine, fitted))
         wanted = friction_bounds(context.friction) | file.free
         bounds = bounds_of(model, wanted, fixed.keys() | without, of_tests)
         bounds += unnamed_bounds(tests, bounds)
@@ -458,8 +418,7 @@ def _posed(
     with error_location(source):
         problem = make_problem(model, free, tests)
         initial, stated = initial_values(problem, bounds)
-    at_start = free.apply(model, initial)
-    with error_location(source):
+        at_start = free.apply(model, initial)
         check_stiffness(file, at_start)
     for entry in entries:
         with error_location(f"{source}: {display_name(entry.name)}"):
@@ -473,33 +432,3 @@ def _posed(
         prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)), earlier)
     problem = dataclasses.replace(problem, prior=prior)
     return problem, Start(initial, stated, file.start == "random")
-
-
-def _made_study(given: StudyFile, name: str, folder: Path, source: str, noise_seed: int | None) -> Study:
-    context, fixed, entries = _described(given, folder, source, noise_seed)
-    earlier = None if given.prior_from is None else earlier_result(folder / given.prior_from)
-    problem, start = _posed(context, fixed, entries, source, earlier)
-    file, tolerance = context.file, context.file.tolerance
-    if tolerance is None:
-        tolerance = float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)
-    with error_location(source):
-        solver = solver_of(file, problem)
-    truth = common_truth([entry for entry in entries if entry.role == "fit"], motion_coordinates(context.model))
-    return Study(
-        name=name,
-        description=file.description,
-        machine=with_locked(context.unlocked_machine, file.lock),
-        problem=problem,
-        entries=tuple(entries),
-        solver=solver,
-        settings=FitSettings(file.search, file.refine, file.rounds, file.least_rounds, file.agreement, tolerance),
-        start=start,
-        truth={n: truth[n] for names in problem.free.tied for n in names if n in truth},
-        note=file.note,
-        complete=file.complete,
-        next=file.next,
-        laws=file.laws,
-        tolerances=stated_tolerances(file),
-        source=file.source,
-        origin=Origin(given, folder, noise_seed, study_digest(given, folder)),
-    )

@@ -257,7 +257,7 @@ def _without_remarks(reader: Callable[[Path], FrfSet]) -> Reader:
     return lambda path: (reader(path), ())
 
 
-READERS: dict[str, Reader] = {
+FRF_READERS: dict[str, Reader] = {
     ".npz": _without_remarks(read_npz),
     ".uff": read_uff,
     ".unv": read_uff,
@@ -286,10 +286,10 @@ def read_frf(path: str | os.PathLike[str]) -> FrfSet:
 def read_frf_and_remarks(path: str | os.PathLike[str]) -> tuple[FrfSet, tuple[str, ...]]:
     """FRF set from a file, see `read_frf`, and remarks on skipped content."""
     path = Path(path)
-    reader = READERS.get(path.suffix.lower())
+    reader = FRF_READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(
-            f"{path}: cannot read FRFs from '{path.suffix or 'a file without ending'}', expected {_list(READERS)}"
+            f"{path}: cannot read FRFs from '{path.suffix or 'a file without ending'}', expected {_list(FRF_READERS)}"
         )
     with reading(path):
         found, remarks = reader(path)

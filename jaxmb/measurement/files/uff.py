@@ -12,7 +12,7 @@ import numpy as np
 from jaxmb.io.files import LARGEST_ARRAY
 from jaxmb.measurement.files.uff_datasets import Dataset, at, datasets
 from jaxmb.measurement.files.uff_function import (
-    KINDS,
+    FRF_KINDS,
     OWN_END,
     OWN_START,
     VALUES,
@@ -365,7 +365,7 @@ def write_uff(path: Path, frf_set: FrfSet) -> None:
         if frf_set.nodes:
             file.write(nodes_dataset(frf_set.nodes).encode())
         axis = (18, "Frequency", "Hz")
-        numerator = next(number for number, kind in KINDS.items() if kind == frf_set.kind)
+        numerator = next(number for number, kind in FRF_KINDS.items() if kind == frf_set.kind)
         for o, row in enumerate(rows):
             for i, column in enumerate(columns):
                 ids = [f"{frf_set.kind} {frf_set.outputs[o]} / {frf_set.inputs[i]}", *own]

@@ -200,7 +200,7 @@ def _label(label: str) -> str:
     return "" if label.strip().upper() == "NONE" else label.strip()
 
 
-KINDS: dict[int, FrfKind] = {8: "receptance", 11: "mobility", 12: "accelerance"}
+FRF_KINDS: dict[int, FrfKind] = {8: "receptance", 11: "mobility", 12: "accelerance"}
 """By specific data type of the ordinate: displacement, velocity, acceleration."""
 NOT_SAID = (0, 1)
 """Specific data types "unknown" and "general"."""
@@ -281,12 +281,12 @@ def kind_and_unit(function: Function, system: Units | None) -> tuple[FrfKind, st
     above, below = _spelt(above, function.response_rotates), _spelt(below, False)
     if function.reference_rotates and re.sub(r"[ *.()]", "", below) == "Nm":
         below = "N"  # moment in SI: with rad counted as m, rotational responses have the units of translational ones
-    if type_above in KINDS:
-        return KINDS[type_above], _unit(KINDS[type_above], above, below, system, where)
+    if type_above in FRF_KINDS:
+        return FRF_KINDS[type_above], _unit(FRF_KINDS[type_above], above, below, system, where)
     if type_above not in NOT_SAID:
         raise ValueError(f"{where}: ordinate has data type {type_above}, expected displacement (8), velocity (11)"
                          f" or acceleration (12)")  # fmt: skip
-    for kind in KINDS.values():
+    for kind in FRF_KINDS.values():
         if above:
             try:
                 return kind, _unit(kind, above, below, system, where)
@@ -327,7 +327,7 @@ def _unit(kind: FrfKind, above: str, below: str, system: Units | None, where: st
 
 def _motion(unit: str) -> FrfKind | None:
     """Kind of response by its unit of displacement, velocity or acceleration; None for others."""
-    for kind in KINDS.values():
+    for kind in FRF_KINDS.values():
         try:
             unit_scale(f"{unit}/N", kind)
         except ValueError:

@@ -191,7 +191,7 @@ def window(s: np.ndarray, power: int, responses: np.ndarray, variance: np.ndarra
     return Window(s, power, weight, background, _without(background, values[:, :, None])[:, :, 0])
 
 
-def noise_between_peaks(frf: np.ndarray, decay_lines: float = 0.0) -> np.ndarray:
+def noise_between_peaks(frf: np.ndarray, decay_lines: float) -> np.ndarray:
     """Noise variance of each response [output, input] from second differences along frequency.
 
     The median is used, as most lines lie between the peaks. An exponential window correlates noise m lines apart by

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmb.io.files import find_description, library_names, read_arrays, read_toml, reading
 from jaxmb.io.validation import InputError, error_location, validated
-from jaxmb.measurement.files.frf_file import READERS, read_frf_and_remarks
+from jaxmb.measurement.files.frf_file import FRF_READERS, read_frf_and_remarks
 from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_time_histories
 from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, to_si, unit_over
@@ -395,7 +395,7 @@ def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = Non
         return estimate_of_records(text)
     if path.suffix.lower() == ".toml":
         return estimate_of_records(path)
-    if path.suffix.lower() not in READERS:
+    if path.suffix.lower() not in FRF_READERS:
         names = ", ".join(measurement_names())
-        raise InputError(f"{path}: expected a file ending in {', '.join(READERS)} or .toml, or one of {names}")
+        raise InputError(f"{path}: expected a file ending in {', '.join(FRF_READERS)} or .toml, or one of {names}")
     return MeasuredFrf(*read_frf_and_remarks(path))

@@ -98,7 +98,7 @@ def welch_spectra(
     segment: int,
     step: int,
     window: str,
-    whole: bool = False,
+    whole: bool,
 ) -> Spectra:
     """Spectra of a record, summed over its segments.
 

@@ -128,8 +128,8 @@ def test_a_misfit_widens_deviations(study, plain):
     assert all(np.isinf(p.std) for p in result.parameters.values())
     assert told(result, "no standard deviation is known")
     estimate = linear_estimate(study(wrong))
-    narrow = dict(zip(plain.study.free.names, linear_estimate(plain.study).known.std, strict=True))
-    for name, std in zip(result.study.free.names, estimate.known.std, strict=True):
+    narrow = dict(zip(plain.study.free.names, linear_estimate(plain.study).identifiability.std, strict=True))
+    for name, std in zip(result.study.free.names, estimate.identifiability.std, strict=True):
         # each relative deviation is proportional to the stiffness: that of the compliance is the same in both
         ratio = result.parameters[name].value / plain.parameters[name].value
         assert std == pytest.approx(factor * ratio * narrow[name], rel=1e-6)

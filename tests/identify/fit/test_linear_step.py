@@ -57,7 +57,7 @@ def test_deviations_are_those_of_repeated_measurements():
         )
         for _ in range(600)
     ]
-    std = linear_step(found, rows, START).known.std
+    std = linear_step(found, rows, START).identifiability.std
     # 600 draws tell a standard deviation to 2.9 %; four times that.
     np.testing.assert_allclose(np.std(np.log(runs), axis=0), std, rtol=0.12)
 
@@ -87,8 +87,8 @@ def test_positions_of_points_beside_the_last_axis_are_enough():
     )
     # The tool point lies on the axis of joint 6, and does not move with it.
     values, step = solved(positions_of(loaded()))
-    assert step.known.verdict[5] == "no"
-    assert np.isfinite(step.known.std[:5]).all()
+    assert step.identifiability.verdict[5] == "no"
+    assert np.isfinite(step.identifiability.std[:5]).all()
     np.testing.assert_allclose(values[:5], TRUTH[:5], rtol=1e-9)
 
 
@@ -98,7 +98,7 @@ def test_compliances_of_virtual_springs():
     values, step = solved(loaded(model=model), model, free_of(model, names, -1e-7, 1e-6, logarithmic=False))
     # Beside the largest of the three the rounding of the others is 1e-16 of all displacements.
     np.testing.assert_allclose(values, [2e-9, 3e-9, 0.0], rtol=1e-6, atol=1e-14)
-    assert step.known.verdict == ("yes",) * 3
+    assert step.identifiability.verdict == ("yes",) * 3
 
 
 def test_no_spring_has_a_negative_compliance():
@@ -127,8 +127,8 @@ def test_a_rigid_joint_ends_on_the_upper_bound():
 def test_a_joint_that_nothing_loads_is_not_known():
     values, step = solved(loaded(wrench=[0.0, 0.0, -1000.0, 200.0, 300.0, 0.0]))
     assert step.without_effect.tolist() == [True] + [False] * 5
-    assert step.known.verdict[0] == "no"
-    assert step.known.std[0] == np.inf
+    assert step.identifiability.verdict[0] == "no"
+    assert step.identifiability.std[0] == np.inf
     assert values[0] == START[0]
     np.testing.assert_allclose(values[1:], TRUTH[1:], rtol=1e-9)
 
@@ -140,7 +140,7 @@ def test_outliers_count_little_where_asked_for():
     plain, _ = solved(cases)
     robust, step = solved(cases, robust=True)
     # Without the outliers the largest deviation of a value is a few percent.
-    assert np.abs(np.log(robust / TRUTH)).max() < 4 * step.known.std.max() < 0.2
+    assert np.abs(np.log(robust / TRUTH)).max() < 4 * step.identifiability.std.max() < 0.2
     assert np.abs(np.log(plain / TRUTH)).max() > 0.5
     assert np.sum(step.robust_weight < 0.01) == 12
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.estimation.least_squares import normal_equations
-from jaxmb.identify.experiments.frf.channels import Channels, moving
+from jaxmb.identify.experiments.frf.channels import Channels, varying_matrices
 from jaxmb.machine.schema import Machine
-from jaxmb.response.hits import Sensor
+from jaxmb.response.frf import Sensor
 from tests.identify.arm import FREE, frf, study_of
 
 
@@ -20,7 +20,7 @@ def test_sums_over_tests(tmp_path, prior):
     coarse["simulate"] |= {"lines": {"first_hz": 1.0, "last_hz": 20.0, "step_hz": 1.0}}
     study = study_of(tmp_path, frf(), frf(b=0.9), coarse, **({"prior": {"stiffness.a": 0.1}} if prior else {}))
     problem = study.problem
-    assert len(problem.forms) == 2
+    assert len(problem.stacks) == 2
     assert (problem.prior is not None) == prior
     u = np.asarray(problem.free.lower) * 0.6 + np.asarray(problem.free.upper) * 0.4
     found = jax.jit(lambda x: problem.normal_equations(x))(u)
@@ -60,7 +60,7 @@ def test_by_entries(tmp_path, free, matrices, same):
         decay=jax.device_put(np.asarray(0.0 if same else 1.5)),
     )  # fmt: skip
     problem = dataclasses.replace(problem, tests=(changed,))
-    assert moving(problem.views[0], problem.free.size) == matrices
+    assert varying_matrices(problem.views[0], problem.free.size) == matrices
     u = np.asarray(problem.free.lower) * 0.4 + np.asarray(problem.free.upper) * 0.6
     found = jax.jit(lambda x: problem.normal_equations(x))(u)
     whole = jax.jit(lambda x: normal_equations(problem.residual, x))(u)
@@ -90,7 +90,7 @@ def test_a_line_at_which_there_is_no_response_and_none_is_asked_for(tmp_path):
     problem = study_of(tmp_path, test, free=free, machine=TURNTABLE).problem
     assert not np.any(problem.tests[0].weight[0])
     assert np.all(problem.tests[0].weight[1:])
-    assert moving(problem.views[0], problem.free.size) == ("stiffness", "damping")
+    assert varying_matrices(problem.views[0], problem.free.size) == ("stiffness", "damping")
     u = np.asarray(problem.free.lower) * 0.4 + np.asarray(problem.free.upper) * 0.6
     assert not np.isfinite(problem.tests[0].predict(problem.view(0, problem.free.values(u)))[0]).any()
     found = jax.jit(lambda x: problem.normal_equations(x))(u)

@@ -233,9 +233,9 @@ def test_what_is_possible_is_left_alone(tmp_path):
     study = made(tmp_path, *study_of(machine, draw, free=free, noise=1e-3))
     found, rows, step, start = linear_estimate(study).linear
     plain = linear_step(found, rows, start)
-    assert np.isfinite(step.known.std).all()
+    assert np.isfinite(step.identifiability.std).all()
     np.testing.assert_array_equal(step.x, plain.x)
-    np.testing.assert_array_equal(step.known.std, plain.known.std)
+    np.testing.assert_array_equal(step.identifiability.std, plain.identifiability.std)
 
 
 def test_what_the_data_do_not_tell_stays_as_it_was(tmp_path):
@@ -278,8 +278,8 @@ def test_fixed_numbers_that_no_body_can_have(tmp_path):
     assert result.status.startswith("data not followed")
     assert all(math.isinf(p.std) for p in result.parameters.values())
     estimate = linear_estimate(study)
-    widened = estimate.linear.step.misfit.widening * estimate.linear.step.known.std
-    np.testing.assert_allclose(estimate.known.std, widened, rtol=1e-9)
+    widened = estimate.linear.step.misfit.widening * estimate.linear.step.identifiability.std
+    np.testing.assert_allclose(estimate.identifiability.std, widened, rtol=1e-9)
 
 
 def test_saved_machine(tmp_path):

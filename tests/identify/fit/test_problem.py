@@ -12,8 +12,7 @@ from jaxmb.identify.estimation.identifiability import identifiability, informati
 from jaxmb.identify.experiments.test import without_name
 from jaxmb.identify.fit import problem as problem_module
 from jaxmb.identify.fit.noise import misfits_of_tests, row_variances
-from jaxmb.identify.fit.problem import compressed, final_state, group_by_form, linearized
-from jaxmb.identify.fit.state import objective
+from jaxmb.identify.fit.problem import compressed, final_state, group_by_form, linearized, objective
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.study.study import load_study
 from jaxmb.mechanics.tangent import linearize

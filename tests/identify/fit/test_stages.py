@@ -11,10 +11,11 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.estimation.least_squares import Box
 from jaxmb.identify.fit import loop
 from jaxmb.identify.fit.loop import coarsened, run_fit
+from jaxmb.identify.fit.problem import objective
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
 from jaxmb.identify.fit.search import PopulationSearch, algorithm_named, algorithm_names
 from jaxmb.identify.fit.settings import SearchPart
-from jaxmb.identify.fit.state import distinct, objective
+from jaxmb.identify.fit.state import distinct
 from jaxmb.identify.study.study import load_study
 from jaxmb.io.validation import InputError
 from tests.identify.arm import BRIEF, FREE, frf, study_of

@@ -177,7 +177,7 @@ def test_symmetrized_responses_tell_no_more_than_they_know(tmp_path, keep):
     symmetrized = study(tmp_path, exact(), symmetrize=keep)
     names = symmetrized.free.names
     truth = np.array([jaxmb.parameters(MODEL)[n] for n in names])
-    claimed = estimate_at(symmetrized, np.asarray(symmetrized.free.encode(truth))).known.covariance
+    claimed = estimate_at(symmetrized, np.asarray(symmetrized.free.encode(truth))).identifiability.covariance
     tangent = jaxmb.linearize(MODEL, Q)
     rows = (
         np.asarray(jaxmb.frame_pose(MODEL, Q, "tool"))[:3, :3].T

@@ -9,11 +9,11 @@ from scipy.special import ndtr
 
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.laws.law_problem import (
-    Candidate,
+    CandidateTerm,
     ChosenTerm,
-    Fitted,
     GroupError,
     HoldOutErrors,
+    LawFit,
     LawProblem,
     Laws,
     ValueInTest,
@@ -49,7 +49,7 @@ class HoldOut(NamedTuple):
 
     error: np.ndarray
     """Root mean square residual of each group, in units of its noise."""
-    fits: list[Fitted]
+    fits: list[LawFit]
     """The fit without each group."""
 
     @property
@@ -63,12 +63,12 @@ class HoldOut(NamedTuple):
         return all(fit.converged for fit in self.fits)
 
 
-def law_blocks(study: Study, problem: LawProblem, fit: Fitted) -> list[Block]:
+def law_blocks(study: Study, problem: LawProblem, fit: LawFit) -> list[Block]:
     residual, jacobian = law_state(problem, fit)
     return blocks(study, residual, jacobian, np.asarray(study.problem.row_weights()))
 
 
-def law_covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -> tuple[np.ndarray, np.ndarray]:
+def law_covariance(study: Study, problem: LawProblem, fit: LawFit, terms: int) -> tuple[np.ndarray, np.ndarray]:
     """Covariance and standard deviations of u and of the coefficients of the terms."""
     residual, jacobian = law_state(problem, fit)
     variances = row_variances(study.problem, residual, jacobian, np.asarray(study.problem.row_weights()))
@@ -77,7 +77,7 @@ def law_covariance(study: Study, problem: LawProblem, fit: Fitted, terms: int) -
 
 
 def law_outcome(
-    study: Study, chosen: Sequence[Term], fit: Fitted, considered: Sequence[Candidate], without: HoldOut,
+    study: Study, chosen: Sequence[Term], fit: LawFit, considered: Sequence[CandidateTerm], without: HoldOut,
     with_laws: HoldOut, groups: Sequence[np.ndarray],
 ) -> Laws:  # fmt: skip
     """Laws of a result, from the chosen and considered terms."""
@@ -111,7 +111,7 @@ def law_outcome(
 
 
 def _values(
-    study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, covariance: np.ndarray, name: str
+    study: Study, chosen: Sequence[Term], fit: LawFit, problem: LawProblem, covariance: np.ndarray, name: str
 ) -> tuple[ValueInTest, ...]:
     """Values of one parameter in each test: by its law, and from the test itself, with standard deviations of the
     logarithm."""
@@ -134,7 +134,7 @@ def _values(
 
 
 def _by_each_test(
-    study: Study, chosen: Sequence[Term], fit: Fitted, problem: LawProblem, name: str
+    study: Study, chosen: Sequence[Term], fit: LawFit, problem: LawProblem, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Logarithm of the ratio of each test's own estimate of a parameter to its law, to first order, and its standard
     deviation.
@@ -192,12 +192,12 @@ class Considered(NamedTuple):
     """A candidate of one step, fitted with the previously chosen terms."""
 
     term: Term
-    fit: Fitted
+    fit: LawFit
     held_out: HoldOut | None
     """None where not evaluated by cross-validation."""
     converged: bool
     """Whether all fits behind the candidate converged."""
-    outcome: Candidate
+    outcome: CandidateTerm
     """Its numbers, as for a candidate that is not taken."""
 
 
@@ -225,7 +225,7 @@ def chosen_laws(estimate: Estimate) -> Laws | None:
     fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
     chosen: list[Term] = []
     first = held_out = _hold_out(study, chosen, [fit] * len(groups), groups)
-    considered: list[Candidate] = []
+    considered: list[CandidateTerm] = []
     converged = fit.converged and first.converged
     while len(chosen) < count:
         remaining = [term for term in terms if term not in chosen]
@@ -250,7 +250,7 @@ def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
 
 
 def _hold_out(
-    study: Study, terms: Sequence[Term], starts: Sequence[Fitted], groups: Sequence[np.ndarray],
+    study: Study, terms: Sequence[Term], starts: Sequence[LawFit], groups: Sequence[np.ndarray],
     further: Sequence[Term] | None = None,
 ) -> HoldOut:  # fmt: skip
     """Errors of each group by fits to all others, each from its own start, and with its own further term if given."""
@@ -275,7 +275,7 @@ def _gain(before: HoldOut, after: HoldOut) -> tuple[float, float]:
 
 
 def _tried(
-    study: Study, chosen: Sequence[Term], remaining: Sequence[Term], fit: Fitted, before: HoldOut,
+    study: Study, chosen: Sequence[Term], remaining: Sequence[Term], fit: LawFit, before: HoldOut,
     groups: Sequence[np.ndarray],
 ) -> list[Considered]:  # fmt: skip
     """The best candidates of a step by first-order drop, the best fit first; the first few evaluated by
@@ -302,7 +302,7 @@ def _tried(
         if rank < HELD_OUT:
             held_out = _hold_out(study, [*chosen, term], [new] * len(groups), groups)
             gain, converged = _gain(before, held_out), converged and held_out.converged
-        outcome = Candidate(
+        outcome = CandidateTerm(
             step=len(chosen) + 1,
             parameter=term.parameter,
             by=term.by,
@@ -323,7 +323,7 @@ def _tried(
 
 
 def _promised(
-    study: Study, problem: LawProblem, remaining: Sequence[Term], fit: Fitted, unseen: Sequence[int] | np.ndarray = ()
+    study: Study, problem: LawProblem, remaining: Sequence[Term], fit: LawFit, unseen: Sequence[int] | np.ndarray = ()
 ) -> np.ndarray:
     """First-order drop of chi^2 by each candidate, with all other parameters refitted; without some tests."""
     seen = [t for t in range(len(study.tests)) if t not in unseen]

@@ -30,7 +30,7 @@ class ChosenTerm(Term):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Candidate:
+class CandidateTerm:
     """A candidate term of one step, fitted with the previously chosen terms."""
 
     step: int
@@ -105,7 +105,7 @@ class Laws:
     """Values of the parameters at the centre of the tests."""
     centre_std_log: dict[str, float]
     holdout: HoldOutErrors
-    considered: tuple[Candidate, ...]
+    considered: tuple[CandidateTerm, ...]
     one_model: WithLaws
     values: dict[str, tuple[ValueInTest, ...]]
     """Values of each parameter with a law, or of the best candidate without laws."""
@@ -120,7 +120,7 @@ FARTHEST = 3.0
 """Largest change of the logarithm of a parameter that a term may make."""
 
 
-class Fitted(NamedTuple):
+class LawFit(NamedTuple):
     """A fit of the parameters at the centre of the tests, and of the coefficients of their laws."""
 
     u: np.ndarray
@@ -187,7 +187,7 @@ def terms_of(study: Study) -> tuple[Term, ...]:
     return law_terms(study.laws, study.model, study.free, study.fitted)
 
 
-def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> Fitted:
+def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> LawFit:
     """Joint bounded least squares fit of u and the coefficients, from a start."""
     free = problem.problem.free
     reach = np.abs(np.asarray(problem.basis)).max(axis=1)
@@ -198,7 +198,7 @@ def fit_laws(problem: LawProblem, u: np.ndarray, coefficients: np.ndarray) -> Fi
         jnp.asarray([*free.logarithmic, *(False for _ in most)]),
     )
     x, objective, converged = _fit(problem, box, jnp.concatenate([jnp.asarray(u), jnp.asarray(coefficients)]))
-    return Fitted(np.asarray(x)[: free.size], np.asarray(x)[free.size :], float(objective), bool(converged))
+    return LawFit(np.asarray(x)[: free.size], np.asarray(x)[free.size :], float(objective), bool(converged))
 
 
 @compiled
@@ -213,7 +213,7 @@ def _state(problem: LawProblem, x: Array) -> tuple[Array, Array]:
     return value / problem.problem.noise_unit, jacobian / problem.problem.noise_unit
 
 
-def fit_by_test(study: Study, u: np.ndarray, parameter: str) -> tuple[LawProblem, Fitted, float]:
+def fit_by_test(study: Study, u: np.ndarray, parameter: str) -> tuple[LawProblem, LawFit, float]:
     """A fit in which one parameter has its own value in each test: the problem, the fit, and their relative spread."""
     tests = len(study.tests)
     # Orthonormal contrasts: differences between the tests, with the mean in the parameter itself.
@@ -226,7 +226,7 @@ def fit_by_test(study: Study, u: np.ndarray, parameter: str) -> tuple[LawProblem
     return problem, fit, float(np.std(fit.coefficients @ contrasts, ddof=1))
 
 
-def law_state(problem: LawProblem, fitted: Fitted) -> tuple[np.ndarray, np.ndarray]:
+def law_state(problem: LawProblem, fitted: LawFit) -> tuple[np.ndarray, np.ndarray]:
     """Residual and Jacobian (u, then coefficients) at a fit, in units of the noise."""
     x = jnp.concatenate([jnp.asarray(fitted.u), jnp.asarray(fitted.coefficients)])
     residual, jacobian = _state(problem, x)

@@ -24,7 +24,7 @@ from jaxmb.identify.assess.deflections import (
     gaps,
     monte_carlo,
 )
-from jaxmb.identify.assess.estimate import Estimate, Linear
+from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry, deflection_test
@@ -113,7 +113,11 @@ class DeflectionMetrics(KindMetrics):
     @classmethod
     def found(cls, estimate: Estimate, entries: Sequence[DeflectionEntry]) -> "DeflectionMetrics":
         """Metrics of a fit; see `KindMetrics`."""
-        rows = [row for entry in entries for row in compared(entry, estimate.study.problem, estimate.u, estimate.known)]
+        rows = [
+            row
+            for entry in entries
+            for row in compared(entry, estimate.study.problem, estimate.u, estimate.identifiability)
+        ]
 
         def of_role(unit: Unit) -> dict[str, float | None]:
             roles = dict.fromkeys(entry.role for entry in entries)
@@ -145,10 +149,10 @@ def deflection_remarks(
     fitted, linear = [entry for entry in entries if entry.role == "fit"], estimate.linear
     if linear is None:
         return size_remarks(fitted), []
-    causes = factor_remarks(fitted, unexplained(estimate.study, linear))
+    causes = factor_remarks(fitted, unexplained_share(estimate.study, linear))
     if linear.step.on_bound.any():
         values = values_by_upper_bounds(linear)
-        causes += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.known.std))
+        causes += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.identifiability.std))
     causes += size_remarks(fitted)
     if not causes and not linear.step.misfit.explained:
         causes = [CAUSES]
@@ -194,13 +198,13 @@ def spring_remarks(machine: Machine) -> list[str]:
     return sentences
 
 
-def _table2(estimate: Estimate, linear: Linear, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
+def _table2(estimate: Estimate, linear: LinearSystem, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
     study, fit, rows = estimate.study, linear.step, []
     for i, (name, value) in enumerate(zip(study.free.names, estimate.values, strict=True)):
-        known = bool(np.isfinite(fit.known.std[i]))
+        known = bool(np.isfinite(fit.identifiability.std[i]))
         scale = study.free.slope(estimate.values)[i]
         # from the instruments only, as the draws: not inflated by a misfit
-        first_order = float("inf") if fit.on_bound[i] else float(fit.known.std[i] * scale)
+        first_order = float("inf") if fit.on_bound[i] else float(fit.identifiability.std[i] * scale)
         error = float(drawn.std[i]) if drawn is not None else np.nan
         rows.append(
             ErrorRow(
@@ -243,10 +247,10 @@ OF_ANGLES = {"57.3": DEGREE, "1/57.3": 1.0 / DEGREE}
 
 Cases = Sequence[Sequence[LoadCase]]
 """Load cases of each test."""
-Misfit = Callable[[Cases], float]
+UnexplainedShare = Callable[[Cases], float]
 
 
-def unexplained(study: Study, linear: Linear) -> Misfit:
+def unexplained_share(study: Study, linear: LinearSystem) -> UnexplainedShare:
     """Function that returns the residual share of displacements of load cases in a fit of the free parameters, scaled
     by `share_scale`."""
 
@@ -259,7 +263,7 @@ def unexplained(study: Study, linear: Linear) -> Misfit:
     return share
 
 
-def unexplained_by(stiffness: StiffnessModel, model: Model) -> Misfit:
+def unexplained_share_by(stiffness: StiffnessModel, model: Model) -> UnexplainedShare:
     """Function that returns the residual share of displacements of load cases in a fit of a stiffness model, scaled by
     `share_scale`."""
 
@@ -288,7 +292,7 @@ def share_scale(cases: Cases) -> Float[np.ndarray, "m"]:
     return np.sqrt(groups) * np.concatenate(scale)
 
 
-def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
+def factor_remarks(entries: Sequence[Entry], misfit: UnexplainedShare) -> list[str]:
     """A sentence on the factors of a column that remove gross errors of a fit; empty where there are none.
 
     Args:
@@ -309,7 +313,7 @@ def factor_remarks(entries: Sequence[Entry], misfit: Misfit) -> list[str]:
     ]
 
 
-def values_by_upper_bounds(linear: Linear) -> Float[np.ndarray, "d"]:
+def values_by_upper_bounds(linear: LinearSystem) -> Float[np.ndarray, "d"]:
     """Values of a linear study without lower bounds of stiffnesses and upper bounds of compliances."""
     found, rows, _, start = linear
     found = dataclasses.replace(found, upper=np.full(found.upper.size, np.inf))

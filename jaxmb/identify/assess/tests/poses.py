@@ -165,8 +165,8 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
         found: its estimated noise; None for the stated one.
     """
     study, test = estimate.study, entry.test.at_all_points(estimate.model)
-    initial = cast(PoseTest, test_at(test, study.free, estimate.solver.initial))
-    start = study.free.apply(study.model, estimate.solver.initial)
+    initial = cast(PoseTest, test_at(test, study.free, estimate.run.initial))
+    start = study.free.apply(study.model, estimate.run.initial)
     before = np.asarray(compiled_errors(initial, initial.view(start)))
     residual, slope = _residual_and_slope(estimate, entry, test)
     std = np.asarray(test.std)
@@ -178,7 +178,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it.
     width = np.asarray(study.free.upper) - np.asarray(study.free.lower)
     unknown = width / np.sqrt(12.0) if entry.role == "check" else 0.0
-    known = estimate.known._replace(std=np.where(np.isinf(estimate.std), unknown, estimate.std))
+    known = estimate.identifiability._replace(std=np.where(np.isinf(estimate.std), unknown, estimate.std))
     # The noise of a fitted row is a part of what determined its prediction.
     propagated = propagated_std(slope * std[:, None], known) ** 2
     if entry.role == "check":

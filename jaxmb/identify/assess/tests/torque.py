@@ -22,8 +22,8 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.components import is_robust, own_names
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length, effort_rate
-from jaxmb.identify.experiments.torque.preliminary_fits import DELAY
-from jaxmb.identify.experiments.torque.prepared import stribeck
+from jaxmb.identify.experiments.torque.effort_rows import stribeck
+from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
@@ -329,11 +329,11 @@ def _centres(estimate: Estimate) -> tuple[CentreRow, ...]:
         if names[0] not in single or single.isdisjoint(names[1:]) or not mass > 0.0:
             continue
         share = affine_numbers(estimate.study.model, free, names)[0] * by_value
-        known = [bool(np.isfinite(estimate.known.std[row != 0.0]).all()) for row in share]
+        known = [bool(np.isfinite(estimate.identifiability.std[row != 0.0]).all()) for row in share]
         for axis, name, is_known, row in zip("xyz", names[1:], known[1:], share[1:], strict=True):
             centre = own[name] / mass
             slope = (row - centre * share[0]) / mass
-            std = np.sqrt(slope @ estimate.known.covariance @ slope) if is_known and known[0] else np.inf
+            std = np.sqrt(slope @ estimate.identifiability.covariance @ slope) if is_known and known[0] else np.inf
             if known[0]:
                 found.append(CentreRow(body, axis, centre, float(std)))
     return tuple(found)
@@ -487,7 +487,7 @@ def _disagreement(
         weights[j] = np.einsum("ij,ji->i", spread, rows[:, :size].T @ rows[:, :size])
     values = estimate.values + free.slope(estimate.values) * whole.step
     limit = np.where(np.array(free.logarithmic), 1.0, np.abs(estimate.u + whole.step))
-    determined = (stds < limit) & np.isfinite(estimate.known.std) & ~whole.unknown
+    determined = (stds < limit) & np.isfinite(estimate.identifiability.std) & ~whole.unknown
     compared = np.flatnonzero(determined.any(axis=0))
     scatter, found = np.zeros(size), []
     for i in compared.tolist():
@@ -506,7 +506,7 @@ def _disagreement(
             f"{values[i] + slope * steps[j, i]:.4g} +- {abs(slope) * stds[j, i]:.2g} by {joints[j].name}"
             for j in np.flatnonzero(own).tolist()
         )
-        rise = scatter[i] / estimate.known.std[i] ** 2
+        rise = scatter[i] / estimate.identifiability.std[i] ** 2
         found.append((rise, f"{free.names[i]} is {each}, {values[i]:.4g} by all"))
     worst = [text for _, text in sorted(found, reverse=True)]
     if not worst:
@@ -575,7 +575,7 @@ def _missing_terms(
     # errors within their tolerances resemble friction and delays
     tolerated -= acts.T @ spread @ sum(joint.jacobian.T @ joint.tolerances for joint in joints)
     wider = np.sqrt(1.0 + np.sum(tolerated**2, axis=1) / np.where(determined, widening**2 * np.diag(beside), 1.0))
-    is_free = [k for k, test in enumerate(tests) if f"{DELAY}.{test.name}" in own_names(test)]
+    is_free = [k for k, test in enumerate(tests) if f"{DELAY_FAMILY}.{test.name}" in own_names(test)]
     possible = determined & ~np.isin(group, is_free)
     chosen, sizes = _selected(beside, right / widening, group, possible, wider)
     values = np.linalg.solve(beside[np.ix_(chosen, chosen)], right[chosen])
@@ -616,7 +616,7 @@ class _MissingTerm(NamedTuple):
         late = f"{late}, which explains {self.percent:.2g} % of the residual"
         if not self.of_test:
             return f"the torque of {self.name} is {late}"
-        key = f'"{DELAY}.{self.name}"'
+        key = f'"{DELAY_FAMILY}.{self.name}"'
         return f"the torques of {display_name(self.name)} are {late} ({key} in [free] identifies the delay)"
 
 
@@ -671,7 +671,7 @@ def _selected(
 
 def _effect(estimate: Estimate, change: Float[np.ndarray, "d"]) -> str:
     """A clause on the parameter with the largest change relative to its standard deviation."""
-    std, free = estimate.known.std, estimate.study.free
+    std, free = estimate.identifiability.std, estimate.study.free
     relative = np.where(np.isfinite(std) & (std > 0.0), np.abs(change) / np.where(std > 0.0, std, 1.0), 0.0)
     # friction of the joint itself changes most; other parameters are preferred in the remark
     i = int(np.argmax(relative * np.array([0.1 if name.split(".")[0] in LOSSES else 1.0 for name in free.names])))

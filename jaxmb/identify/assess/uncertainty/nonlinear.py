@@ -23,7 +23,7 @@ from jaxmb.identify.assess.remarks import on_bound
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import deviations, identifiability, row_blocks
 from jaxmb.identify.estimation.least_squares import Box, finished
-from jaxmb.identify.experiments.motion import PostureTest, SeenAt, without_weight
+from jaxmb.identify.experiments.motion import PostureTest, ViewArguments, without_weight
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized, residual_at
@@ -59,7 +59,7 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
         fit: the finished fit.
         variances: of every residual.
     """
-    study, known = estimate.study, estimate.known
+    study, known = estimate.study, estimate.identifiability
     others = equally_good(estimate, fit, variances)
     distance = np.max(np.abs(others - estimate.u), axis=0, initial=0.0)
     ambiguous = np.flatnonzero(distance > DISAGREES * known.std)
@@ -95,7 +95,7 @@ def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
     bound by more than the 95 % interval. Where the cost would decrease by far (`HELD`), the bound excludes the measured
     machine, and no standard deviation is known.
     """
-    study, known = estimate.study, estimate.known
+    study, known = estimate.study, estimate.identifiability
     bound = on_bound(study, estimate.u)
     residual, jacobian = estimate.compressed
     move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
@@ -150,7 +150,7 @@ def with_curvature(estimate: Estimate) -> Estimate:
     follows the cost further. Large problems (`is_large`) are unchanged: each step takes minutes, and standard
     deviations are so small that the cost is a parabola.
     """
-    known = estimate.known
+    known = estimate.identifiability
     linear = [name.split(".")[0] in (*OF_GEOMETRY, STATION) for name in estimate.study.free.names]
     well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0 and not linear[i]]
     if not well or is_large(estimate.study.problem) or float(estimate.residual @ estimate.residual) <= 0.0:
@@ -230,7 +230,7 @@ def mode_deviations(
     Returns:
         inf where a mode depends on a direction of u that has no effect on the data.
     """
-    slope = _slope(test.seen_at, model, free, jax.device_put(u))
+    slope = _slope(test.view_arguments, model, free, jax.device_put(u))
     M, phi, root = tangent.mass, np.asarray(found.shape), np.asarray(found.eigenvalue)[:, None]
 
     def along(matrix: Array) -> np.ndarray:
@@ -253,12 +253,12 @@ def mode_deviations(
 
 
 @compiled
-def _slope(seen_at: SeenAt, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
+def _slope(view_arguments: ViewArguments, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
     """Derivatives of the tangent matrices by u [n, n, d]."""
-    light = seen_at[1] == "posture" and without_weight(model, free)
+    light = view_arguments[1] == "posture" and without_weight(model, free)
 
     def tangent(u: Array) -> Tangent:
-        return motion_view(free.apply(model, free.values(u)), *seen_at, weightless=light).tangent
+        return motion_view(free.apply(model, free.values(u)), *view_arguments, weightless=light).tangent
 
     return jax.jacfwd(tangent)(u)
 
@@ -274,8 +274,13 @@ RISE = float(chdtri(1, 1.0 - 0.95))
 
 def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> Result:
     """The result with `metrics.profiles`, profiles of the parameters selected by names or patterns, and a remark on
-    each in which a fit did not converge."""
-    profiles = {profile.name: profile for profile in cost_profiles(result, patterns, points)}
+    each in which a fit did not converge.
+
+    Raises:
+        ValueError: a pattern selects no free parameter.
+        NotImplementedError: the study was fitted in one linear step, where the cost is a parabola in the compliances.
+    """
+    profiles = {name: cost_profile(result, name, points) for name in profiled(result.study, patterns)}
     sentences = [
         f"the profile of {name} may be too steep: at {profile.unsettled} of {profile.values.size} values the fit of the"
         " other parameters did not converge, so that the cost can be lower there and the interval wider"
@@ -287,24 +292,14 @@ def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
     return dataclasses.replace(result, metrics=metrics, remarks=remarks, doubts=doubts)
 
 
-def cost_profiles(result: Result, patterns: Sequence[str], points: int = POINTS) -> tuple[Profile, ...]:
-    """Profiles of the parameters selected by names or patterns, in the order of the study.
-
-    Raises:
-        ValueError: a pattern selects no free parameter.
-        NotImplementedError: the study was fitted in one linear step, where the cost is a parabola in the compliances.
-    """
-    return tuple(cost_profile(result, name, points) for name in profiled(result.study, patterns))
-
-
 def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
-    """Names of the parameters selected for profiles, in the order of the study; raises as `cost_profiles`."""
+    """Names of the parameters selected for profiles, in the order of the study; raises as `with_profiles`."""
     if study.solver.is_linear:
         raise NotImplementedError("profiles are for nonlinear fits, and this study takes one linear step")
     return matching_any(study.free.names, patterns, "profile: free parameter or pattern")
 
 
-def cost_profile(result: Result, name: str, points: int = POINTS) -> Profile:
+def cost_profile(result: Result, name: str, points: int) -> Profile:
     """Profile of one parameter, from the fit outwards, all others starting from the previous point.
 
     The rise is scaled to a likelihood ratio also for weighted costs or estimated noise: by the variance from the

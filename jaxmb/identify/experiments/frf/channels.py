@@ -1,7 +1,7 @@
 """Responses predicted for an FRF test, and its channels: gains of sensors and force transducers, and a delay."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -17,9 +17,8 @@ from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.linalg.responses import receptance_by_entries
 from jaxmb.linalg.small_solve import DynamicStiffness, Parts
-from jaxmb.response.frf import IDEAL, laplace, sensed_receptance, sensor_factor, with_decay
-from jaxmb.response.frf_kind import Point, dof_names
-from jaxmb.response.hits import Sensor
+from jaxmb.response.frf import IDEAL, Sensor, laplace, sensed_receptance, sensor_factor, with_decay
+from jaxmb.response.frf_kind import dof_names
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.frf.frf_test import FrfTest
@@ -58,20 +57,13 @@ def known_channels(test: "FrfTest") -> Channels:
     return ideal if test.channels is None else test.channels
 
 
-def channel_names(test: str, outputs: Sequence[Point], inputs: Sequence[Point]) -> tuple[str, ...]:
-    """Names of the parameters of a test's channels: gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
-    gains = [f"{family}.{test}.{point}" for family, points in (("gain", outputs), ("force_gain", inputs))
-             for point in dof_names(points)]  # fmt: skip
-    return (*gains, f"delay.{test}")
-
-
 MOST = 2
 """Varying entries of the tangent over free parameters, up to which derivatives by entries are cheaper than by
 parameters."""
 _MATRICES = ("stiffness", "damping", "mass", "structural")
 
 
-def moving(view: AffineMotion, parameters: int) -> tuple[str, ...]:
+def varying_matrices(view: AffineMotion, parameters: int) -> tuple[str, ...]:
     """Matrices of the tangent that depend on the free parameters, where normal equations by their entries are cheaper;
     empty otherwise."""
     slope, support = view.slope.tangent, view.base.support
@@ -101,7 +93,7 @@ def equations_by_entries(
 
     Args:
         view: of the machine, as a function of the free values.
-        names: of the varying matrices (`moving`).
+        names: of the varying matrices (`varying_matrices`).
         values: the free values, as a function of u.
         u: unknowns of the fit.
         omega: lines, rad/s.
@@ -166,8 +158,10 @@ class FrfChannels(OwnParameters["FrfTest"]):
     @property
     def names(self) -> tuple[str, ...]:
         """gain.TEST.POINT, force_gain.TEST.POINT, delay.TEST."""
-        names = channel_names(self.test.name, self.test.outputs, self.test.inputs)
-        return names[-1:] if self.test.symmetrized else names
+        test = self.test
+        ends = (("gain", test.outputs), ("force_gain", test.inputs))
+        gains = [f"{family}.{test.name}.{point}" for family, points in ends for point in dof_names(points)]
+        return (*([] if test.symmetrized else gains), f"delay.{test.name}")
 
     @property
     def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
@@ -201,7 +195,7 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
         self, view: AffineMotion, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
     ) -> NormalEquations:
         """Normal equations of the residual at u; see `Evaluation.normal_equations`."""
-        test, names = self.test, moving(view, u.size) if self.test.phase == "safe" else ()
+        test, names = self.test, varying_matrices(view, u.size) if self.test.phase == "safe" else ()
         if not names:
             return super().normal_equations(view, values, u)
 

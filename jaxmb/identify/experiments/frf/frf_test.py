@@ -16,7 +16,7 @@ from jaxmb.identify.experiments.components import Description, Probe, Vibration
 from jaxmb.identify.experiments.frf.channels import Channels, FrfChannels, FrfEvaluation, known_channels, predict_frf
 from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at, peaks_hz, resonances
 from jaxmb.identify.experiments.motion import (
-    Placement,
+    PlacementErrors,
     PostureTest,
     as_placed,
     channel_alternatives,
@@ -35,9 +35,8 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import frac
 from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf import IDEAL
+from jaxmb.response.frf import IDEAL, Sensor
 from jaxmb.response.frf_kind import Point, dof_names
-from jaxmb.response.hits import Sensor
 from jaxmb.response.modal import modes, paired_modes
 
 
@@ -102,7 +101,7 @@ class FrfErrors(NamedTuple):
     """True minus stated decay rate of the exponential window, 1/s."""
     corner: Float[np.ndarray, "o"] | Array
     """Corner of a first-order high-pass in each output, rad/s."""
-    place: Placement
+    place: PlacementErrors
     """Of posture and points."""
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
 
 from jaxmb.identify.estimation.linear import linear_fit, tukey
-from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, least_squares
+from jaxmb.identify.experiments.torque.effort_rows import RANK, EffortRows, least_squares
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.torque.torque_test import TorqueTest
@@ -46,7 +46,7 @@ class EffortNoise(NamedTuple):
     """Correlation length in samples: that many carry the information of one independent sample."""
 
 
-def effort_noise(rows: Prepared, robust: bool = False) -> EffortNoise:
+def effort_noise(rows: EffortRows, robust: bool = False) -> EffortNoise:
     """Noise of the efforts at each coordinate, from the residual of a fit of all parameters.
 
     Iteratively reweighted least squares. At each coordinate the residual sum of squares is divided by its degrees of
@@ -109,7 +109,7 @@ class MotionErrors(NamedTuple):
 
 
 def motion_errors(
-    rows: Prepared, others: Sequence[Prepared], std: Float[np.ndarray, "r"], robust: bool = False
+    rows: EffortRows, others: Sequence[EffortRows], std: Float[np.ndarray, "r"], robust: bool = False
 ) -> MotionErrors:
     """Bias and scatter of the parameters due to errors of the motion, from fits with motion errors resampled.
 
@@ -222,7 +222,7 @@ SMALL_FACTOR, SMALL_CHANGE = 0.15, 0.03
 gross errors."""
 
 
-class Unexplained(NamedTuple):
+class GrossError(NamedTuple):
     """A gross error of a torque test."""
 
     joints: tuple[str, ...]
@@ -266,14 +266,14 @@ def noise_bound(
     return np.sqrt(2.0 * density * (width + RISE * min(first, width)) / (rate_hz * np.sum(window**2)))
 
 
-def unexplained(
+def unexplained_efforts(
     test: "TorqueTest",
     predicted: Float[np.ndarray, "r"],
     time_s: Float[np.ndarray, "r"],
     bound: Float[np.ndarray, "c"],
     names: Sequence[str],
     jacobian: Float[np.ndarray, "r d"] | None,
-) -> Unexplained | None:
+) -> GrossError | None:
     """The gross error of a torque test: residuals too large or too predictable for noise; None where there is none.
 
     Args:
@@ -311,7 +311,7 @@ def unexplained(
     if not (found or cause):
         return None
     order = sorted(found, key=lambda i: -found[i])
-    return Unexplained(tuple(names[i] for i in order), tuple(100.0 * found[i] for i in order), cause)
+    return GrossError(tuple(names[i] for i in order), tuple(100.0 * found[i] for i in order), cause)
 
 
 def _predicted_share(residual: np.ndarray, columns: np.ndarray, time_s: np.ndarray) -> float:

@@ -10,11 +10,18 @@ from scipy.special import ndtr
 from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.estimation.linear import tukey
 from jaxmb.identify.experiments.torque.effort_noise import NORMAL_MEDIAN, correlation_length, effort_noise
-from jaxmb.identify.experiments.torque.prepared import RANK, Prepared, Samples, least_squares, stribeck, stribeck_slope
+from jaxmb.identify.experiments.torque.effort_rows import (
+    RANK,
+    EffortRows,
+    Samples,
+    least_squares,
+    stribeck,
+    stribeck_slope,
+)
 from jaxmb.identify.regression.torque_regressor import load_columns
 from jaxmb.measurement.motion.record import Drives, rates
 
-FAMILY = "drive_gain"
+GAIN_FAMILY = "drive_gain"
 """Prefix of the names of free gains: "drive_gain.motor5"."""
 GAIN_ROUNDS = 50
 GAIN_SETTLED = 1e-9
@@ -30,10 +37,10 @@ LONGEST = 2.0
 """Largest factor on a gain in one step."""
 
 
-class Recorded(NamedTuple):
+class DriveRecording(NamedTuple):
     """Equations of a test and the recorded drive signals, at all used samples."""
 
-    rows: Prepared
+    rows: EffortRows
     signal: Float[np.ndarray, "k d"]
     drives: Drives
     robust: bool = False
@@ -50,7 +57,7 @@ class GainChoice(NamedTuple):
 
 
 def first_gains(
-    tests: Sequence[Recorded],
+    tests: Sequence[DriveRecording],
     names: Sequence[str],
     wanted: Sequence[str],
     share: Float[np.ndarray, "p d"],
@@ -108,7 +115,7 @@ def first_gains(
     else:
         if np.abs(factor - 1.0).max() > ROUGH:
             raise ValueError(
-                f"{', '.join(f'{FAMILY}.{name}' for name in wanted)}: not converged after {GAIN_ROUNDS} steps"
+                f"{', '.join(f'{GAIN_FAMILY}.{name}' for name in wanted)}: not converged after {GAIN_ROUNDS} steps"
             )
     unknown = ~np.isfinite(identifiability(matrix / std[:, None], np.ones(len(matrix))).std[share.shape[1] :])
     if unknown.any():
@@ -143,7 +150,7 @@ def gain_columns(
     return np.stack(columns, axis=1)
 
 
-def _efforts(test: Recorded, wanted: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _efforts(test: DriveRecording, wanted: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the efforts of each drive with a free gain, for a gain of 1, and the sum of all others."""
     samples, drives = test.rows.all_samples, test.drives
     each = [samples.kept(test.signal[:, [m]] * drives.ratio[m]) for m in range(len(drives.names))]
@@ -167,12 +174,12 @@ def _robust_std(residual: Float[np.ndarray, "r"], group: np.ndarray) -> Float[np
 
 def _not_identifiable_text(drives: Sequence[str]) -> str:
     return (
-        f"{', '.join(f'{FAMILY}.{name}' for name in drives)} not identifiable: the free parameters reproduce all known"
-        " efforts, expected one run with a payload whose parameters are fixed, and one without it"
+        f"{', '.join(f'{GAIN_FAMILY}.{name}' for name in drives)} not identifiable: the free parameters reproduce all"
+        " known efforts, expected one run with a payload whose parameters are fixed, and one without it"
     )
 
 
-DELAY = "delay"
+DELAY_FAMILY = "delay"
 """Prefix of the names of free delays: "delay.TEST"."""
 SLOPE_REACH = 2
 """Samples on either side of a jump on which the slope depends."""
@@ -185,7 +192,7 @@ LONGEST_DELAY_STEP = 5.0
 """Largest step of a delay, in samples."""
 
 
-def first_delay(equations: Callable[[float], Prepared], rate_hz: float, name: str) -> tuple[float, Prepared]:
+def first_delay(equations: Callable[[float], EffortRows], rate_hz: float, name: str) -> tuple[float, EffortRows]:
     """Delay, s, of the best fit of all parameters to the efforts, and the equations at that delay.
 
     Gauss-Newton fit of effort(t) = (Y p)(t - d). The motion is delayed, which leaves the noise of the efforts
@@ -220,7 +227,7 @@ def first_delay(equations: Callable[[float], Prepared], rate_hz: float, name: st
     )
 
 
-def delay_column(rows: Prepared, rate_hz: float) -> Float[np.ndarray, "r"]:
+def delay_column(rows: EffortRows, rate_hz: float) -> Float[np.ndarray, "r"]:
     """Derivative of the predicted efforts by their delay, -d(Y p)/dt, with p from a fit of all parameters."""
     samples = rows.all_samples
     values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
@@ -261,7 +268,7 @@ class FrictionChoice(NamedTuple):
 
 
 def fitted_terms(
-    rows: Prepared, names: Sequence[str], terms: Sequence[FrictionTerm], std: Float[np.ndarray, "r"]
+    rows: EffortRows, names: Sequence[str], terms: Sequence[FrictionTerm], std: Float[np.ndarray, "r"]
 ) -> FrictionChoice:
     """Joint weighted least squares fit of friction terms and all parameters.
 
@@ -296,7 +303,7 @@ def fitted_terms(
     return choice
 
 
-def term_columns(rows: Prepared, names: Sequence[str], choice: FrictionChoice) -> tuple[np.ndarray, np.ndarray]:
+def term_columns(rows: EffortRows, names: Sequence[str], choice: FrictionChoice) -> tuple[np.ndarray, np.ndarray]:
     """Regressor columns of the coefficients of terms [r, k], and of Stribeck speeds [r, s]."""
     loads, samples = load_columns(names), rows.all_samples
     values = np.array([choice.values[name] for name in names])
@@ -316,7 +323,7 @@ def _limited_step(speed: float | None, steps: Iterator[float]) -> float | None:
     return None if speed is None else float(np.clip(speed + next(steps), speed / 1.5, 1.5 * speed))
 
 
-def term_column(rows: Prepared, coordinate: int, effort: Float[np.ndarray, "k"]) -> Float[np.ndarray, "r"]:
+def term_column(rows: EffortRows, coordinate: int, effort: Float[np.ndarray, "k"]) -> Float[np.ndarray, "r"]:
     """Rows of the equations for an effort at one coordinate."""
     samples = rows.all_samples
     whole = np.zeros(samples.velocity.shape)
@@ -368,10 +375,10 @@ class _Candidate(NamedTuple):
 
 
 def friction_terms(
-    rows: Prepared,
+    rows: EffortRows,
     names: Sequence[str],
     kinds: Sequence[str],
-    there: Collection[tuple[str, str]] = (),
+    existing: Collection[tuple[str, str]] = (),
 ) -> FrictionChoice:
     """Friction terms that improve the prediction of held-out motion, by decreasing improvement.
 
@@ -388,7 +395,7 @@ def friction_terms(
         rows: equations of the motion, with its samples.
         names: of the regressor's columns.
         kinds: candidates among `FRICTION_KINDS`.
-        there: coordinates and kinds of the terms that the machine already has.
+        existing: coordinates and kinds of the terms that the machine already has.
 
     Source: Armstrong-Helouvry, Dupont and Canudas de Wit 1994, "A survey of models, analysis tools and compensation
     methods for the control of machines with friction"; Bittencourt and Axelsson 2014, "Modeling and experiment design
@@ -398,7 +405,7 @@ def friction_terms(
     std = effort_noise(rows).std[rows.coordinate]
     matrix, right = rows.regressor / std[:, None], (rows.effort - rows.constant) / std
     candidates = [
-        one for one in _candidates(rows, names, kinds) if (rows.measured[one.coordinate], one.kind) not in there
+        one for one in _candidates(rows, names, kinds) if (rows.measured[one.coordinate], one.kind) not in existing
     ]
     if not candidates:
         return FrictionChoice((), {})
@@ -435,7 +442,7 @@ def friction_terms(
     return choice
 
 
-def _fewer(rows: Prepared) -> Prepared:
+def _fewer(rows: EffortRows) -> EffortRows:
     """At most `MOST_ROWS` of the rows, evenly decimated; of each sample all coordinates."""
     step = -(-len(rows.effort) // MOST_ROWS)
     if step <= 1:
@@ -492,7 +499,7 @@ class _Split:
         return float(np.sqrt(np.mean(self.missed[own] ** 2))), float(np.sqrt(np.mean(with_it[own] ** 2)))
 
 
-def _candidates(rows: Prepared, names: Sequence[str], kinds: Sequence[str]) -> list[_Candidate]:
+def _candidates(rows: EffortRows, names: Sequence[str], kinds: Sequence[str]) -> list[_Candidate]:
     samples, loads = rows.all_samples, load_columns(names)
     values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
     found = []

@@ -24,9 +24,9 @@ from jaxmb.identify.experiments.components import (
 )
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, joint_kind
-from jaxmb.identify.experiments.torque.effort_noise import unexplained
-from jaxmb.identify.experiments.torque.preliminary_fits import Recorded
-from jaxmb.identify.experiments.torque.prepared import Prepared, stribeck
+from jaxmb.identify.experiments.torque.effort_noise import unexplained_efforts
+from jaxmb.identify.experiments.torque.effort_rows import EffortRows, stribeck
+from jaxmb.identify.experiments.torque.preliminary_fits import DriveRecording
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import ParameterSpec
 from jaxmb.identify.regression.base_parameters import base_parameters, relevant_names
@@ -254,7 +254,7 @@ class TorqueSource(Source):
     """Sentences on possible errors of the motion."""
     impossible: str = ""
     """A sentence on a motion that is impossible for the machine; empty where there is none."""
-    selection_rows: Prepared | None = None
+    selection_rows: EffortRows | None = None
     """Its equations, for the selection of friction terms; None where none are requested."""
     kinds: tuple[str, ...] = ()
     """Candidate kinds of friction terms."""
@@ -271,7 +271,7 @@ class TorqueSource(Source):
     unknown."""
     reversed_gears: Mapping[tuple[str, ...], Callable[[], TorqueTest]] = dataclasses.field(default_factory=dict)
     """Builders of the test with gear ratios of the opposite sign, by joints recorded at their shafts."""
-    recorded: Recorded | None = None
+    recorded: DriveRecording | None = None
     """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
 
     rebuild: Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest] | None = None
@@ -391,7 +391,7 @@ class TorqueSource(Source):
         if self.impossible or not self.noise_bound.size:
             return self.impossible  # without a time record
         predicted = np.asarray(test.predict(test.view(model)))
-        found = unexplained(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
+        found = unexplained_efforts(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
         if found is None:
             return ""
         joints = [

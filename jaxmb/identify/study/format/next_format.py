@@ -229,6 +229,6 @@ def _kind(value: Any) -> str | None:
 AnyNextPart = NextPart | NextMotionPart | NextPosePart
 Next = Annotated[
     Annotated[NextPart, Tag("frf")] | Annotated[NextMotionPart, Tag("torque")] | Annotated[NextPosePart, Tag("pose")],
-    Discriminator(_form),
+    Discriminator(_kind),
 ]
 """`[next]` of any kind of test."""

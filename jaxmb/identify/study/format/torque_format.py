@@ -10,7 +10,7 @@ from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
 from jaxmb.measurement.motion.record import MOST_SAMPLES, Side
 
 
-class Motion(Part):
+class MotionPart(Part):
     """Motion of a coordinate from its posture: speed t + sum of a_k sin(2 pi k f t) + b_k (cos(2 pi k f t) - 1)."""
 
     speed: Number = 0.0
@@ -43,7 +43,7 @@ class SimulateTorques(Simulation):
     """Samples per second."""
     base_hz: Positive = 0.1
     """Base frequency f of the motion."""
-    motion: dict[Name, Motion] = Field(min_length=1)
+    motion: dict[Name, MotionPart] = Field(min_length=1)
     """Motion of each named coordinate about its value in the posture, with a motor that of the link; the others are at
     rest."""
     angle_std: NonNegative = 0.0

@@ -30,7 +30,7 @@ from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, compensated_joint, stiffness_models
-from jaxmb.identify.study.context import ReadingContext, lowest_frame, simulated_machine
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.static_format import (
     CompletePart,
     DeflectionTestPart,
@@ -40,7 +40,7 @@ from jaxmb.identify.study.format.static_format import (
 from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
-from jaxmb.mechanics.postures import close_loops, posture, stated_posture
+from jaxmb.mechanics.postures import close_loops, lowest_frame, posture, stated_posture
 
 
 def designed(

@@ -25,7 +25,7 @@ from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import regressor_names, stacked_torque_regressor
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
-from jaxmb.identify.study.format.torque_format import Motion, SimulateTorques, TorqueTestPart
+from jaxmb.identify.study.format.torque_format import MotionPart, SimulateTorques, TorqueTestPart
 from jaxmb.io.validation import check_known, error_location, listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
@@ -99,7 +99,7 @@ def by_coordinate(
 
 
 def states_along(
-    motion: Mapping[str, Motion], base_hz: float, time_s: Float[np.ndarray, "k"], names: Sequence[str]
+    motion: Mapping[str, MotionPart], base_hz: float, time_s: Float[np.ndarray, "k"], names: Sequence[str]
 ) -> tuple[Float[np.ndarray, "k m"], Float[np.ndarray, "k m"], Float[np.ndarray, "k m"]]:
     """Coordinates relative to their start, rates and accelerations along a motion, in the order of `names`."""
     z, zd, zdd = (np.zeros((len(time_s), len(names))) for _ in range(3))

@@ -213,7 +213,7 @@ def check_geometry(model: Model, bounds: Sequence[Bound]) -> None:
         )
 
 
-def idle_bodies(machine: Machine, fitted: Sequence[Entry]) -> list[str]:
+def bodies_without_effect(machine: Machine, fitted: Sequence[Entry]) -> list[str]:
     """Bodies that patterns of `[free]` skip in studies of torque tests alone: bodies without any effect on torques,
     such as a base at rest, and frames, massless bodies fixed to another one."""
     tests = [entry.test for entry in torque_entries(fitted)]
@@ -230,7 +230,7 @@ def idle_bodies(machine: Machine, fitted: Sequence[Entry]) -> list[str]:
     return [item.name for item in (*machine.body, *machine.payload) if item.name in frames or item.name not in acting]
 
 
-def idle_parameters(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[str]:
+def parameters_without_effect(model: Model, free: Iterable[str], bodies: Sequence[str]) -> set[str]:
     """Parameters that patterns of `[free]` select but that are not freed: those of the given bodies, and stiffnesses of
     position loops of motors with a brake.
 
@@ -319,8 +319,8 @@ def prior_of(
     free: FreeParameters,
     patterns: dict[str, float],
     mean: np.ndarray,
-    of_values: bool = False,
-    earlier: EarlierResult | None = None,
+    of_values: bool,
+    earlier: EarlierResult | None,
 ) -> Prior | None:
     """Prior of a study; None where it states none.
 

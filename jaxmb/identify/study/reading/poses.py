@@ -26,14 +26,14 @@ from jaxmb.identify.experiments.pose_test import (
     station_position,
 )
 from jaxmb.identify.experiments.test import Entry, Truth
-from jaxmb.identify.study.context import ReadingContext, candidate_postures, simulated_machine
+from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
 from jaxmb.io.files import csv_lines, finite_number
 from jaxmb.io.validation import InputError, check_known, error_location, known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.loops import check_open_chain
-from jaxmb.mechanics.postures import stated_posture
+from jaxmb.mechanics.postures import candidate_postures, stated_posture
 
 DISTANCE_M = (2.0, 4.0)
 """Distance of simulated stations from the origin of the ground frame."""

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -35,9 +36,9 @@ from jaxmb.measurement.records.file import MeasuredFrf, measured_frf
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness, with_loaded_stiffness
-from jaxmb.response.frf import IDEAL, response_rows
+from jaxmb.response.frf import IDEAL, Sensor, response_rows
 from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
-from jaxmb.response.hits import Sensor, Softening, record_hits
+from jaxmb.response.hits import Softening, record_hits
 from jaxmb.response.modal import modes
 
 EXAMPLE = 'nodes = { "1" = "tool" }'
@@ -179,7 +180,9 @@ def _computed(
     sensor: Sensor,
     draw: np.random.Generator,
 ) -> FrfSet:
-    frequency_hz = _frequencies(how.lines)
+    lines = cast(Lines, how.lines)  # given where no hits are
+    count = int(np.floor((lines.last_hz - lines.first_hz) / lines.step_hz + 1e-9)) + 1
+    frequency_hz = lines.first_hz + lines.step_hz * np.arange(count)
     omega, decay = jax.device_put((2 * np.pi * frequency_hz, np.zeros(())))
     # called with all arguments, as by the tests, so that both share one program
     h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay, sensor, None))
@@ -187,13 +190,6 @@ def _computed(
         real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
         h = h * np.exp(real + 1j * imaginary)
     return FrfSet(frequency_hz, h, how.response, dof_names(outputs), dof_names(inputs), source="simulated")
-
-
-def _frequencies(lines: Lines | None) -> np.ndarray:
-    if lines is None:
-        raise ValueError("expected either lines or hits")
-    count = int(np.floor((lines.last_hz - lines.first_hz) / lines.step_hz + 1e-9)) + 1
-    return lines.first_hz + lines.step_hz * np.arange(count)
 
 
 def _from_hits(
@@ -272,7 +268,7 @@ SAME_POSTURE = 1e-4
 """Largest difference of a coordinate between equal postures, rad or m."""
 
 
-def measured_responses(
+def responses_of_test(
     part: FrfTestPart, outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext
 ) -> tuple[FrfSource, Truth | None, tuple[str, ...]]:
     """FRFs of a test, processed as the study states, the true machine of simulated ones, and remarks on their origin.

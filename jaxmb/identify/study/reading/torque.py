@@ -10,16 +10,22 @@ from jaxtyping import Float
 
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors, noise_bound
-from jaxmb.identify.experiments.torque.gears import Gears, brakes_released, reversed_at
-from jaxmb.identify.experiments.torque.preliminary_fits import DELAY, SLOPE_REACH, Recorded, delay_column, first_delay
-from jaxmb.identify.experiments.torque.prepared import (
+from jaxmb.identify.experiments.torque.effort_rows import (
     HIGHEST,
-    Prepared,
+    EffortRows,
     RowSettings,
     best_cutoff,
     column_names,
-    prepared,
+    effort_rows,
     recorded_path,
+)
+from jaxmb.identify.experiments.torque.gears import Gears, brakes_released, reversed_at
+from jaxmb.identify.experiments.torque.preliminary_fits import (
+    DELAY_FAMILY,
+    SLOPE_REACH,
+    DriveRecording,
+    delay_column,
+    first_delay,
 )
 from jaxmb.identify.experiments.torque.torque_test import TorqueSource, TorqueTest, torque_entries
 from jaxmb.identify.parameters.free_parameters import matching
@@ -27,7 +33,7 @@ from jaxmb.identify.parameters.model_parameters import parameter_table, paramete
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
 from jaxmb.identify.study.context import ReadingContext
 from jaxmb.identify.study.format.torque_format import Kalman, TorqueTestPart
-from jaxmb.identify.study.reading.friction import free_gains, load_unknown, with_free_gains, with_gains
+from jaxmb.identify.study.reading.friction_and_gains import free_gains, load_unknown, with_free_gains, with_gains
 from jaxmb.identify.study.reading.motions import (
     Recording,
     beyond_range,
@@ -54,7 +60,7 @@ LARGE_SHARE = 0.25
 class _NoisyRows(NamedTuple):
     """Equations of a test with the noise of each."""
 
-    rows: Prepared
+    rows: EffortRows
     std: Float[np.ndarray, "r"]
     correlation_length: Float[np.ndarray, "r"]
     doubts: tuple[str, ...]
@@ -96,7 +102,7 @@ def _torque_entry(
     freed = () if record.drives is None else free_gains(record.drives.names, free)
     selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, free))
     is_trial = selects_friction and context.friction is None
-    own_delay = f"{DELAY}.{recording.label}"
+    own_delay = f"{DELAY_FAMILY}.{recording.label}"
     is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in free)
     if is_late:  # the derivative of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
@@ -111,8 +117,8 @@ def _torque_entry(
     cutoff = _searched_cutoff(part, context, model, record, q, settings)
     estimated, *drawn = _motions(part, record, cutoff)
 
-    def equations(delay_s: float, motion: MotionEstimate = estimated) -> Prepared:
-        return prepared(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
+    def equations(delay_s: float, motion: MotionEstimate = estimated) -> EffortRows:
+        return effort_rows(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
 
     delay_s, plain = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
     is_rigid = bool(sides) and fitted is None and not model.dependent
@@ -122,7 +128,7 @@ def _torque_entry(
     if freed and record.drives is not None:
         if context.gains is None:
             used = record.drives.signal[_used(record, motion)]
-            signals = Recorded(_by_known_speeds(model, rows), used, record.drives, part.robust)
+            signals = DriveRecording(_by_known_speeds(model, rows), used, record.drives, part.robust)
         else:
             test = with_free_gains(test, rows, record.drives, freed, context.gains)
     if is_late:
@@ -155,7 +161,7 @@ def _rebuild(
     motion: MotionEstimate,
     q: Float[np.ndarray, "k n"],
     settings: RowSettings,
-    plain: Prepared,
+    plain: EffortRows,
 ) -> Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest]:
     """`TorqueSource.rebuild` of a test, relative to its equations without selected friction terms."""
 
@@ -171,7 +177,7 @@ def _rebuild(
         )
         rates = [scales.get(name, (1.0, 1.0))[1] for name in independent_coordinates(model)]
         same_rows = settings._replace(least_speed=settings.least_speed * np.array(rates))
-        rows = prepared(brakes_released(other), record, moved, there, same_rows)
+        rows = effort_rows(brakes_released(other), record, moved, there, same_rows)
         if rows.regressor.shape != plain.regressor.shape:
             raise ValueError("another speed has other rows")
         constant = np.asarray(test.constant) + rows.constant - plain.constant
@@ -200,7 +206,7 @@ def _known_load_parameters(model: Model, context: ReadingContext, not_carried: S
     return {name: value for name, value in known.items() if name not in left_out}
 
 
-def _with_noise(part: TorqueTestPart, rows: Prepared, rigid: bool, drawn: Sequence[Prepared]) -> _NoisyRows:
+def _with_noise(part: TorqueTestPart, rows: EffortRows, rigid: bool, drawn: Sequence[EffortRows]) -> _NoisyRows:
     """Equations with the noise of efforts and, where it was drawn, of the motion, corrected for the bias of the latter.
 
     With `rigid` gears in place of elastic ones the noise is estimated: errors are larger than the stated noise.
@@ -279,7 +285,7 @@ def _used(record: MotionRecord, motion: MotionEstimate) -> slice:
     return slice(motion.first, len(record.time_s) - motion.last)
 
 
-def _by_known_speeds(model: Model, rows: Prepared) -> Prepared:
+def _by_known_speeds(model: Model, rows: EffortRows) -> EffortRows:
     """The equations with the columns of `regressor_names` alone, at the machine's Stribeck speeds."""
     own, count = parameters(model), len(regressor_names(model))
     speeds = np.array([own[name] for name in column_names(model, rows.measured)[count:]])

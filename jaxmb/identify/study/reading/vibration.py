@@ -16,7 +16,7 @@ from jaxmb.identify.experiments.test import Entry, Source, Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.study_format import stated_tolerances
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart, SimulateModes
-from jaxmb.identify.study.reading.responses import measured_responses, points_text, sensor_of
+from jaxmb.identify.study.reading.responses import points_text, responses_of_test, sensor_of
 from jaxmb.io.validation import check_known, listed
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak, misalignment_leak
@@ -57,8 +57,8 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
             raise ValueError(f"{what} is empty, expected at least one point")
         if len(set(points)) < len(points):
             raise ValueError(f"{what} holds a point twice: {points_text(points)}")
-    data, truth, remarks = measured_responses(part, outputs, inputs, context)
-    measured = data.fitted
+    source, truth, remarks = responses_of_test(part, outputs, inputs, context)
+    measured = source.fitted
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
@@ -101,11 +101,11 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
     notes += mesh_warnings(model, test.vibration.highest_hz)
-    entry = Entry("frf", test, data, truth, part.amplitude, part.role, (*changed, *notes, *remarks))
+    entry = Entry("frf", test, source, truth, part.amplitude, part.role, (*changed, *notes, *remarks))
     if part.check_every is None:
         return [entry]
     test, held_out = split_lines(test, part.check_every)
-    return [dataclasses.replace(entry, test=test), Entry("frf", held_out, data, truth, role="check")]
+    return [dataclasses.replace(entry, test=test), Entry("frf", held_out, source, truth, role="check")]
 
 
 def _leak(part: FrfTestPart, measured: FrfSet, context: ReadingContext) -> np.ndarray:

@@ -56,7 +56,7 @@ def test_errors_of_the_tracker_alone_are_those_of_the_covariance(estimate, read)
     assert drawn.std[0] == np.inf
     found, rows, _, start = estimate.linear
     exact = rows._replace(measured=rows.matrix @ found.encode(estimate.values))
-    known = linear_step(found, exact, start).known.std
+    known = linear_step(found, exact, start).identifiability.std
     # 600 draws tell a standard deviation to 2.9 %, and values that err by 5 % add their second order: four times both.
     np.testing.assert_allclose(drawn.std[1:] / estimate.values[1:], known[1:], rtol=0.13)
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.estimate import Linear
+from jaxmb.identify.assess.estimate import LinearSystem
 from jaxmb.identify.assess.tests.deflections import (
     bound_remarks,
     factor_remarks,
     share_scale,
-    unexplained,
-    unexplained_by,
+    unexplained_share,
+    unexplained_share_by,
 )
 from jaxmb.identify.fit.linear import linear_equations, linear_step, unknowns
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
@@ -59,8 +59,8 @@ def told(entries, study):
     found = unknowns(study.free, study.tests[0].linear.reciprocal(study.model, study.free))
     rows = linear_equations(study.model, study.free, study.tests)
     start = START[: study.free.size]
-    linear = Linear(found, rows, linear_step(found, rows, start), start)
-    return factor_remarks(entries, unexplained(study, linear))
+    linear = LinearSystem(found, rows, linear_step(found, rows, start), start)
+    return factor_remarks(entries, unexplained_share(study, linear))
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,6 @@ def test_joints_of_a_complete_model_tell_a_sign():
     model = jaxmb.build_model(jaxmb.load_machine("kuka-kr270"))
     cases = made(model=model, size=(2500.0, 900.0))
     joints = stiffness_models(model, cases)[1]["J1"]
-    assert factor_remarks(of(cases, model=model), unexplained_by(joints, model)) == []
-    (remark,) = factor_remarks(of(times(cases, -1.0), model=model), unexplained_by(joints, model))
+    assert factor_remarks(of(cases, model=model), unexplained_share_by(joints, model)) == []
+    (remark,) = factor_remarks(of(times(cases, -1.0), model=model), unexplained_share_by(joints, model))
     assert "all displacements times -1" in remark

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import ModelError, first_order_drops, metric, model_errors_text, selected
+from jaxmb.identify.assess.model_errors import ModelError, drops_beside_tolerances, metric, model_errors_text, selected
 from tests.identify.kr240 import JOINTS, displaced, loaded, study_of
 
 
@@ -52,9 +52,9 @@ def test_tolerances_beside_simulated_loads(tmp_path, monkeypatch):
     free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
     identify(study_of(tmp_path, made(exchanged), free=free, test=study_file))
     monkeypatch.undo()
-    drops = module.first_order_drops
+    drops = module.drops_beside_tolerances
     stds = []
-    monkeypatch.setattr(module, "first_order_drops", lambda *given: stds.append(given[3]) or drops(*given))
+    monkeypatch.setattr(module, "drops_beside_tolerances", lambda *given: stds.append(given[3]) or drops(*given))
     module._likely(seen[0])
     sizes = dict(zip((error.key for error in module._errors(seen[0])), stds[0], strict=True))
     tolerated = seen[0].estimate.goodness.budget.errors
@@ -87,7 +87,7 @@ def test_the_drop_of_an_error_with_a_tolerance_is_that_of_its_fit():
     whiten = metric(np.ones(9), columns * std)
     largest = whiten.squares(whiten(columns))
     np.testing.assert_allclose(largest, np.sum(columns**2, axis=0), rtol=1e-10)
-    rest, drops = first_order_drops(whiten(residual), whiten(jacobian), whiten(columns), std, largest)
+    rest, drops = drops_beside_tolerances(whiten(residual), whiten(jacobian), whiten(columns), std, largest)
     for k in range(3):
         other = np.where(np.arange(3) == k, 0.0, std)
         own = metric(np.ones(9), columns * other)

@@ -11,7 +11,7 @@ import pytest
 
 from jaxmb.identify.assess.budget import DescribedTests
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import Corrected, Fitted, Hypothesis, further_springs, model_errors
+from jaxmb.identify.assess.model_errors import Corrected, FittedHypothesis, Hypothesis, further_springs, model_errors
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -157,7 +157,7 @@ def test_tolerances_beside_a_simulated_test(tmp_path):
 def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
     """Any number more lets the free parameters leave it for the lowest one: none of these is a cause."""
     findings = []
-    module = importlib.import_module("jaxmb.identify.assess.identify")
+    module = importlib.import_module("jaxmb.identify.assess.search_estimate")
     monkeypatch.setattr(module, "model_errors", lambda estimate: findings.append(estimate) or ((), ()))
     identify(changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w))))
     monkeypatch.undo()
@@ -241,7 +241,10 @@ def test_further_springs_by_what_they_leave():
     along, about, bent = (f"compliance of {name}" for name in (f"{FURTHER[0]} along Z", f"{FURTHER[0]} about X",
                                                            f"{FURTHER[1]} at b about x"))  # fmt: skip
     sizes = {"mass of upper": (1.0, 50.0), about: (2.0, 300.0), along: (4.0, 100.0), bent: (1.0, 999.0)}
-    ends = [Fitted(Hypothesis(StatedError(key, size=1e-6)), np.array([s]), left) for key, (s, left) in sizes.items()]
+    ends = [
+        FittedHypothesis(Hypothesis(StatedError(key, size=1e-6)), np.array([s]), left)
+        for key, (s, left) in sizes.items()
+    ]
     found = further_springs(model, ends, 1000.0, 100.0, 50)
     assert tuple(map(dataclasses.astuple, found)) == (
         ("an elastic foundation along Z", pytest.approx(2.5e5), "N/m", 1.0),

@@ -13,7 +13,7 @@ import jaxmb
 from jaxmb.cli.console import find_robot
 from jaxmb.identify.assess.saved import study_toml
 from jaxmb.identify.study.format.study_format import StudyFile, study_digest
-from jaxmb.identify.study.study import Origin
+from jaxmb.identify.study.study import StudyOrigin
 from jaxmb.io.files import find_description, read_toml
 from jaxmb.io.validation import InputError
 from jaxmb.maps.modal import load_identified
@@ -212,7 +212,7 @@ def test_what_is_no_result(tmp_path, text, told):
 def test_every_study_is_written_as_it_was_read(name, tmp_path):
     path = find_description(name, "studies", "study", (".toml",))
     file = StudyFile.model_validate(read_toml(path))
-    (tmp_path / "study.toml").write_text(study_toml(Origin(file, path.parent, None)))
+    (tmp_path / "study.toml").write_text(study_toml(StudyOrigin(file, path.parent, None)))
     again = StudyFile.model_validate(read_toml(tmp_path / "study.toml"))
     assert again == file
     assert again.model_fields_set == file.model_fields_set

@@ -85,11 +85,11 @@ def with_agreements(estimate, *agreements):
 def test_ends_beside_the_best_change_nothing(fitted, distance):
     """Half a standard deviation away is within the interval, ten are told apart by the noise."""
     estimate, fit, variances = fitted
-    known = estimate.known
+    known = estimate.identifiability
     ends = [np.concatenate([[1.0], fit.best_u + distance * known.std * sign]) for sign in np.eye(known.std.size)]
     same, remarks = ambiguity(estimate, dataclasses.replace(fit, ends=ends), variances)
-    np.testing.assert_array_equal(same.known.std, known.std)
-    assert same.known.verdict == known.verdict
+    np.testing.assert_array_equal(same.identifiability.std, known.std)
+    assert same.identifiability.verdict == known.verdict
     assert remarks == []
 
 
@@ -115,7 +115,7 @@ def test_what_governs_a_mode_that_was_not_measured_is_known_weakly_at_best(fitte
     share = mode_shares(study.model, study.free, study.tests[0], estimate.values).share[2]
     expected = ["weak" if s >= 0.5 else "yes" for s in share]
     assert "weak" in expected[:3]
-    assert list(doubted.known.verdict) == expected
+    assert list(doubted.identifiability.verdict) == expected
     (remark,) = remarks
     governing = [n for n, s in zip(study.free.names, share, strict=True) if s >= 0.5]
     assert [part.split(" (")[0] for part in remark.partition(": ")[2].split(", ")] == governing

@@ -41,10 +41,10 @@ def found(shape, bound=3.0):
     estimate = SimpleNamespace(
         study=SimpleNamespace(problem=problem, free=problem.free), u=np.zeros(2), residual=residual,
         compressed=(residual, jacobian),
-        known=known, with_std=lambda std: SimpleNamespace(known=known._replace(std=std)),
+        identifiability=known, with_std=lambda std: SimpleNamespace(identifiability=known._replace(std=std)),
     )  # fmt: skip
     np.testing.assert_allclose(known.std, TAU, rtol=1e-5)
-    return with_curvature(estimate).known.std
+    return with_curvature(estimate).identifiability.std
 
 
 def test_a_parabola_stays():

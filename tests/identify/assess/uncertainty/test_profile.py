@@ -9,7 +9,7 @@ import scipy.optimize
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.uncertainty import nonlinear
-from jaxmb.identify.assess.uncertainty.nonlinear import RISE, cost_profile, cost_profiles, with_profiles
+from jaxmb.identify.assess.uncertainty.nonlinear import RISE, cost_profile, with_profiles
 from jaxmb.identify.fit.refine import least_squares_from
 from tests.identify.arm import FREE, frf, loads, study_of
 
@@ -41,7 +41,7 @@ def test_a_profile_is_the_least_cost_at_each_value(noisy):
 
 def test_near_the_fit_a_profile_is_its_standard_deviation(noisy):
     """With 5 % noise on 97 lines all parameters are known to some per cent: the cost is nearly a parabola in them."""
-    for found in cost_profiles(noisy, ["stiffness.*"]):
+    for found in with_profiles(noisy, ["stiffness.*"]).metrics.profiles.values():
         np.testing.assert_allclose(found.rise, found.expected, rtol=0.05, atol=0.05)
         np.testing.assert_allclose(found.interval, found.linear_interval, rtol=2e-3)
         assert found.rise[found.values == noisy.parameters[found.name].value] == pytest.approx(0.0, abs=1e-9)
@@ -67,7 +67,7 @@ def test_an_ambiguous_parameter_has_the_profile_of_its_cost(noisy):
 def test_a_side_without_rise_is_open(tmp_path):
     """FRFs with noise of five hundred times their size tell nothing: the cost is flat, and neither side has an end."""
     result = identify(study_of(tmp_path, frf(noise_log_std=500.0)))
-    (found,) = cost_profiles(result, ["damping.a"], points=9)
+    found = cost_profile(result, "damping.a", points=9)
     assert found.interval == (None, None)
     told = with_profiles(result, ["damping.a"], points=5).as_json()["metrics"]["profiles"]["damping.a"]
     assert told["interval"] == [None, None]
@@ -90,10 +90,10 @@ def test_fits_along_a_profile_that_did_not_converge_are_told(noisy, monkeypatch)
 
 def test_wrong_names_are_refused(noisy, tmp_path):
     with pytest.raises(ValueError, match=r"profile: free parameter or pattern 'stiffness\.q' does not exist"):
-        cost_profiles(noisy, ["stiffness.q"])
+        with_profiles(noisy, ["stiffness.q"])
     free = {"stiffness.*": FREE["stiffness.*"]}
     with pytest.raises(NotImplementedError, match="profiles are for nonlinear fits"):
-        cost_profiles(identify(study_of(tmp_path, loads(), free=free)), ["*"])
+        with_profiles(identify(study_of(tmp_path, loads(), free=free)), ["*"])
 
 
 def test_intervals_of_logarithms_are_not_symmetric(noisy):

@@ -173,7 +173,7 @@ def test_beside_frfs_with_passive_joints(model, tmp_path):
     view, whole = made.problem.views[0](values), made.tests[0].view(made.free.apply(model, values))
     scale = np.abs(np.asarray(whole.tangent.stiffness)).max()
     np.testing.assert_allclose(view.tangent.stiffness, whole.tangent.stiffness, atol=1e-12 * scale)
-    bare = motion_view(made.free.apply(model, values), *made.tests[0].seen_at, weightless=True)
+    bare = motion_view(made.free.apply(model, values), *made.tests[0].view_arguments, weightless=True)
     assert np.abs(np.asarray(bare.tangent.stiffness - whole.tangent.stiffness)).max() > 1e-9 * scale
     # held by springs in place of a joint, the loop lets them move freely
     loose = FIVE_BAR | {"loop": [FIVE_BAR["loop"][0] | {"rigid": False}]}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.experiments.torque.prepared import RowSettings, best_cutoff, recorded_path
+from jaxmb.identify.experiments.torque.effort_rows import RowSettings, best_cutoff, recorded_path
 from jaxmb.identify.study.format.torque_format import SimulateTorques
 from jaxmb.identify.study.reading.motions import simulated_motion
 from tests.identify.experiments.torque.test_torque_recovery import ARM, TRUE, identified

@@ -8,16 +8,16 @@ import pytest
 from scipy.signal import lfilter
 
 import jaxmb
-from jaxmb.identify.experiments.torque import prepared as prepared_rows
+from jaxmb.identify.experiments.torque import effort_rows as module
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors
-from jaxmb.identify.experiments.torque.prepared import Prepared, least_squares
+from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_squares
 from jaxmb.identify.fit.noise import misfit
 
 COUNT = 4000
 TRUE = np.array([0.5, 3.0])
 
 
-def rows_of(seed: int, rho: float = 0.0, outliers: float = 0.0) -> Prepared:
+def rows_of(seed: int, rho: float = 0.0, outliers: float = 0.0) -> EffortRows:
     """Efforts of two coordinates in turn, noise of each an autoregressive process, a share 50 deviations off."""
     draw = np.random.default_rng(seed)
     matrix = draw.normal(size=(2 * COUNT, 8))
@@ -27,7 +27,7 @@ def rows_of(seed: int, rho: float = 0.0, outliers: float = 0.0) -> Prepared:
     noise = TRUE * (noise + 50.0 * wrong)
     effort = matrix @ draw.normal(size=8) + noise.ravel()
     time = np.repeat(np.arange(COUNT) * 1e-3, 2)
-    return Prepared(matrix, effort, coordinate, time, np.ones(2 * COUNT), ("q1", "q2"))
+    return EffortRows(matrix, effort, coordinate, time, np.ones(2 * COUNT), ("q1", "q2"))
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.8])
@@ -82,7 +82,7 @@ def test_a_joint_that_alone_moves_most_parameters_leaves_fewer_degrees(robust: b
     squares = []
     for _ in range(400):
         effort = matrix @ draw.normal(size=15) + TRUE[coordinate] * draw.normal(size=60)
-        rows = Prepared(matrix, effort, coordinate, np.arange(60.0), np.ones(60), ("q1", "q2"))
+        rows = EffortRows(matrix, effort, coordinate, np.arange(60.0), np.ones(60), ("q1", "q2"))
         noise = effort_noise(rows, robust)
         squares.append(noise.std**2 / noise.correlation_length)
     np.testing.assert_allclose(np.mean(squares, axis=0), TRUE**2, rtol=0.12 if robust else 0.068)
@@ -91,11 +91,11 @@ def test_a_joint_that_alone_moves_most_parameters_leaves_fewer_degrees(robust: b
 def test_rounding_of_parameters_without_effect_is_not_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scaled to length 1 it took part in the fit, so that the deviation depended on the last digits of a filter."""
     columns = np.random.default_rng(0).normal(size=(300, 1, 8)) * [1.0, 1.0, 1e-3, 1.0, 1e3, 1e-16, 1e-15, 1e-13]
-    monkeypatch.setattr(prepared_rows, "stacked_torque_regressor", lambda *_: columns)
+    monkeypatch.setattr(module, "stacked_torque_regressor", lambda *_: columns)
     model = jaxmb.build_model(jaxmb.load_machine("slider-crank"))
     record: Any = SimpleNamespace(names=("q1",), effort=np.ones((300, 1)))
     none = np.zeros(0)
-    regressor, _, _ = prepared_rows.equations_at(model, record, none, none, none, np.arange(300))
+    regressor, _, _ = module.equations_at(model, record, none, none, none, np.arange(300))
     assert least_squares(regressor[:, 0], np.ones(300))[1] == 5
     assert not regressor[..., 5:].any()
 

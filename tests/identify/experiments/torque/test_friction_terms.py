@@ -7,8 +7,8 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
+from jaxmb.identify.experiments.torque.effort_rows import EffortRows, Samples
 from jaxmb.identify.experiments.torque.preliminary_fits import friction_terms
-from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
 from jaxmb.identify.study.format.study_format import FreePart
 from jaxmb.identify.study.reading.motions import motion_remarks
 from jaxmb.identify.study.study import make_study
@@ -49,7 +49,7 @@ def rows(extra=None, seed=0):
         effort = effort + extra(v, np.abs(Y[:, :2] @ TRUE[:2]), WARM)
     zero = np.zeros((len(v), 1))
     samples = Samples(Y[:, None], v[:, None], WARM, Y[:, None], zero, lambda part: part[:, 0])
-    return Prepared(Y, effort, np.zeros(time.size, dtype=int), time, v, ("q",), WARM, samples=samples)
+    return EffortRows(Y, effort, np.zeros(time.size, dtype=int), time, v, ("q",), WARM, samples=samples)
 
 
 @pytest.mark.parametrize(

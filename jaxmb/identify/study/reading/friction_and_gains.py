@@ -8,8 +8,9 @@ import numpy as np
 
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise
+from jaxmb.identify.experiments.torque.effort_rows import EffortRows, Samples
 from jaxmb.identify.experiments.torque.preliminary_fits import (
-    FAMILY,
+    GAIN_FAMILY,
     FrictionChoice,
     FrictionTerm,
     GainChoice,
@@ -18,7 +19,6 @@ from jaxmb.identify.experiments.torque.preliminary_fits import (
     friction_terms,
     gain_columns,
 )
-from jaxmb.identify.experiments.torque.prepared import Prepared, Samples
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest, torque_entries
 from jaxmb.identify.parameters.free_parameters import affine_numbers, free_parameters, matching, nothing_free
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
@@ -54,15 +54,15 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
         raise ValueError(
             "friction_terms: a test asks for temperature and another has no such column, expected it of all"
         )
-    there = [
+    existing = [
         (name, kind)
         for name, terms in zip(model.coordinates, model.further_friction, strict=True)
         for kind, family in FRICTION_KINDS.items()
         if family in terms
     ]
     whole, names = _stacked(rows), regressor_names(model)
-    choice = friction_terms(whole, names, kinds, there)
-    if choice.terms or not any(kind == "load" for _, kind in there):
+    choice = friction_terms(whole, names, kinds, existing)
+    if choice.terms or not any(kind == "load" for _, kind in existing):
         return choice
     return fitted_terms(whole, names, (), effort_noise(whole).std[whole.coordinate])
 
@@ -157,7 +157,7 @@ def _linear(lower: float, upper: float, initial: float) -> FreePart:
     return FreePart(lower=lower, upper=upper, initial=initial, scale="linear")
 
 
-def _stacked(parts: Sequence[Prepared]) -> Prepared:
+def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
     """Equations of several tests, stacked in time like those of one record."""
     if len(parts) == 1:
         return parts[0]
@@ -177,7 +177,7 @@ def _stacked(parts: Sequence[Prepared]) -> Prepared:
         return np.concatenate([samples.kept(some) for samples, some in zip(all_samples, own, strict=True)])
 
     starts = np.cumsum([0.0, *(np.ptp(part.time_s) + 1.0 for part in parts)])
-    return Prepared(
+    return EffortRows(
         regressor=np.concatenate([part.regressor for part in parts]),
         effort=np.concatenate([part.effort for part in parts]),
         coordinate=np.concatenate(
@@ -201,8 +201,8 @@ def _stacked(parts: Sequence[Prepared]) -> Prepared:
 
 def free_gains(drives: Sequence[str], free: Iterable[str]) -> tuple[str, ...]:
     """Drives of a record whose gains are free in a study."""
-    patterns = [pattern for pattern in free if pattern.startswith(f"{FAMILY}.")]
-    return tuple(name for name in drives if any(fnmatch.fnmatchcase(f"{FAMILY}.{name}", p) for p in patterns))
+    patterns = [pattern for pattern in free if pattern.startswith(f"{GAIN_FAMILY}.")]
+    return tuple(name for name in drives if any(fnmatch.fnmatchcase(f"{GAIN_FAMILY}.{name}", p) for p in patterns))
 
 
 def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequence[Entry]) -> GainChoice | None:
@@ -213,9 +213,9 @@ def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequenc
         NotImplementedError: the fitted tests are not recordings of the same motors.
     """
     fitted = [entry for entry in torque_entries(entries) if entry.role == "fit"]
-    known = [f"{FAMILY}.{name}" for entry in fitted for name in entry.source.drives]
+    known = [f"{GAIN_FAMILY}.{name}" for entry in fitted for name in entry.source.drives]
     for pattern in file.free:
-        if pattern.startswith(f"{FAMILY}.") and not fnmatch.filter(known, pattern):
+        if pattern.startswith(f"{GAIN_FAMILY}.") and not fnmatch.filter(known, pattern):
             if not known:
                 raise ValueError(f"'{pattern}': no test that is fitted is of recordings at the motors, expected one")
             raise ValueError(known_name("gain or pattern", pattern, list(dict.fromkeys(known))))
@@ -227,7 +227,7 @@ def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequenc
         raise NotImplementedError(
             "free gains of drives are those of recordings of the same motors in all torque tests, found other tests"
         )
-    own = {pattern: part for pattern, part in file.free.items() if not pattern.startswith(f"{FAMILY}.")}
+    own = {pattern: part for pattern, part in file.free.items() if not pattern.startswith(f"{GAIN_FAMILY}.")}
     free = free_parameters(model, bounds_of(model, own, fixed)) if own else nothing_free()
     names = regressor_names(model)
     share, constant = affine_numbers(model, free, names)
@@ -246,7 +246,7 @@ def with_gains(record: MotionRecord, choice: GainChoice | None) -> MotionRecord:
 
 
 def with_free_gains(
-    test: TorqueTest, rows: Prepared, drives: Drives, freed: Sequence[str], choice: GainChoice
+    test: TorqueTest, rows: EffortRows, drives: Drives, freed: Sequence[str], choice: GainChoice
 ) -> TorqueTest:
     """The test with gains as its own parameters; its efforts are those of the gains of a preliminary fit."""
     samples = rows.all_samples
@@ -256,4 +256,4 @@ def with_free_gains(
     gains = np.array([choice.gains[name] for name in freed])
     values = np.array([choice.values.get(name, 0.0) for name in test.parameters[: samples.regressor.shape[-1]]])
     columns = gain_columns(samples, drives, freed, gains, values)
-    return test.with_own([f"{FAMILY}.{name}" for name in freed], gains, columns)
+    return test.with_own([f"{GAIN_FAMILY}.{name}" for name in freed], gains, columns)

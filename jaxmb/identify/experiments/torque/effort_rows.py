@@ -42,7 +42,7 @@ def further_columns(
     regressor: Float[np.ndarray, "k c p"],
     velocity: Float[np.ndarray, "k c"],
     temperature: Float[np.ndarray, "k"] | None,
-    load_parameters: Mapping[str, float] | None = None,
+    load_parameters: Mapping[str, float] | None,
 ) -> tuple[Float[np.ndarray, "k c q"], Float[np.ndarray, "k c"]]:
     """The regressor with all columns of `column_names`, and the constant term.
 
@@ -112,7 +112,7 @@ class Samples(NamedTuple):
     """Maps contributions to the efforts of all samples to rows of the equations."""
 
 
-class Prepared(NamedTuple):
+class EffortRows(NamedTuple):
     """Equations of the efforts at the measured coordinates, by sample: effort = regressor @ values + constant."""
 
     regressor: Float[np.ndarray, "r p"]
@@ -135,7 +135,7 @@ class Prepared(NamedTuple):
     def all_samples(self) -> Samples:
         """`samples`; raises ValueError where they were not kept."""
         if self.samples is None:
-            raise ValueError("rows have no samples, expected those of `prepared` with keep_samples")
+            raise ValueError("rows have no samples, expected those of `effort_rows` with keep_samples")
         return self.samples
 
 
@@ -154,20 +154,20 @@ class RowSettings(NamedTuple):
     load_parameters: Mapping[str, float] | None = None
     """Parameters that determine the load of load-dependent friction."""
     keep_samples: bool = False
-    """Whether to keep `Prepared.samples`."""
+    """Whether to keep `EffortRows.samples`."""
     gears: Gears | None = None
     """Between motors and joints; rigid where None."""
     absent: Sequence[int] = ()
     """Columns of the regressor without effect in this record."""
 
 
-def prepared(
+def effort_rows(
     model: Model,
     record: MotionRecord,
     motion: MotionEstimate,
     path: Float[np.ndarray, "k n"],
     settings: RowSettings,
-) -> Prepared:
+) -> EffortRows:
     """Equations of a recorded motion.
 
     With `effort_cutoff_hz`, both sides of the equations are filtered (Y p = effort is invariant under linear filters)
@@ -224,7 +224,7 @@ def prepared(
             f"no samples {interval}: without the filters' ends the record covers {time[0]:.3g} to {time[-1]:.3g} s"
         )
     inside = inside[within]
-    fast = moving(model, zd, settings.least_speed, record.blurred)[inside][:, columns_of_measured]
+    fast = moving_samples(model, zd, settings.least_speed, record.blurred)[inside][:, columns_of_measured]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
@@ -234,7 +234,7 @@ def prepared(
         return filtered(part)[inside[sample], coordinate]
 
     rows = both[inside[sample], coordinate]
-    return Prepared(
+    return EffortRows(
         regressor=rows[:, :-2],
         effort=rows[:, -1],
         coordinate=coordinate,
@@ -247,7 +247,9 @@ def prepared(
     )
 
 
-def moving(model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, beside: int) -> np.ndarray:
+def moving_samples(
+    model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, beside: int
+) -> np.ndarray:
     """Mask of the samples at which each independent coordinate, and each transmission that it drives, exceeds its least
     speed and is more than `beside` samples from a reversal. A coordinate that reverses at all its samples, at rest,
     keeps them."""
@@ -452,7 +454,7 @@ def _equations(
     except ValueError:
         return None
     names = independent_coordinates(model)
-    fast = moving(model, states[1], least_speed, 0)
+    fast = moving_samples(model, states[1], least_speed, 0)
     return regressor, effort, fast[:, [names.index(name) for name in measured]]
 
 

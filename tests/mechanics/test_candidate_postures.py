@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.study.context import candidate_postures
 from jaxmb.mechanics.kinematics import frame_poses
+from jaxmb.mechanics.postures import candidate_postures
 
 RANGES = {"q1": (-1.0, 1.0), "q2": (0.0, 0.5, 1.0, 1.5), "q3": (-4.0, -1.0)}
 LOAD = ("tool", np.array([0.0, 0.0, -2500.0, 0.0, 0.0, 0.0]))
