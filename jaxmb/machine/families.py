@@ -107,6 +107,7 @@ FAMILIES = (
     Family("delay", "channel", units=("s",)),
     Family("drive_gain", "drive", units=("N m",)),
     Family("station", "station", units=_POSE),
+    Family("distance_offset", "station", units=("m",)),
 )
 """All families; a parameter of a machine has the first row of its name and owner."""
 
@@ -118,6 +119,8 @@ OF_GEOMETRY = ("origin", "zero", "reading_scale", "frame")
 """Deviations from the stated geometry. The others are effects at that geometry."""
 STATION = "station"
 """Family of the poses of measuring devices."""
+DISTANCE_OFFSET = "distance_offset"
+"""Family of the offsets of their distances."""
 OF_DAMPING = ("damping", "loss_factor", "rayleigh", "fractional")
 """Families that dissipate energy of small vibrations."""
 OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")

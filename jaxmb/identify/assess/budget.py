@@ -6,7 +6,7 @@ distributions by draws.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -33,8 +33,10 @@ from jaxmb.identify.experiments.machine_errors import (
     with_machine_errors,
 )
 from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.poses.pose_test import PoseTest
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
+from jaxmb.identify.experiments.torque.torque_test import TorqueSource
 from jaxmb.identify.fit.noise import FALSE_ALARM, misfits
 from jaxmb.identify.fit.problem import Problem, final_state
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -138,14 +140,14 @@ class DescribedTests:
 
     @functools.cached_property
     def _own(self) -> list[dict[str, StatedError]]:
-        """Errors of the description of each test by key, without zeros that are free."""
+        """Errors of the description of each test by key, without those whose parameter is free: free geometry has no
+        effect on torques."""
         named = {name for names in self.free.tied for name in names}
-        zeros = {f"zero of {name.partition('.')[2]}" for name in named if name.startswith("zero.")}
         found = list[dict[str, StatedError]]()
         for entry in self.entries:
             errors = () if entry.name in self.exact else entry.source.errors(entry.test, self.model)
-            freed = zeros if _follows_geometry(entry) else ()
-            found.append({error.key: error for error in errors if error.key not in freed})
+            freed = () if isinstance(entry.source, TorqueSource) else named
+            found.append({error.key: error for error in errors if error.parameter not in freed})
         return found
 
     @property
@@ -159,7 +161,7 @@ class DescribedTests:
     @functools.cached_property
     def _machine(self) -> list[tuple[StatedError, MachineErrors]]:
         """Errors of the machine with their directions."""
-        return list(machine_errors(self.model, self.free, list(used_frames(self.entries))))
+        return list(machine_errors(self.model, self.free, used_frames(self.entries)))
 
     @functools.cached_property
     def _founded(self) -> tuple[Model, list[tuple[StatedError, MachineErrors]]] | None:
@@ -167,7 +169,7 @@ class DescribedTests:
         if not (self.tolerances.foundation_um_per_kn or self.tolerances.foundation_urad_per_knm):
             return None
         model = with_further_springs(self.model)
-        errors = machine_errors(model, self.free, list(used_frames(self.entries)))
+        errors = machine_errors(model, self.free, used_frames(self.entries))
         return all_elastic(model), list(errors)
 
     def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
@@ -178,7 +180,7 @@ class DescribedTests:
         parts = []
         for entry, keys in zip(self.entries, self._own, strict=True):
             own = {key: x for key, x in errors.items() if key in keys}
-            there = founded if _follows_geometry(entry) else model
+            there = founded if _on_foundation(entry) else model
             try:
                 parts.append(entry.source.residual_with(entry.test, there, own))
             except OutOfReachError:
@@ -186,20 +188,27 @@ class DescribedTests:
         return np.concatenate(parts)
 
 
-def _follows_geometry(entry: Entry) -> bool:
-    """Whether joint zeros that are free, and a foundation, change the prediction of a test: not that of torques, nor a
-    foundation that of poses."""
+def _on_foundation(entry: Entry) -> bool:
+    """Whether a foundation changes the prediction of a test: not that of torques and poses."""
     return isinstance(entry.test, PostureTest) or isinstance(entry.source, DeflectionSource)
 
 
-def used_frames(entries: Sequence[Entry]) -> Iterator[str]:
-    """Frames that the tests use."""
+def used_frames(entries: Sequence[Entry]) -> dict[str, bool]:
+    """Frames that the tests use, and whether pose tests measure the rotation or inclination of each."""
+    found = dict[str, bool]()
     for entry in entries:
-        if isinstance(entry.test, PostureTest):
-            known = (*entry.test.outputs, *entry.test.inputs)
-            yield from (name for name, direction in known if direction.removeprefix("-") not in ("angle", "travel"))
-        if isinstance(entry.source, DeflectionSource):
-            yield from (name for case in entry.source.cases for name in (case.frame, *case.points))
+        test, names = entry.test, tuple[str, ...]()
+        if isinstance(test, PostureTest):
+            known = (*test.outputs, *test.inputs)
+            names = (name for name, direction in known if direction.removeprefix("-") not in ("angle", "travel"))
+        elif isinstance(entry.source, DeflectionSource):
+            names = (name for case in entry.source.cases for name in (case.frame, *case.points))
+        elif isinstance(test, PoseTest):
+            names = test.points
+            found |= {name: True for name, kind in zip(names, test.kinds, strict=True) if kind[1] or kind[2]}
+        for name in names:
+            found.setdefault(name, False)
+    return found
 
 
 def budget(

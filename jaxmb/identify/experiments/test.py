@@ -227,6 +227,16 @@ class Source:
         """Errors that are no number; see `Description.alternatives`."""
         return () if test.description is None else test.description.alternatives(model)
 
+    def outliers(self, test: Any, residual: np.ndarray) -> tuple[np.ndarray, str]:
+        """Mask of single rows of the residual that are further off than all others, and their name; this default: none
+        beside the frequency lines of a test.
+
+        Args:
+            test: the test.
+            residual: of its fit.
+        """
+        return np.zeros(residual.size, dtype=bool), ""
+
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming the location, where the data do not permit a linear step."""
 
