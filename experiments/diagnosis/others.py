@@ -1,4 +1,4 @@
-"""Modal, deflection and torque studies of the diagnosis experiment, with one error each."""
+"""Modal, deflection, torque and pose studies of the diagnosis experiment, with one error each."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 from write import DEGREE, Change, Frfs, Made, Target, elastic_before, finish, frf_errors, part, plain, within
 
 import jaxmb
+from jaxmb.deflections import actual_pose
 
 
 class Modes(Frfs):
@@ -493,6 +494,155 @@ def torque_errors() -> dict[str, Callable[[Torques, int, np.random.Generator], C
     }  # fmt: skip
 
 
+class Poses:
+    """Positions of two points of a machine under its weight, from two stations."""
+
+    points = ("tool", "stick")
+
+    def __init__(self, machine: jaxmb.Machine, rng: np.random.Generator) -> None:
+        """Without any error."""
+        self.machine, self.rng, self.data = machine, rng, plain(machine)
+        self.names = jaxmb.coordinates(jaxmb.build_model(machine))
+        low, high = [-2.5, -1.5, -1.5, -2.5], [2.5, 0.5, 2.0, 2.5]
+        self.q = rng.uniform(low, high, size=(40, len(self.names)))
+        self.true_q = self.q.copy()
+        self.station = np.arange(40) % 2
+        self.heads = list(self.points)
+        self.tables: list[Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]] = []
+
+    def write(self, folder: Path) -> None:
+        """The study with its files."""
+        model = jaxmb.build_model(jaxmb.Machine.model_validate(self.data))
+        turns = Rotation.from_rotvec(self.rng.uniform(-0.2, 0.2, size=(2, 3)) + np.array([0.0, 0.0, 2.0]))
+        places, q, seen = self.rng.uniform(-3.0, 3.0, size=(2, 3)), self.q, []
+        for name in self.points:
+            there = [np.asarray(actual_pose(model, jnp.asarray(row), name))[:3, 3] for row in self.true_q]
+            seen.append(turns[self.station].inv().apply(np.array(there) - places[self.station]))
+        points = np.stack(seen, axis=1) + 5e-5 * self.rng.normal(size=(40, 2, 3))
+        for how in self.tables:
+            q, points = how(q, points)
+        heads = [*self.names, *(f"{name}.{axis}" for name in self.heads for axis in "xyz"), "station"]
+        rows = [",".join([*(f"{x:.17g}" for x in (*row, *there.ravel())), "AB"[k]])
+                for row, there, k in zip(q, points, self.station, strict=True)]  # fmt: skip
+        (folder / "p.csv").write_text("\n".join([",".join(heads), *rows]) + "\n")
+        free = {"stiffness.j[23]": {"lower": 1e4, "upper": 1e7}, "zero.j[234]": {"lower": -0.05, "upper": 0.05}}
+        test = {"kind": "pose", "name": "t", "file": "p.csv", "std_mm": 0.05}
+        finish(folder, self.machine, [test], {"free": free})
+
+
+def pose_errors() -> dict[str, Callable[[Poses, int, np.random.Generator], Change]]:
+    """Errors of pose tests by kind."""
+
+    def changed(words: list[str], how: Any) -> Callable[[Poses, int, np.random.Generator], Change]:
+        def make(t: Poses, size: int, rng: np.random.Generator) -> Change:
+            t.tables.append(how)
+            return {"words": words, "size": size}
+
+        return make
+
+    def exchanged_points(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        own = t.station >= (0, 1, 1)[size]
+        t.tables.append(lambda q, p: (q, np.where(own[:, None, None], p[:, ::-1], p)))
+        return {"words": ["exchanged points", *([] if size == 0 else ["station B"])], "size": size}
+
+    def sign(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        k = 1 + size
+        t.tables.append(lambda q, p: (q * np.where(np.arange(q.shape[1]) == k, -1.0, 1.0), p))
+        return {"words": ["sign", t.names[k]], "size": -1.0}
+
+    def exchanged(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        i, k = ((1, 2), (2, 3), (0, 3))[size]
+        order = np.arange(4)
+        order[[i, k]] = k, i
+        t.tables.append(lambda q, p: (q[:, order], p))
+        return {"words": ["exchanged", t.names[i], t.names[k]], "size": 0.0}
+
+    def ratio(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        k, by = int(rng.integers(4)), (5e-4, 2e-3, 2e-2)[size]
+        t.true_q[:, k] *= 1.0 + by
+        return {"words": ["gear ratio", t.names[k]], "size": by}
+
+    def backlash(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        k, by = 1 + int(rng.integers(2)), (5e-4, 1.5e-3, 5e-3)[size]
+        t.true_q[1:, k] -= 0.5 * by * np.sign(np.diff(t.q[:, k]))
+        return {"words": ["backlash", t.names[k]], "size": by}
+
+    def length(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        name, by = str(rng.choice(["stick", "hand"])), (1e-3, 4e-3, 2e-2)[size]
+        axis = 0 if name == "stick" else 1  # across both axes, and not that of a zero
+        part(t.data, name)["origin"]["xyz"][axis] += by
+        return {"words": ["axis", part(t.data, name)["joint"][0]["name"], "along " + "xyz"[axis]], "size": by}
+
+    def direction(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        name, by = str(rng.choice(["boom", "stick"])), (0.1, 0.4, 2.0)[size]
+        part(t.data, name)["origin"]["rpy"] = [by * DEGREE, 0.0, 0.0]
+        return {"words": ["axis", part(t.data, name)["joint"][0]["name"], "about x"], "size": by}
+
+    def tool(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        axis, by = int(rng.integers(3)), (5e-3, 2e-2, 0.1)[size]
+        t.data["frame"][0]["origin"]["xyz"][axis] += by
+        return {"words": ["position", "tool", "along " + "xyz"[axis]], "size": by}
+
+    def payload(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        mass = (5.0, 20.0, 60.0)[size]
+        t.data["payload"] = [{"name": "load", "frame": "tool", "mass": mass}]
+        return {"words": ["payload"], "size": mass}
+
+    def tilt(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        axis, by = int(rng.integers(2)), (2.0, 8.0, 30.0)[size]
+        t.data["gravity"] = Rotation.from_rotvec(by * DEGREE * np.eye(3)[axis]).apply([0.0, 0.0, -9.81]).tolist()
+        return {"words": ["tilt", "XY"[axis]], "size": by}
+
+    def outlier(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        row, by = int(rng.integers(40)), (1e-3, 5e-3, 5e-2)[size]
+
+        def how(q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            p[row, 0] += by * np.eye(3)[row % 3]
+            return q, p
+
+        t.tables.append(how)
+        return {"words": ["excluding", f"line {row + 2}"], "size": by}
+
+    def frame(t: Poses, size: int, rng: np.random.Generator) -> Change:
+        t.heads[1 if size else 0] = ("hand", "boom", "hand")[size]
+        return {"words": [("hand", "boom", "hand")[size]], "size": 0.0}
+
+    return {
+        "mirror": changed(["sign of x, y or z"], lambda q, p: (q, p * [1.0, -1.0, 1.0])),
+        "units": changed(["lengths"], lambda q, p: (q, 1e-3 * p)),
+        "points": exchanged_points, "sign": sign, "exchanged": exchanged, "gear ratio": ratio, "backlash": backlash,
+        "length": length, "direction": direction, "tool": tool, "payload": payload, "tilt": tilt, "outlier": outlier,
+        "frame": frame,
+    }  # fmt: skip
+
+
+POSED = {"wrist": WRIST}
+
+
+def pose_cases() -> Made:
+    """Cases of pose tests."""
+    return cases_of("pose", POSED, Poses, pose_errors())
+
+
+def correct_poses(machine: jaxmb.Machine) -> Callable[[Path, np.random.Generator, bool], None]:
+    """A correct pose study."""
+
+    def make(folder: Path, rng: np.random.Generator, exact: bool) -> None:
+        t = Poses(machine, rng)
+        if not exact:
+            within(t.data, rng)
+            t.true_q = t.q * (1.0 + 1e-4 * rng.normal(size=4)) + 0.05 * DEGREE * rng.normal(size=4)
+            for body in t.data["body"][1:]:
+                across = 1.0 - np.array(body["joint"][0]["axis"])
+                body["origin"]["xyz"] = (np.array(body["origin"]["xyz"]) + 2e-4 * across * rng.normal(size=3)).tolist()
+                body["origin"]["rpy"] = (0.02 * DEGREE * across * rng.normal(size=3)).tolist()
+            own = t.data["frame"][0]["origin"]
+            own["xyz"] = (np.array(own["xyz"]) + 1e-3 * rng.normal(size=3)).tolist()
+        t.write(folder)
+
+    return make
+
+
 MOVED = {"arm": ARM, "wrist": WRIST}
 
 
@@ -545,4 +695,5 @@ CORRECT = [
     *(("modes", name, correct_modes(target)) for name, target in MODAL.items()),
     *(("deflection", name, correct_deflections(machine)) for name, machine in DEFLECTED.items()),
     *(("torque", name, correct_torques(machine)) for name, machine in MOVED.items()),
+    *(("pose", name, correct_poses(machine)) for name, machine in POSED.items()),
 ]

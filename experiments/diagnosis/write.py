@@ -1,6 +1,6 @@
 """Writes studies with one error each in the description of a machine or a test, and correct studies.
 
-    python experiments/diagnosis/write.py FOLDER [--kinds frf modes deflection torque] [--draws 1] [--seed 0]
+    python experiments/diagnosis/write.py FOLDER [--kinds frf modes deflection torque pose] [--draws 1] [--seed 0]
 
 Each study is a folder FOLDER/NAME with `study.toml`, its data and its machine; FOLDER/truth/NAME.json has the error
 that was made, which `judge.py` compares with the result. Data are made by the public functions of jaxmb
@@ -433,9 +433,12 @@ def frf_cases() -> Made:
 
 def all_cases(kinds: list[str]) -> Made:
     """Cases of some kinds of test."""
-    from others import deflection_cases, modal_cases, torque_cases
+    from others import deflection_cases, modal_cases, pose_cases, torque_cases
 
-    parts = {"frf": frf_cases, "modes": modal_cases, "deflection": deflection_cases, "torque": torque_cases}
+    parts = {
+        "frf": frf_cases, "modes": modal_cases, "deflection": deflection_cases, "torque": torque_cases,
+        "pose": pose_cases,
+    }  # fmt: skip
     for kind in kinds:
         yield from parts[kind]()
 
@@ -454,7 +457,7 @@ def main() -> None:
     """Write the studies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--kinds", nargs="+", default=["frf", "modes", "deflection", "torque"])
+    parser.add_argument("--kinds", nargs="+", default=["frf", "modes", "deflection", "torque", "pose"])
     parser.add_argument("--draws", type=int, default=1, help="of each kind of error, machine and size")
     parser.add_argument("--correct", type=int, default=10, help="draws of each correct study")
     parser.add_argument("--every", type=int, default=1, help="writes only each so-many-th study")

@@ -5,7 +5,8 @@
 Each study has one kind of error, drawn anew from its stated tolerance (or all kinds, from the default tolerances),
 beside its noise. Data are made by the public functions of jaxmb on a machine that has the error, and written to files;
 the study that reads them describes the nominal machine. Cases: FRFs and modes of the 3R manipulator of Huynh et al.
-2020, section 4.1; FRFs of two flexible links; deflections of the KUKA KR240; torques of a plane arm. With --scale
+2020, section 4.1; FRFs of two flexible links; deflections of the KUKA KR240; torques of a plane arm; poses of an arm
+under its weight. With --scale
 errors are so many times larger than their tolerance: then each study has a doubt or intervals that hold the values.
 """
 
@@ -22,6 +23,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 import jaxmb
+from jaxmb.deflections import actual_pose
 from jaxmb.results import versions
 from jaxmb.studies import make_study
 
@@ -30,7 +32,8 @@ DEFAULTS = {
     "mass_percent": 3.0, "center_of_mass_mm": 5.0, "inertia_percent": 10.0, "frame_mm": 1.0, "tilt_deg": 0.2,
     "joint_zero_deg": 0.05, "posture_deg": 0.02, "sensor_direction_deg": 1.0, "sensor_position_mm": 2.0,
     "gain_percent": 1.0, "delay_us": 10.0, "time_base_ppm": 20.0, "load_percent": 0.5, "load_direction_deg": 0.3,
-    "load_lever_mm": 2.0, "torque_percent": 2.0, "torque_delay_ms": 0.1, "modulus_percent": 3.0,
+    "load_lever_mm": 2.0, "torque_percent": 2.0, "torque_delay_ms": 0.1, "modulus_percent": 3.0, "origin_mm": 0.2,
+    "origin_deg": 0.02, "gear_ratio_percent": 0.01, "device_scale_ppm": 5.0,
 }  # fmt: skip
 
 
@@ -48,8 +51,8 @@ class Errors:
 
 
 def true_machine(nominal: jaxmb.Machine, errors: Errors) -> jaxmb.Machine:
-    """The machine with errors of masses, centres of mass, inertias, named frames and the direction of gravity; drawn
-    again where an inertia is physically inconsistent."""
+    """The machine with errors of masses, centres of mass, inertias, named frames, the direction of gravity and axes
+    along coordinate axes of their bodies; drawn again where an inertia is physically inconsistent."""
     while True:
         try:
             return _drawn_machine(nominal, errors)
@@ -76,6 +79,15 @@ def _drawn_machine(nominal: jaxmb.Machine, errors: Errors) -> jaxmb.Machine:
         pose = frame["origin"]
         turn = Rotation.from_euler("xyz", pose.get("rpy") or [0.0, 0.0, 0.0])
         pose["xyz"] = (np.array(pose["xyz"]) + turn.apply(1e-3 * errors.of("frame_mm", 3))).tolist()
+    for body in data["body"]:
+        if not body["joint"] or body["parent"] == "ground":
+            continue
+        own = Rotation.from_euler("xyz", body["origin"].get("rpy") or [0.0, 0.0, 0.0])
+        across = 1.0 - np.abs(body["joint"][0]["axis"])
+        place = own.apply(1e-3 * across * errors.of("origin_mm", 3))
+        turn = own * Rotation.from_rotvec(DEGREE * across * errors.of("origin_deg", 3))
+        origin = {"xyz": (np.array(body["origin"]["xyz"]) + place).tolist(), "rpy": turn.as_euler("xyz").tolist()}
+        body["origin"] = origin
     turn = np.append(DEGREE * errors.of("tilt_deg", 2), 0.0)
     data["gravity"] = Rotation.from_rotvec(turn).apply(data["gravity"]).tolist()
     return jaxmb.Machine.model_validate(data)
@@ -241,6 +253,52 @@ def torques(noise: float) -> Callable:
     return study
 
 
+ROBOT = jaxmb.Machine.model_validate({
+    "name": "robot",
+    "body": [
+        {"name": "column", "origin": {"xyz": [0.0, 0.0, 0.5]},
+         "joint": [{"name": "j1", "axis": [0.0, 0.0, 1.0], "stiffness": 9e5}],
+         "mass": 60.0, "center_of_mass": [0.05, 0.0, 0.1], "inertia_products": {"xx": 2.0, "yy": 2.0, "zz": 1.5}},
+        {"name": "boom", "parent": "column", "origin": {"xyz": [0.2, 0.0, 0.3]},
+         "joint": [{"name": "j2", "axis": [0.0, 1.0, 0.0], "stiffness": 8e4}],
+         "mass": 40.0, "center_of_mass": [0.35, 0.02, 0.03], "inertia_products": {"xx": 0.4, "yy": 3.0, "zz": 3.0}},
+        {"name": "stick", "parent": "boom", "origin": {"xyz": [0.8, 0.0, 0.1]},
+         "joint": [{"name": "j3", "axis": [0.0, 1.0, 0.0], "stiffness": 4e4}],
+         "mass": 20.0, "center_of_mass": [0.3, 0.0, 0.05], "inertia_products": {"xx": 0.1, "yy": 0.9, "zz": 0.9}},
+    ],
+    "frame": [{"name": "tool", "body": "stick", "origin": {"xyz": [0.7, 0.08, -0.1]}}],
+})  # fmt: skip
+
+
+def poses(noise: float, count: int = 40) -> Callable:
+    """Positions of the tool of an arm under its weight from two stations: zeros and stiffnesses of two joints."""
+    names = ("stiffness.j2", "stiffness.j3", "zero.j2", "zero.j3")
+    own = jaxmb.parameters(jaxmb.build_model(ROBOT))
+    fixed = np.random.default_rng(7)
+    q = fixed.uniform([-2.5, -1.5, -1.5], [2.5, 0.5, 2.0], size=(count, 3))
+    station = np.arange(count) % 2
+    turns = Rotation.from_rotvec(fixed.uniform(-0.2, 0.2, size=(2, 3)) + np.array([0.0, 0.0, 2.0]))
+    places = fixed.uniform(-3.0, 3.0, size=(2, 3))
+
+    def study(folder: Path, errors: Errors, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, float]]:
+        model = jaxmb.build_model(true_machine(ROBOT, errors))
+        zero = DEGREE * errors.of("joint_zero_deg", 3) * [1.0, 0.0, 0.0]  # the others are free
+        true_q = q * (1.0 + 0.01 * errors.of("gear_ratio_percent", 3)) + zero
+        points = np.array([np.asarray(actual_pose(model, jnp.asarray(row)))[:3, 3] for row in true_q])
+        points = turns[station].inv().apply(points - places[station])
+        points = points * (1.0 + 1e-6 * float(errors.of("device_scale_ppm"))) + noise * rng.normal(size=points.shape)
+        heads = "j1,j2,j3,tool.x,tool.y,tool.z,station"
+        rows = [",".join([*(f"{x:.17g}" for x in (*row, *point)), "AB"[k]])
+                for row, point, k in zip(q, points, station, strict=True)]  # fmt: skip
+        (folder / "p.csv").write_text("\n".join([heads, *rows]) + "\n")
+        jaxmb.write_machine(ROBOT, folder / "robot.toml")
+        test = {"kind": "pose", "file": "p.csv", "std_mm": 1e3 * noise}
+        free = {"stiffness.j[23]": {"lower": 4e3, "upper": 8e5}, "zero.j[23]": {"lower": -0.02, "upper": 0.02}}
+        return {"machine": "robot.toml", "test": [test], "free": free}, {name: own[name] for name in names}
+
+    return study
+
+
 POSTURE = {"z1": 0.3, "z2": 0.7, "z3": -1.2}
 OF_FRF = (
     "mass_percent", "center_of_mass_mm", "inertia_percent", "frame_mm", "joint_zero_deg", "posture_deg",
@@ -276,6 +334,21 @@ CASES = {
         ("mass_percent", "center_of_mass_mm", "joint_zero_deg", "tilt_deg", "torque_percent", "torque_delay_ms", "all"),
         torques(0.5),
     ),
+    "poses-arm": Case(
+        (
+            "mass_percent",
+            "center_of_mass_mm",
+            "frame_mm",
+            "tilt_deg",
+            "origin_mm",
+            "origin_deg",
+            "joint_zero_deg",
+            "gear_ratio_percent",
+            "device_scale_ppm",
+            "all",
+        ),
+        poses(5e-5),
+    ),
     "deflections-kr240": Case(
         ("load_percent", "load_direction_deg", "load_lever_mm", "frame_mm", "joint_zero_deg", "all"),
         deflections("kuka-kr240", {"stiffness.*": {"lower": 1e4, "upper": 1e9}}),
@@ -299,8 +372,9 @@ def draws(case: Case, kind: str, count: int, scale: float) -> Iterator[dict[str,
             "observable": {name: own.observable for name, own in (result.metrics.tolerance_checks or {}).items()},
             "seconds": seconds,
             "parameters": {
-                name: [p.value, truth[name], p.std_log, p.identifiable, p.interval_95]
+                name: [p.value, truth[name], p.std_log if truth[name] else p.std, p.identifiable, p.interval_95]
                 for name, p in result.parameters.items()
+                if name in truth
             },
         }
 

@@ -112,6 +112,7 @@ FAMILIES = (
     Family("delay", "channel", units=("s",)),
     Family("drive_gain", "drive", units=("N m",)),
     Family("station", "station", units=_POSE),
+    Family("distance_offset", "station", units=("m",)),
 )  # fmt: skip
 """All families; a parameter of a machine has the first row of its name and owner."""
 
@@ -126,6 +127,8 @@ OF_GEOMETRY = ("origin", "zero", "reading_scale", "frame")
 """Deviations from the stated geometry. The others are effects at that geometry."""
 STATION = "station"
 """Family of the poses of measuring devices."""
+DISTANCE_OFFSET = "distance_offset"
+"""Family of the offsets of their distances."""
 OF_DAMPING = tuple(dict.fromkeys(family.name for family in FAMILIES if family.matrix == "damping"))
 """Families that dissipate energy of small vibrations."""
 OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")

@@ -11,7 +11,7 @@ from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, Settling
 from jaxmb.identify.assess.tests.poses import PoseRow
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
-from jaxmb.identify.experiments.pose_test import DISTANCE, INCLINATION, POSITION, ROTATION
+from jaxmb.identify.experiments.poses.pose_rows import DISTANCE, INCLINATION, POSITION, ROTATION
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.report.charts import (
     ALERT,

@@ -6,7 +6,7 @@ distributions by draws.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -136,14 +136,14 @@ class DescribedTests:
 
     @functools.cached_property
     def _own(self) -> list[dict[str, StatedError]]:
-        """Errors of the description of each test by key, without zeros that are free."""
+        """Errors of the description of each test by key, without those whose parameter is free: free geometry has no
+        effect on torques."""
         named = {name for names in self.free.tied for name in names}
-        zeros = {f"zero of {name.partition('.')[2]}" for name in named if name.startswith("zero.")}
         found = list[dict[str, StatedError]]()
         for entry in self.entries:
             errors = () if entry.name in self.exact else entry.source.errors(entry.test, self.model)
-            freed = zeros if entry.source.follows_zeros else ()
-            found.append({error.key: error for error in errors if error.key not in freed})
+            freed = named if entry.source.follows_geometry else ()
+            found.append({error.key: error for error in errors if error.parameter not in freed})
         return found
 
     @property
@@ -157,7 +157,7 @@ class DescribedTests:
     @functools.cached_property
     def _machine(self) -> list[tuple[StatedError, MachineErrors]]:
         """Errors of the machine with their directions."""
-        return list(machine_errors(self.model, self.free, list(used_frames(self.entries))))
+        return list(machine_errors(self.model, self.free, used_frames(self.entries)))
 
     @functools.cached_property
     def _founded(self) -> tuple[Model, list[tuple[StatedError, MachineErrors]]] | None:
@@ -165,7 +165,7 @@ class DescribedTests:
         if not (self.tolerances.foundation_um_per_kn or self.tolerances.foundation_urad_per_knm):
             return None
         model = with_further_springs(self.model)
-        errors = machine_errors(model, self.free, list(used_frames(self.entries)))
+        errors = machine_errors(model, self.free, used_frames(self.entries))
         return all_elastic(model), list(errors)
 
     def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
@@ -184,9 +184,13 @@ class DescribedTests:
         return np.concatenate(parts)
 
 
-def used_frames(entries: Sequence[Entry]) -> Iterator[str]:
-    """Frames that the tests use."""
-    return (name for entry in entries for name in entry.source.frames(entry.test))
+def used_frames(entries: Sequence[Entry]) -> dict[str, bool]:
+    """Frames that the tests use, and whether their axes have an effect; see `Source.frames`."""
+    found = dict[str, bool]()
+    for entry in entries:
+        for name, turns in entry.source.frames(entry.test).items():
+            found[name] = turns or found.get(name, False)
+    return found
 
 
 def budget(

@@ -415,7 +415,7 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
     study, model = estimate.study, estimate.model
     if all(len(entry.source.loads) for entry in study.fitted):
         model = all_elastic(with_further_springs(model))
-    known = tuple(machine_errors(model, study.free, list(used_frames(study.fitted))))
+    known = tuple(machine_errors(model, study.free, used_frames(study.fitted)))
     lengths = np.ones(estimate.residual.size)
     for rows, test in zip(study.problem.row_slices, study.tests, strict=True):
         lengths[rows] = test.noise.correlation.lengths

@@ -171,7 +171,7 @@ class Corrected:
         if any(test.vibration is None for test in problem.tests) or len(degrees_of_freedom(model)) > FEW:
             model = estimate.model
         initial = problem.free.apply(model, estimate.study.start.values)
-        of_machine = list(machine_errors(initial, problem.free, list(used_frames(estimate.study.fitted))))
+        of_machine = list(machine_errors(initial, problem.free, used_frames(estimate.study.fitted)))
         errors = [error for error, _ in of_machine]
         number, own = {error.key: k for k, error in enumerate(errors)}, list[tuple[np.ndarray, Any]]()
         for test in problem.tests:
@@ -654,22 +654,26 @@ def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str
 def _single_lines(
     estimate: Estimate, search: HypothesisSearch, u: np.ndarray, chi_square: float
 ) -> tuple[ModelError, ...]:
-    """Outlier lines, where the residual without them is noise."""
+    """Outlier lines and rows, where the residual without them is noise."""
     problem, kept, texts = estimate.study.problem, np.ones(estimate.residual.size), []
-    for rows, test in zip(problem.row_slices, problem.tests, strict=True):
+    for rows, entry in zip(problem.row_slices, estimate.study.fitted, strict=True):
+        test, residual = entry.test, estimate.residual[rows]
         if test.lines is None:
+            outlying, text = entry.source.outliers(test, residual)
+            kept[rows] = ~outlying
+            texts += [f"{text} of {display_name(test.name)}"] if text else []
             continue
-        outliers = test.lines.outliers(estimate.residual[rows], estimate.row_weights[rows])
+        outliers = test.lines.outliers(residual, estimate.row_weights[rows])
         if outliers.size:
             kept[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0
-            texts.append(f"{test.lines.lines_text(outliers)} of {display_name(test.name)}")
+            texts.append(f"{test.lines.lines_text(outliers)} of {display_name(test.name)} (robust = true)")
     if not texts:
         return ()
     without = search.metric._replace(scale=search.metric.scale * kept, basis=search.metric.basis * kept[:, None])
     rest = dataclasses.replace(search, metric=without).fitted(NONE, u).chi_square
     noise = search.noise - float(np.sum((search.metric.scale > 0.0) & (kept == 0.0)))
     explains = min(1.0 - (rest - noise) / max(chi_square - search.noise, 1e-300), 1.0)
-    text = f"excluding {' and '.join(texts)} (robust = true)"
+    text = f"excluding {' and '.join(texts)}"
     return (ModelError(text, explains),) if explains >= EXPLAINS else ()
 
 

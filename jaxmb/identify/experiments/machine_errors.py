@@ -21,7 +21,8 @@ from jaxmb.identify.parameters.model_parameters import (
 )
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import central_inertia
-from jaxmb.machine.families import FAMILIES
+from jaxmb.machine.families import FAMILIES, STATION
+from jaxmb.mechanics.kinematics import ELASTIC_AXES, ancestor_nodes
 
 RIGID = 1e6
 """Stiffness of locked coordinates over the largest of all others."""
@@ -43,8 +44,10 @@ class MachineErrors(NamedTuple):
     """True minus stated moments of inertia about the centre of mass, kg m^2."""
     payload: Float[np.ndarray, "f"] | Array
     """Point mass at each frame, kg."""
-    frame: Float[np.ndarray, "f 3"] | Array
-    """True minus stated position of each frame in its own axes, m."""
+    frame: Float[np.ndarray, "f 6"] | Array
+    """True minus stated position of each frame and rotation to its true axes, in its own axes, m and rad."""
+    origin: Float[np.ndarray, "n 6"] | Array
+    """The same of the origin of each coordinate."""
     tilt: Float[np.ndarray, "3"] | Array
     """Rotation of gravity about the axes of the ground, rad."""
     gravity: Float[np.ndarray, ""] | Array
@@ -66,7 +69,8 @@ def no_machine_errors(model: Model) -> MachineErrors:
         centre=np.zeros((bodies, 3)),
         inertia=np.zeros((bodies, 3)),
         payload=np.zeros(frames),
-        frame=np.zeros((frames, 3)),
+        frame=np.zeros((frames, 6)),
+        origin=np.zeros((n, 6)),
         tilt=np.zeros(3),
         gravity=np.zeros(()),
         compliance=np.zeros(n),
@@ -86,7 +90,7 @@ def stated(model: Model) -> dict[str, ParameterSpec]:
 
 
 def machine_errors(
-    model: Model, free: FreeParameters, frames: Collection[str]
+    model: Model, free: FreeParameters, frames: Mapping[str, bool]
 ) -> Iterator[tuple[StatedError, MachineErrors]]:
     """Single errors of a machine, each for a size of 1 in SI units, except those of free parameters alone: an error of
     a centre of mass whose first moment is free remains in the moments of inertia.
@@ -94,7 +98,7 @@ def machine_errors(
     Args:
         model: the machine.
         free: the free parameters.
-        frames: names of the frames that tests use.
+        frames: the frames that tests use, and whether their axes have an effect beside those of sensors.
     """
     right, named = no_machine_errors(model), {name for names in free.tied for name in names}
     yield from _of_bodies(model, right, named)
@@ -106,14 +110,16 @@ def machine_errors(
             text = functools.partial(_stated_text, name, unit(model, name), own[name])
             size = np.eye(right.log_stated.size)[k]
             yield StatedError(name, kind, 0.01, text=text), right._replace(log_stated=size)
-    for frame in dict.fromkeys(frames):
+    for frame, turns in frames.items():
         i = model.frames.index(frame)
         if model.frame_node[i] >= 0:
-            for k, axis in enumerate("xyz"):
-                if f"frame.{frame}.{axis}" in named:
-                    continue
-                error = StatedError(f"position of {frame} along {axis}", "frame_mm", 1e-3)
-                yield error, right._replace(frame=_at(right.frame, i, k))
+            errors = [StatedError(f"position of {frame} along {axis}", "frame_mm", 1e-3) for axis in "xyz"]
+            if turns:
+                degree = np.pi / 180.0
+                errors += [StatedError(f"rotation of {frame} about {axis}", "frame_deg", degree) for axis in "xyz"]
+            for k, (error, axis) in enumerate(zip(errors, ELASTIC_AXES, strict=False)):
+                if f"frame.{frame}.{axis}" not in named:
+                    yield error, right._replace(frame=_at(right.frame, i, k))
     size = float(np.linalg.norm(np.asarray(model.gravity)))
     if size:
         for axis in _across(np.asarray(model.gravity) / size):
@@ -123,6 +129,32 @@ def machine_errors(
         error = StatedError("gravity", size=1.0, text=lambda x: text(1.0 + x))
         most = MOST_GRAVITY / size
         yield error._replace(least=-most - 1.0, most=most - 1.0), right._replace(gravity=np.ones(()))
+    yield from _of_axes(model, right, named)
+
+
+def _of_axes(model: Model, right: MachineErrors, named: Collection[str]) -> Iterator[tuple[StatedError, MachineErrors]]:
+    """Errors of the axes of coordinates, four numbers of each: along and about its own axis it has none but its zero.
+
+    None in machines with loops, whose closed postures would open, nor of the first axes beside free stations, which
+    such errors displace alone. Coordinates in one point of one body, such as its elastic ones, have those of the first.
+    """
+    if model.loops:
+        return
+    seen_from_stations = any(name.startswith(f"{STATION}.") for name in named)
+    for i, name in enumerate(model.joints):
+        before = [model.coordinates[k] for k in ancestor_nodes(model, model.parent[i]) if k < len(model.coordinates)]
+        is_first = all(other.startswith(FURTHER) for other in before)
+        in_one_point = bool(before) and np.array_equal(np.asarray(model.origin)[i], np.eye(4))
+        if name.startswith(FURTHER) or in_one_point or (is_first and seen_from_stations):
+            continue
+        for across in _across(np.asarray(model.axis)[i]):
+            for first, what, kind, size in ((0, "along", "origin_mm", 1e-3), (3, "about", "origin_deg", np.pi / 180.0)):
+                axes = [axis for axis, x in zip(ELASTIC_AXES[first : first + 3], across, strict=True) if abs(x) > 1e-9]
+                if all(f"origin.{name}.{axis}" in named for axis in axes):
+                    continue
+                by = np.zeros_like(right.origin)
+                by[i, first : first + 3] = across
+                yield StatedError(f"axis of {name} {what} {_axis_text(across)}", kind, size), right._replace(origin=by)
 
 
 def _of_bodies(
@@ -234,8 +266,6 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
     poses = xp.linalg.inv(xp.asarray(model.mass_offset)[carrier]) @ offset[at]
     load, where = errors.payload[at], poses[:, :3, 3]
     of_body = xp.asarray(np.eye(mass.shape[0])[carrier].T)
-    place = offset[:, :3, 3] + xp.einsum("fij,fj->fi", offset[:, :3, :3], errors.frame)
-    pose = xp.concatenate([xp.concatenate([offset[:, :3, :3], place[:, :, None]], axis=2), offset[:, 3:]], axis=1)
     gravity, softer = xp.asarray(model.gravity), 1.0 / (1.0 + xp.asarray(model.stiffness) * errors.compliance)
     changed = dataclasses.replace(
         model,
@@ -245,7 +275,8 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         + about
         + moved
         + xp.tensordot(of_body, load[:, None, None] * _steiner(xp, where), 1),
-        frame_offset=pose,
+        origin=_displaced(xp, xp.asarray(model.origin), errors.origin),
+        frame_offset=_displaced(xp, offset, errors.frame),
         gravity=_turned(xp, errors.tilt, gravity) * (1.0 + errors.gravity),
         stiffness=xp.asarray(model.stiffness) * softer,
         damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
@@ -260,6 +291,19 @@ def _turned(xp: Any, tilt: Any, vector: Any) -> Any:
     """A vector after the rotation of the quaternion (1, tilt / 2): by tilt, to second order."""
     across = xp.cross(tilt, vector)
     return vector + (across + 0.5 * xp.cross(tilt, across)) / (1.0 + 0.25 * (tilt @ tilt))
+
+
+def _displaced(xp: Any, pose: Any, by: Any) -> Any:
+    """Poses [k, 4, 4] after displacements [k, 6] in their own axes; see `_turned`."""
+    turn = xp.tensordot(by[:, 3:], _SKEW, 1)
+    turn = (turn + 0.5 * turn @ turn) / (1.0 + 0.25 * xp.sum(by[:, 3:] ** 2, axis=1))[:, None, None]
+    rotation = pose[:, :3, :3] @ (np.eye(3) + turn)
+    position = pose[:, :3, 3:] + pose[:, :3, :3] @ by[:, :3, None]
+    return xp.concatenate([xp.concatenate([rotation, position], axis=2), pose[:, 3:]], axis=1)
+
+
+_SKEW = np.swapaxes(np.cross(np.eye(3)[:, None], np.eye(3)[None]), 1, 2)
+"""Matrix of the cross product with each axis."""
 
 
 def payload_carriers(model: Model) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Evaluation, Vibration
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view, reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.experiments.tolerances import StatedError, joint_kind, posture_text
+from jaxmb.identify.experiments.tolerances import StatedError, joint_kind, posture_text, zero_error
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.linalg.responses import Support
@@ -286,7 +286,7 @@ def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[Stated
             text = functools.partial(posture_text, name, display_name(test.name), revolute)
             key = f"posture of {test.name} {name}"
             yield StatedError(key, *joint_kind("posture", revolute), text=text), moved
-            yield StatedError(f"zero of {name}", *joint_kind("joint_zero", revolute)), moved
+            yield zero_error(name, revolute), moved
 
 
 def point_errors(

@@ -181,12 +181,13 @@ class Source:
     """Whether the noise is estimated from the residual of a fit, so that chi-square is uninformative."""
     std_unknown: ClassVar[bool] = False
     """Whether standard deviations cannot be derived from its errors."""
-    follows_zeros: ClassVar[bool] = True
-    """Whether the prediction follows joint zeros that are free, so that these have no tolerance beside."""
+    follows_geometry: ClassVar[bool] = True
+    """Whether the prediction follows free parameters of the geometry, so that these have no tolerance beside."""
 
-    def frames(self, test: Any) -> Iterable[str]:
-        """Names of the frames whose positions have an effect on the test; this default: those of its vibration."""
-        return () if test.vibration is None else test.vibration.frames
+    def frames(self, test: Any) -> Mapping[str, bool]:
+        """Frames whose positions have an effect on the test, and whether their axes have one beside those of sensors;
+        this default: those of its vibration, without effect of their axes."""
+        return {} if test.vibration is None else dict.fromkeys(test.vibration.frames, False)
 
     def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None = None) -> str:
         """A sentence on data that the prediction does not reproduce, independent of the stated noise; empty where there
@@ -233,6 +234,16 @@ class Source:
     def alternatives(self, test: Any, model: Model) -> "Iterable[tuple[str, str, Any]]":
         """Errors that are no number; see `Description.alternatives`."""
         return () if test.description is None else test.description.alternatives(model)
+
+    def outliers(self, test: Any, residual: np.ndarray) -> tuple[np.ndarray, str]:
+        """Mask of single rows of the residual that are further off than all others, and their name; this default: none
+        beside the frequency lines of a test.
+
+        Args:
+            test: the test.
+            residual: of its fit.
+        """
+        return np.zeros(residual.size, dtype=bool), ""
 
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming the location, where the data do not permit a linear step."""

@@ -33,6 +33,14 @@ class Tolerances(Part):
     """Each modulus of a beam that is not free."""
     frame_mm: NonNegative = 1.0
     """Each component of the position of a frame that tests use, such as the tool point, common to all tests."""
+    frame_deg: NonNegative = 0.1
+    """Rotation of a frame whose rotation or inclination pose tests measure, about each of its axes."""
+    origin_mm: NonNegative = 0.2
+    """Position of the axis of each coordinate relative to the one before, along two directions across it, of machined
+    links; in open chains."""
+    origin_deg: NonNegative = 0.02
+    """Direction of the axis of each coordinate relative to the one before, about two directions across it; in open
+    chains."""
     tilt_deg: NonNegative = 0.2
     """Direction of gravity, about each of two axes across it."""
     foundation_um_per_kn: NonNegative = 0.0
@@ -43,6 +51,9 @@ class Tolerances(Part):
     """Zero of each revolute coordinate, common to all tests."""
     joint_zero_mm: NonNegative = 0.2
     """Zero of each prismatic coordinate, common to all tests."""
+    gear_ratio_percent: NonNegative = 0.01
+    """Change of the actual value of each coordinate over that of its reading, in pose and torque tests: a gear ratio,
+    the pitch of a screw, an encoder."""
     posture_deg: NonNegative = 0.02
     """Each revolute coordinate in the posture of each FRF or modal test."""
     posture_mm: NonNegative = 0.1
@@ -63,6 +74,11 @@ class Tolerances(Part):
     """Direction of the loads of a deflection test, about each axis of the ground, common to its load cases."""
     load_lever_mm: NonNegative = 2.0
     """Point of application of the loads of a deflection test, along each axis, common to its load cases."""
+    device_scale_ppm: NonNegative = 5.0
+    """Scale of the positions and distances of a pose test, of the distance meter of a laser tracker; cameras and draw
+    wires have 50 and more."""
+    distance_offset_mm: NonNegative = 0.02
+    """Offset of the distances of a pose test, such as the prism constant or the length of a draw wire at its zero."""
     torque_percent: NonNegative = 2.0
     """Torque constant of each drive, common to all torque tests."""
     torque_delay_ms: NonNegative = 0.1
@@ -92,6 +108,8 @@ class StatedError(NamedTuple):
     """Upper bound, SI; None for half a turn, 1 m, or four times the stated number."""
     starts: tuple[float, ...] = ()
     """Further starting values of a fit, for errors outside the convergence region around 0."""
+    parameter: str = ""
+    """Parameter that a study may free in its place; empty for none."""
 
     def std(self, tolerances: Tolerances | None) -> float:
         """Standard deviation, SI; 0 without tolerance."""
@@ -170,6 +188,18 @@ MOST_GAIN = 10.0
 def joint_kind(what: str, revolute: bool) -> tuple[str, float]:
     """Tolerance of a coordinate, such as `posture_deg` or `posture_mm`, and its unit, rad or m."""
     return (f"{what}_deg", math.pi / 180.0) if revolute else (f"{what}_mm", 1e-3)
+
+
+def zero_error(coordinate: str, revolute: bool) -> StatedError:
+    """Error of the zero of a coordinate, common to all tests."""
+    return StatedError(f"zero of {coordinate}", *joint_kind("joint_zero", revolute), parameter=f"zero.{coordinate}")
+
+
+def scale_error(coordinate: str) -> StatedError:
+    """Relative error of the change of a coordinate over that of its reading, common to all tests."""
+    return StatedError(
+        f"gear ratio of {coordinate}", "gear_ratio_percent", 0.01, parameter=f"reading_scale.{coordinate}"
+    )
 
 
 MOST_DRAWS = 100_000

@@ -14,7 +14,8 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.design import Observability, choose_tests, observability
 from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd
 from jaxmb.identify.experiments.components import Probe, can_be_planned
-from jaxmb.identify.experiments.pose_test import KIND, PoseTest
+from jaxmb.identify.experiments.poses.pose_rows import KIND
+from jaxmb.identify.experiments.poses.pose_test import PoseTest
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.problem import state_of_test, test_at
 from jaxmb.identify.plan.candidates import (

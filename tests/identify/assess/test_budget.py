@@ -108,15 +108,24 @@ def test_a_joint_zero_moves_the_postures_of_deflections(tmp_path):
 
 
 INERTIAL = {"mass_percent", "center_of_mass_mm", "inertia_percent", "damping_percent", "tilt_deg"}
+DYNAMIC = {"inertia_percent", "damping_percent", "foundation_um_per_kn", "foundation_urad_per_knm"}
+POSES = {"rows": 6, "ranges": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}, "measured": "pose", "inclinations": ["elbow"],
+         "distances": ["elbow"]}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("test", "silent"),
-    [(frf(noise=0.01), set()), (shapes(), set()), (loads(), INERTIAL)],
-    ids=["frf", "modes", "deflections"],
+    [
+        (frf(noise=0.01), set()),
+        (shapes(), set()),
+        (loads(), INERTIAL),
+        ({"kind": "pose", "name": "t", "simulate": POSES}, DYNAMIC),
+    ],
+    ids=["frf", "modes", "deflections", "poses"],
 )
 def test_each_tolerance_changes_the_residual(tmp_path, test, silent):
-    """Deflections under loads alone do not depend on masses, damping and gravity."""
+    """Deflections under loads alone do not depend on masses, damping and gravity, poses at rest not on inertia, damping
+    and, as the device stands beside it, the foundation."""
     known = Tolerances(foundation_um_per_kn=1.0, foundation_urad_per_knm=1.0)
     study = study_of(tmp_path, test, free={"stiffness.a": {"lower": 1e3, "upper": 1e6}})
     described = DescribedTests(study.fitted, study.model, study.free, known)
@@ -133,7 +142,7 @@ def test_a_free_first_moment_leaves_the_centre_of_mass_in_the_moments_of_inertia
     body, own = MACHINE.body[-1].name, jaxmb.parameters(model)
     names = [f"first_moment.{body}.{axis}" for axis in "xyz"]
     free = free_parameters(model, [Bound((name,), -50.0, 50.0, logarithmic=False) for name in names])
-    known = list(machine_errors(model, free, ()))
+    known = list(machine_errors(model, free, {}))
     off = 0.01
     moved = jaxmb.parameters(with_machine_errors(model, free, known, {f"centre of mass of {body} x": off}))
     mass, moment = own[f"mass.{body}"], own[names[0]]
@@ -143,7 +152,7 @@ def test_a_free_first_moment_leaves_the_centre_of_mass_in_the_moments_of_inertia
     assert moved[f"inertia.{body}.xx"] == pytest.approx(own[f"inertia.{body}.xx"], rel=1e-12)
     all_free = [*names, *(f"inertia.{body}.{entry}" for entry in ("xx", "yy", "zz", "xy", "xz", "yz"))]
     free = free_parameters(model, [Bound((name,), -50.0, 50.0, logarithmic=False) for name in all_free])
-    assert not [e.key for e, _ in machine_errors(model, free, ()) if e.key.startswith(f"centre of mass of {body}")]
+    assert not [e.key for e, _ in machine_errors(model, free, {}) if e.key.startswith(f"centre of mass of {body}")]
 
 
 def test_free_geometry_has_no_tolerance(tmp_path):
@@ -160,7 +169,7 @@ def test_gravity_is_tilted_across_its_direction():
     data = MACHINE.model_dump(mode="json", exclude_unset=True) | {"gravity": [0.0, -9.81, 0.0]}
     model = jaxmb.build_model(Machine.model_validate(data))
     free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
-    known = list(machine_errors(model, free, ()))
+    known = list(machine_errors(model, free, {}))
     tilted = [key for key in (error.key for error, _ in known) if key.startswith("tilt")]
     assert tilted == ["tilt about X", "tilt about Z"]
     down, across = -9.81 * np.cos(2.0 * np.arctan(0.005)), 9.81 * np.sin(2.0 * np.arctan(0.005))
@@ -239,7 +248,7 @@ def test_numbers_of_a_machine_with_errors():
     """A mass changes its inertia in proportion, a centre of mass leaves the inertia about itself."""
     model = jaxmb.build_model(MACHINE)
     free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
-    known = list(machine_errors(model, free, ["tool"]))
+    known = list(machine_errors(model, free, {"tool": False}))
     errors = {"mass of fore": np.log(1.1), "centre of mass of fore x": 0.02, "moment of inertia of fore y": 0.03}
     changed = with_machine_errors(model, free, known, errors)
     i = model.masses.index("fore")

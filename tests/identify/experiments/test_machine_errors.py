@@ -47,7 +47,7 @@ def test_a_stated_number_is_corrected_alone_where_locks_are_released():
     model = with_further_springs(build_model(Machine.model_validate(data | {"frame": frames, "spring": [spring]})))
     free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
     released = all_elastic(model)
-    known = list(machine_errors(model, free, ()))
+    known = list(machine_errors(model, free, {}))
     before = jaxmb.parameters(released)
     for key, name in (("stiffness.balancer", "stiffness.balancer"), ("mass of fore", "mass.fore")):
         after = jaxmb.parameters(with_machine_errors(released, free, known, {key: 0.1}))

@@ -1,6 +1,7 @@
 """Pose tests: predictions against closed forms, fits against SciPy on kinematics by Pinocchio, and their intervals."""
 
 import csv
+import dataclasses
 import re
 
 import jax
@@ -14,15 +15,9 @@ import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
-from jaxmb.identify.experiments.pose_test import (
-    PoseRows,
-    PoseView,
-    _row_poses,  # pyright: ignore[reportPrivateUsage]
-    axes_about,
-    pose_test,
-    predicted,
-    station_position,
-)
+from jaxmb.identify.experiments.poses.pose_rows import PoseRows, axes_about, station_position
+from jaxmb.identify.experiments.poses.pose_test import PoseView, pose_test, predicted
+from jaxmb.identify.experiments.poses.row_poses import row_poses
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.plan.inspection import inspect
 from jaxmb.identify.study.study import make_study
@@ -142,9 +137,12 @@ def test_distance_of_a_planar_arm_in_closed_form():
     fore = np.linalg.norm([L1 * np.cos(a), 0.0, L1 * np.sin(a)] - device)
     residual = np.asarray(test.residual(test.view(model)))
     np.testing.assert_allclose(residual, [1e-4 / 2e-5, (fore - 1.0) / 2e-5, -2e-4 / 2e-5], rtol=1e-8)
-    assert test.own.names == ("station.t.A.x", "station.t.A.y", "station.t.A.z")
-    moved = test.own.with_values(np.array([1.0, 2.0, 3.0]))
+    assert test.own.names == ("station.t.A.x", "station.t.A.y", "station.t.A.z", "distance_offset.t")
+    moved = test.own.with_values(np.array([1.0, 2.0, 3.0, 0.01]))
     np.testing.assert_array_equal(moved.pose, [[1.0, 2.0, 3.0, 0.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(moved.own.values, [1.0, 2.0, 3.0, 0.01])
+    longer = dataclasses.replace(test, offset=jax.numpy.asarray(2e-5))
+    np.testing.assert_allclose(longer.residual(longer.view(model)) - residual, 1.0, rtol=1e-8)
     assert test.noise.level_text == "0.02 mm of a distance"
 
 
@@ -238,7 +236,7 @@ def test_derivatives_of_rows_are_those_of_forward_mode(tmp_path):
     def by_forward_mode(u):
         values = study.free.values(u)
         own, model = found.own.with_values(values[-6:]), study.free.apply(study.model, values)
-        poses = jax.vmap(lambda q, device: _row_poses(model, q, device, own.points, own.elastic))
+        poses = jax.vmap(lambda q, device: row_poses(model, q, device, own.points, own.elastic))
         device = own.pose[own.station]
         return own.residual(PoseView(poses(own.q, device), jax.vmap(rotation_by)(device[:, 3:])[:, :, 2]))
 

@@ -5,22 +5,22 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
+from jaxtyping import Float
 
+from jaxmb.identify.assess.budget import Budget, DescribedTests
 from jaxmb.identify.assess.deflections import propagated_std
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.experiments.pose_test import (
+from jaxmb.identify.experiments.poses.pose_rows import (
     DISTANCE,
     INCLINATION,
     KIND,
     POSITION,
     ROTATION,
-    PoseEntry,
-    PoseTest,
-    compiled_errors,
-    predicted,
     rotation_vector_of,
 )
+from jaxmb.identify.experiments.poses.pose_test import PoseEntry, PoseTest, compiled_errors, predicted
+from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large, state_of_test, test_at
 
@@ -178,20 +178,28 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it.
     width = np.asarray(study.free.upper) - np.asarray(study.free.lower)
     unknown = width / np.sqrt(12.0) if entry.role == "check" else 0.0
-    known = estimate.identifiability._replace(std=np.where(np.isinf(estimate.std), unknown, estimate.std))
+    known, by_tolerances = estimate.identifiability, 0.0
+    budget = estimate.goodness.budget
+    if budget is not None:
+        by_tolerances = _variance_by_tolerances(budget, estimate, entry, test, slope)
+        by_noise = np.sqrt(np.maximum(known.std**2 - np.diag(budget.covariance), 0.0))
+        known = known._replace(covariance=known.covariance - budget.covariance, std=by_noise)
+    known = known._replace(std=np.where(np.isinf(estimate.std), unknown, known.std))
     # The noise of a fitted row is a part of what determined its prediction.
     propagated = propagated_std(slope * std[:, None], known) ** 2
     if entry.role == "check":
         variance = noise**2 + propagated
     else:
         variance = np.maximum(noise**2 - propagated / (1.0 if found is None else found.length), 0.0)
+    variance = variance + std**2 * by_tolerances
     size, points = (len(entry.source.row), len(test.points)), test.points
     measured = np.isin(test.component, entry.test.component)
     errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
     poses, upward = predicted(test, estimate.model)
     kinds = np.array(test.kinds)
     upward = np.where(kinds[:, 2:3], upward, np.nan)
-    distance = np.where(kinds[:, 3:], np.linalg.norm(poses[..., :3, 3], axis=-1)[..., None], np.nan)
+    length = np.linalg.norm(poses[..., :3, 3], axis=-1)[..., None] + float(test.offset)
+    distance = np.where(kinds[:, 3:], length, np.nan)
     turns = [[rotation_vector_of(pose) for pose in row] for row in poses[..., :3, :3]]
     columns = [_spread(test, values, size) for values in (*errors, np.sqrt(variance))]
     columns.append(np.concatenate([poses[..., :3, 3], np.reshape(turns, (*size, 3)), upward, distance], axis=-1))
@@ -202,6 +210,30 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
         for p, point in enumerate(points)
         if entry.role == "check" or np.isfinite(columns[1][t, p]).any()
     ]
+
+
+def _variance_by_tolerances(
+    budget: Budget, estimate: Estimate, entry: PoseEntry, test: PoseTest, slope: Float[np.ndarray, "m d"]
+) -> Float[np.ndarray, "m"]:
+    """Variance of the residual of a test by the errors of machine and tests, to first order: their own effect and that
+    of the change of the estimate, which compensates a part of it.
+
+    Args:
+        budget: of the fit.
+        estimate: the fit.
+        entry: the test.
+        test: the same with other components.
+        slope: derivative of its residual by u.
+    """
+    study = estimate.study
+    there = [dataclasses.replace(entry, test=test)]
+    described = DescribedTests(there, estimate.model, study.free, Tolerances(), study.exact)
+    plain, variance = described.residual({}), np.zeros(test.rows)
+    for k, error in enumerate(budget.errors):
+        size = error.std(study.tolerances)
+        own = described.residual({error.key: size}) - plain
+        variance += (budget.factors[k] * (own + slope @ budget.effect[:, k])) ** 2
+    return variance
 
 
 def _residual_and_slope(estimate: Estimate, entry: PoseEntry, test: PoseTest) -> tuple[np.ndarray, np.ndarray]:

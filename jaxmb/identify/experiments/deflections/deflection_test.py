@@ -40,9 +40,9 @@ from jaxmb.identify.experiments.tolerances import (
     USUAL_FACTORS,
     Instruments,
     StatedError,
-    joint_kind,
     posture_text,
     usual,
+    zero_error,
 )
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
@@ -67,9 +67,9 @@ class DeflectionSource(Source):
         """Wrenches [case, 6] on the machine."""
         return np.stack([case.wrench for case in self.cases])
 
-    def frames(self, test: Any) -> Iterator[str]:
+    def frames(self, test: Any) -> dict[str, bool]:
         """Loaded and measured frames."""
-        return (name for case in self.cases for name in (case.frame, *case.points))
+        return dict.fromkeys((name for case in self.cases for name in (case.frame, *case.points)), False)
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
         """Errors of the loads, common to all cases, and of the zeros of coordinates and the postures."""
@@ -86,9 +86,9 @@ class DeflectionSource(Source):
         for coordinate in independent_coordinates(model):
             k = model.coordinates.index(coordinate)
             if model.revolute[k] and coordinate in model.joints:
-                error = StatedError(f"zero of {coordinate}", *joint_kind("joint_zero", True))
+                error = zero_error(coordinate, revolute=True)
                 yield error, 7 + k
-                of_test = error._replace(key=f"posture of {name} {coordinate}", kind="", size=np.pi / 180.0)
+                of_test = StatedError(f"posture of {name} {coordinate}", size=np.pi / 180.0)
                 yield (
                     of_test._replace(text=functools.partial(posture_text, coordinate, display_name(name), True)),
                     7 + k,

@@ -23,7 +23,7 @@ from jaxmb.identify.experiments.components import (
     OwnParameters,
 )
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
-from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, joint_kind
+from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, scale_error, zero_error
 from jaxmb.identify.experiments.torque.effort_noise import unexplained_efforts
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, stribeck
 from jaxmb.identify.experiments.torque.preliminary_fits import DriveRecording
@@ -239,7 +239,7 @@ class TorqueGains(OwnParameters[TorqueTest]):
 class TorqueSource(Source):
     """Samples and metadata of the record of a torque test."""
 
-    follows_zeros: ClassVar[bool] = False
+    follows_geometry: ClassVar[bool] = False
     time_s: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     """Time of each row."""
     cutoff_hz: Cutoff | None = None
@@ -275,14 +275,16 @@ class TorqueSource(Source):
     """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
 
     rebuild: Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest] | None = None
-    """Returns the test for the gravity of another model, zeros of coordinates, rad or m, and factors on the angle and
-    on the rates of coordinates; None without a record. Raises ValueError where other rows would be selected."""
+    """Returns the test for the gravity and axes of another model, zeros of coordinates, rad or m, and factors on angle
+    and rates of coordinates; None without a record. Raises ValueError where other rows would be selected."""
     gravity: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3))
     """Gravity that its equations were made with [3]."""
+    origin: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 4, 4)))
+    """Origins of the coordinates that they were made with [n, 4, 4]."""
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
-        """Errors of torque constants where no gain of a drive is free, of the delays of the torques, of the zeros of
-        coordinates, and missing friction."""
+        """Errors of torque constants where no gain of a drive is free, of the delays of the torques, of the zeros and
+        gear ratios of coordinates, and missing friction."""
         if not any(name.startswith("drive_gain.") for name in test.own_names):
             yield from (_torque_constant(name) for name in self.coordinates)
         if self.time_s.size:
@@ -290,6 +292,7 @@ class TorqueSource(Source):
             yield from (_delay(name) for name in self.coordinates)
         if self.rebuild is not None:
             yield from _zeros(model).values()
+            yield from map(scale_error, _zeros(model))
         if self.velocity.size:
             yield from (error for error, _ in self._friction(test))
 
@@ -311,8 +314,11 @@ class TorqueSource(Source):
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
         """The test with its description corrected; see `Source`."""
         zeros = {name: errors[error.key] for name, error in _zeros(model).items() if errors.get(error.key)}
-        moved = bool(zeros) or not np.array_equal(self.gravity, np.asarray(model.gravity))
-        there = test if self.rebuild is None or not moved else self.rebuild(model, zeros, {})
+        scales = {name: 1.0 + errors[key] for name in _zeros(model) if errors.get(key := scale_error(name).key)}
+        stated = ((self.gravity, model.gravity), (self.origin, model.origin))
+        moved = bool(zeros or scales) or not all(np.array_equal(mine, np.asarray(other)) for mine, other in stated)
+        rates = {name: (scale, scale) for name, scale in scales.items()}
+        there = test if self.rebuild is None or not moved else self.rebuild(model, zeros, rates)
         gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])
         late = np.array([errors.get(_delay(name).key, 0.0) for name in self.coordinates]) + errors.get(DELAY.key, 0.0)
         effort, std, number = np.asarray(there.effort), np.asarray(there.std), np.asarray(test.coordinate)
@@ -441,8 +447,7 @@ def _torque_constant(name: str) -> StatedError:
 def _zeros(model: Model) -> dict[str, StatedError]:
     """Errors of the zeros of independent joint coordinates, by coordinate."""
     names = [name for name in independent_coordinates(model) if name in model.joints]
-    kinds = (joint_kind("joint_zero", model.revolute[model.coordinates.index(name)]) for name in names)
-    return {name: StatedError(f"zero of {name}", *kind) for name, kind in zip(names, kinds, strict=True)}
+    return {name: zero_error(name, model.revolute[model.coordinates.index(name)]) for name in names}
 
 
 TorqueEntry = Entry[TorqueTest, TorqueSource]

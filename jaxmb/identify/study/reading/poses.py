@@ -8,23 +8,19 @@ from typing import Literal
 import numpy as np
 
 from jaxmb.identify.experiments.deflections.load_cases import LARGEST_ANGLE, LARGEST_TRAVEL
-from jaxmb.identify.experiments.pose_test import (
+from jaxmb.identify.experiments.poses.pose_rows import (
     LEAST_DISTANCES,
     LENGTH,
     POSITION,
     ROTATION,
     UPWARD,
     PoseRows,
-    PoseSource,
-    PoseTest,
+    device_pose,
     measured_kinds,
-    pose_test,
-    predicted,
     rotation_of,
     rotation_vector_of,
-    station_pose,
-    station_position,
 )
+from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pose_test, predicted
 from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
@@ -255,17 +251,13 @@ def _station_poses(
     for k, station in enumerate(stations):
         own = np.array([name == station for name in fitted.station], dtype=bool)
         at, measured = poses[own].reshape(-1, 4, 4), fitted.measured[own].reshape(-1, LENGTH + 1)
-        if station in rows.by_distance:
-            position = station_position(at, measured[:, LENGTH])
-            if position is None:
-                count = np.isfinite(measured[:, LENGTH]).sum()
-                raise ValueError(
-                    f"station '{station}' has {count} fitted distances, which do not determine its position: expected"
-                    f" {LEAST_DISTANCES} of points that are not in a plane, since a plane leaves a mirror image"
-                )
-            found[k, :3] = position
-            continue
-        device = station_pose(at, measured)
+        device = device_pose(at, measured, oriented=station not in rows.by_distance)
+        if device is None and station in rows.by_distance:
+            count = np.isfinite(measured[:, LENGTH]).sum()
+            raise ValueError(
+                f"station '{station}' has {count} fitted distances, which do not determine its position: expected"
+                f" {LEAST_DISTANCES} of points that are not in a plane, since a plane leaves a mirror image"
+            )
         if device is None:
             kinds = np.any(measured_kinds(fitted.measured), axis=0)
             alone = kinds[2] and not kinds[[0, 1, 3]].any()
@@ -274,7 +266,7 @@ def _station_poses(
                 f" {LEAST_ROWS} positions that are not in line, or rotations"
                 + (", or no column 'station' beside inclinations alone" if alone else "")
             )
-        found[k] = [*device[1], *rotation_vector_of(device[0])]
+        found[k] = device
     return found
 
 
@@ -373,9 +365,11 @@ def _rows(
             held_out[i] = role == ROLES[1]
     _check_spread(points, measured, station)
     row = tuple(f"line {number}" for number, _ in lines)
-    approached = approach if approach.any() else None
+    is_stated = bool(approach.any())
+    if not is_stated:
+        approach[1:] = np.sign(np.diff(q, axis=0))
     by_distance = _by_distance(measured, station)
-    return PoseRows(points, q, measured, tuple(station), held_out, row, approached, by_distance=by_distance)
+    return PoseRows(points, q, measured, tuple(station), held_out, row, approach, is_stated, by_distance=by_distance)
 
 
 def _by_distance(measured: np.ndarray, station: Sequence[str]) -> tuple[str, ...]:

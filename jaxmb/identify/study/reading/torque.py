@@ -141,6 +141,7 @@ def _torque_entry(
         _source(part, context, model, record, motion, noisy, cutoff),
         rebuild=_rebuild(test, model, record, motion, q, settings, plain),
         gravity=np.asarray(model.gravity),
+        origin=np.asarray(model.origin),
         selection_rows=_by_known_speeds(model, rows) if is_trial else None,
         recorded=signals,
         reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),

@@ -6,10 +6,9 @@ weight (`jaxmb.response.static.frame_poses_under_weight`).
 """
 
 import dataclasses
-import functools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,33 +17,33 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import Correlation, Description, Noise, OwnParameters
+from jaxmb.identify.experiments.components import Correlation, Noise, OwnParameters
+from jaxmb.identify.experiments.poses.pose_errors import PoseDescription
+from jaxmb.identify.experiments.poses.pose_rows import (
+    DISTANCE,
+    INCLINATION,
+    KIND,
+    POSITION,
+    ROTATION,
+    UPWARD,
+    PoseRows,
+    axes_about,
+    measured_arrays,
+    measured_kinds,
+)
+from jaxmb.identify.experiments.poses.row_poses import compiled_poses
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
-from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound
 from jaxmb.machine.build import Model
-from jaxmb.machine.elements import rotation_about
+from jaxmb.machine.families import DISTANCE_OFFSET, STATION
 from jaxmb.measurement.noise import correlation_length
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
-from jaxmb.response.static import frame_poses_under_weight
-from jaxmb.spatial import rotation_by, rotation_vector, skew
+from jaxmb.spatial import rotation_by, rotation_vector
 
 REACH_M, REACH_RAD = 0.25, 0.25
 """Bounds of a station's pose on either side of its initial value."""
-LEAST_SPREAD = 1e-3
-"""Second singular value of the points of a station over the first, below which they are in line."""
-LEAST_DISTANCES = 4
-"""Fewest distances that determine the position of a device."""
-LEAST_HEIGHT = 1e-2
-"""Third singular value of their points over the first, below which they are in a plane: an error of 1 mm then moves the
-linear start by about 0.1 m across it, and may lead to the mirror image."""
-POSITION, ROTATION, INCLINATION, DISTANCE = slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 9)
-"""Components of a point: position [m], rotation vector [rad], two of the direction of the vertical [rad], and distance
-from the device [m]."""
-KIND = np.repeat([0, 1, 2, 3], [3, 3, 2, 1])
-"""Index in `PoseTest.deviation` of each component of a point."""
-UPWARD, LENGTH = slice(6, 9), 9
-"""Upward direction and distance in `PoseRows.measured`, whose first six columns are position and rotation vector."""
+OUTLIER = 6.0
+"""Error of a point in one row, over the median of all and over its noise, from which it is an outlier."""
 
 
 class PoseView(NamedTuple):
@@ -93,14 +92,22 @@ class PoseTest(Test[PoseView]):
     """Station of each row."""
     pose: Float[Array, "s 6"]
     """Pose of the device in the ground frame at each station: translation [m], rotation vector [rad]."""
+    start: Float[Array, "s 6"]
+    """Initial pose, about which it is bounded."""
+    shift: Float[Array, "s 6"]
+    """`pose` less the values of its parameters: 0, but of alternatives to the test, whose stations are elsewhere."""
+    offset: Float[Array, ""]
+    """Measured less true distances, m."""
     approach: Float[Array, "t n"] | None
     """Sign of the direction from which each coordinate was approached, 0 where it is unknown; None without any."""
+    approach_is_stated: bool = eqx.field(static=True)
+    """Whether it was recorded; otherwise it is that from the row before."""
 
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
         device = self.pose[self.station] if self.levelled else None
         varied = tuple((kind[0] or kind[3], kind[1] or kind[2]) for kind in self.kinds)
-        poses = _compiled_poses(model, self.q, device, self.points, self.elastic, varied)
+        poses = compiled_poses(model, self.q, device, self.points, self.elastic, varied)
         if not self.measures(2):
             return PoseView(poses, None)
         if device is None:
@@ -146,7 +153,8 @@ class PoseTest(Test[PoseView]):
         distance = jnp.zeros_like(self.distance)
         if self.measures(3):  # of other points, one may be at the device, where the length has no derivative
             seen = np.array(self.kinds)[:, 3:]
-            distance = jnp.linalg.norm(jnp.where(seen, predicted[..., :3, 3], 1.0), axis=-1) - self.distance
+            length = jnp.linalg.norm(jnp.where(seen, predicted[..., :3, 3], 1.0), axis=-1)
+            distance = length + self.offset - self.distance
         parts = [translation, rotation, inclination, distance[..., None]]
         return jnp.concatenate(parts, axis=-1).ravel()[self.component]
 
@@ -175,7 +183,7 @@ class PoseTest(Test[PoseView]):
             vertical=jax.device_put(np.where(seen[..., INCLINATION, :].any(axis=-2, keepdims=True), self.vertical,
                                              vertical)),
             distance=jax.device_put(np.where(seen[..., DISTANCE, 0].any(axis=-1), self.distance,
-                                             np.linalg.norm(poses[..., :3, 3], axis=-1))),
+                                             np.linalg.norm(poses[..., :3, 3], axis=-1) + np.asarray(self.offset))),
             component=jax.device_put(component),
         )  # fmt: skip
 
@@ -208,14 +216,14 @@ class PoseTest(Test[PoseView]):
         return PoseNoise(self)
 
     @property
-    def description(self) -> "Backlash | None":
-        """Backlash of coordinates whose direction of approach is known; None without any."""
-        return None if self.approach is None else Backlash(self, self.approach)
+    def description(self) -> PoseDescription:
+        """Possible errors of its description."""
+        return PoseDescription(self)
 
     @property
-    def own(self) -> "Stations | None":
-        """Poses of the device at its stations; None for a device in the ground frame."""
-        return Stations(self) if self.stations else None
+    def own(self) -> "DeviceParameters | None":
+        """Poses of the device at its stations and the offset of its distances; None without any."""
+        return DeviceParameters(self) if self.stations or self.measures(3) else None
 
 
 class PoseCorrelation(Correlation[PoseTest]):
@@ -275,146 +283,49 @@ class PoseNoise(Noise[PoseTest]):
         return abs(math.log(self.level / other.noise.level))
 
 
-class Stations(OwnParameters[PoseTest]):
-    """Poses of the device in the ground frame, positions alone where its rotation has no effect; free unless a study
-    holds them."""
+class DeviceParameters(OwnParameters[PoseTest]):
+    """Poses of the device in the ground frame, positions alone where its rotation has no effect, which are free unless
+    a study holds them; offset of its distances, which a study may free."""
 
     @property
     def free(self) -> np.ndarray:
         """Which of `PoseTest.pose` are parameters [s, 6]."""
-        return np.array([[True] * 3 + [oriented] * 3 for oriented in self.test.oriented])
+        return np.array([[True] * 3 + [oriented] * 3 for oriented in self.test.oriented], dtype=bool).reshape(-1, 6)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """station.TEST.LABEL.x (y, z, rx, ry, rz)."""
+        """station.TEST.LABEL.x (y, z, rx, ry, rz), distance_offset.TEST."""
         stations, axes = np.nonzero(self.free)
-        return tuple(
-            f"station.{self.test.name}.{self.test.stations[k]}.{ELASTIC_AXES[axis]}"
+        of_stations = (
+            f"{STATION}.{self.test.name}.{self.test.stations[k]}.{ELASTIC_AXES[axis]}"
             for k, axis in zip(stations.tolist(), axes.tolist(), strict=True)
         )
+        return (*of_stations, *([f"{DISTANCE_OFFSET}.{self.test.name}"] if self.test.measures(3) else []))
 
     @property
     def values(self) -> Float[Array, "k"] | Float[np.ndarray, "k"]:
         """m and rad."""
-        return self.test.pose[self.free]
+        xp = self.test.pose.__array_namespace__()
+        offset = [self.test.offset] if self.test.measures(3) else []
+        return xp.concatenate([(self.test.pose - self.test.shift)[self.free], xp.asarray(offset)])
 
     def with_values(self, values: Float[Array, "k"] | Float[np.ndarray, "k"]) -> PoseTest:
-        """The test with other poses of the device."""
-        if all(self.test.oriented):
-            return dataclasses.replace(self.test, pose=values.reshape(self.test.pose.shape))
+        """The test with other poses and another offset of the device."""
         xp, free = values.__array_namespace__(), self.free
         entry = np.where(free, np.cumsum(free).reshape(free.shape), 0)
-        return dataclasses.replace(self.test, pose=xp.concatenate([xp.zeros(1), values])[entry])
+        pose = xp.concatenate([xp.zeros(1), values])[entry] + self.test.shift
+        offset = values[-1] if self.test.measures(3) else self.test.offset
+        return dataclasses.replace(self.test, pose=pose, offset=offset)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """Bounds about the initial poses."""
+        """Bounds of the poses about the initial ones."""
         reach = np.tile([REACH_M] * 3 + [REACH_RAD] * 3, (len(self.test.stations), 1))[self.free]
-        values = np.asarray(self.values)
+        start = np.asarray(self.test.start)[self.free]
         return tuple(
             Bound((name,), value - by, value + by, value, logarithmic=False)
-            for name, value, by in zip(self.names, values.tolist(), reach.tolist(), strict=True)
+            for name, value, by in zip(self.names, start.tolist(), reach.tolist(), strict=False)
         )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Backlash(Description[PoseTest]):
-    """Backlash of each coordinate: its actual value is behind its reading, by half of it in the direction of approach.
-
-    The numbers are those of all coordinates [n], rad or m.
-    """
-
-    approach: Float[Array, "t n"]
-    """As in `PoseTest`."""
-
-    def none(self, model: Model) -> Float[np.ndarray, "n"]:
-        """No backlash."""
-        return np.zeros(self.test.q.shape[1])
-
-    def errors(self, model: Model) -> Iterator[tuple[StatedError, Float[np.ndarray, "n"]]]:
-        """The backlash of each coordinate with a known direction of approach, common to all tests."""
-        approached = np.any(np.asarray(self.approach) != 0.0, axis=0)
-        for k in np.flatnonzero(approached).tolist():
-            unit = "mrad" if model.revolute[k] else "mm"
-            text = functools.partial(_backlash_text, model.coordinates[k], unit)
-            error = StatedError(f"backlash of {model.coordinates[k]}", size=1e-3, text=text, least=-0.1, most=0.1)
-            yield error, np.eye(approached.size)[k]
-
-    def residual(self, model: Model, errors: Float[Array, "n"]) -> Float[Array, "m"]:
-        """The residual with a backlash of each coordinate."""
-        actual = dataclasses.replace(self.test, q=self.test.q - 0.5 * self.approach * errors)
-        return actual.residual(actual.view(model))
-
-
-def _backlash_text(coordinate: str, unit: str, value: float) -> str:
-    reversed_text = " with the directions of approach reversed" if value < 0.0 else ""
-    return f"a backlash of {1e3 * abs(value):.3g} {unit} of {coordinate}{reversed_text}"
-
-
-def _row_poses(
-    model: Model, q: Float[Array, "n"], device: Float[Array, "6"] | None, points: tuple[str, ...], elastic: bool
-) -> Float[Array, "p 4 4"]:
-    """Poses of points in the ground frame, gravity along the z axis of a levelled device."""
-    if device is not None:
-        size = jnp.linalg.norm(model.gravity)
-        model = dataclasses.replace(model, gravity=-size * rotation_by(device[3:])[:, 2])
-    return frame_poses_under_weight(model, q, points, elastic)
-
-
-@eqx.filter_custom_jvp
-def _poses_by_row(
-    model: Model,
-    q: Float[Array, "t n"],
-    device: Float[Array, "t 6"] | None,
-    points: tuple[str, ...],
-    elastic: bool,
-    varied: tuple[tuple[bool, bool], ...],
-) -> Float[Array, "t p 4 4"]:
-    """Poses of points at all rows, differentiated row by row in reverse mode.
-
-    A row has three or six components, a machine tens of free parameters: the derivatives of a row by the numbers of the
-    machine are computed once, in reverse mode, and multiplied by all directions. `varied` says of each point whether
-    those of its position and of its rotation are needed; the others are left out (0), since they take as much time.
-    """
-    return jax.vmap(lambda q, device: _row_poses(model, q, device, points, elastic))(q, device)
-
-
-@_poses_by_row.def_jvp
-def _poses_by_row_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    model, q, device, points, elastic, needed = primals
-    moving, turning = (np.flatnonzero(np.repeat(each, 3)) for each in np.array(needed).T)
-    varies = jax.tree.map(lambda tangent: tangent is not None, tangents[0], is_leaf=lambda tangent: tangent is None)
-    varied, constant = eqx.partition(model, varies)
-
-    def row(q: Array, device: Any, by_q: Any, by_device: Any) -> tuple[Array, Array]:
-        def twist(varied: Any, q: Array, device: Any) -> tuple[tuple[Array, Array], Array]:
-            poses = _row_poses(eqx.combine(varied, constant), q, device, points, elastic)
-            turn = poses[:, :3, :3] @ jnp.swapaxes(jax.lax.stop_gradient(poses[:, :3, :3]), 1, 2)
-            return (poses[:, :3, 3], jax.vmap(rotation_vector)(turn)), poses
-
-        (shift, _), pull, poses = jax.vjp(twist, varied, q, device, has_aux=True)
-        basis, zero = np.eye(shift.size).reshape(-1, *shift.shape), jnp.zeros_like(shift)
-        directions = tangents[0], by_q, by_device
-
-        def along(slope: Any, component: np.ndarray) -> Array:
-            used = eqx.filter(slope, jax.tree.map(lambda t: t is not None, directions, is_leaf=lambda t: t is None))
-            parts = zip(jax.tree.leaves(used), jax.tree.leaves(directions), strict=True)
-            found = sum((s.reshape(len(s), -1) @ t.ravel() for s, t in parts), start=jnp.zeros(component.size))
-            return jnp.zeros(shift.size).at[component].set(found).reshape(shift.shape)
-
-        change = jnp.zeros_like(poses)
-        if moving.size:
-            moved = along(jax.vmap(lambda c: pull((c, zero)))(basis[moving]), moving)
-            change = change.at[:, :3, 3].set(moved)
-        if not turning.size:
-            return poses, change
-        turned = along(jax.vmap(lambda c: pull((zero, c)))(basis[turning]), turning)
-        return poses, change.at[:, :3, :3].set(jax.vmap(skew)(turned) @ poses[:, :3, :3])
-
-    return jax.vmap(row)(q, device, tangents[1], tangents[2])
-
-
-_compiled_poses = compiled(lambda *arguments: _poses_by_row(*arguments))
 
 
 def _pose_matrix(vector: Float[Array, "6"]) -> Float[Array, "4 4"]:
@@ -428,43 +339,22 @@ class PoseSource(Source):
     row: tuple[str, ...] = ()
     """Name of each row: its line in the file, or its number."""
 
+    def frames(self, test: PoseTest) -> dict[str, bool]:
+        """Measured points, and whether their rotation or inclination is measured."""
+        return {name: bool(kind[1] or kind[2]) for name, kind in zip(test.points, test.kinds, strict=True)}
+
+    def outliers(self, test: PoseTest, residual: np.ndarray) -> tuple[np.ndarray, str]:
+        """Mask of the components of points in single rows that are further off than all others, and their rows."""
+        point = np.asarray(test.component) // KIND.size
+        squares = np.bincount(point, residual**2, len(self.row) * len(test.points))
+        size = np.sqrt(squares / np.maximum(np.bincount(point, minlength=squares.size), 1))
+        most = OUTLIER * max(float(np.median(size[np.unique(point)])), 1.0)
+        rows = np.unique(np.flatnonzero(size > most) // len(test.points))
+        return size[point] > most, ", ".join(self.row[k] for k in rows.tolist())
+
 
 PoseEntry = Entry[PoseTest, PoseSource]
 """A pose test of a study."""
-
-
-class PoseRows(NamedTuple):
-    """Rows of a pose test as measured."""
-
-    points: tuple[str, ...]
-    q: Float[np.ndarray, "t n"]
-    measured: Float[np.ndarray, "t p 10"]
-    """Position [m] and rotation vector [rad] in the device's frame, upward direction of any length in the axes of the
-    point, and distance from the origin of the device's frame [m]; NaN where not measured."""
-    station: tuple[str, ...]
-    """Label of the station of each row; empty for a device in the ground frame."""
-    held_out: np.ndarray
-    """Whether each row is predicted only [t]."""
-    row: tuple[str, ...]
-    """Name of each row."""
-    approach: Float[np.ndarray, "t n"] | None = None
-    """As in `PoseTest`."""
-    kinds: tuple[tuple[bool, ...], ...] | None = None
-    """As in `PoseTest`, of the table of which these rows are a part; None for those of these rows."""
-    by_distance: tuple[str, ...] = ()
-    """Stations from which the table has distances alone."""
-
-    def chosen(self, rows: np.ndarray) -> "PoseRows":
-        """Some of the rows, by a mask."""
-        kept = np.flatnonzero(rows).tolist()
-        return self._replace(
-            q=self.q[kept],
-            measured=self.measured[kept],
-            station=tuple(self.station[i] for i in kept) if self.station else (),
-            held_out=self.held_out[kept],
-            row=tuple(self.row[i] for i in kept),
-            approach=None if self.approach is None else self.approach[kept],
-        )
 
 
 def pose_test(
@@ -483,9 +373,7 @@ def pose_test(
         levelled: whether the device's z axis is vertical.
         noise_is_known: whether `std` is as stated; otherwise a common factor is estimated.
     """
-    seen = np.isfinite(rows.measured)
-    turns = np.where(seen[..., ROTATION], rows.measured[..., ROTATION], 0.0)
-    upward = np.where(seen[..., UPWARD], rows.measured[..., UPWARD], [0.0, 0.0, 1.0])
+    seen, pose = np.isfinite(rows.measured), np.asarray(pose, float).reshape(-1, 6)
     component = np.flatnonzero(np.delete(seen, UPWARD.stop - 1, axis=-1))  # two components of a direction
     return PoseTest(
         name=name,
@@ -496,107 +384,18 @@ def pose_test(
         kinds=measured_kinds(rows.measured) if rows.kinds is None else rows.kinds,
         levelled=levelled,
         q=jnp.asarray(rows.q),
-        position=jnp.asarray(np.where(seen[..., POSITION], rows.measured[..., POSITION], 0.0)),
-        rotation=jnp.asarray([[rotation_of(v) for v in row] for row in turns]),
-        vertical=jnp.asarray(axes_about(upward)),
-        distance=jnp.asarray(np.where(seen[..., LENGTH], rows.measured[..., LENGTH], 0.0)),
+        **{name: jnp.asarray(values) for name, values in measured_arrays(rows.measured).items()},
         component=jnp.asarray(component),
         deviation=jnp.asarray(std),
         noise_is_known=noise_is_known,
         station=jnp.asarray([list(stations).index(label) for label in rows.station] or [0] * len(rows.q)),
-        pose=jnp.asarray(np.asarray(pose, float).reshape(-1, 6)),
+        pose=jnp.asarray(pose),
+        start=jnp.asarray(pose),
+        shift=jnp.zeros(pose.shape),
+        offset=jnp.zeros(()),
         approach=None if rows.approach is None else jnp.asarray(rows.approach),
+        approach_is_stated=rows.approach_is_stated,
     )
-
-
-def measured_kinds(measured: Float[np.ndarray, "t p 10"]) -> tuple[tuple[bool, ...], ...]:
-    """Whether any position, rotation, inclination and distance of each point is measured."""
-    seen, parts = np.isfinite(measured), (POSITION, ROTATION, UPWARD, slice(LENGTH, None))
-    return tuple(map(tuple, np.stack([seen[..., part].any(axis=(0, 2)) for part in parts], axis=1).tolist()))
-
-
-def rotation_of(vector: np.ndarray) -> Float[np.ndarray, "3 3"]:
-    """Rotation matrix of a rotation vector [rad]."""
-    angle = float(np.linalg.norm(vector))
-    return rotation_about(vector / angle, angle) if angle else np.eye(3)
-
-
-def axes_about(direction: Float[np.ndarray, "*k 3"]) -> Float[np.ndarray, "*k 3 3"]:
-    """Right-handed perpendicular axes, as rows, whose last one has a direction, of any length but 0.
-
-    The first one is nearly the coordinate axis that follows the one nearest the direction.
-    """
-    last = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
-    first = np.eye(3)[(np.argmax(np.abs(last), axis=-1) + 1) % 3]
-    first = first - np.sum(first * last, axis=-1, keepdims=True) * last
-    first /= np.linalg.norm(first, axis=-1, keepdims=True)
-    return np.stack([first, np.cross(last, first), last], axis=-2)
-
-
-def rotation_vector_of(rotation: np.ndarray) -> Float[np.ndarray, "3"]:
-    """Rotation vector [rad] of a rotation matrix, for any angle up to pi."""
-    from scipy.spatial.transform import Rotation
-
-    return Rotation.from_matrix(rotation).as_rotvec()
-
-
-def station_pose(
-    predicted: Float[np.ndarray, "k 4 4"], measured: Float[np.ndarray, "k 10"]
-) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]] | None:
-    """Rotation and translation of a device in the ground frame, from poses in both frames, by least squares.
-
-    Args:
-        predicted: in the ground frame.
-        measured: as in `PoseRows`, NaN where not measured; inclinations and distances are not used.
-
-    Returns:
-        R and t with p_ground = R p_device + t; None where the points do not determine them.
-
-    Source: Umeyama 1991, without scale; measured rotations count as axes of the points' mean radius.
-    """
-    has_position, has_rotation = (np.isfinite(measured[:, part]).all(axis=1) for part in (POSITION, ROTATION))
-    if not has_position.any():
-        return None
-    a, b = measured[has_position, :3], predicted[has_position, :3, 3]
-    spread_a, spread_b = a - a.mean(axis=0), b - b.mean(axis=0)
-    moment = spread_b.T @ spread_a
-    radius = max(float(np.sum(spread_a**2)) / len(a), 1e-6)
-    for vector, pose in zip(measured[has_rotation, ROTATION], predicted[has_rotation], strict=True):
-        moment += radius * pose[:3, :3] @ rotation_of(vector).T
-    left, size, right = np.linalg.svd(moment)
-    if not size[1] > LEAST_SPREAD * size[0]:
-        return None
-    sign = np.diag([1.0, 1.0, np.linalg.det(left @ right)])
-    rotation = left @ sign @ right
-    return rotation, b.mean(axis=0) - rotation @ a.mean(axis=0)
-
-
-def station_position(
-    predicted: Float[np.ndarray, "k 4 4"], distance: Float[np.ndarray, "k"]
-) -> Float[np.ndarray, "3"] | None:
-    """Position of a device in the ground frame, from its distances to points, by least squares.
-
-    The start is linear: of |p|^2 - 2 p . s + |s|^2 = d^2 the mean over the points is subtracted.
-
-    Args:
-        predicted: poses of the points in the ground frame.
-        distance: from the device, m; NaN where not measured.
-
-    Returns:
-        s [3], m; None with fewer than `LEAST_DISTANCES`, or of points in a plane, where the mirror image fits as well.
-    """
-    from scipy.optimize import least_squares
-
-    seen = np.isfinite(distance)
-    points, d = predicted[seen, :3, 3], distance[seen]
-    if len(d) < LEAST_DISTANCES:
-        return None
-    spread, square = points - points.mean(axis=0), np.sum(points**2, axis=1) - d**2
-    size = np.linalg.svd(spread, compute_uv=False)
-    if not size[2] > LEAST_HEIGHT * size[0]:
-        return None
-    start = np.linalg.lstsq(2.0 * spread, square - square.mean())[0]
-    return least_squares(lambda s: np.linalg.norm(points - s, axis=1) - d, start, xtol=1e-12, ftol=1e-12).x
 
 
 @compiled

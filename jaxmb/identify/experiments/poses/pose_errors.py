@@ -1,0 +1,208 @@
+"""Possible errors in the description of a pose test: zeros, scales, backlash, units, exchanged and reversed columns."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmb.identify.experiments.components import Description
+from jaxmb.identify.experiments.poses.pose_rows import (
+    INCLINATION,
+    KIND,
+    LENGTH,
+    POSITION,
+    ROTATION,
+    UPWARD,
+    device_pose,
+    measured_arrays,
+    rotation_vector_of,
+)
+from jaxmb.identify.experiments.tolerances import StatedError, scale_error, zero_error
+from jaxmb.io.validation import display_name
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import independent_coordinates
+
+if TYPE_CHECKING:
+    from jaxmb.identify.experiments.poses.pose_test import PoseTest
+
+
+class PoseErrors(NamedTuple):
+    """Errors of a pose test, 0 where it is as described."""
+
+    zero: Float[np.ndarray, "n"] | Array
+    """True minus stated zero of each coordinate, rad or m."""
+    scale: Float[np.ndarray, "n"] | Array
+    """Relative change of the actual value over that of its reading."""
+    backlash: Float[np.ndarray, "n"] | Array
+    """Actual values are behind their readings, by half of it in the direction of approach, rad or m."""
+    log_length: Float[np.ndarray, ""] | Array
+    """Logarithm of measured over true positions and distances."""
+    offset: Float[np.ndarray, ""] | Array
+    """Measured minus true distances, m."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PoseDescription(Description["PoseTest"]):
+    """Possible errors of the description of a pose test."""
+
+    def none(self, model: Model) -> PoseErrors:
+        """No errors."""
+        each, one = np.zeros(self.test.q.shape[1]), np.zeros(())
+        return PoseErrors(each, each, each, one, one)
+
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, PoseErrors]]:
+        """Zero, scale and backlash of each coordinate, common to all tests; scale and offset of the device."""
+        test, right, q = self.test, self.none(model), np.asarray(self.test.q)
+        for name in independent_coordinates(model):
+            k = model.coordinates.index(name)
+            if name not in model.joints:
+                continue
+            revolute, one = model.revolute[k], np.eye(q.shape[1])[k]
+            yield zero_error(name, revolute), right._replace(zero=one)
+            if q[:, k].any():
+                yield scale_error(name), right._replace(scale=one)
+            if test.approach is not None and np.any(np.asarray(test.approach)[:, k]):
+                text = functools.partial(_backlash_text, name, revolute, test.approach_is_stated)
+                error = StatedError(f"backlash of {name}", size=1e-3, text=text, least=-0.1, most=0.1)
+                yield error, right._replace(backlash=one)
+        if test.measures(0) or test.measures(3):
+            text = functools.partial(_scale_text, display_name(test.name))
+            error = StatedError(f"scale of the device of {test.name}", "device_scale_ppm", 1e-6, text=text, most=0.1)
+            yield error._replace(least=-0.1), right._replace(log_length=np.ones(()))
+        if test.measures(3):
+            key, parameter = f"offset of the distances of {test.name}", f"distance_offset.{test.name}"
+            error = StatedError(key, "distance_offset_mm", 1e-3, parameter=parameter)
+            yield error, right._replace(offset=np.ones(()))
+
+    def residual(self, model: Model, errors: PoseErrors) -> Float[Array, "m"]:
+        """The residual with the description corrected. A scale of the device is one of the predicted lengths: a factor
+        on the measured ones would fit their noise."""
+        test, larger = self.test, jnp.exp(errors.log_length)
+        q = test.q * (1.0 + errors.scale) + errors.zero
+        if test.approach is not None:
+            q = q - 0.5 * test.approach * errors.backlash
+        actual = dataclasses.replace(
+            test, q=q, position=test.position / larger, distance=(test.distance - errors.offset) / larger
+        )
+        is_length = jnp.asarray(np.isin(KIND, [0, 3]))[test.component % KIND.size]
+        return jnp.where(is_length, larger, 1.0) * actual.residual(actual.view(model))
+
+    def alternatives(self, model: Model) -> Iterator[tuple[str, str, "PoseTest"]]:
+        """Units, reversed and exchanged coordinates and columns, exchanged points, and other frames of the body."""
+        q, measured = np.asarray(self.test.q), self.measured()
+        for text, there in self._coordinates(model):
+            yield text, text, self._with(model, there, measured)
+        for text, seen in (*self._columns(measured), *self._points(measured)):
+            if np.array_equal(np.isfinite(seen), np.isfinite(measured)):
+                yield text, text, self._with(model, q, seen)
+        points = self.test.points
+        for p, point in enumerate(points):
+            node = model.frame_node[model.frames.index(point)]
+            for frame, other in zip(model.frames, model.frame_node, strict=True):
+                if other == node and frame not in points:
+                    text = f"frame {frame} instead of {point}"
+                    named = dataclasses.replace(self.test, points=(*points[:p], frame, *points[p + 1 :]))
+                    yield text, text, PoseDescription(named)._with(model, q, measured)
+
+    def measured(self) -> Float[np.ndarray, "t p 10"]:
+        """Measured values, NaN where there are none; see `PoseRows`."""
+        test = self.test
+        seen = np.zeros((len(test.q), len(test.points), KIND.size), dtype=bool)
+        seen.ravel()[np.asarray(test.component)] = True
+        seen = np.insert(seen, INCLINATION.stop, seen[..., INCLINATION.start], axis=-1)
+        turns = [[rotation_vector_of(turn) for turn in row] for row in np.asarray(test.rotation)]
+        parts = (test.position, turns, np.asarray(test.vertical)[..., 2, :], np.asarray(test.distance)[..., None])
+        return np.where(seen, np.concatenate([np.asarray(part) for part in parts], axis=-1), np.nan)
+
+    def _with(self, model: Model, q: np.ndarray, measured: Float[np.ndarray, "t p 10"]) -> "PoseTest":
+        """The test with other joint values and measured values; its stations start where these fit the machine."""
+        arrays = jax.device_put(measured_arrays(measured) | {"q": q})
+        test = dataclasses.replace(self.test, **arrays)
+        pose, station = np.array(test.pose), np.asarray(test.station)
+        if not test.stations:
+            return test
+        poses = np.asarray(test.view(model).poses)
+        if np.isfinite(poses).all():
+            for k, oriented in enumerate(test.oriented):
+                there = poses[station == k].reshape(-1, 4, 4)
+                found = device_pose(there, measured[station == k].reshape(-1, LENGTH + 1), oriented)
+                pose[k] = pose[k] if found is None else found
+        return dataclasses.replace(test, pose=jax.device_put(pose), shift=jax.device_put(pose - np.asarray(test.start)))
+
+    def _coordinates(self, model: Model) -> Iterator[tuple[str, np.ndarray]]:
+        """Texts of errors of the joint values, and the corrected ones."""
+        q, names = np.asarray(self.test.q), model.coordinates
+        turns = np.array(model.revolute[: q.shape[1]])
+        varied = np.flatnonzero(np.ptp(q, axis=0) > 0.0).tolist()
+        if turns[varied].any():
+            yield "joint angles in degrees", np.where(turns, np.radians(q), q)
+        for k in varied:
+            yield f"the sign of {names[k]}", np.where(np.arange(q.shape[1]) == k, -q, q)
+        for i, k in itertools.combinations(varied, 2):
+            if turns[i] == turns[k]:
+                order = np.arange(q.shape[1])
+                order[[i, k]] = k, i
+                yield f"exchanged values of {names[i]} and {names[k]}", q[:, order]
+
+    def _columns(self, measured: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """Texts of errors of the columns of all points, and the corrected values."""
+        test, axes = self.test, np.eye(3)
+        parts = ((POSITION, ("x", "y", "z")), (ROTATION, ("rx", "ry", "rz")), (UPWARD, ("ax", "ay", "az")))
+        # a free rotation of the device makes one mirror image of all
+        mirrored = test.stations and all(test.oriented) and not (test.levelled or test.measures(1))
+
+        def with_part(part: slice, values: np.ndarray) -> np.ndarray:
+            changed = measured.copy()
+            changed[..., part] = values
+            return changed
+
+        for kind, (part, names) in enumerate(parts):
+            own = measured[..., part]
+            if not test.measures(kind):
+                continue
+            if kind == 0 and mirrored:
+                yield "the sign of x, y or z, or two of them exchanged,", with_part(part, own * (1.0 - 2.0 * axes[2]))
+                continue
+            for name, axis in zip(names, axes, strict=True):
+                yield f"the sign of {name}", with_part(part, own * (1.0 - 2.0 * axis))
+            for i, k in itertools.combinations(range(3), 2):
+                order = np.arange(3)
+                order[[i, k]] = k, i
+                yield f"exchanged {names[i]} and {names[k]}", with_part(part, own[..., order])
+        lengths = np.isin(np.arange(LENGTH + 1), [0, 1, 2, LENGTH])
+        if test.measures(0) or test.measures(3):
+            yield "lengths in mm instead of m", np.where(lengths, 1e-3 * measured, measured)
+            yield "lengths 1000 times too small", np.where(lengths, 1e3 * measured, measured)
+        if test.measures(1):
+            yield "rotation vectors in degrees", with_part(ROTATION, np.radians(measured[..., ROTATION]))
+
+    def _points(self, measured: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """Texts of exchanged points, in all rows and in those of one station, and the corrected values."""
+        station = np.asarray(self.test.station)
+        rows = {"": np.ones(station.size, dtype=bool)}
+        if len(self.test.stations) > 1:
+            rows |= {f" at station {name}": station == k for k, name in enumerate(self.test.stations)}
+        for i, k in itertools.combinations(range(len(self.test.points)), 2):
+            for where, own in rows.items():
+                changed, order = measured.copy(), np.arange(len(self.test.points))
+                order[[i, k]] = k, i
+                changed[own] = measured[own][:, order]
+                yield f"exchanged points {self.test.points[i]} and {self.test.points[k]}{where}", changed
+
+
+def _backlash_text(coordinate: str, revolute: bool, is_stated: bool, value: float) -> str:
+    reversed_text = " with the directions of approach reversed" if value < 0.0 else ""
+    from_text = "" if is_stated else " approached from the row before"
+    return (
+        f"a backlash of {1e3 * abs(value):.3g} {'mrad' if revolute else 'mm'} of {coordinate}{from_text}{reversed_text}"
+    )
+
+
+def _scale_text(where: str, value: float) -> str:
+    return f"lengths of {where} {1e6 * np.expm1(value):+.3g} ppm too large"

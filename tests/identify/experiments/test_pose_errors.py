@@ -1,0 +1,256 @@
+"""Errors of the description of pose tests: budgets against refits by SciPy on NumPy kinematics, and their diagnosis."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+from scipy.spatial.transform import Rotation
+
+from jaxmb.identify.assess.budget import DescribedTests
+from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.experiments.tolerances import Tolerances
+from jaxmb.identify.study.study import make_study
+from jaxmb.machine.file import write_machine
+from tests.identify.experiments.test_poses import RANGES, SPATIAL, ZEROS
+
+EXACT = dict.fromkeys(Tolerances.model_fields, 0.0)
+ORIGINS = np.array([[0.0, 0.0, 0.4], [0.1, 0.0, 0.0], [0.6, 0.0, 0.0]])
+TOOL = np.array([0.5, 0.05, 0.1])
+
+
+def seen(q, zero=(0.0, 0.0, 0.0), scale=(1.0, 1.0, 1.0), origin=None, turn=None, tool=TOOL):
+    """Positions [t, 2, 3] of the tool and of the third joint of `SPATIAL` by NumPy kinematics.
+
+    Args:
+        q: readings [t, 3].
+        zero: of each joint, rad.
+        scale: of each reading.
+        origin: displacement of the origin of each joint in its own axes [3, 3], m.
+        turn: its rotation vector in these axes [3, 3], rad.
+        tool: in the axes of the third body, m.
+    """
+    found = []
+    for row in np.asarray(scale) * q + zero:
+        rotation, position = np.eye(3), np.zeros(3)
+        for k, stated in enumerate(ORIGINS):
+            position = position + rotation @ stated
+            rotation = rotation @ Rotation.from_rotvec([np.pi / 2 if k == 1 else 0.0, 0.0, 0.0]).as_matrix()
+            position = position + rotation @ (np.zeros(3) if origin is None else origin[k])
+            rotation = rotation @ Rotation.from_rotvec(np.zeros(3) if turn is None else turn[k]).as_matrix()
+            rotation = rotation @ Rotation.from_rotvec([0.0, 0.0, row[k]]).as_matrix()
+        found.append([position + rotation @ tool, position])
+    return np.array(found)
+
+
+def refitted(q, points, scale=1.0):
+    """Change of zero.q2 and zero.q3 in a fit of the stated machine and a station to positions of the tool."""
+    start = Rotation.from_rotvec([0.1, -0.2, 0.4]), np.array([2.0, -1.0, 0.3])
+    data = scale * start[0].inv().apply(points[:, 0] - start[1])
+
+    def residual(x):
+        there = seen(q, zero=(0.0, x[0], x[1]))[:, 0]
+        return (Rotation.from_rotvec(x[5:]).inv().apply(there - x[2:5]) - data).ravel()
+
+    first = [0.0, 0.0, *start[1], *start[0].as_rotvec()]
+    return least_squares(residual, first, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14).x[:2]
+
+
+def single_errors(kind, q):
+    """Positions for each error of one standard deviation of a kind with tolerance 0.1, and the scale of the device."""
+    axes, degree, mm, percent = np.eye(3), 0.1 * np.pi / 180.0, 1e-4, 1e-3
+    for k in (1, 2):
+        for axis in axes[:2]:
+            at = np.outer(axes[k], axis)
+            if kind == "origin_mm":
+                yield seen(q, origin=mm * at), 1.0
+            if kind == "origin_deg":
+                yield seen(q, turn=degree * at), 1.0
+    for axis in axes:
+        if kind == "frame_mm":
+            yield seen(q, tool=TOOL + mm * axis), 1.0
+        if kind == "gear_ratio_percent":
+            yield seen(q, scale=1.0 + percent * axis), 1.0
+    if kind == "device_scale_ppm":
+        yield seen(q), 1.0 + 1e-7
+
+
+@pytest.mark.parametrize("kind", ["origin_mm", "origin_deg", "frame_mm", "gear_ratio_percent", "device_scale_ppm"])
+def test_budget_of_a_tolerance_against_scipy(tmp_path, kind):
+    """Root of the sum of squares of the changes of two zeros in refits to data with each error."""
+    write_machine(SPATIAL, tmp_path / "arm.toml")
+    how = {"rows": 20, "ranges": RANGES, "plan_seed": 3}
+    test = {"kind": "pose", "name": "t", "std_mm": 0.3, "simulate": how}
+    study = make_study({"machine": "arm.toml", "test": [test], "free": ZEROS, "tolerances": EXACT | {kind: 0.1}}, "s",
+                       tmp_path)  # fmt: skip
+    q = np.asarray(study.tests[0].q)
+    changes = np.array([refitted(q, points, scale) for points, scale in single_errors(kind, q)])
+    budget = identify(study).metrics.uncertainty
+    for k, name in enumerate(("zero.q2", "zero.q3")):
+        assert budget[name].tolerances == pytest.approx(np.linalg.norm(changes[:, k]), rel=0.03), name
+
+
+def test_free_parameters_and_stations_replace_tolerances(tmp_path):
+    write_machine(SPATIAL, tmp_path / "arm.toml")
+    free = {"zero.q3": [-0.1, 0.1], "reading_scale.q2": [0.9, 1.1], "origin.q2.x": [-0.01, 0.01],
+            "origin.q3.rx": [-0.01, 0.01], "frame.tool.ry": [-0.01, 0.01],
+            "distance_offset.t": [-0.1, 0.1]}  # fmt: skip
+    free = {name: {"lower": low, "upper": high} for name, (low, high) in free.items()}
+    keys = []
+    for stations, held in ((1, ()), (0, ()), (0, tuple(free)[1:])):
+        how = {"rows": 20, "ranges": RANGES, "measured": "pose", "distances": ["b3"], "stations": stations}
+        test = {"kind": "pose", "name": "t", "simulate": how}
+        some = {name: part for name, part in free.items() if name not in held}
+        study = make_study({"machine": "arm.toml", "test": [test], "free": some}, "s", tmp_path)
+        described = DescribedTests(study.fitted, study.model, study.free, Tolerances())
+        keys.append({error.key for error in described.errors if error.kind})
+    of_base = {f"axis of q1 {what} {axis}" for what in ("along", "about") for axis in "xy"}
+    of_free = {"gear ratio of q2", "axis of q2 along x", "axis of q3 about x", "rotation of tool about y",
+               "offset of the distances of t"}  # fmt: skip
+    assert keys[1] - keys[0] == of_base
+    assert keys[2] - keys[1] == of_free
+    assert "zero of q3" not in keys[2]
+    assert {"zero of q2", "axis of q2 along y", "axis of q3 about y", "rotation of tool about x"} < keys[0]
+    assert "rotation of b3 about x" not in keys[0]  # its distance alone is measured
+
+
+def test_predictions_contain_tolerances_that_the_station_does_not_absorb(tmp_path):
+    """A zero of the first joint turns the station with it, and no prediction from there; a gear ratio does."""
+    write_machine(SPATIAL, tmp_path / "arm.toml")
+    how = {"rows": 20, "check_rows": 5, "ranges": RANGES, "plan_seed": 3}
+    test = {"kind": "pose", "name": "t", "simulate": how}
+    std = {}
+    for tolerance in ({}, {"joint_zero_deg": 0.1}, {"gear_ratio_percent": 0.1}):
+        study = {"machine": "arm.toml", "test": [test], "free": ZEROS, "tolerances": EXACT | tolerance}
+        result = identify(make_study(study, "s", tmp_path))
+        std[tuple(tolerance)] = np.array([row["std"][:3] for row in result.metrics["pose_rows"]])
+        if "joint_zero_deg" in tolerance:
+            assert result.parameters["station.t.station-1.rz"].std > 1.7e-3
+    np.testing.assert_allclose(std[("joint_zero_deg",)], std[()], rtol=1e-3)
+    assert np.all(std[("gear_ratio_percent",)][-5:].max(axis=1) > 2.0 * std[()][-5:].max(axis=1))
+
+
+def table(folder, q, points, names=("tool", "b3"), stations=2, std=5e-5, change=None):
+    """A study of positions of two points from stations elsewhere, with noise, changed before they are written."""
+    rng, rows = np.random.default_rng(8), len(q)
+    station = np.arange(rows) % stations
+    seen_there = np.empty_like(points)
+    for k in range(stations):
+        turn, shift = Rotation.from_rotvec(rng.uniform(-1.0, 1.0, 3)), rng.uniform(-2.0, 2.0, 3)
+        flat = turn.inv().apply((points[station == k] - shift).reshape(-1, 3))
+        seen_there[station == k] = flat.reshape(-1, 2, 3)
+    seen_there += std * rng.normal(size=seen_there.shape)
+    if change is not None:
+        q, seen_there = change(q.copy(), seen_there, station)
+    with open(folder / "poses.csv", "w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["q1", "q2", "q3", *(f"{name}.{axis}" for name in names for axis in "xyz"), "station"])
+        for row, there, k in zip(q, seen_there.reshape(rows, 6), station, strict=True):
+            lines.writerow([*row, *there, f"S{k}"])
+    write_machine(SPATIAL, folder / "arm.toml")
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "std_mm": 1e3 * std}
+    return make_study({"machine": "arm.toml", "test": [test], "free": ZEROS}, "s", folder)
+
+
+def drawn(rows=30):
+    """Postures."""
+    rng = np.random.default_rng(6)
+    return np.array([[rng.uniform(*RANGES[name]) for name in RANGES] for _ in range(rows)])
+
+
+def mirrored(q, points, station):
+    """y with the opposite sign."""
+    return q, points * [1.0, -1.0, 1.0]
+
+
+def exchanged(q, points, station):
+    """The points at one station."""
+    points[station == 1] = points[station == 1][:, ::-1]
+    return q, points
+
+
+def outlying(q, points, station):
+    """A tool 4 mm off in the line of the eighth row."""
+    points[7, 0, 1] += 4e-3
+    return q, points
+
+
+ZERO = (0.0, 3e-3, -2e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (mirrored, "the sign of x, y or z, or two of them exchanged, of test 't'"),
+        (exchanged, "exchanged points tool and b3 at station S1 of test 't'"),
+        (lambda q, points, station: (q * [1.0, 1.0, -1.0], points), "the sign of q3 of test 't'"),
+        (lambda q, points, station: (q[:, [0, 2, 1]], points), "exchanged values of q2 and q3 of test 't'"),
+        (lambda q, points, station: (q, 1e-3 * points), "lengths 1000 times too small of test 't'"),
+        (outlying, "excluding line 9 of test 't'"),
+    ],
+    ids=["mirror", "points", "sign", "coordinates", "units", "outlier"],
+)
+def test_a_wrong_table_is_named(tmp_path, change, text):
+    q = drawn()
+    result = identify(table(tmp_path, q, seen(q, zero=ZERO), change=change))
+    (error,) = result.metrics.model_errors
+    assert error.text == text
+    assert error.explains > 0.99
+    if error.values:  # with the table corrected; stated axes and frames within their tolerances
+        for name, true in zip(("zero.q2", "zero.q3"), ZERO[1:], strict=True):
+            assert abs(error.values[name] - true) < 4.0 * error.std[name] + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("errors", "pattern", "size"),
+    [
+        ({"origin": [[0, 0, 0], [0, 0, 0], [4e-3, 0, 0]]}, r"axis of q3 along x (\S+) mm from the stated one", 4.0),
+        ({"turn": [[0, 0, 0], [8e-3, 0, 0], [0, 0, 0]]}, r"axis of q2 about x (\S+) deg from the stated one", 0.458),
+        ({"scale": [1.0, 1.01, 1.0]}, r"gear ratio of q2 (\S+) % from the stated one", 1.0),
+        ({"tool": [0.5, 0.05, 0.106]}, r"position of tool along z (\S+) mm from the stated one", 6.0),
+    ],
+    ids=["length", "direction", "scale", "frame"],
+)
+def test_a_wrong_number_is_named_with_its_size(tmp_path, errors, pattern, size):
+    q = drawn()
+    result = identify(table(tmp_path, q, seen(q, zero=ZERO, **{k: np.array(x, float) for k, x in errors.items()})))
+    found = [re.fullmatch(pattern, error.text) for error in result.metrics.model_errors]
+    named = [float(match[1]) for match in found if match]
+    assert named == [pytest.approx(size, rel=0.1)]
+
+
+def test_backlash_between_rows_is_named_without_columns_of_approach(tmp_path):
+    q = drawn()
+    behind = 1e-3 * np.sign(np.diff(q, axis=0, prepend=q[:1])) * [0.0, 1.0, 0.0]
+    result = identify(table(tmp_path, q, seen(q - behind, zero=ZERO)))
+    (error,) = result.metrics.model_errors
+    size = float(re.fullmatch(r"a backlash of (\S+) mrad of q2 approached from the row before", error.text)[1])
+    assert size == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_free_offset_of_distances_against_scipy(tmp_path):
+    """The length of a draw wire at its zero beside the position of its device and a zero of a joint."""
+    rng, q, std, device = np.random.default_rng(2), drawn(40), 2e-5, np.array([1.5, -0.4, 0.2])
+    data = np.linalg.norm(seen(q, zero=ZERO)[:, 0] - device, axis=1) - 0.15 + std * rng.normal(size=40)
+    with open(tmp_path / "poses.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["q1", "q2", "q3", "tool.distance", "station"],
+                                    *([*row, d, "A"] for row, d in zip(q, data, strict=True))])  # fmt: skip
+    write_machine(SPATIAL, tmp_path / "arm.toml")
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "distance_std_mm": 1e3 * std}
+    free = ZEROS | {"distance_offset.t": {"lower": -0.3, "upper": 0.3}}
+    result = identify(make_study({"machine": "arm.toml", "test": [test], "free": free, "tolerances": "exact"}, "s",
+                                 tmp_path))  # fmt: skip
+
+    def residual(x):
+        there = np.linalg.norm(seen(q, zero=(0.0, x[0], x[1]))[:, 0] - x[2:5], axis=1)
+        return (there + x[5] - data) / std
+
+    found = least_squares(residual, [0.0, 0.0, *device, -0.15], x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    deviations = np.sqrt(np.diag(np.linalg.inv(found.jac.T @ found.jac)))
+    names = ("zero.q2", "zero.q3", *(f"station.t.A.{axis}" for axis in "xyz"), "distance_offset.t")
+    for name, value, deviation in zip(names, found.x, deviations, strict=True):
+        assert result.parameters[name].value == pytest.approx(value, abs=1e-2 * deviation), name
+        assert result.parameters[name].std == pytest.approx(deviation, rel=1e-3), name
+    rows = result.table("poses")
+    np.testing.assert_allclose(rows["distance"], residual(found.x) * std + data, atol=1e-8)
