@@ -65,8 +65,7 @@ def write_mjcf(
 
 
 def exported_mjcf(machine: Machine, posture: Mapping[str, float | str] | None = None) -> str | None:
-    """The file of `write_mjcf` as text; None where MuJoCo is not installed, or cannot describe the machine, or only with
-    beams as chains, which takes seconds."""
+    """The file of `write_mjcf` as text; None where MuJoCo is not installed or cannot describe the machine exactly."""
     if importlib.util.find_spec("mujoco") is None or beyond_mjcf(machine) or machine.beam:
         return None
     try:
