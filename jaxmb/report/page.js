@@ -49,6 +49,14 @@
       layout.margin = { ...layout.margin, b: layout.margin.b + 14 * (lines.length - 1) };
       layout.height += 14 * (lines.length - 1);
     }
+    // Names of the x axis that do not fit beside each other stand upright.
+    const names = layout.xaxis.ticktext || [], letter = 6.5;
+    if (layout.xaxis.tickangle === undefined && letter * names.join("  ").length > width - layout.margin.l - layout.margin.r) {
+      const more = letter * Math.max(...names.map((each) => each.length)) - 13;
+      layout.xaxis.tickangle = 90;
+      layout.margin = { ...layout.margin, b: layout.margin.b + more };
+      layout.height += more;
+    }
     const flat = Object.values(own).some((a) => a && a.ticktext);
     if (flat) layout.hovermode = "closest";
     return layout;
