@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -50,6 +51,7 @@ def _chain(beam: FlexibleBeam, omega: float) -> Iterator[Body]:
         "y": beam.young_modulus * beam.second_moment_y / length,
         "z": beam.young_modulus * beam.second_moment_z / length,
     }
+    half = pose_matrix((0.5 * length, 0.0, 0.0))
     axes = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
     parent, start, viscous = beam.body, origin_matrix(beam.origin), beam.loss_factor / omega
     if beam.body != GROUND and beam.density:
@@ -60,16 +62,16 @@ def _chain(beam: FlexibleBeam, omega: float) -> Iterator[Body]:
             Coordinate(name=f"{name}/{axis}", axis=axes[axis], stiffness=value, damping=viscous * value)
             for axis, value in stiffness.items()
         )
-        place = Origin(**origin_table(start @ pose_matrix(np.array([0.5 * length, 0.0, 0.0]))))
+        place = Origin.model_validate(origin_table(start @ half))
         extent = 0.5 * length if k == each * beam.elements else length
         yield Body(name=name, parent=parent, origin=place, joint=joint, **_rod(beam, extent))
-        parent, start = name, pose_matrix(np.array([0.5 * length, 0.0, 0.0]))
+        parent, start = name, half
         if end:
             yield Body(name=end, parent=name, origin=Origin(xyz=(0.5 * length, 0.0, 0.0)))
             parent, start = end, np.eye(4)
 
 
-def _rod(beam: FlexibleBeam, length: float) -> dict[str, object]:
+def _rod(beam: FlexibleBeam, length: float) -> dict[str, Any]:
     """Mass, centre of mass and inertia of a piece of a beam that begins at the origin."""
     mass, per_length = beam.density * beam.area * length, beam.density * length
     if not mass:
