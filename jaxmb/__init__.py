@@ -9,11 +9,9 @@ More names by subject: `jaxmb.studies`, `jaxmb.results`, `jaxmb.plan`, `jaxmb.la
 
 from importlib.metadata import version
 
-import lazy_loader
-
-from jaxmb.runtime import prepare
+from jaxmb.runtime import prepare, public_names
 
 prepare()
 
 __version__ = version("jaxmb")
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

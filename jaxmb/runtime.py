@@ -15,12 +15,17 @@ limit on the folder's size examines every file at each write, so the folder is t
 
 import atexit
 import contextlib
+import difflib
 import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+import lazy_loader
 
 BLOCKING = ((0, 10, 0), (0, 11, 0))
 """First and last jaxlib whose batched LAPACK calls can deadlock."""
@@ -34,6 +39,23 @@ TARGET_FRACTION = 0.75
 """Fraction of the limit to which the cache is trimmed."""
 CHECK_INTERVAL_S = 3600.0
 """Interval between checks of the cache's size, which take a tenth of a second with thousands of files."""
+
+
+def public_names(package: str, stub: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package whose stub lists its names, each imported at its first use.
+
+    The AttributeError for a name that does not exist suggests the closest one.
+    """
+    found, listed, names = lazy_loader.attach_stub(package, stub)
+
+    def attribute(name: str) -> Any:
+        if name not in names and not name.startswith("__"):
+            close = difflib.get_close_matches(name, names, n=1)
+            hint = f", did you mean '{close[0]}'?" if close else ""
+            raise AttributeError(f"module '{package}' has no attribute '{name}'{hint}")
+        return found(name)
+
+    return attribute, listed, names
 
 
 def prepare() -> None:

@@ -46,7 +46,7 @@ def test_short_representations(result):
     assert "6 free parameters: stiffness.z1, " in study
     metrics = repr(result.metrics)
     assert "largest_parameter_error=" in metrics
-    for text in (machine, study, metrics, repr(result), repr(jaxmb.load_machine("surgiscope"))):
+    for text in (machine, study, metrics, repr(result), repr(result.model), repr(jaxmb.load_machine("surgiscope"))):
         assert len(text) < 700
 
 
@@ -62,10 +62,15 @@ def test_short_representations(result):
         (lambda r: jaxmb.set_parameters(r.model, {"damping.z11": 0.0}), "did you mean 'damping.z1'"),
         (lambda r: jaxmb.load_machine("kuka-kr9"), "did you mean 'kuka-kr90'"),
         (lambda r: jaxmb.load_study("validation-3"), "did you mean 'validation-3r'"),
+        (lambda r: jaxmb.linearize(r.model, r.model.reference, at="equilibrum"), "did you mean 'equilibrium'"),
+        (lambda r: jaxmb.base_parameters(r.model, of=["mas.*"]), r"did you mean 'mass\.\*'"),
+        (lambda r: jaxmb.exciting_motion(r.machine, harmonic=3), "settings: harmonic: .* did you mean 'harmonics'"),
+        (lambda r: jaxmb.monte_carlo(r.study, truth={"stifness.z1": 1.0}), "did you mean 'stiffness.z1'"),
+        (lambda r: jaxmb.load_machin, "did you mean 'load_machine'"),
     ],
 )
 def test_suggestions(result, call, message):
-    with pytest.raises((ValueError, KeyError), match=message):
+    with pytest.raises((ValueError, KeyError, AttributeError), match=message):
         call(result)
 
 

@@ -154,14 +154,13 @@ def identify(options: IdentifyOptions) -> None:
 def _study_file(options: IdentifyOptions) -> "tuple[StudyFile, Path]":
     """The study file and its path, after a check of the options."""
     from jaxmb.identify.study.format.study_format import PRESETS, read_study_file
-    from jaxmb.io.validation import suggestion
+    from jaxmb.io.validation import check_choice
 
     with wrong_input():
         if options.report:
             check_page()
-        if options.preset is not None and options.preset not in PRESETS:
-            hint = suggestion(options.preset, PRESETS) or ","
-            raise ValueError(f"--preset is '{options.preset}'{hint} expected one of {', '.join(PRESETS)}")
+        if options.preset is not None:
+            check_choice("--preset", options.preset, PRESETS)
         return read_study_file(options.study, options.preset, options.search)
 
 

@@ -262,6 +262,14 @@ def check_known(label: str, given: Iterable[str], names: Collection[str]) -> Non
             raise ValueError(known_name(label, name, names))
 
 
+def check_choice(label: str, value: object, choices: Iterable[str]) -> None:
+    """Raise ValueError for an argument that is none of its possible values."""
+    choices = list(choices)
+    if value not in choices:
+        hint = suggestion(str(value), choices) or ","
+        raise ValueError(f"{label} is '{value}'{hint} expected one of {', '.join(choices)}")
+
+
 def repeated(names: Sequence[str]) -> str | None:
     """The first name that occurs more than once; None where there is none."""
     seen: set[str] = set()
@@ -318,10 +326,10 @@ MOST_NAMED = 5
 """Largest number of names listed in a sentence."""
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence, "and 3 more" for those beyond `MOST_NAMED`."""
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
+    """Names in a sentence, "and 3 more" for those beyond the first few."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def display_name(name: str) -> str:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmb.io.validation import listed
 from jaxmb.machine.beam import FlexibleBeam
 from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Loop, LoopType, origin_matrix
 from jaxmb.machine.schema import EXACT, Body, Machine, RigidMass, Spring
@@ -180,6 +181,10 @@ class Model(eqx.Module):
     beams in loops."""
     brakes_release: bool = eqx.field(static=True, default=False)
     """Whether some tests release the brakes of locked motors, so that their shafts have parameters."""
+
+    def __repr__(self) -> str:
+        """Name, and the names of coordinates and frames."""
+        return f"<Model {self.name}: coordinates {listed(self.coordinates, 9)}; frames {listed(self.frames, 9)}>"
 
     @property
     def joints(self) -> tuple[str, ...]:

@@ -14,10 +14,10 @@ from jaxtyping import Array, Float
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.saved import read_saved
-from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching, unknown_pattern
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.io.records import strict
-from jaxmb.io.validation import InputError, known_name
+from jaxmb.io.validation import InputError, check_choice
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_CHANNELS
 from jaxmb.machine.file import load_machine
@@ -56,7 +56,7 @@ def logarithmic(model: Model, patterns: Sequence[str]) -> FreeParameters:
     for pattern in patterns:
         found = matching(list(values), pattern)
         if not found:
-            raise ValueError(known_name("free parameter or pattern", pattern, values))
+            raise ValueError(unknown_pattern("free parameter or pattern", pattern, list(values)))
         names |= dict.fromkeys(found)
     for name in names:
         _check_positive(name, values[name])
@@ -197,8 +197,7 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
         covariance = checked_covariance(every, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
         free, covariance = free_parameters(model, [bounds[i] for i in kept]), covariance[np.ix_(kept, kept)]
         at = data.get("linearize_at", "posture")
-        if at not in ("posture", "equilibrium"):
-            raise ValueError(f"linearize_at is '{at}', expected 'posture' or 'equilibrium'")
+        check_choice("linearize_at", at, ("posture", "equilibrium"))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
     return Identified(model, free, covariance, at)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Complex, Float, Inexact
 from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import batch_size_for, compiled, in_batches, padded
-from jaxmb.io.validation import error_location
+from jaxmb.io.validation import check_choice, error_location
 from jaxmb.machine.build import Model
 from jaxmb.maps.kinetostatic import check_quantities, checked_direction
 from jaxmb.maps.position_solver import check_all_closed
@@ -362,8 +362,7 @@ def modal_quantities(
     if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):
         raise ValueError(f"postures have shape {postures.shape}, expected (number of postures, {n}), all finite")
     check_all_closed(model, postures)
-    if at not in ("posture", "equilibrium"):
-        raise ValueError(f"at is '{at}', expected 'posture' or 'equilibrium'")
+    check_choice("at", at, ("posture", "equilibrium"))
     directions = np.eye(3) if along is None else (along / np.linalg.norm(along))[None]
 
     def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solution:

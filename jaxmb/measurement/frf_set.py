@@ -245,8 +245,7 @@ class FrfSet:
                 f"frequency_hz is not increasing: line {i + 2} is {frequency_hz[i + 1]:g} Hz"
                 f" after {frequency_hz[i]:g} Hz"
             )
-        if self.kind not in DERIVATIVES:
-            raise ValueError(f"kind is '{self.kind}', expected one of {', '.join(DERIVATIVES)}")
+        check_kind(self.kind)
         outputs = point_names(self.outputs, h.shape[1])
         inputs = point_names(self.inputs, h.shape[2])
         if (len(outputs), len(inputs)) != h.shape[1:]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from jaxmb.io.validation import check_choice
 from jaxmb.measurement.frf_set import FrfSet, of_each_input, split_dof
 
 Keep = Literal["mean", "upper", "lower"]
@@ -59,8 +60,7 @@ def kept_of_pairs(frf_set: FrfSet, keep: Keep | Sequence[str]) -> list[tuple[Pai
     """
     pairs = reciprocal_pairs(frf_set)
     if isinstance(keep, str):
-        if keep not in KEEP:
-            raise ValueError(f"keep is {keep!r}, expected one of {', '.join(KEEP)}, or a list of responses")
+        check_choice("keep", keep, KEEP)
         return [(pair, keep) for pair in pairs]
     known: dict[str, tuple[Pair, Keep]] = {}
     for pair in pairs:

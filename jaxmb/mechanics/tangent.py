@@ -19,6 +19,7 @@ from jaxtyping import Array, Complex, Float
 from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.io.validation import check_choice
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import loop_forces
 from jaxmb.mechanics.dynamics import (
@@ -129,8 +130,7 @@ def operating_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "postu
 
     "posture": q itself, as in Huynh et al. 2020, eq. 17; "equilibrium": the static equilibrium under gravity.
     """
-    if at not in ("posture", "equilibrium"):
-        raise ValueError(f"at is '{at}', expected 'posture' or 'equilibrium'")
+    check_choice("at", at, ("posture", "equilibrium"))
     return whole(model, q) if at == "posture" else static_equilibrium(model, q)
 
 

@@ -3,6 +3,6 @@
 The public names are in `__init__.pyi`; each is imported when it is first used.
 """
 
-import lazy_loader
+from jaxmb.runtime import public_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

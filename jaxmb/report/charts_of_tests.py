@@ -152,6 +152,10 @@ def _tests(rows: list[DeflectionRow]) -> Axis:
     return Axis("test", limits=limits, ticks=range(len(rows)), names=short)
 
 
+SETTLED = 0.1
+"""Relative difference from the final value up to which a value has converged."""
+
+
 def convergence_chart(result: Result, found: Settling) -> Chart:
     """Identified values against the number of tests in random orders: median and central 90 % of the orders (Fig. 5).
 
@@ -161,9 +165,15 @@ def convergence_chart(result: Result, found: Settling) -> Chart:
     names = [name for name in result.study.free.names if np.isfinite(found.values[name].median).any()]
     cells = [(_convergence_panel(result, found, name),) for name in names] or [(Panel(()),)]
     absent = [name for name in result.study.free.names if name not in names]
+    apart = np.zeros(len(found.tests), dtype=bool)
+    for name in names:
+        end, band = result.parameters[name].value, found.values[name]
+        apart |= ~(np.maximum(np.abs(band.lower - end), np.abs(band.upper - end)) <= SETTLED * abs(end))
+    count = found.tests[min(int(np.flatnonzero(apart)[-1]) + 1, apart.size - 1) if apart.any() else 0]
     return Chart(
-        f"{result.study.name}: values against the number of tests, {found.orders} random orders",
-        "The band shrinks where all orders agree: it shows convergence, not uncertainty.",
+        f"{result.study.name}: {100.0 * SETTLED:.0f} % from the final values at most from {count} tests on",
+        f"Values against the number of tests in {found.orders} random orders: the band shrinks where all orders agree,"
+        " it shows convergence, not uncertainty.",
         in_grid(cells, 3),
         1.9,
         note=f"not identifiable: {', '.join(absent)}" if absent else "",

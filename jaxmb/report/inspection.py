@@ -218,12 +218,13 @@ def next_report(found: Inspection) -> NextReport:
         return NextReport((), (found.next_remark,))
     report = NEXT_REPORTS[found.next.part.kind](found, found.next)
     toml = found.next.as_toml(found.study).splitlines()
-    proposal = Lines(("To append to the study file:", "", *toml), verbatim=True)
-    parts = (*report.parts, proposal) if toml else report.parts
+    proposal = (Lines(("To append to the study file:",)), Lines(tuple(toml), verbatim=True)) if toml else ()
     std = found.next.known.std
     worst = int(np.argmax(std))
     least_known = f"{found.study.free.names[worst]}, {percent(100.0 * float(std[worst]))} %"
-    return report._replace(parts=parts, lines=(*report.lines, f"largest standard deviation after them: {least_known}"))
+    return report._replace(
+        parts=(*report.parts, *proposal), lines=(*report.lines, f"largest standard deviation after them: {least_known}")
+    )
 
 
 def base_table(found: Inspection, std: tuple[float, ...] | None) -> Table:
@@ -359,10 +360,10 @@ def direction_chart(found: Inspection) -> Chart:
     label = f"standard deviation of the direction{prior}"
     shown = np.where(np.abs(parts) >= 0.095, parts, 0.0)
     panel = matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1)
-    note = f", {len(groups)} of {len(found.groups)}" if len(groups) < len(found.groups) else ""
+    note = f", {len(groups)} of them shown" if len(groups) < len(found.groups) else ""
     return single(
         panel,
-        f"{found.study.name}: parameters identifiable only in combination{note}",
+        f"{found.study.name}: standard deviation up to {stds[0]} in {len(found.groups)} weak directions{note}",
         "Components of the parameters in each weak direction, the least known first.",
         max(0.42 * len(groups), 2.6),
     )

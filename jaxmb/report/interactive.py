@@ -89,7 +89,7 @@ def cell_figure(chart: Chart, cell: Cell) -> Table:
             _add(mark, panel, name, traces, shapes, notes)
         top = low
     below = _room_below(x, chart.width)
-    margin: Table = {"l": _room_beside(chart), "r": 8, "t": 6, "b": below}
+    margin: Table = {"l": _room_beside(chart), "r": 18, "t": 6, "b": below}
     layout |= {"shapes": shapes, "annotations": notes, "margin": margin}
     return {"data": traces, "layout": layout, "height": round(PIXELS * total + 24.0) + below, "link": chart.link}
 
@@ -165,8 +165,10 @@ def _axis(axis: Axis, length: float) -> Table:
     if axis.limits is not None:
         ends = [math.log10(end) if axis.log else end for end in axis.limits]
         found["range"] = [_number(end) for end in ends]
-        if axis.log and abs(ends[1] - ends[0]) > 1.5:
-            found["dtick"] = max(1, math.ceil(abs(ends[1] - ends[0]) / 6.0))
+        decades = abs(ends[1] - ends[0])
+        if axis.log and decades > 1.5:
+            # not the distance of the ticks, which would leave none after zooming in; plotly enlarges powers by 1.25
+            found |= {"nticks": round(decades / math.ceil(decades / 6.0)), "tickfont": {"size": 9}}
     if axis.ticks is not None:
         found["tickvals"] = numbers(axis.ticks)
         if axis.names is not None:

@@ -60,6 +60,8 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
             row.append("" if relative is None else f"{np.nanmedian(relative):.2g} %" if finite else "unknown")
             rows.append(tuple(row))
     columns = (*left("quantity"), *right("least", "std of least", "greatest", "std of greatest", "median std"))
+    if not any(row[k] for row in rows for k in (2, 4, 5)):  # a machine without an identification
+        rows, columns = [(*row[:2], row[3]) for row in rows], (*columns[:2], columns[3])
     remarks = _modal_remarks(found)
     drawn = (Picture(name.replace("_", "-"), partial(modal_map_chart, found, name)) for name in found.maps)
     title = f"{found.machine}: {np.sum(found.postures.reached)} postures"

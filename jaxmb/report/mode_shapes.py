@@ -121,10 +121,11 @@ def mode_shape_skeleton(
     if energy:
         shares = energy_of_parts(model, q, found, numbers)
         modes = tuple(mode._replace(energy=share) for mode, share in zip(modes, shares, strict=True))
+    lowest, highest = modes[0].frequency_hz, modes[-1].frequency_hz
     return dataclasses.replace(
         motion,
         modes=modes,
-        title=f"{model.name}: first {len(modes)} modes, {modes[0].frequency_hz:.4g} to {modes[-1].frequency_hz:.4g} Hz",
+        title=f"{model.name}: first {len(modes)} modes, {lowest:.4g} to {highest:.4g} Hz",
         caption=f"Mode shapes, {NOTE}.",
     )
 
@@ -380,13 +381,14 @@ def predicted_sections(
         if value != 0.0
     ]
     curves = [Curve("predicted", frf, FITTED, 1.0, "-")]
-    draw = partial(
-        frf_chart,
-        f"{name} at {', '.join(at) or 'the zero posture'}",
-        Responses(frequency_hz, curves, points, points, derivatives),
-    )
     modes_hz = np.asarray(found.frequency_hz)
     count = modes_hz.size
+    first = f": lowest mode at {modes_hz[0]:.4g} Hz" if count else ""
+    draw = partial(
+        frf_chart,
+        f"{name} at {', '.join(at) or 'the zero posture'}{first}",
+        Responses(frequency_hz, curves, points, points, derivatives),
+    )
     shown = count if count <= LISTED_MODES else max(int(np.sum(modes_hz <= frequency_hz[-1])), 1)
     more = (Lines((f"and {count - shown} more above {modes_hz[shown - 1]:.6g} Hz",)),) if shown < count else ()
     return [Section(f"Modes of {name}", (predicted_modes_table(found, "", shown), *more, Picture("frf", draw)))]

@@ -49,6 +49,14 @@
       layout.margin = { ...layout.margin, b: layout.margin.b + 14 * (lines.length - 1) };
       layout.height += 14 * (lines.length - 1);
     }
+    // Names of the x axis that do not fit beside each other stand upright.
+    const names = layout.xaxis.ticktext || [], letter = 6.5;
+    if (layout.xaxis.tickangle === undefined && letter * names.join("  ").length > width - layout.margin.l - layout.margin.r) {
+      const more = letter * Math.max(...names.map((each) => each.length)) - 13;
+      layout.xaxis.tickangle = 90;
+      layout.margin = { ...layout.margin, b: layout.margin.b + more };
+      layout.height += more;
+    }
     const flat = Object.values(own).some((a) => a && a.ticktext);
     if (flat) layout.hovermode = "closest";
     return layout;
@@ -80,9 +88,25 @@
         Plotly.relayout(other, change).finally(() => { other.following = false; });
       }
     });
-    plot.home = [...plot._fullLayout.xaxis.range];
   }
 
+  // Keys of a chart: + and - zoom along x, arrows move, 0 shows everything; linked charts follow.
+  function keys(plot) {
+    plot.tabIndex = 0;
+    plot.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: [-0.2, 1], ArrowRight: [0.2, 1], "+": [0, 0.7], "-": [0, 1 / 0.7] }[event.key];
+      if (!(step || event.key === "0") || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      let [low, high] = plot.home;
+      if (step) {
+        const [a, b] = plot._fullLayout.xaxis.range, half = 0.5 * (b - a), middle = a + half + step[0] * half;
+        [low, high] = [middle - step[1] * half, middle + step[1] * half];
+      }
+      Plotly.relayout(plot, { "xaxis.range[0]": low, "xaxis.range[1]": high });
+    });
+  }
+
+  const PAPER = 680; // width of a printed page of A4 or Letter, pixels
   const queue = [];
   let drawn = 0, failed = 0;
   function draw(element) {
@@ -93,7 +117,9 @@
       const layout = layoutOf(resolve(cell.layout), cell.height, element.clientWidth);
       element.style.height = `${layout.height}px`;
       Plotly.newPlot(element, resolve(cell.data), layout, config);
+      element.home = [...element._fullLayout.xaxis.range];
       if (cell.link) link(element, cell.link);
+      if (!cell.link || element === element.closest("figure").querySelector(".plot")) keys(element);
       drawn += 1;
     } catch (error) {
       element.dataset.state = "failed";
@@ -264,6 +290,13 @@
   addEventListener("beforeprint", () => {
     for (const closed of document.querySelectorAll("details:not([open])")) closed.open = true;
     plots.forEach(draw);
+    for (const plot of plots.filter((each) => each.data)) {
+      const style = getComputedStyle(plot.closest(".cells")), columns = Math.min(Number(style.getPropertyValue("--columns")), 3);
+      Plotly.relayout(plot, { width: Math.min(parseFloat(style.getPropertyValue("--width")), PAPER) / columns - 6 });
+    }
+  });
+  addEventListener("afterprint", () => {
+    for (const plot of plots.filter((each) => each.data)) Plotly.relayout(plot, { width: null, autosize: true });
   });
   queue.push(...plots);
   next();

@@ -114,8 +114,8 @@ def page_html(page: Page) -> str:
 <main id="content" tabindex="-1">
 {"".join(body)}
 </main>
-<footer>Charts: drag to zoom, double-click to reset, click a legend entry to hide it. Machines: drag or arrow keys to
-turn, space to pause. The file is complete and needs no network.</footer>
+<footer>Charts: drag to zoom, double-click to reset, click a legend entry to hide it; keys + and - zoom, arrows move, 0
+resets. Machines: drag or arrow keys to turn, space to pause. The file is complete and needs no network.</footer>
 </div>
 <script type="application/json" id="data">{data.text()}</script>
 {bundle}

@@ -142,20 +142,23 @@ def budget_table(
     if budgets is None:
         return None
     rows = []
-    for name, (value, std) in known.items():
+    finite = {name: each for name, each in known.items() if math.isfinite(each[1])}
+    for name, (value, std) in finite.items():
         own, scale = budgets[name], 100.0 / abs(value) if value else math.inf
         sources = [
             f"{each.source} {percent(each.std * scale)}"
             for each in own.sources[:NAMED]
             if each.std >= NOTABLE * (own.tolerances or 0.0)
         ]
-        each = ["-" if part is None else percent(part * scale) for part in (own.noise, own.tolerances)]
+        each = ["-" if part is None else deviation(part * scale) for part in (own.noise, own.tolerances)]
         rows.append((name, deviation(100.0 * std), *each, ", ".join(sources)))
     columns = (*left("parameter"), *right("std %", "noise %", "tolerances %"), *left("largest sources, %"))
     caption = (
         "noise: also of a misfit that no tolerance explains; tolerances: [tolerances] of the study, else those usual in"
         " the field"
     )
+    unknown = len(known) - len(finite)
+    caption += f"; {unknown} parameters of unknown standard deviation left out" if unknown else ""
     return Table("", columns, tuple(rows), caption)
 
 

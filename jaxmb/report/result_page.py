@@ -37,7 +37,7 @@ from jaxmb.report.mode_shapes import mode_shape_skeleton
 from jaxmb.report.page import Page, notebook_html
 from jaxmb.report.parameters import free_values
 from jaxmb.report.result_sections import data_sentences, doubts, sections, to_do
-from jaxmb.report.saved_sections import REPORT, read_sections
+from jaxmb.report.saved_sections import REPORT, read_sections, versions_text
 from jaxmb.report.section import (
     Facts,
     Group,
@@ -47,6 +47,8 @@ from jaxmb.report.section import (
     Section,
     Table,
     capital,
+    deviation,
+    hertz,
     left,
     number,
     percent,
@@ -111,7 +113,7 @@ def verdict_sentences(result: Result) -> list[str]:
     values = [(name, name) for name in result.parameters] if is_model else free_values(result)
     for label, name in values:
         p = result.parameters[name]
-        std = f" (standard deviation {percent(100.0 * p.std_log)} %)" if math.isfinite(p.std_log) else ""
+        std = f" (std {deviation(100.0 * p.std_log)} %)" if math.isfinite(p.std_log) else ""
         found[p.identifiable].append(f"{label}{std if p.identifiable != 'yes' else ''}")
     count = sum(map(len, found.values()))
     good = {Outcome.CONVERGED: "The fit converged", Outcome.NOT_CONVERGED: "The fit did not converge",
@@ -203,7 +205,7 @@ def provenance_section(result: Result, folder: Path | None) -> Section:
     for key in ("study_digest", "machine_digest"):
         rows += [(key.replace("_", " "), str(saved[key]))] if saved[key] else []
     rows.append(("time", f"{result.seconds.get('total', math.nan):.1f} s"))
-    rows.append(("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())))
+    rows.append(("versions", versions_text(result.versions)))
     return Section("Provenance", (Facts(tuple(rows)),))
 
 
@@ -270,7 +272,7 @@ def _change_text(results: Sequence[Result], names: Sequence[str], name: str) -> 
     a = results[0].parameters[name]
     for label, other in zip(names[1:], results[1:], strict=True):
         z = _difference(results[0], other, name)
-        if z is not None:
+        if z is not None and abs(z) >= NOTABLE:
             b = other.parameters[name]
             relative = (
                 f"{percent(100.0 * (b.value / a.value - 1.0), signed=True)} %" if a.value else number(b.value - a.value)
@@ -309,7 +311,7 @@ def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Se
     value, ends = np.full((len(results), len(shared)), np.nan), np.full((len(results), len(shared), 2), np.nan)
     for k, result in enumerate(results):
         for i, p in enumerate(map(result.parameters.get, shared)):
-            if p is not None and reference[i] != 0.0:
+            if p is not None and p.identifiable != "no" and reference[i] != 0.0:
                 value[k, i] = p.value / reference[i]
                 ends[k, i] = sorted(end / reference[i] for end in p.interval_95 or (p.value, p.value))
     by_ratio = bool(np.nanmax(100.0 * np.abs(value - 1.0), initial=0.0) > LARGEST_CHANGE and not np.any(value <= 0.0))
@@ -330,7 +332,8 @@ def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Se
     panel = Panel(marks, Axis(label, log, limits), y, height=height)
     return Chart(
         title,
-        "Values with their 95 % intervals, cut at the ends of the axis: those that do not overlap have changed.",
+        "Identifiable values with their 95 % intervals, cut at the ends of the axis: those that do not overlap have"
+        " changed.",
         [[(panel,)]],
         5.0,
     )
@@ -348,7 +351,7 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
             own = [column[m] if m < len(column) else None for column in columns]
             rows.append((
                 str(m + 1),
-                *("-" if x is None else f"{x.damped_frequency_hz:.3f}" for x in own),
+                *("-" if x is None else hertz(x.damped_frequency_hz) for x in own),
                 *("-" if x is None else f"{100.0 * x.damping_ratio:.3f}" for x in own),
             ))  # fmt: skip
         columns_of = (
@@ -423,7 +426,7 @@ def saved_page(folder: Path, reason: str = "") -> Page:
         folder: the folder.
         reason: why the result itself cannot be read; empty otherwise.
     """
-    title, command, sections = read_sections(folder)
+    title, origin, sections = read_sections(folder)
     facts = [row for section in sections[:1] for part in section.parts if isinstance(part, Facts) for row in part.rows]
     sentences = [f"{capital(about)}: {text}" if about else text for about, text in facts]
     findings = dict.fromkeys(
@@ -432,5 +435,4 @@ def saved_page(folder: Path, reason: str = "") -> Page:
     sentences = (sentences or [f"{finding}." for finding in findings])[:MOST_SENTENCES]
     if reason:
         sentences.append(f"Tables and charts are those that were saved with the result: {reason}.")
-    origin = Facts((("command", command), ("read from", str(folder))))
-    return Page(title, f"written by {command}", "", sentences, [*sections, Section("Provenance", (origin,))])
+    return Page(title, f"written by {origin.rows[0][1]}", "", sentences, [*sections, Section("Provenance", (origin,))])

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.files import write_atomically
-from jaxmb.io.records import read_strict
+from jaxmb.io.records import read_strict, versions
 from jaxmb.io.validation import InputError
 from jaxmb.report import charts, section as parts
 from jaxmb.report.charts import Chart, Patches, Skeleton
 from jaxmb.report.interactive import DIGITS, raster
-from jaxmb.report.section import Picture, Section
+from jaxmb.report.section import Facts, Picture, Section
 
 REPORT = "report.json"
 SCHEMA = 1
@@ -44,6 +44,11 @@ def with_charts(sections: Iterable[Section]) -> list[Section]:
     return [dataclasses.replace(each, parts=tuple(map(computed, each.parts))) for each in sections]
 
 
+def versions_text(found: Mapping[str, str]) -> str:
+    """Versions of packages in a sentence."""
+    return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
 def write_sections(path: Path, title: str, command: str, sections: Sequence[Section]) -> None:
     """Write the sections of a report.
 
@@ -53,12 +58,13 @@ def write_sections(path: Path, title: str, command: str, sections: Sequence[Sect
         command: that wrote it.
         sections: of the report.
     """
-    data = {"schema": SCHEMA, "title": title, "command": command, "sections": [_encoded(each) for each in sections]}
+    data = {"schema": SCHEMA, "title": title, "command": command, "versions": versions()}
+    data["sections"] = [_encoded(each) for each in sections]
     write_atomically(path, (json.dumps(data, allow_nan=False, separators=(",", ":")) + "\n").encode())
 
 
-def read_sections(folder: Path) -> tuple[str, str, list[Section]]:
-    """Title, command and sections of a report.
+def read_sections(folder: Path) -> tuple[str, Facts, list[Section]]:
+    """Title, provenance and sections of a report.
 
     Args:
         folder: in which a command wrote `report.json`.
@@ -70,7 +76,10 @@ def read_sections(folder: Path) -> tuple[str, str, list[Section]]:
     try:
         if saved["schema"] != SCHEMA:
             raise ValueError(f"schema {saved['schema']}")
-        return str(saved["title"]), str(saved["command"]), [_decoded(each) for each in saved["sections"]]
+        facts = [("command", str(saved["command"])), ("read from", str(folder))]
+        if "versions" in saved:
+            facts.append(("versions", versions_text(saved["versions"])))
+        return str(saved["title"]), Facts(tuple(facts)), [_decoded(each) for each in saved["sections"]]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / REPORT}: was not written by this version of jaxmb: {error!r}") from None
 

@@ -196,9 +196,9 @@ def machine_motion(model: Model, q: Float[Array, "n"], found: Modes, numbers: Se
         displacements[:, three] = displacements[:, [origin]] + AXES_PART * size * (
             displacements[:, three] - displacements[:, [origin]]
         )
-    frequency_hz, damping_ratio = np.asarray(found.frequency_hz), np.asarray(found.damping_ratio)
+    damped_hz, damping_ratio = np.asarray(found.damped_frequency_hz), np.asarray(found.damping_ratio)
     drawn = tuple(
-        ModeMotion(m + 1, float(frequency_hz[m]), float(damping_ratio[m]), _scaled(displacement, structure, body, size))
+        ModeMotion(m + 1, float(damped_hz[m]), float(damping_ratio[m]), _scaled(displacement, structure, body, size))
         for m, displacement in zip(chosen, displacements, strict=True)
     )
     return Skeleton(model.name, structure, points, size, drawn)

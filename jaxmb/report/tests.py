@@ -487,7 +487,7 @@ def station_table(result: Result) -> Table | None:
             stations.setdefault(label, {})[axis] = f"{number(p.value)} \u00b1 {number(p.std, 2)}"
     if not stations:
         return None
-    columns = (*left("station"), *right("x", "y", "z (m)", "rx", "ry", "rz (rad)"))
+    columns = (*left("station"), *right("x (m)", "y (m)", "z (m)", "rx (rad)", "ry (rad)", "rz (rad)"))
     rows = tuple((label, *(own.get(axis, MISSING) for axis in ELASTIC_AXES)) for label, own in stations.items())
     return Table("Stations: pose of the device in the ground frame", columns, rows, "\u00b1 one standard deviation")
 

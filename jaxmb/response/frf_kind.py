@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from jaxmb.io.validation import suggestion
+from jaxmb.io.validation import check_choice
 
 FrfKind = Literal["receptance", "mobility", "accelerance"]
 DERIVATIVES: dict[str, int] = {"receptance": 0, "mobility": 1, "accelerance": 2}
@@ -27,9 +27,7 @@ def check_kind(kind: str) -> int:
     Raises:
         ValueError: there is no such kind.
     """
-    if kind not in DERIVATIVES:
-        hint = suggestion(str(kind), DERIVATIVES) or ","
-        raise ValueError(f"kind is '{kind}'{hint} expected one of {', '.join(DERIVATIVES)}")
+    check_choice("kind", kind, DERIVATIVES)
     return DERIVATIVES[kind]
 
 

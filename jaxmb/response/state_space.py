@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.files import write_atomically
+from jaxmb.io.validation import check_choice
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import at_closed_posture
 from jaxmb.mechanics.tangent import LinearizeAt, linearize, operating_point, warns_of_mounting
@@ -115,8 +116,7 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
     Source: Antoulas, Approximation of Large-Scale Dynamical Systems, 2005, section 7.2; Laub et al. 1987.
     """
     a, b, c, d = (np.asarray(part) for part in system)
-    if method not in ("balanced", "modal"):
-        raise ValueError(f"method is '{method}', expected 'balanced' or 'modal'")
+    check_choice("method", method, ("balanced", "modal"))
     if not 1 <= states <= a.shape[0]:
         raise ValueError(f"states is {states}, expected 1 to {a.shape[0]}")
     eigenvalue, block, t = _modal_form(a)

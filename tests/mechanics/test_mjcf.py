@@ -1,11 +1,12 @@
 """Machines written as MJCF, as MuJoCo linearizes them and as they are read back; MJCF files of others."""
 
 import importlib
+import re
 
 import mujoco
 import numpy as np
 import pytest
-from scipy.linalg import eig
+from scipy.linalg import eig, eigh
 
 import jaxmb
 from jaxmb.mechanics.tangent import motion_coordinates
@@ -149,7 +150,6 @@ def joint(**more):
         (changed(**joint(further_friction={"cubic_damping": 1.0})), r"friction beyond Coulomb's \(q\)"),
         (changed(rayleigh={"mass": 0.1}), "Rayleigh damping"),
         (changed(fractional={"order": 0.5, "time": 1e-3}), "fractional damping"),
-        (jaxmb.load_machine("two-flexible-links"), r"beams \("),
         (jaxmb.load_machine("kuka-kr270"), r"virtual springs \("),
     ],
 )
@@ -499,3 +499,35 @@ def test_without_mujoco(tmp_path, monkeypatch):
         jaxmb.write_mjcf(MACHINES["slider"], tmp_path / "arm.xml")
     with pytest.raises(ValueError, match=r"robot\.xml: MJCF needs MuJoCo, which is not installed"):
         jaxmb.load_machine(tmp_path / "robot.xml")
+
+
+CANTILEVER = {
+    "name": "cantilever",
+    "gravity": [0.0, 0.0, 0.0],
+    "beam": [{"name": "rod", "length": 1.2, "elements": 8, "young_modulus": 7e10, "shear_modulus": 2.6e10,
+              "density": 2700.0, "section": {"tube": [0.04, 0.03]}, "loss_factor": 0.02}],
+    "frame": [{"name": "tool", "body": "rod", "origin": {"xyz": [0.1, 0.0, 0.0]}}],
+}  # fmt: skip
+
+
+def test_beams_are_chains_with_a_stated_error(tmp_path):
+    """The first bending frequencies of a slender cantilever: (1.8751 and 4.6941)^2 / L^2 sqrt(E I / (rho A))."""
+    path, machine = tmp_path / "rod.xml", jaxmb.Machine.model_validate(CANTILEVER)
+    (note,) = jaxmb.write_mjcf(machine, path)
+    stated = float(re.search(r"differ by ([\d.]+) %", note)[1]) / 100.0
+    assert note in path.read_text()
+    _, mass, damping, stiffness, _ = linearized(path)
+    squares, shapes = eigh(stiffness, mass)
+    beam = machine.beam[0]
+    wave = np.sqrt(beam.young_modulus * beam.second_moment_y / (beam.density * beam.area)) / beam.length**2
+    exact = np.array([1.87510, 1.87510, 4.69409, 4.69409]) ** 2 * wave
+    np.testing.assert_allclose(np.sqrt(squares[:4]), exact, rtol=0.02)
+    model = jaxmb.build_model(machine)
+    own = 2.0 * np.pi * np.asarray(jaxmb.modes(jaxmb.linearize(model, jaxmb.reference_posture(model))).frequency_hz)
+    assert np.max(np.abs(np.sqrt(squares[:6]) / own[:6] - 1.0)) == pytest.approx(stated, rel=0.05)  # two digits
+    assert stated < 0.1
+    ratio = shapes[:, 0] @ damping @ shapes[:, 0] / (2.0 * np.sqrt(squares[0]))
+    assert ratio == pytest.approx(0.5 * beam.loss_factor, rel=0.01)
+    back = jaxmb.build_model(jaxmb.load_machine(path))
+    pose = jaxmb.frame_pose(back, jaxmb.reference_posture(back), "tool")
+    np.testing.assert_allclose(pose[:3, 3], [1.3, 0.0, 0.0], atol=1e-12)

@@ -176,7 +176,7 @@ def test_wrong_loads_are_refused(pendulum):
         static_equilibrium(pendulum, np.zeros(1), frame="tip")
     with pytest.raises(ValueError, match=r"wrench has shape \(3,\), expected \(6,\)"):
         static_equilibrium(pendulum, np.zeros(1), "tip", np.zeros(3))
-    with pytest.raises(ValueError, match="at is 'rest', expected 'posture' or 'equilibrium'"):
+    with pytest.raises(ValueError, match="at is 'rest', expected one of posture, equilibrium"):
         linearize(pendulum, np.zeros(1), at="rest")
 
 

@@ -15,6 +15,7 @@ from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.report.inspection import inspection_sections
 from jaxmb.report.rendering import write_pictures
+from jaxmb.report.section import Lines
 
 
 def study(prior=False):
@@ -74,7 +75,9 @@ def test_tables(inspected, with_prior, deflections, text_of):
 
 def test_the_proposed_tests_are_toml_for_the_study(inspected):
     origin = inspected.study.origin
-    toml = inspected.next.as_toml(inspected.study)
+    parts = [part for section in inspection_sections(inspected) for part in section.parts]
+    (block,) = (part for part in parts if isinstance(part, Lines) and part.verbatim)
+    toml = "\n".join(block.lines)
     data = tomllib.loads(study_toml(origin)) | {"next": None}
     data["test"] += tomllib.loads(toml)["test"]
     again = jaxmb.make_study(StudyFile.model_validate(data), "pasted", Path())

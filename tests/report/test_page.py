@@ -94,8 +94,9 @@ def test_names_are_text():
 def test_saved_sections_are_read_as_written(tmp_path):
     before = hostile_sections()
     write_sections(tmp_path / REPORT, HOSTILE, "jaxmb modal", before)
-    title, command, after = read_sections(tmp_path)
-    assert (title, command) == (HOSTILE, "jaxmb modal")
+    title, origin, after = read_sections(tmp_path)
+    assert (title, origin.rows[0]) == (HOSTILE, ("command", "jaxmb modal"))
+    assert f"jaxmb {jaxmb.__version__}" in dict(origin.rows)["versions"]
     (chart,) = (picture.chart() for picture in pictures(after))
     assert chart.title == HOSTILE
     assert page_html(Page("name", "", "", [], after)) == page_html(Page("name", "", "", [], before))
@@ -175,4 +176,27 @@ def test_in_a_browser(folder, tmp_path):
         assert tab.complaints() == []
         tab.open(path, width=400)
         assert tab.run("document.documentElement.scrollWidth") == 400
+        assert tab.complaints() == []
+
+
+def test_keys_and_paper(html, tmp_path):
+    """Keys zoom all linked charts, and printed charts are no wider than the paper."""
+    path = tmp_path / "page.html"
+    path.write_text(html)
+    plots = "[...document.querySelectorAll('figure[data-name^=frf] .plot')]"
+    ranges = f"{plots}.map(plot => plot._fullLayout.xaxis.range.join())"
+    with chromium(tmp_path) as tab:
+        tab.open(path)
+        before = tab.run(ranges)
+        tab.run(f"{plots}[0].dispatchEvent(new KeyboardEvent('keydown', {{key: '+'}}))")
+        tab.wait(f"{ranges}.every(each => each !== '{before[0]}')")
+        assert len(set(tab.run(ranges))) == 1
+        tab.run(f"{plots}[0].dispatchEvent(new KeyboardEvent('keydown', {{key: '0'}}))")
+        tab.wait(f"{ranges}.every(each => each === '{before[0]}')")
+        width = f"{plots}[0].querySelector('svg.main-svg').getBoundingClientRect().width"
+        assert tab.run(width) > 300
+        tab.run("dispatchEvent(new Event('beforeprint'))")
+        assert 3 * tab.run(width) < 690  # three columns on A4 with margins of 14 mm
+        tab.run("dispatchEvent(new Event('afterprint'))")
+        tab.wait(f"{width} > 300")
         assert tab.complaints() == []

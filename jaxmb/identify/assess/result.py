@@ -159,7 +159,7 @@ class Result:
         verdicts = [p.identifiable for p in self.parameters.values()]
         counts = ", ".join(f"{verdicts.count(each)} {each}" for each in ("yes", "weak", "no") if each in verdicts)
         least = max(self.parameters, key=lambda name: self.parameters[name].std_log, default=None)
-        std = "" if least is None else f"{100.0 * self.parameters[least].std_log:.2g}"
+        std = "" if least is None else f"{float(f'{100.0 * self.parameters[least].std_log:.2g}'):g}"
         worst = "" if least is None else f", least known {least} (std {std.replace('inf', 'unknown')} %)"
         status = self.status if len(self.status) <= LONGEST_STATUS else f"{self.status[:LONGEST_STATUS]}..."
         return f"<Result of {self.study.name}: {status}; {len(verdicts)} parameters: {counts}{worst}>"

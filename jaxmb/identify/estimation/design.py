@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from jaxmb.io.validation import check_choice
+
 Criterion = Literal["D", "A", "test-pose"]
 START = 1e-9
 """Ridge, relative to the information of all candidates, that keeps M regular while rows are fewer than parameters."""
@@ -126,8 +128,7 @@ def _check(candidates: np.ndarray, count: int, criterion: str, purpose: np.ndarr
     if candidates.ndim != 3:
         raise ValueError(f"candidates have shape {candidates.shape}, expected three axes: candidate, row, parameter")
     number = len(candidates)
-    if criterion not in ("D", "A", "test-pose"):
-        raise ValueError(f"criterion is '{criterion}', expected 'D', 'A' or 'test-pose'")
+    check_choice("criterion", criterion, ("D", "A", "test-pose"))
     if (purpose is None) == (criterion == "test-pose"):
         raise ValueError("purpose is required for the criterion 'test-pose', and only for this")
     if count < 1 or (count > number and not repeat):

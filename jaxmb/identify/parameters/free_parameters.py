@@ -1,5 +1,6 @@
 """Free parameters of a fit, of the model and of tests, and their vector u."""
 
+import difflib
 import fnmatch
 import math
 from collections.abc import Sequence
@@ -198,6 +199,15 @@ def matching(names: Sequence[str], pattern: str) -> list[str]:
     return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
 
 
+def unknown_pattern(label: str, pattern: str, names: Sequence[str]) -> str:
+    """Message for a pattern that matches no name, with the closest family of parameters that has such names."""
+    family, _, rest = pattern.partition(".")
+    for near in difflib.get_close_matches(family, {name.partition(".")[0] for name in names}, n=1):
+        if near != family and matching(names, f"{near}.{rest}"):
+            return f"{label} '{pattern}' does not exist, did you mean '{near}.{rest}'?"
+    return known_name(label, pattern, names)
+
+
 def matching_any(names: Sequence[str], patterns: Sequence[str], label: str) -> list[str]:
     """Names that match any of some patterns, in their order.
 
@@ -211,7 +221,7 @@ def matching_any(names: Sequence[str], patterns: Sequence[str], label: str) -> l
     """
     for pattern in patterns:
         if not matching(names, pattern):
-            raise ValueError(known_name(label, pattern, names))
+            raise ValueError(unknown_pattern(label, pattern, names))
     return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 

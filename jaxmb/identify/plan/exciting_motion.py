@@ -46,7 +46,7 @@ from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.format.torque_format import MotionPart
 from jaxmb.identify.study.reading.motions import states_along
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import Table, check_known
+from jaxmb.io.validation import Table, check_known, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.loops import independent_coordinates
@@ -193,13 +193,13 @@ def exciting_motion(
         The motion with the predicted standard deviations.
 
     Raises:
-        ValueError: a parameter or coordinate is unknown, a speed limit is missing, a wanted parameter is not
+        ValueError: a parameter, coordinate or setting is unknown, a speed limit is missing, a wanted parameter is not
             identifiable by any motion, or a loop cannot be closed along a motion.
 
     Source: Swevers et al. 1997, "Optimal robot excitation and identification"; Gautier and Khalil 1992, "Exciting
     trajectories for the identification of base inertial parameters of robots".
     """
-    part = NextMotionPart.model_validate({"kind": "torque"} | settings)
+    part = validated(NextMotionPart, {"kind": "torque"} | settings, "settings")
     model = build_model(machine)
     names = regressor_names(model)
     base = base_parameters(model, free)

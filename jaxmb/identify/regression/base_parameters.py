@@ -16,7 +16,7 @@ from jaxmb.identify.estimation.identifiability import SMALLEST_COLUMN
 from jaxmb.identify.parameters.free_parameters import matching_any
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_choice, check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import OF_BODIES
@@ -145,8 +145,7 @@ def base_parameters(
     Source: Gautier 1990, "Numerical calculation of the base inertial parameters of robots"; Pyrhonen et al. 2024,
     eq. 2-9.
     """
-    if by not in ("torque", "energy"):
-        raise ValueError(f"by is '{by}', expected 'torque' or 'energy'")
+    check_choice("by", by, ("torque", "energy"))
     model = _without_rounded_angles(model)
     names = regressor_names(model)
     chosen = relevant_names(model) if of is None else matching_any(names, of, "parameter of the regressor")

@@ -1,6 +1,7 @@
 """Residual and posterior density of a study as pure functions, for optimizers and samplers of other packages."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import jax
@@ -146,7 +147,8 @@ def log_density(study: Study) -> LogDensity:
 
     Args:
         study: from `load_study`; `result.study` has the noise and the weights that a fit estimated. The density is that
-            of the measurement where the study states or estimates its noise, and has no `weights`.
+            of the measurement where the study states or estimates its noise, and has no `weights`; with weights above 1
+            there is a warning.
 
     Returns:
         f: values by name (SI units) -> scalar. A name that is left out keeps the study's initial value.
@@ -156,6 +158,12 @@ def log_density(study: Study) -> LogDensity:
         ValueError: (f) a name is not a free parameter, or a value is no real scalar.
     """
     check_has_list(study)
+    if any(np.max(np.asarray(test.row_weights()), initial=0.0) > 1.0 for test in study.problem.tests):
+        warnings.warn(
+            f"study '{study.name}': its tests have weights above 1, which count as lower noise: the density is narrower"
+            " than that of the measurement, leave out `weights`",
+            stacklevel=2,
+        )
     return LogDensity(study.problem, jnp.asarray(study.start.values, float))
 
 

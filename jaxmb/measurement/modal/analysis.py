@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from jaxmb.io.validation import check_choice
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
 from jaxmb.measurement.modal.model import ModalModel, as_lines, largest_of_rows, residual_terms
@@ -249,8 +250,7 @@ def _analysed(
     frf_set: FrfSet, request: _Request, report: Callable[[str], None], hits: Sequence[FrfSet]
 ) -> ModalAnalysis:
     band_hz, max_order, method, references, chosen, rule, chart = request
-    if method not in get_args(Method):
-        raise ValueError(f"method is {method!r}, expected one of {', '.join(get_args(Method))}")
+    check_choice("method", method, get_args(Method))
     data = modal_data(frf_set, None if band_hz is None else band_of(band_hz), references)
     frequency_hz, responses = data.frf_set.frequency_hz, data.responses
     orders, remarks = orders_of(max_order, responses.shape, data.lost)

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from jaxmb.io.validation import suggestion
+from jaxmb.io.validation import check_choice
 
 
 def signal_columns(what: str, values: object) -> np.ndarray:
@@ -128,8 +128,7 @@ def summed(a: Spectra, b: Spectra) -> Spectra:
 
 def check_estimator(estimator: str, outputs: int, inputs: int) -> None:
     """Raise ValueError for an unknown estimator, or one not applicable to these numbers of outputs and inputs."""
-    if estimator not in ESTIMATORS:
-        raise ValueError(f"estimator is {estimator!r}, expected one of {', '.join(ESTIMATORS)}")
+    check_choice("estimator", estimator, ESTIMATORS)
     if estimator == "H2" and inputs > 1 and outputs != inputs:
         raise ValueError(
             f"H2 of {inputs} forces requires as many responses, found {outputs}: expected H1 or Hv, or more responses"
@@ -240,9 +239,7 @@ def segment_window(name: str, samples: int) -> np.ndarray:
     """
     from scipy.signal import get_window
 
-    if name not in WINDOWS:
-        hint = suggestion(str(name), WINDOWS) or ","
-        raise ValueError(f"window is {name!r}{hint} expected one of {', '.join(WINDOWS)}")
+    check_choice("window", name, WINDOWS)
     return np.asarray(get_window(name, samples))
 
 

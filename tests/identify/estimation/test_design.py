@@ -78,7 +78,7 @@ def test_what_cannot_be_chosen():
         ((CANDIDATES, 15), "count is 15, expected 1 to 14"),
         ((CANDIDATES, 1), "not all of 3 parameters are identifiable from 1 tests"),
         ((CANDIDATES, 3, "test-pose"), "purpose is required for the criterion 'test-pose'"),
-        ((CANDIDATES, 3, "E"), "expected 'D', 'A' or 'test-pose'"),
+        ((CANDIDATES, 3, "E"), "expected one of D, A, test-pose"),
         ((np.where(np.arange(3) == 1, 0.0, CANDIDATES), 3), "parameter 1 has no effect on any candidate"),
         ((CANDIDATES[:, :, [0, 0]], 3), "not all of 2 parameters are identifiable from all 14 candidates"),
         ((np.where(np.arange(14)[:, None, None] == 4, np.nan, CANDIDATES), 3), "candidate 4 is not finite"),

@@ -176,7 +176,7 @@ def test_four_bar():
 
 
 def test_wrong_requests(slider_crank):
-    with pytest.raises(ValueError, match="by is 'power', expected 'torque' or 'energy'"):
+    with pytest.raises(ValueError, match="by is 'power', expected one of torque, energy"):
         jaxmb.base_parameters(slider_crank, by="power")
     with pytest.raises(ValueError, match=r"parameter of the regressor 'inertia\.wheel\.\*' does not exist"):
         jaxmb.base_parameters(slider_crank, ["inertia.wheel.*"])

@@ -128,3 +128,8 @@ def test_wrong_names(study):
         density({"stiffness.z9": 1.0})
     with pytest.raises(ValueError, match=r"unbounded coordinates: 'stiffness\.z1' is missing"):
         density.of_unbounded({})
+
+
+def test_weights_that_narrow_the_density_are_warned_of():
+    with pytest.warns(UserWarning, match="study 'validation-3r': its tests have weights above 1"):
+        jaxmb.log_density(jaxmb.load_study("validation-3r"))

@@ -28,7 +28,7 @@ def test_grid(machine, overlapping):
         assert overlapping(figure) == []
     count = min(6, found.frequency_hz.size)
     titles = [f"mode {m + 1}: {f:.4g} Hz, damping {100 * d:.2f} %" for m, (f, d) in
-              enumerate(zip(found.frequency_hz[:count], found.damping_ratio[:count], strict=True))]  # fmt: skip
+              enumerate(zip(found.damped_frequency_hz[:count], found.damping_ratio[:count], strict=True))]  # fmt: skip
     assert [axes.get_title() for axes in figure.axes[::2]] == titles
     scales = []
     for axes in figure.axes:

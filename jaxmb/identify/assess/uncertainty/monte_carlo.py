@@ -25,6 +25,7 @@ from jaxmb.identify.fit.problem import Problem, final_state, test_at
 from jaxmb.identify.fit.refine import least_squares_to_end
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.files import write_atomically
+from jaxmb.io.validation import check_known
 
 AT_ONCE = 32
 """Draws per device between two progress reports."""
@@ -194,6 +195,7 @@ def _true_values(
     names = study.free.names
     if truth is None or isinstance(truth, Mapping):
         known = study.truth if truth is None else truth
+        check_known("truth: free parameter", truth or (), names)
         missing = [name for name in names if name not in known]
         if missing:
             raise ValueError(f"the true value of '{missing[0]}' is not known, expected truth with all free parameters")

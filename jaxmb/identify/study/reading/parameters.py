@@ -1,6 +1,5 @@
 """Free and fixed parameters of a study, their initial values, and their prior, also from an earlier result."""
 
-import difflib
 import math
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -16,11 +15,11 @@ from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.torque.torque_test import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior, Problem
-from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching, unknown_pattern
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, unit
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.records import read_strict
-from jaxmb.io.validation import known_name, validated
+from jaxmb.io.validation import validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY
 from jaxmb.machine.schema import Machine
@@ -254,17 +253,14 @@ def parameters_without_effect(model: Model, free: Iterable[str], bodies: Sequenc
 def _selected(model: Model, known: Sequence[str], pattern: str) -> list[str]:
     names = [pattern] if pattern in known else matching(known, pattern)
     if not names:
-        family, _, rest = pattern.partition(".")
+        rest = pattern.partition(".")[2]
         if rest in model.coordinates and model.locked[model.coordinates.index(rest)]:
             raise ValueError(
                 f"'{pattern}' does not exist: '{rest}' is locked; where that is a drive in series with an elastic"
                 " coordinate, both are one joint with stiffness and motor = { inertia, ratio }, whose brake torque"
                 " tests release"
             )
-        near = difflib.get_close_matches(family, {name.partition(".")[0] for name in known}, n=1)
-        if near and near[0] != family and matching(known, f"{near[0]}.{rest}"):
-            raise ValueError(f"parameter or pattern '{pattern}' does not exist, did you mean '{near[0]}.{rest}'?")
-        raise ValueError(known_name("parameter or pattern", pattern, known))
+        raise ValueError(unknown_pattern("parameter or pattern", pattern, known))
     return names
 
 
@@ -342,7 +338,7 @@ def prior_of(
     for pattern in sorted(patterns, key=free.names.__contains__):
         names = matching(list(free.names), pattern)
         if not names:
-            raise ValueError(known_name("free parameter or pattern", pattern, free.names))
+            raise ValueError(unknown_pattern("free parameter or pattern", pattern, free.names))
         std[[free.names.index(n) for n in names]] = patterns[pattern]
     known = zip(free.names, free.logarithmic, std, strict=True)
     accepted = {*OF_GEOMETRY, "station", "compliance", "guide_exponent", "play"}
