@@ -507,7 +507,7 @@ class Poses:
         self.q = rng.uniform(low, high, size=(40, len(self.names)))
         self.true_q = self.q.copy()
         self.station = np.arange(40) % 2
-        self.heads = list(self.points)
+        self.heads = list[str](self.points)
         self.tables: list[Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]] = []
 
     def write(self, folder: Path) -> None:
@@ -517,7 +517,11 @@ class Poses:
         places, q, seen = self.rng.uniform(-3.0, 3.0, size=(2, 3)), self.q, []
         for name in self.points:
             there = [np.asarray(actual_pose(model, jnp.asarray(row), name))[:3, 3] for row in self.true_q]
-            seen.append(turns[self.station].inv().apply(np.array(there) - places[self.station]))
+            seen.append(
+                Rotation.from_matrix(turns.as_matrix()[self.station])
+                .inv()
+                .apply(np.array(there) - places[self.station])
+            )
         points = np.stack(seen, axis=1) + 5e-5 * self.rng.normal(size=(40, 2, 3))
         for how in self.tables:
             q, points = how(q, points)

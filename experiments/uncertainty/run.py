@@ -285,7 +285,7 @@ def poses(noise: float, count: int = 40) -> Callable:
         zero = DEGREE * errors.of("joint_zero_deg", 3) * [1.0, 0.0, 0.0]  # the others are free
         true_q = q * (1.0 + 0.01 * errors.of("gear_ratio_percent", 3)) + zero
         points = np.array([np.asarray(actual_pose(model, jnp.asarray(row)))[:3, 3] for row in true_q])
-        points = turns[station].inv().apply(points - places[station])
+        points = Rotation.from_matrix(turns.as_matrix()[station]).inv().apply(points - places[station])
         points = points * (1.0 + 1e-6 * float(errors.of("device_scale_ppm"))) + noise * rng.normal(size=points.shape)
         heads = "j1,j2,j3,tool.x,tool.y,tool.z,station"
         rows = [",".join([*(f"{x:.17g}" for x in (*row, *point)), "AB"[k]])

@@ -61,7 +61,7 @@ def kept_of_pairs(frf_set: FrfSet, keep: Keep | Sequence[str]) -> list[tuple[Pai
     pairs = reciprocal_pairs(frf_set)
     if isinstance(keep, str):
         check_choice("keep", keep, KEEP)
-        return [(pair, keep) for pair in pairs]
+        return [(pair, kept) for pair in pairs for kept in KEEP if kept == keep]
     known: dict[str, tuple[Pair, Keep]] = {}
     for pair in pairs:
         a, b = pair.name.split(" / ")
