@@ -11,7 +11,15 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.budget import parameter_budgets, tolerance_checks
-from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solution, SolverHistory, goodness_of_fit, jackknife_std
+from jaxmb.identify.assess.estimate import (
+    Diagnosis,
+    Estimate,
+    Solution,
+    SolverHistory,
+    goodness_of_fit,
+    jackknife_std,
+    on_bound,
+)
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
@@ -25,8 +33,8 @@ from jaxmb.identify.assess.remarks import (
     exceeded_remarks,
     excess_remarks,
     gross_remarks,
+    held_out_remarks,
     machine_remarks,
-    on_bound,
     prior_remarks,
     search_remarks,
     tolerance_remarks,
@@ -227,7 +235,9 @@ def assess(estimate: Estimate) -> Result:
     unknown = [UNKNOWN] if goodness.not_reproduced else []
     # What does not reproduce the data is no small error: its attribution to a tolerance would mislead.
     exceeded = [] if goodness.not_reproduced else exceeded_remarks(goodness.budget, study.tolerances)
-    doubts = (*misfit, *others, *unknown, *found.doubts, *exceeded, *machine_remarks(machine))
+    doubts = (
+        *misfit, *others, *unknown, *found.doubts, *exceeded, *held_out_remarks(estimate), *machine_remarks(machine),
+    )  # fmt: skip
     ended = ended_text(goodness.missed, found.wrong, plain, estimate.known.verdict, doubts)
     if solver.fit is not None:
         status = search_status(estimate, solver.fit, ended)

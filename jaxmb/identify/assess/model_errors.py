@@ -308,6 +308,8 @@ class Fitted(NamedTuple):
     x: np.ndarray
     """Fitted unknowns, and the size of an error over the typical one."""
     chi_square: float
+    squares: float = np.nan
+    """Sum of squares of the residual in units of the noise alone; not known in searches."""
 
     @property
     def size(self) -> float:
