@@ -396,7 +396,8 @@ def model_errors(estimate: Estimate) -> Explanations:
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     search = Search(corrected, metric(variances, effects[:, std > 0.0]), degrees)
-    _, plain, chi_square = search.fitted(NONE, estimate.u)
+    unchanged = search.fitted(NONE, estimate.u)
+    plain, chi_square = unchanged.x, unchanged.chi_square
     before, _ = search.state(NONE, estimate.u)
     excess = float(before @ before) - degrees
     explains = min(1.0 - (chi_square - degrees) / max(excess, 1e-300), 1.0)
@@ -617,7 +618,8 @@ def _reported(search: Search, u: np.ndarray, chi_square: float, found: Sequence[
     if not named:
         return ()
     ends = [found[k] for k in named]
-    _, other, lower = search.fitted(NONE, found[int(np.argmin(chi_squares))].x[: search.size])
+    refit = search.fitted(NONE, found[int(np.argmin(chi_squares))].x[: search.size])
+    other, lower = refit.x, refit.chi_square
     if selected([lower], [0.0], chi_square, search.noise, 1)[0] and lower <= max(chi_squares[k] for k in named):
         text = _minimum_text(free, u, other)
         return (_with_values(free, text, explains, other, search.state(NONE, other)[1], lower / search.noise),)
