@@ -113,6 +113,14 @@ class GoodnessOfFit:
         return self.budget is not None and self.budget.excess is not None and bool(self.budget.excess.exceeded)
 
     @property
+    def beyond_tolerance(self) -> tuple[str, ...]:
+        """Keys of errors of machine or tests that exceed their tolerance beyond chance, of each kind the largest."""
+        if self.budget is None or self.budget.excess is None:
+            return ()
+        largest = (each.members[np.argmax(np.abs(each.sizes))] for each in self.budget.excess.exceeded)
+        return tuple(self.budget.errors[k].key for k in largest)
+
+    @property
     def missed(self) -> tuple[str, ...]:
         """Names of all tests that the machine does not reproduce, held-out tests included."""
         return tuple(dict.fromkeys([*self.not_reproduced, *self.held_out_errors]))

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -409,7 +409,7 @@ def model_errors(estimate: Estimate) -> Explanations:
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *_without_tests(search, plain), start]
-    found = _refitted(search, points, chi_square, std)
+    found = _refitted(search, points, chi_square, std, estimate.goodness.beyond_tolerance)
     named = _reported(search, plain, chi_square, found) or lower
     return Explanations(
         named or _single_lines(estimate, search, plain, chi_square),
@@ -467,9 +467,12 @@ def _without_channel(search: Search, u: np.ndarray) -> tuple[np.ndarray, np.ndar
     return None
 
 
-def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray) -> list[Fitted]:
-    """Refits of the hypotheses on a single wrong channel, of those that explain most to first order at any of some
-    points, then at the free parameters of the best refit, and of those that have starts of their own."""
+def _refitted(
+    search: Search, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray, beyond: Collection[str]
+) -> list[Fitted]:
+    """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
+    explain most to first order at any of some points, then at the free parameters of the best refit, and of those that
+    have starts of their own."""
     errors, channel = search.corrected.errors, _without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
     expected, distinct, inside = _expected(search, at, std, None if channel is None else channel[1])
@@ -494,6 +497,7 @@ def _refitted(search: Search, points: Sequence[np.ndarray], chi_square: float, s
         order = np.argsort(expected.min(axis=0), kind="stable").tolist()
         return [k for k in order if distinct[k] and k not in found]
 
+    refit([k for k, error in enumerate(errors) if error.key in beyond])
     refit([k for k in likely() if inside[k]])
     refit(likely()[:TRIED])
     refit([k for k in likely() if errors[k].starts])
