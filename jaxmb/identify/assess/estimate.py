@@ -113,6 +113,14 @@ class GoodnessOfFit:
         return self.budget is not None and self.budget.excess is not None and bool(self.budget.excess.exceeded)
 
     @property
+    def beyond_tolerance(self) -> tuple[str, ...]:
+        """Keys of errors of machine or tests that exceed their tolerance beyond chance, of each kind the largest."""
+        if self.budget is None or self.budget.excess is None:
+            return ()
+        largest = (each.members[np.argmax(np.abs(each.sizes))] for each in self.budget.excess.exceeded)
+        return tuple(self.budget.errors[k].key for k in largest)
+
+    @property
     def missed(self) -> tuple[str, ...]:
         """Names of all tests that the machine does not reproduce, held-out tests included."""
         return tuple(dict.fromkeys([*self.not_reproduced, *self.held_out_errors]))
@@ -194,7 +202,7 @@ def _tolerances(
     if study.tolerances is None or (step is None and not_linearized):
         return None, (False,) * len(each)
     tests = DescribedTests(study.fitted, solution.model, study.free, study.tolerances, study.exact)
-    point = solution.residual, solution.jacobian
+    point = solution.residual, _within_bounds(solution)
     if step is not None:
         factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)
         found = budget(
@@ -210,6 +218,22 @@ def _tolerances(
     noise = noise_variances(solution)
     found = compared(found, *point, noise)
     return found, explained(found, problem.row_slices, *point, noise)
+
+
+def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
+    """-1 where a free parameter is on its lower bound, 1 on its upper one, 0 between them [d]."""
+    lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
+    near = 1e-9 * (upper - lower)
+    return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
+
+
+def _within_bounds(solution: Solution) -> Jacobian:
+    """The Jacobian with columns of zeros for parameters that a bound limits, which explain no residual."""
+    jacobian = solution.jacobian
+    if not isinstance(jacobian, np.ndarray):
+        return jacobian
+    side, gradient = on_bound(solution.study, solution.u), jacobian.T @ solution.residual
+    return np.where(side * gradient < 0.0, 0.0, jacobian)
 
 
 def noise_variances(solution: Solution) -> Float[np.ndarray, "m"]:

@@ -21,6 +21,7 @@ from jaxmb.identify.assess.remarks import (
     exceeded_remarks,
     excess_remarks,
     grouped,
+    held_out_remarks,
     machine_remarks,
     prior_remarks,
     tolerance_remarks,
@@ -217,7 +218,9 @@ def assess(estimate: Estimate) -> Result:
     unknown = [UNKNOWN] if goodness.not_reproduced else []
     # What does not reproduce the data is no small error: its attribution to a tolerance would mislead.
     exceeded = [] if goodness.not_reproduced else exceeded_remarks(goodness.budget, study.tolerances)
-    doubts = (*misfit, *others, *unknown, *found.doubts, *exceeded, *machine_remarks(machine))
+    doubts = (
+        *misfit, *others, *unknown, *found.doubts, *exceeded, *held_out_remarks(estimate), *machine_remarks(machine),
+    )  # fmt: skip
     ended = ended_text(goodness.missed, found.wrong, plain, estimate.identifiability.verdict, doubts)
     if run.fit is not None:
         status = search_status(estimate, run.fit, ended)

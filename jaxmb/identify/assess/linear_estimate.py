@@ -345,7 +345,7 @@ class LinearHypothesisSearch:
         error = hypothesis.error
         if error is None:
             x, residual = self.solved(hypothesis.tests, {})
-            return FittedHypothesis(hypothesis, x, float(residual @ residual))
+            return FittedHypothesis(hypothesis, x, float(residual @ residual), self.squares(residual))
 
         def residual_at(size: np.ndarray) -> np.ndarray:
             try:
@@ -363,14 +363,20 @@ class LinearHypothesisSearch:
             ftol=1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
         x, _ = self.solved({}, {error.key: float(found.x[0]) * error.typical})
-        return FittedHypothesis(hypothesis, np.append(x, found.x), float(found.fun @ found.fun))
+        return FittedHypothesis(
+            hypothesis, np.append(x, found.x), float(found.fun @ found.fun), self.squares(found.fun)
+        )
+
+    def squares(self, residual: np.ndarray) -> float:
+        """Sum of squares, in units of the noise alone, of a residual in units of the covariance."""
+        return float(self.metric.squares(residual[:, None])[0])
 
 
 def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanations:
     """Model-error hypotheses that each explain most of the misfit of a linear step, and further springs; see
     `model_errors`.
 
-    Where the noise is estimated from the residual, that of the best hypothesis takes its place.
+    Where the noise is estimated from the residual, a smaller one that the best hypothesis leaves takes its place.
     """
     study, goodness = estimate.study, estimate.goodness
     explained = linear.step.misfit.explained or goodness.misfit_tolerated
@@ -388,9 +394,10 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     if not found:
         return Explanations()
     least = min(end.chi_square for end in found)
-    if estimated and least > MOST_LEFT * plain:
+    if estimated and min(end.squares for end in found) > MOST_LEFT * search.squares(residual):
         return Explanations()
-    noise = max(least / degrees, 1e-300) if estimated else 1.0
+    # an error may have increased the estimate of the noise
+    noise = float(np.clip(least / degrees, 1e-300, 1.0)) if estimated else 1.0
     tried = len(_errors(search)) + len(found)
     found = [end._replace(chi_square=end.chi_square / noise) for end in found]
     chi_squares, sizes = [end.chi_square for end in found], [end.size for end in found]
@@ -407,7 +414,8 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
 
 
 MOST_LEFT = 0.5
-"""Part of the sum of squares of the residual that an error leaves at most where the noise is not known."""
+"""Part of the sum of squares of the residual, in units of the noise alone, that an error leaves at most where the noise
+is not known."""
 
 
 def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisSearch, float]:
@@ -416,15 +424,18 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
     if all(len(entry.source.loads) for entry in study.fitted):
         model = all_elastic(with_further_springs(model))
     known = tuple(machine_errors(model, study.free, used_frames(study.fitted)))
-    lengths = np.ones(estimate.residual.size)
-    for rows, test in zip(study.problem.row_slices, study.tests, strict=True):
-        lengths[rows] = test.noise.correlation.lengths
+    lengths, variances = np.ones(estimate.residual.size), estimate.row_weights.copy()
+    for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):
+        # an error increases the estimated noise of all joints
+        own, bound = entry.test.noise.correlation.lengths, entry.source.variance_bound(entry.test)
+        bounded = bound < own
+        lengths[rows] = np.where(bounded, 1.0, own)
+        variances[rows] *= np.where(bounded, bound, own)
     budget = estimate.goodness.budget
     effects = np.zeros((estimate.residual.size, 0))
     if budget is not None and len(budget.columns):
         both = np.concatenate([budget.columns, budget.curvature], axis=1)
         effects = np.pad(both, ((0, estimate.residual.size - len(both)), (0, 0)))
-    variances = estimate.row_weights * lengths
     used = variances > 0.0
     degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank
     return LinearHypothesisSearch(estimate, linear, model, known, metric(variances, effects)), max(degrees, 1.0)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -301,6 +301,8 @@ class FittedHypothesis(NamedTuple):
     x: np.ndarray
     """Fitted unknowns, and the size of an error over the typical one."""
     chi_square: float
+    squares: float = np.nan
+    """Sum of squares of the residual in units of the noise alone; not known in searches."""
 
     @property
     def size(self) -> float:
@@ -387,7 +389,8 @@ def model_errors(estimate: Estimate) -> Explanations:
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     search = HypothesisSearch(corrected, metric(variances, effects[:, std > 0.0]), degrees)
-    _, plain, chi_square = search.fitted(NONE, estimate.u)
+    unchanged = search.fitted(NONE, estimate.u)
+    plain, chi_square = unchanged.x, unchanged.chi_square
     before, _ = search.state(NONE, estimate.u)
     excess = float(before @ before) - degrees
     explains = min(1.0 - (chi_square - degrees) / max(excess, 1e-300), 1.0)
@@ -399,7 +402,7 @@ def model_errors(estimate: Estimate) -> Explanations:
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *_without_tests(search, plain), start]
-    found = _refitted(search, points, chi_square, std)
+    found = _refitted(search, points, chi_square, std, estimate.goodness.beyond_tolerance)
     named = _reported(search, plain, chi_square, found) or lower
     return Explanations(
         named or _single_lines(estimate, search, plain, chi_square),
@@ -458,10 +461,11 @@ def _without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.ndarra
 
 
 def _refitted(
-    search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray
+    search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray, beyond: Collection[str]
 ) -> list[FittedHypothesis]:
-    """Refits of the hypotheses on a single wrong channel, of those that explain most to first order at any of some
-    points, then at the free parameters of the best refit, and of those that have starts of their own."""
+    """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
+    explain most to first order at any of some points, then at the free parameters of the best refit, and of those that
+    have starts of their own."""
     errors, channel = search.corrected.errors, _without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
     expected, distinct, inside = _expected(search, at, std, None if channel is None else channel[1])
@@ -486,6 +490,7 @@ def _refitted(
         order = np.argsort(expected.min(axis=0), kind="stable").tolist()
         return [k for k in order if distinct[k] and k not in found]
 
+    refit([k for k, error in enumerate(errors) if error.key in beyond])
     refit([k for k in likely() if inside[k]])
     refit(likely()[:TRIED])
     refit([k for k in likely() if errors[k].starts])
@@ -612,7 +617,8 @@ def _reported(
     if not named:
         return ()
     ends = [found[k] for k in named]
-    _, other, lower = search.fitted(NONE, found[int(np.argmin(chi_squares))].x[: search.size])
+    refit = search.fitted(NONE, found[int(np.argmin(chi_squares))].x[: search.size])
+    other, lower = refit.x, refit.chi_square
     if selected([lower], [0.0], chi_square, search.noise, 1)[0] and lower <= max(chi_squares[k] for k in named):
         text = _minimum_text(free, u, other)
         return (_with_values(free, text, explains, other, search.state(NONE, other)[1], lower / search.noise),)

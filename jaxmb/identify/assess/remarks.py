@@ -7,9 +7,10 @@ from pydantic import ValidationError
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.budget import Budget
-from jaxmb.identify.assess.estimate import Estimate, LinearSystem
+from jaxmb.identify.assess.estimate import INCONSISTENT, Estimate, LinearSystem, on_bound
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
+from jaxmb.identify.experiments.test import residual_at
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.linear import LinearStep
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
@@ -134,6 +135,23 @@ def grouped(remarks: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{tests_text(list(dict.fromkeys(names)))}: {text}" for text, names in tests.items()]
 
 
+def held_out_remarks(estimate: Estimate) -> list[str]:
+    """A sentence on each held-out test that the identified machine does not reproduce, and noise does not explain."""
+    sentences = list[str]()
+    for entry in estimate.study.checks:
+        view = entry.test.view(estimate.model)
+        score = entry.test.score(view, None)
+        if not score.poor or entry.name in estimate.goodness.held_out_errors:
+            continue
+        residual, weights = residual_at(entry.test, view), np.asarray(entry.test.row_weights())
+        used = weights > 0.0
+        if np.mean(residual[used] ** 2 / weights[used]) > INCONSISTENT**2:
+            of_log, share = score.log_error, score.explained_percent
+            size = f"{share:.3g} % explained" if of_log is None else f"error of log H {of_log:.2g}"
+            sentences.append(f"{display_name(entry.name)}, held out: not reproduced by the identified machine ({size})")
+    return sentences
+
+
 def machine_remarks(machine: Machine) -> list[str]:
     """A sentence where the identified machine is not physically consistent."""
     try:
@@ -181,13 +199,6 @@ def bound_remarks(estimate: Estimate, initial_u: np.ndarray) -> list[str]:
             if which.any():
                 sentences.append(f"{where} {side} bound: {listed(names[which].tolist())}")
     return sentences
-
-
-def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
-    """-1 where a free parameter is on its lower bound, 1 on its upper one, 0 between them [d]."""
-    lower, upper = np.asarray(study.free.lower), np.asarray(study.free.upper)
-    near = 1e-9 * (upper - lower)
-    return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
 
 
 def unmatched_remarks(estimate: Estimate) -> list[str]:

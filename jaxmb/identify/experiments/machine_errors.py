@@ -288,9 +288,12 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
 
 
 def _turned(xp: Any, tilt: Any, vector: Any) -> Any:
-    """A vector after the rotation of the quaternion (1, tilt / 2): by tilt, to second order."""
-    across = xp.cross(tilt, vector)
-    return vector + (across + 0.5 * xp.cross(tilt, across)) / (1.0 + 0.25 * (tilt @ tilt))
+    """A vector after a rotation, by its rotation vector; differentiable at 0."""
+    square, across = tilt @ tilt, xp.cross(tilt, vector)
+    is_turned = square > 0.0
+    angle = xp.sqrt(xp.where(is_turned, square, 1.0))
+    sine, cosine = xp.sin(angle) / angle, (1.0 - xp.cos(angle)) / angle**2
+    return vector + xp.where(is_turned, sine, 1.0) * across + xp.where(is_turned, cosine, 0.5) * xp.cross(tilt, across)
 
 
 def _displaced(xp: Any, pose: Any, by: Any) -> Any:

@@ -189,6 +189,11 @@ class Source:
         this default: those of its vibration, without effect of their axes."""
         return {} if test.vibration is None else dict.fromkeys(test.vibration.frames, False)
 
+    def variance_bound(self, test: Any) -> Float[np.ndarray, "m"]:
+        """Upper bound of the variance of each row of the residual, in units of its standard deviation, where the data
+        have one that is independent of the fit; infinite where there is none."""
+        return np.full(test.rows, np.inf)
+
     def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None = None) -> str:
         """A sentence on data that the prediction does not reproduce, independent of the stated noise; empty where there
         are none.

@@ -172,10 +172,11 @@ def test_gravity_is_tilted_across_its_direction():
     known = list(machine_errors(model, free, {}))
     tilted = [key for key in (error.key for error, _ in known) if key.startswith("tilt")]
     assert tilted == ["tilt about X", "tilt about Z"]
-    down, across = -9.81 * np.cos(2.0 * np.arctan(0.005)), 9.81 * np.sin(2.0 * np.arctan(0.005))
-    for key, expected in zip(tilted, ([0.0, down, -across], [across, down, 0.0]), strict=True):
-        there = with_machine_errors(model, free, known, {key: 0.01})
-        np.testing.assert_allclose(there.gravity, expected, atol=1e-12)
+    for size in (0.01, 0.5 * np.pi):
+        down, across = -9.81 * np.cos(size), 9.81 * np.sin(size)
+        for key, expected in zip(tilted, ([0.0, down, -across], [across, down, 0.0]), strict=True):
+            there = with_machine_errors(model, free, known, {key: size})
+            np.testing.assert_allclose(there.gravity, expected, atol=1e-12)
 
 
 def test_a_linear_refit_is_a_projection():

@@ -16,10 +16,9 @@ from jaxtyping import Array, Float
 from scipy.special import chdtri
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.estimate import Estimate, on_bound
 from jaxmb.identify.assess.metrics import Profile
 from jaxmb.identify.assess.modal_agreement import GOVERNS, mode_shares
-from jaxmb.identify.assess.remarks import on_bound
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import deviations, identifiability, row_blocks
 from jaxmb.identify.estimation.least_squares import Box, finished

@@ -189,8 +189,13 @@ class FrfDescription(Description["FrfTest"]):
         measured, omega = np.asarray(test.measured), np.asarray(test.omega)[:, None, None]
         for what, axis, points in (("output", 1, test.outputs), ("input", 2, test.inputs)):
             for key, text, order, sign in channel_alternatives(what, dof_names(points)):
-                ordered = np.take(measured, order, axis=axis)
-                yield key, text, _measuring(test, ordered * (sign[:, None] if axis == 1 else sign))
+                # with its noise: leakage is most of a weak FRF
+                noise = {
+                    name: jax.device_put(np.take(np.asarray(getattr(test, name)), order, axis=axis))
+                    for name in OF_NOISE
+                }
+                ordered = np.take(measured, order, axis=axis) * (sign[:, None] if axis == 1 else sign)
+                yield key, text, dataclasses.replace(_measuring(test, ordered), **noise)
         kinds = ("receptance", "mobility", "accelerance")
         for own, kind in enumerate(kinds):
             if own != test.derivatives:
@@ -199,6 +204,10 @@ class FrfDescription(Description["FrfTest"]):
                 yield text, text, _measuring(test, measured * change)
         yield "sign of the phase", "the sign of the phase (exp(-j omega t))", _measuring(test, measured.conj())
         yield from posture_alternatives(test, model)
+
+
+OF_NOISE = ("noise_std", "known_std", "additive_std", "level", "leak")
+"""Fields of the noise of each FRF."""
 
 
 def _measuring(test: "FrfTest", measured: np.ndarray) -> "FrfTest":

@@ -372,25 +372,43 @@ class TorqueSource(Source):
                 yield f"the sign of angle {name}", f"the sign of angle {name}", measuring(None, sign, there)
                 text = f"the sign of angle {name} and of its torque"
                 yield text, text, measuring(None, np.ones(effort.size), there)
-                for text, rate in ((f"angle {name} in deg", 1.0), (f"angle {name} in deg, with its rates", DEGREE)):
-                    with contextlib.suppress(ValueError):
-                        yield text, text, self.rebuild(model, {}, {name: (DEGREE, rate)})
+                yield from self._in_degrees(model, f"angle {name} in deg", [name])
             most = np.abs(effort[rows[i]]).max(initial=0.0)
             flat = (number == i) & (np.abs(effort) > FLAT * most)
             if np.sum(flat) > MOST_FLAT * rows[i].size:
                 text = f"the torque of {name}, which saturates at {most:.3g} {'N m' if self.revolute[i] else 'N'},"
                 yield text, text, dataclasses.replace(test, std=jax.device_put(np.where(flat, 1e6 * most, std)))
-        for i, k in itertools.combinations(range(len(rows)), 2):
-            if rows[i].size == rows[k].size:
-                order = np.arange(effort.size)
-                order[rows[i]], order[rows[k]] = rows[k], rows[i]
-                text = f"exchanged torques of {self.coordinates[i]} and {self.coordinates[k]}"
-                yield text, text, measuring(order, np.ones(effort.size))
+        angles = [name for name, turns in zip(self.coordinates, self.revolute, strict=True) if turns]
+        if self.rebuild is not None and len(angles) > 1 and not model.loops:
+            yield from self._in_degrees(model, "all angles in deg", angles)
+        for i, k in itertools.combinations(range(len(rows)) if self.time_s.size else (), 2):
+            # samples that are excluded of one joint have no counterpart
+            _, of_i, of_k = np.intersect1d(self.time_s[rows[i]], self.time_s[rows[k]], return_indices=True)
+            order, alone = np.arange(effort.size), np.concatenate([np.delete(rows[i], of_i), np.delete(rows[k], of_k)])
+            order[rows[i][of_i]], order[rows[k][of_k]] = rows[k][of_k], rows[i][of_i]
+            there = measuring(order, np.ones(effort.size))
+            own = np.array(there.std)
+            own[alone] = 1e6 * np.abs(effort).max()
+            text = f"exchanged torques of {self.coordinates[i]} and {self.coordinates[k]}"
+            yield text, text, dataclasses.replace(there, std=jax.device_put(own))
         for joints, read in self.reversed_gears.items():
             there = read()
             if np.asarray(there.effort).size == effort.size:
                 text = f"the opposite sign of the gear ratio of {listed(joints)}"
                 yield text, text, there
+
+    def _in_degrees(self, model: Model, text: str, names: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+        """The test where some angles are in degrees, without and with their rates."""
+        if self.rebuild is not None:
+            for what, rate in ((text, 1.0), (f"{text}, with {'its' if len(names) == 1 else 'their'} rates", DEGREE)):
+                with contextlib.suppress(ValueError):
+                    yield what, what, self.rebuild(model, {}, dict.fromkeys(names, (DEGREE, rate)))
+
+    def variance_bound(self, test: TorqueTest) -> Float[np.ndarray, "r"]:
+        """Upper bound of the variance of each row by `noise_bound`, where the noise is estimated."""
+        if not (self.noise_estimated and self.noise_bound.size):
+            return np.full(test.rows, np.inf)
+        return (self.noise_bound[np.asarray(test.coordinate)] / np.asarray(test.std)) ** 2
 
     def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None = None) -> str:
         """A sentence on joints whose torque is not reproduced; see `Source.gross_errors`."""
@@ -407,7 +425,8 @@ class TorqueSource(Source):
         rest_text = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
         cause = found.cause or (
             f"usual causes: {rest_text}order, sign or unit of columns, sign or zero of an angle, torque and angle"
-            " at different times, the direction of gravity, the stiffness of a gear on a joint without motor"
+            " at different times, the direction of gravity, missing friction, the stiffness of a gear on a joint"
+            " without motor"
         )
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"
 

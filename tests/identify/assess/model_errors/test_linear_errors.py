@@ -41,6 +41,27 @@ def test_an_error_of_deflections_is_named(tmp_path, wrong, named):
     assert texts[0] in result.doubts[0]
 
 
+def test_values_beyond_their_bounds_explain_no_misfit(tmp_path):
+    """Of reversed displacements negative compliances would leave noise alone; bounds exclude them."""
+    free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
+    result = identify(study_of(tmp_path, made(lambda d: -d), free=free))
+    assert result.status.startswith("data not followed")
+    assert "sign reversed" in result.doubts[0]
+
+
+def test_a_held_out_test_that_is_not_reproduced_is_a_doubt(tmp_path):
+    """It is no part of the fit, whose values and verdicts stay; noise as large as the displacements is no doubt."""
+    free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
+    wrong = made(lambda d: d * np.array([1, 1, -1, 1, 1, 1]), seed=3)
+    parts = ({}, {"role": "check"})
+    result = identify(study_of(tmp_path, loaded(seed=1, noise=1.0), wrong, free=free, parts=parts))
+    assert result.status == "converged"
+    assert len(result.doubts) == 1
+    assert result.doubts[0].startswith("test 'far', held out: not reproduced by the identified machine")
+    weak = loaded(seed=3, noise=1.0, wrench=[0.0, 0.0, -5.0, 0.0, 0.0, 0.0])
+    assert not identify(study_of(tmp_path, loaded(seed=1, noise=1.0), weak, free=free, parts=parts)).doubts
+
+
 def test_tolerances_beside_simulated_loads(tmp_path, monkeypatch):
     """Those of the machine and of the measured test count, not those of the simulated one."""
     module, seen = importlib.import_module("jaxmb.identify.assess.linear_estimate"), []

@@ -154,3 +154,22 @@ def test_what_symmetry_makes_zero_is_leak_alone(tmp_path):
         found = result.parameters[name]
         assert found.identifiable == "yes"
         assert abs(np.log(found.value / value)) <= 3.0 * found.std_log
+
+
+def test_exchanged_inputs_exchange_their_noise(tmp_path):
+    """Weak FRFs have the noise of leakage: those of a test with exchanged inputs and its alternative are one test."""
+    rng = np.random.default_rng(1)
+    size = rng.uniform(0.5, 2.0, size=(LINES.size, 2, 2)) * np.array([[1.0, 0.01], [0.02, 3.0]])
+    points = [["tool", "x"], ["tool", "z"]]
+    own = {"posture": {"a": 0.2, "b": 0.5}, "outputs": points, "inputs": points, "noise_log_std": 0.01}
+    right, wrong = (FrfSet(LINES, h + 0j, "accelerance", POINTS, POINTS) for h in (size, size[:, :, ::-1]))
+    tests = []
+    for name, frfs in (("right", right), ("wrong", wrong)):
+        write_frf(tmp_path / f"{name}.npz", frfs)
+        study = study_of(tmp_path, {"kind": "frf", "name": name, "file": f"{name}.npz"} | own)
+        tests.append(study.tests[0])
+    alternatives = {text: test for _, text, test in tests[1].description.alternatives(study.model)}
+    other = alternatives["exchanged inputs tool x and tool z"]
+    np.testing.assert_array_equal(other.measured, tests[0].measured)
+    np.testing.assert_allclose(other.noise_std, tests[0].noise_std, rtol=1e-12)
+    assert np.ptp(np.asarray(other.noise_std)) > 0.1

@@ -1,0 +1,78 @@
+"""One gross error at a time in a torque test whose noise is estimated, and its name in the result."""
+
+import numpy as np
+import pytest
+import tomli_w
+
+import jaxmb
+
+MASS, CENTER, INERTIA, LENGTH = (14.0, 9.0), (0.3, 0.25), (0.5, 0.3), 0.6
+DAMPING, FRICTION = np.array([9.0, 4.0]), np.array([12.0, 6.0])
+BODIES = [
+    {"name": name, "parent": parent, "origin": {"xyz": [start, 0.0, 0.0]}, "mass": MASS[k],
+     "center_of_mass": [CENTER[k], 0.0, 0.0],
+     "inertia_products": {"xx": INERTIA[k], "yy": INERTIA[k], "zz": INERTIA[k]},
+     "joint": [{"name": f"q{k + 1}", "axis": [0.0, 1.0, 0.0]}]}
+    for k, (name, parent, start) in enumerate((("upper", "ground", 0.0), ("fore", "upper", LENGTH)))
+]  # fmt: skip
+TOOL = {"name": "tool", "body": "fore", "origin": {"xyz": [0.5, 0.0, 0.0]}}
+FREE = {
+    "damping.*": {"lower": 0.0, "upper": 100.0, "scale": "linear"},
+    "friction.*": {"lower": 0.0, "upper": 100.0},
+}
+
+
+def torques(q, v, a, gravity, payload):
+    """Of two links about parallel y axes, along x at q = 0, closed form; gravity along X and Z of the ground."""
+    mass, first = MASS[1] + payload, MASS[1] * CENTER[1] + payload * 0.5
+    own = INERTIA[1] + MASS[1] * CENTER[1] ** 2 + payload * 0.25
+    first_upper = MASS[0] * CENTER[0] + mass * LENGTH
+    upper = INERTIA[0] + MASS[0] * CENTER[0] ** 2 + mass * LENGTH**2
+    c, s, both = np.cos(q[:, 1]), np.sin(q[:, 1]), q.sum(axis=1)
+    coupled = first * LENGTH
+    load = [-(gravity[0] * -np.sin(at) + gravity[1] * -np.cos(at)) for at in (q[:, 0], both)]
+    tau_2 = (own + coupled * c) * a[:, 0] + own * a[:, 1] + coupled * s * v[:, 0] ** 2 + first * load[1]
+    tau_1 = (upper + own + 2.0 * coupled * c) * a[:, 0] + (own + coupled * c) * a[:, 1] + first_upper * load[0]
+    tau_1 += -coupled * s * (2.0 * v[:, 0] * v[:, 1] + v[:, 1] ** 2) + first * load[1]
+    return np.column_stack([tau_1, tau_2]) + DAMPING * v + FRICTION * np.sign(v)
+
+
+def identified(folder, change=lambda q, tau: (q, tau), gravity=(0.0, -9.81), payload=0.0):
+    rng, time = np.random.default_rng(3), np.arange(600) / 100.0
+    size, omega = np.array([[0.9, 1.1], [0.5, -0.4]]), 2.0 * np.pi * np.array([[0.33, 0.5], [0.83, 1.0]])
+    phase = omega * time[:, None, None]
+    q = np.sum(size * np.sin(phase), axis=1) + np.array([0.3, -0.4])
+    v, a = np.sum(size * omega * np.cos(phase), axis=1), -np.sum(size * omega**2 * np.sin(phase), axis=1)
+    tau = torques(q, v, a, gravity, payload) + rng.normal(scale=[1.5, 0.8], size=q.shape)
+    q, tau = change(q + rng.normal(scale=1e-5, size=q.shape), tau)
+    head = "time_s,q1,q2,q1.torque,q2.torque"
+    np.savetxt(folder / "run.csv", np.column_stack([time, q, tau]), delimiter=",", header=head, comments="")
+    machine = {"name": "arm", "body": BODIES, "frame": [TOOL]}
+    test = {"kind": "torque", "file": "run.csv", "least_speed": 0.1}
+    (folder / "arm.toml").write_text(tomli_w.dumps(machine))
+    (folder / "study.toml").write_text(tomli_w.dumps({"machine": "arm.toml", "test": [test], "free": FREE}))
+    return jaxmb.identify(jaxmb.load_study(folder / "study.toml"))
+
+
+def test_a_correct_torque_test_has_no_doubt(tmp_path):
+    result = identified(tmp_path)
+    assert result.status == "converged"
+    assert not result.doubts
+    for name, true in zip(("damping.q1", "friction.q2"), (DAMPING[0], FRICTION[1]), strict=True):
+        assert abs(result.parameters[name].value - true) < 4.0 * result.parameters[name].std
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"change": lambda q, tau: (q * [1.0, -1.0], tau)}, "the sign of angle q2 of test 'run'"),
+        ({"change": lambda q, tau: (q, tau[:, ::-1])}, "exchanged torques of q1 and q2 of test 'run'"),
+        ({"change": lambda q, tau: (np.degrees(q), tau)}, "all angles in deg, with their rates of test 'run'"),
+        ({"gravity": (9.81, 0.0)}, "tilt about Y -90"),
+        ({"payload": 10.0}, "at tool"),
+    ],
+)
+def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
+    result = identified(tmp_path, **wrong)
+    assert result.status.startswith("data not followed")
+    assert named in result.doubts[0]
