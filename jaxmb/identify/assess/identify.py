@@ -101,6 +101,9 @@ def _by_search(
         study, fit, doubts = _refined_about(study, fit) if study.relinearized else (study, fit, [])
         problem, fit, sentences = with_estimated_noise(study.problem, fit)
         study, sentences = study.with_problem(problem), [*doubts, *sentences]
+    if report is not None:
+        evaluations = fit.search_evaluations + fit.refine_evaluations
+        report(Report(fit.round, study.settings.rounds, "assessment", evaluations, fit.best))
     result = assess(search_estimate(study, fit, seed, tuple(sentences), information))
     # The parts, and so the total, include the time of a run before it was interrupted.
     parts = {

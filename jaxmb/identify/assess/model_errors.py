@@ -16,7 +16,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.assess.budget import finite, used_frames
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
-from jaxmb.identify.estimation.least_squares import host_minimum
+from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import (
@@ -47,7 +47,9 @@ SCANNED = tuple(sign * 2.0**power for power in range(6) for sign in (1.0, -1.0))
 MOST_TESTS, MOST_CHANNELS = 4, 6
 """Largest number of tests, and number of sensors and inputs, for fits without each of them."""
 LINEAR = 0.1
-"""Part of the misfit by which a decrease to first order may be too small."""
+"""Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
+SCREENED, CONTINUED = 8, 0.05
+"""Evaluations of a refit from each start, and the part of the misfit that it explains after them if it is continued."""
 EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
 MOST_NAMED = 4
@@ -352,14 +354,16 @@ class HypothesisSearch:
         residual, _ = self.corrected.state(u, np.zeros(len(self.corrected.errors)), np.zeros(0, dtype=int))
         return float(np.sum((residual * self.metric.scale) ** 2))
 
-    def fitted(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
-        """Fit of a hypothesis, from a start."""
+    def fitted(
+        self, hypothesis: Hypothesis, first: np.ndarray, evaluations: int = MOST_EVALUATIONS
+    ) -> FittedHypothesis:
+        """Fit of a hypothesis, from a start, with at most so many evaluations."""
         free, error = self.corrected.problem.free, hypothesis.error
         lower, upper = np.asarray(free.lower), np.asarray(free.upper)
         if error is not None:
             low, high = error.bounds
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
-        x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper)
+        x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, evaluations)
         return FittedHypothesis(hypothesis, x, float(residual @ residual))
 
 
@@ -413,7 +417,7 @@ def model_errors(estimate: Estimate) -> Explanations:
 def further_springs(
     model: Model, found: Sequence[FittedHypothesis], plain: float, noise: float, tried: int
 ) -> tuple[FurtherSpring, ...]:
-    """Further springs whose decrease of the residual is significant, the best first.
+    """Further springs that significantly lower the residual, by more than a tenth of the misfit, the best first.
 
     Args:
         model: with further springs.
@@ -430,7 +434,8 @@ def further_springs(
         if error is not None and k is not None and end.size > 0.0 and drop > least:
             explains = min(drop / max(plain - noise, least), 1.0)
             unit = "N m/rad" if model.revolute[k] else "N/m"
-            springs.append(FurtherSpring(model.coordinates[k], 1.0 / (end.size * error.typical), unit, explains))
+            if explains > LINEAR:
+                springs.append(FurtherSpring(model.coordinates[k], 1.0 / (end.size * error.typical), unit, explains))
     return tuple(springs)
 
 
@@ -482,9 +487,11 @@ def _refitted(
             u = at[int(np.argmin(expected[:, k]))]
             scanned = [size * errors[k].typical for size in SCANNED] if inside[k] else errors[k].starts
             firsts = [np.append(u, 0.0), *_far_starts(search, errors[k], [u] if inside[k] else points, scanned)]
-            ends = (search.fitted(Hypothesis(errors[k]), first) for first in firsts)
-            found[k] = min(ends, key=lambda end: end.chi_square)
-            best = min(best, found[k].chi_square)
+            ends = (search.fitted(Hypothesis(errors[k]), first, SCREENED) for first in firsts)
+            end = min(ends, key=lambda end: end.chi_square)
+            if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
+                end = search.fitted(end.hypothesis, end.x)
+            found[k], best = end, min(best, end.chi_square)
 
     def likely() -> list[int]:
         order = np.argsort(expected.min(axis=0), kind="stable").tolist()

@@ -197,6 +197,7 @@ def host_minimum(
     first: Float[np.ndarray, "d"],
     lower: Float[np.ndarray, "d"],
     upper: Float[np.ndarray, "d"],
+    evaluations: int = MOST_EVALUATIONS,
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]:
     """Bounded least squares by SciPy, without compiling a program of its own, and the residual at its end.
 
@@ -205,6 +206,7 @@ def host_minimum(
         first: start; moved into the bounds.
         lower: bounds.
         upper: bounds.
+        evaluations: largest number of evaluations of the residual.
     """
 
     @functools.lru_cache(maxsize=1)
@@ -220,6 +222,6 @@ def host_minimum(
         bounds=(lower, upper),
         x_scale="jac",
         ftol=SETTLED,
-        max_nfev=MOST_EVALUATIONS,
+        max_nfev=evaluations,
     )
     return found.x, found.fun
