@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.budget import parameter_budgets, tolerance_checks
 from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solution, SolverHistory, goodness_of_fit, jackknife_std
-from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
+from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks, with_systematic_errors
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, law_remarks, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
 from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
@@ -373,6 +373,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate, ambiguous = ambiguity(estimate, fit, solver.variances)
         estimate = with_curvature(estimate)
     estimate, bounded = not_bound_limited(estimate)
+    estimate, systematic = with_systematic_errors(estimate)
     (hypotheses, springs), agreed = model_errors(estimate), one_model(estimate)
     if agreed is not None and agreed.is_consistent and goodness.not_reproduced:
         agreed = None
@@ -398,6 +399,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             *search_remarks(estimate.study, fit),
             *([NOT_SEARCHED] if (wrong or excess) and is_large(estimate.study.problem) else []),
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
+            *systematic,
         ),
         causes=[text for text in (one_model_text(agreed),) if text],
         hypothesis=model_errors_text(hypotheses),

@@ -8,7 +8,7 @@ weight (`jaxmb.response.static.frame_poses_under_weight`).
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,10 +22,11 @@ from jaxmb.identify.experiments.components import Correlation, Description, Nois
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound
+from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import rotation_about
 from jaxmb.measurement.noise import correlation_length
-from jaxmb.mechanics.kinematics import ELASTIC_AXES
+from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_pose, whole
 from jaxmb.response.static import frame_poses_under_weight
 from jaxmb.spatial import rotation_by, rotation_vector, skew
 
@@ -38,6 +39,8 @@ LEAST_DISTANCES = 4
 LEAST_HEIGHT = 1e-2
 """Third singular value of their points over the first, below which they are in a plane: an error of 1 mm then moves the
 linear start by about 0.1 m across it, and may lead to the mirror image."""
+LEAST_STATIONS = 3
+"""Fewest stations whose errors are compared with each other."""
 POSITION, ROTATION, INCLINATION, DISTANCE = slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 9)
 """Components of a point: position [m], rotation vector [rad], two of the direction of the vertical [rad], and distance
 from the device [m]."""
@@ -95,6 +98,9 @@ class PoseTest(Test[PoseView]):
     """Pose of the device in the ground frame at each station: translation [m], rotation vector [rad]."""
     approach: Float[Array, "t n"] | None
     """Sign of the direction from which each coordinate was approached, 0 where it is unknown; None without any."""
+    scatter: Float[Array, "t p 9 r"] | None = None
+    """Effect of one standard deviation of each random displacement of virtual springs on all components, m or rad; it
+    is common to the components of a row. None for none."""
 
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
@@ -151,8 +157,17 @@ class PoseTest(Test[PoseView]):
         return jnp.concatenate(parts, axis=-1).ravel()[self.component]
 
     def residual(self, view: PoseView) -> Float[Array, "m"]:
-        """Errors over their standard deviations."""
-        return self.errors(view) / self.std
+        """Errors over their standard deviations; those of a row that random displacements have in common, combined to
+        independent ones."""
+        scaled = self.errors(view) / self.std
+        if self.scatter is None:
+            return scaled
+        size = len(self.q), KIND.size * len(self.points)
+        whole = jnp.zeros(size).ravel().at[self.component].set(scaled).reshape(size)
+        seen = jnp.zeros(size).ravel().at[self.component].set(1.0 / self.std).reshape(size)
+        common = self.scatter.reshape(*size, -1) * seen[..., None]
+        lower = jnp.linalg.cholesky(jnp.eye(size[1]) + common @ jnp.swapaxes(common, 1, 2))
+        return jax.scipy.linalg.solve_triangular(lower, whole[..., None], lower=True).ravel()[self.component]
 
     def at_all_points(self, model: Model) -> "PoseTest":
         """The test with all `kinds` of all points in all rows; those predicted for a machine where they are not
@@ -222,11 +237,22 @@ class PoseCorrelation(Correlation[PoseTest]):
     """Correlation of the errors of neighbouring rows, which have similar postures."""
 
     def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Correlation length of the residual, in rows of the table (see `correlation_length`)."""
+        """Correlation length of the residual, in rows of the table (see `correlation_length`); 1 where stations are
+        compared, whose differences contain it (`errors_between_stations`)."""
+        if len(self.test.stations) >= LEAST_STATIONS:
+            return 1.0
         errors = np.zeros((2, KIND.size * len(self.test.q) * len(self.test.points)))
         errors[:, np.asarray(self.test.component)] = residual, np.ones_like(residual)
         by_row = errors.reshape(2, len(self.test.q), -1).swapaxes(1, 2)
         return correlation_length(by_row[0], by_row[1] > 0.0)
+
+    @property
+    def groups(self) -> Int[np.ndarray, "g m"]:
+        """Rows of each station; neighbouring rows where there are fewer than `LEAST_STATIONS`."""
+        if len(self.test.stations) < LEAST_STATIONS:
+            return super().groups
+        row = np.asarray(self.test.component) // (KIND.size * len(self.test.points))
+        return np.asarray(self.test.station)[row][None]
 
 
 LEVELS = ("mm of a position", "mrad of a rotation", "mrad of an inclination", "mm of a distance")
@@ -267,8 +293,10 @@ class PoseNoise(Noise[PoseTest]):
 
     def with_nominal(self, std: float) -> PoseTest:
         """The test with another `level`."""
-        deviation = np.asarray(self.test.deviation) * (std / self.level)
-        return dataclasses.replace(self.test, deviation=jax.device_put(deviation))
+        factor, scatter = std / self.level, self.test.scatter
+        deviation = jax.device_put(np.asarray(self.test.deviation) * factor)
+        scatter = None if scatter is None else jax.device_put(np.asarray(scatter) * factor)
+        return dataclasses.replace(self.test, deviation=deviation, scatter=scatter)
 
     def change_from(self, other: PoseTest) -> float:
         """|log| of the ratio of the noise to that in another version of the test."""
@@ -507,6 +535,47 @@ def pose_test(
         pose=jnp.asarray(np.asarray(pose, float).reshape(-1, 6)),
         approach=None if rows.approach is None else jnp.asarray(rows.approach),
     )
+
+
+def with_scatter(test: PoseTest, model: Model, std: Mapping[str, float]) -> PoseTest:
+    """The test with random rotations of virtual springs in each row.
+
+    Args:
+        test: the test.
+        model: the machine.
+        std: standard deviation by name of the spring and axis, such as "guide.rx", rad.
+
+    Raises:
+        ValueError: the machine has no such spring, or the axis is none of rx, ry, rz.
+    """
+    if not std:
+        return test
+    names = [f"{spring}.{axis}" for spring in model.virtual_springs for axis in ELASTIC_AXES]
+    rotations = [name for name in names if name.rpartition(".")[2] in ELASTIC_AXES[3:]]
+    for name in std:
+        if name not in rotations:
+            raise ValueError(known_name("rotation of a virtual spring", name, rotations))
+    index = np.array([len(model.coordinates) + names.index(name) for name in std])
+    whole_test = dataclasses.replace(test.at_all_points(model), name="")
+    found = np.zeros((len(test.q) * len(test.points) * KIND.size, len(std)))
+    found[np.asarray(whole_test.component)] = _tilt_effects(whole_test, model, index) * np.array(list(std.values()))
+    scatter = found.reshape(len(test.q), len(test.points), KIND.size, len(std))
+    return dataclasses.replace(test, scatter=jax.device_put(scatter))
+
+
+@compiled
+def _tilt_effects(test: PoseTest, model: Model, index: Int[Array, "r"]) -> Float[Array, "m r"]:
+    """Derivative of the errors of a test by displacements of elastic degrees of freedom, common to all rows."""
+    view = test.view(model)
+
+    def errors(displacement: Array) -> Array:
+        def poses(q: Array) -> Array:
+            x = whole(model, q).at[index].add(displacement)
+            return jnp.stack([frame_pose(model, x, point) for point in test.points])
+
+        return test.errors(view._replace(poses=jax.vmap(poses)(test.q)))
+
+    return jax.jacfwd(errors)(jnp.zeros(index.shape))
 
 
 def measured_kinds(measured: Float[np.ndarray, "t p 10"]) -> tuple[tuple[bool, ...], ...]:

@@ -759,7 +759,7 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tol.x", "0.1,1"], r"column 'tol.x': point 'tol' does not exist, did you mean 'tool'"),
         (["q1,q2", "0.1,1"], r"there is no column of a measured point"),
         (["q1,tool.x,tool.rx", "0.1,1,0"], r"point 'tool' has the columns rx, expected rx, ry and rz"),
-        (["q1,tool.x,role", "0.1,1,train"], r"line 2: role is 'train', expected fit or check"),
+        (["q1,tool.x,role", "0.1,1,train"], r"line 2: role is 'train', expected fit, check or inclined"),
         (["q1,tool.x,station", "0.1,1,"], r"line 2: station is empty"),
         (["q1,tool.x,tool.y,tool.z,station", "0.1,1,2,3,A", "0.2,1,2,4,A"], r"station 'A' has 2 fitted rows"),
         (["q1,tool.x", "0.1"], r"line 2 has 1 cells, expected 2"),
