@@ -688,6 +688,21 @@ def test_an_earlier_result_as_prior_is_one_fit_of_both_sets(tmp_path):
         fit("second", machine=machine, prior_from="first/result.json")
 
 
+def test_a_station_of_another_set_with_the_same_label_is_another_one(tmp_path):
+    study = {"machine": machine_file(tmp_path, SPATIAL), "tolerances": "exact"}
+    test = {"kind": "pose", "name": "t", "file": "poses.csv", "std_mm": 0.1}
+    write_rows(tmp_path / "poses.csv", measured_set(tmp_path, 30, 1e-4, seed=1)[0])
+    first = identify(make_study(study | {"test": [test], "free": ZEROS}, "first", tmp_path))
+    write_result(first, tmp_path / "first")
+    rows, exact = measured_set(tmp_path, 20, 1e-4, seed=2, held_out=12)
+    write_rows(tmp_path / "poses.csv", rows)
+    earlier = {"machine": "first/machine.toml", "prior_from": "first/result.json"}
+    second = identify(make_study(study | {"test": [test]} | earlier, "second", tmp_path))
+    assert second.status == "converged"
+    found = [row["predicted"][:3] for row in second.metrics["pose_rows"] if row["role"] == "check"]
+    assert np.abs(np.array(found) - exact[8:]).max() < 1e-3
+
+
 def test_intervals_contain_the_truth(tmp_path):
     """95 % intervals over 60 draws of the noise, all parameters together: within 3 standard deviations of a binomial
     share, whose draws count as independent."""
