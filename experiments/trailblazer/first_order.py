@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import convert
-import jax.numpy as jnp
 import numpy as np
 from run import COLUMNS, READINGS, line
 
@@ -55,7 +54,7 @@ def linear_rows(folder: Path, result: Path) -> Rows:
     assert isinstance(test, PoseTest)
     model = study.free.apply(study.model, values)
     plain = dataclasses.replace(test, scatter=None)
-    residual, jacobian, _ = (np.asarray(x) for x in linearized(with_tests(study.problem, [plain]), jnp.asarray(u)))
+    residual, jacobian, _ = (np.asarray(x) for x in linearized(with_tests(study.problem, [plain]), u))
     rows, machine = test.rows, np.array([not name.startswith("station.") for name in study.free.names])
     feet = with_scatter(plain, model, {"foot.rx": 1e-3 * convert.GROUND_MRAD, "foot.ry": 1e-3 * convert.GROUND_MRAD})
     effects = (np.asarray(each.scatter).reshape(-1, 2)[np.asarray(test.component)] for each in (test, feet))

@@ -26,6 +26,7 @@ import jaxmb
 from jaxmb.identify.experiments.pose_test import (
     INCLINATION,
     POSITION,
+    UPWARD,
     PoseRows,
     axes_about,
     pose_test,
@@ -94,6 +95,8 @@ def simulated(
     pose = np.array([[*draw.uniform(-5.0, 5.0, size=2), 1.0, *turn.as_rotvec()]])
     test = pose_test("", rows, ("set",), pose, [1e-3] * 4, elastic=True, levelled=True)
     poses, upward = predicted(test, model)
+    rows.measured[..., UPWARD] = upward
+    test = pose_test("", rows, ("set",), pose, [1e-3] * 4, elastic=True, levelled=True)
     test = with_scatter(test, model, {"lower.rx": GUIDE_STD, "lower.ry": GUIDE_STD})
     change = np.einsum("tpcr,tr->tpc", np.asarray(test.scatter), draw.normal(size=(len(q), 2)))
     upward = upward + np.einsum("tpij,tpi->tpj", axes_about(upward)[:, :, :2], change[..., INCLINATION])

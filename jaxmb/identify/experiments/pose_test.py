@@ -564,7 +564,7 @@ def with_scatter(test: PoseTest, model: Model, std: Mapping[str, float]) -> Pose
 
 
 @compiled
-def _tilt_effects(test: PoseTest, model: Model, index: Int[Array, "r"]) -> Float[Array, "m r"]:
+def _tilt_effects(test: PoseTest, model: Model, index: Int[Array, "r"] | Int[np.ndarray, "r"]) -> Float[Array, "m r"]:
     """Derivative of the errors of a test by displacements of elastic degrees of freedom, common to all rows."""
     view = test.view(model)
 
