@@ -82,3 +82,37 @@ def test_times_of_the_speed_benchmark(monkeypatch):
     assert run.expected([(2.0, 1.0, False), (4.0, 3.0, False)], 1) == 4.0
     times = {str(size): [[1.0, 2e-3 * size**1.5]] * 3 for size in (4, 16, 64)}
     assert abs(run.slopes.slope(times) - 1.5) < 1e-12
+
+
+@pytest.mark.parametrize(("names", "states"), [
+    ("", "[2, 1, 2, 3, 4, 5, 6]"),
+    ("joint_names: [dsr_joint6, dsr_joint5, dsr_joint4, dsr_joint3, dsr_joint2, dsr_joint1, column_prismatic_joint]",
+     "[6, 5, 4, 3, 2, 1, 2]"),
+])  # fmt: skip
+def test_a_set_of_the_trailblazer_without_optional_parts(tmp_path, monkeypatch, names, states):
+    convert = loaded(EXPERIMENTS / "trailblazer" / "convert.py", monkeypatch)
+    one = f"{{joint_states: {states}, prism_position: [.nan, .nan, .nan], tilt_sensor_base_accel: [0, 0, 9.8]}}"
+    spaces = f"{{solution_spaces: {{7: {{evaluation_measurements: [{one}]}}}}}}"
+    (tmp_path / "set.yaml").write_text(f"{names}\ncolumn_heights: {{2.0: {spaces}}}\n")
+    (point,) = convert.points(tmp_path / "set.yaml")
+    assert (point.height, point.space, point.stationing) == (2.0, 7, False)
+    arm = {f"dsr_joint{k}": float(k) for k in range(1, 7)}
+    assert point.q == pytest.approx({"column_middle_joint": 0.294, "column_top_joint": 0.264} | arm)
+    assert point.position == ()
+    assert point.upward == ((0.0, 0.0, 9.8), ())
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("[1, 2]", "has no column_heights, expected a set of the layout of flat.yaml"),
+    ("joint_names: [a]\ncolumn_heights: {}", r"joint_names is \['a'\], expected"),
+    ("column_heights: {high: {}}", "column height is high, expected a number of metres"),
+    ("column_heights: {2: {solution_spaces: {0: {stationing_measurements: [{}]}}}}",
+     "column height 2, solution space 0, stationing_measurements, 1: has no joint_states, expected 7 numbers"),
+    ("column_heights: {2: {solution_spaces: {0: {stationing_measurements: [{joint_states: [1, 2]}]}}}}",
+     r"joint_states is \[1, 2\], expected 7 numbers"),
+])  # fmt: skip
+def test_a_wrong_set_of_the_trailblazer_gets_a_sentence(tmp_path, monkeypatch, text, message):
+    convert = loaded(EXPERIMENTS / "trailblazer" / "convert.py", monkeypatch)
+    (tmp_path / "set.yaml").write_text(text)
+    with pytest.raises(SystemExit, match=message):
+        convert.points(tmp_path / "set.yaml")

@@ -27,34 +27,51 @@ def identified(study: Path, out: Path) -> tuple[jaxmb.Result, float]:
     return result, time.process_time() - began
 
 
+READINGS = ("all", "stationing", "none")
+"""Points of the held-out height whose accelerometer readings are used."""
+
+
+READINGS = ("all", "stationing", "none")
+"""Points of the held-out height whose accelerometer readings are used."""
+COLUMNS = f"{'readings':11s} points    mean    95 %  largest mm  within 95 %"
+
+
 def main() -> None:
-    """Errors of the held-out points by height, and of all of them."""
+    """Errors of the held-out points by height and readings, and of all of them."""
     data = convert.folder()
     rows = convert.points(data / "flat.yaml")
     heights = [float(text) for text in sys.argv[1:]] or sorted({point.height for point in rows})
-    print("height m  std mm   points  before: mean  95 %  largest   after: mean  95 %  largest mm   within 95 %"
-          "   processor s: fit, prediction")  # fmt: skip
-    errors, covered = list[float](), list[bool]()
+    print(f"height m  std mm  {COLUMNS}   processor s: fit, prediction")
+    found = {each: list[np.ndarray]() for each in READINGS}
     for height in heights:
         with tempfile.TemporaryDirectory() as name:
             out = Path(name)
             fit = convert.write_fit(out / "fit", data, [point for point in rows if point.height != height])
             machine, fitting = identified(fit, out / "machine")
             new = [point for point in rows if point.height == height]
-            result, predicting = identified(convert.write_prediction(out / "new", out / "machine", new), out / "set")
-        line = next(line for line in result.metrics["pose_sets"] if line["role"] == "check")
-        before, after = (1e3 * np.array([line[when][key] for key in ("mean", "percentile_95", "largest")])
-                         for when in ("before", "after"))  # fmt: skip
-        checked = [row for row in result.metrics["pose_rows"] if row["role"] == "check"]
-        error, std = (np.array([row[key][:3] for row in checked]) for key in ("error", "std"))
-        errors += np.linalg.norm(error, axis=1).tolist()
-        covered += (np.abs(error) <= 1.96 * std).ravel().tolist()
-        print(f"{height:8.2f} {machine.metrics['pose_std_mm']['prism']:7.2f} {len(checked):8d}  "
-              + "".join(f"{x:8.2f}" for x in (*before, *after)) + f"   {line['after']['covered_percent']:8.1f}"
-              + f"   {fitting:6.0f}, {predicting:4.0f}   {machine.status}; {result.status}", flush=True)  # fmt: skip
-    mm = 1e3 * np.array(errors)
-    print(f"all {mm.size} points: mean {mm.mean():.2f}, 95 % {np.percentile(mm, 95.0):.2f}, largest {mm.max():.2f} mm,"
-          f" within 95 %: {100.0 * np.mean(covered):.1f}")  # fmt: skip
+            for each in READINGS:
+                study = convert.write_prediction(out / each, out / "machine", new, each)
+                result, predicting = identified(study, out / f"set-{each}")
+                found[each].append(held_out(result))
+                level, cells = machine.metrics["pose_std_mm"]["prism"], line(each, found[each][-1])
+                ended = f"{fitting:6.0f}, {predicting:4.0f}   {machine.status}; {result.status}"
+                print(f"{height:8.2f} {level:7.2f}  {cells}   {ended}", flush=True)
+    for each in READINGS:
+        print(f"{'all':>8s}          {line(each, np.concatenate(found[each]))}")
+
+
+def held_out(result: jaxmb.Result) -> np.ndarray:
+    """Errors of the predicted positions and their standard deviations [k, 2, 3], m."""
+    rows = (row for row in result.metrics["pose_rows"] if row["role"] == "check" and row["point"] == "prism")
+    return np.array([[row[key][:3] for key in ("error", "std")] for row in rows])
+
+
+def line(readings: str, found: np.ndarray) -> str:
+    """Cells of `COLUMNS`, from `held_out`."""
+    error, std = found.swapaxes(0, 1)
+    mm, covered = 1e3 * np.linalg.norm(error, axis=1), 100.0 * np.mean(np.abs(error) <= 1.96 * std)
+    return (f"{readings:11s} {mm.size:6d} {mm.mean():7.2f} {np.percentile(mm, 95.0):7.2f} {mm.max():11.2f}"
+            f" {covered:12.1f}")  # fmt: skip
 
 
 if __name__ == "__main__":

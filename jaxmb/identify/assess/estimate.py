@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from jaxmb.identify.assess.budget import (
     Budget,
@@ -366,11 +366,22 @@ LEAST_GROUPS = 3
 
 
 def jackknife_std(estimate: Estimate) -> Float[np.ndarray, "d"]:
-    """Standard deviation of u from fits without each group of rows, to first order: the largest of all ways of grouping
-    (`Correlation.groups`), 0 for parameters that a group alone determines.
+    """Standard deviation of u from fits without each group of rows: the largest of all ways of grouping
+    (`Correlation.groups`).
 
     Args:
         estimate: of a problem whose Jacobian is in memory.
+    """
+    return np.sqrt(np.max([np.diag(jackknife_covariance(estimate, labels)) for labels in _labels(estimate)], axis=0))
+
+
+def jackknife_covariance(estimate: Estimate, labels: Int[np.ndarray, "m"]) -> Float[np.ndarray, "d d"]:
+    """Covariance of u from fits without each group of rows, to first order; 0 for parameters that a group alone
+    determines, and with fewer than `LEAST_GROUPS`.
+
+    Args:
+        estimate: of a problem whose Jacobian is in memory.
+        labels: group of each row of the data; rows of a negative one are always fitted.
 
     Source: Wu, "Jackknife, bootstrap and other resampling methods in regression analysis", Ann. Statist. 14, 1261
     (1986); MacKinnon and White, J. Econometrics 29, 305 (1985), HC3.
@@ -378,21 +389,19 @@ def jackknife_std(estimate: Estimate) -> Float[np.ndarray, "d"]:
     jacobian, residual = np.asarray(estimate.jacobian), estimate.residual
     size = np.linalg.norm(jacobian, axis=0)
     scale = np.where(size > 0.0, size, 1.0)
-    scaled, found = jacobian / scale, np.zeros(scale.size)
+    scaled, steps = jacobian / scale, []
     whole = scaled.T @ scaled
-    for labels in _labels(estimate):
-        steps = []
-        for group in np.unique(labels):
-            own = np.flatnonzero(labels == group)
-            rest = whole - scaled[own].T @ scaled[own]
-            values, vectors = np.linalg.eigh(rest)
-            known = values > COUPLED * values[-1]
-            step = vectors[:, known] / values[known] @ (vectors[:, known].T @ (scaled[own].T @ residual[own]))
-            steps.append(np.where(np.linalg.norm(vectors[:, ~known], axis=1) > COUPLED, 0.0, step))
-        count = len(steps)
-        if count >= LEAST_GROUPS:
-            found = np.maximum(found, np.sqrt((count - 1.0) / count * np.sum(np.square(steps), axis=0)))
-    return found / scale
+    for group in np.unique(labels[labels >= 0]):
+        own = np.flatnonzero(labels == group)
+        rest = whole - scaled[own].T @ scaled[own]
+        values, vectors = np.linalg.eigh(rest)
+        known = values > COUPLED * values[-1]
+        step = vectors[:, known] / values[known] @ (vectors[:, known].T @ (scaled[own].T @ residual[own]))
+        steps.append(np.where(np.linalg.norm(vectors[:, ~known], axis=1) > COUPLED, 0.0, step) / scale)
+    count, change = len(steps), np.array(steps)
+    if count < LEAST_GROUPS:
+        return np.zeros((size.size, size.size))
+    return (count - 1.0) / count * change.T @ change
 
 
 def _labels(estimate: Estimate) -> list[np.ndarray]:

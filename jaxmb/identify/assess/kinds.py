@@ -17,7 +17,7 @@ from jaxmb.identify.assess.metrics import (
 )
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
-from jaxmb.identify.assess.tests.poses import PoseMetrics
+from jaxmb.identify.assess.tests.poses import PoseMetrics, errors_between_stations
 from jaxmb.identify.assess.tests.torque import TorqueMetrics, systematic_errors, torque_remarks
 from jaxmb.identify.experiments.test import by_kind
 from jaxmb.identify.study.study import Solver, Study
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     remarks: Callable[..., tuple[list[str], list[str]]] | None = None
     """(estimate, entries of the kind, its metrics) -> likely causes of a poor fit, and other doubts; None for none."""
     systematic: Callable[..., tuple[np.ndarray, Sequence[str]]] | None = None
-    """(linear estimate, entries of the kind) -> covariance of u by systematic errors, and remarks; None for none."""
+    """(estimate, entries of the kind) -> covariance of u by systematic errors, and remarks; None for none."""
     shared: tuple[str, ...] = ()
     """Lists of metrics that other kinds have as well; in each of their lines `posture` is the name of a test."""
 
@@ -41,7 +41,7 @@ KINDS: dict[str, Kind] = {
     "modes": Kind(ModesMetrics, shared=("measured_modes",)),
     "deflection": Kind(DeflectionMetrics, deflection_remarks),
     "torque": Kind(TorqueMetrics, torque_remarks, systematic_errors),
-    "pose": Kind(PoseMetrics),
+    "pose": Kind(PoseMetrics, systematic=errors_between_stations),
 }
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from jaxmb.identify.assess.estimate import Diagnosis, Estimate, Solution, SolverRun, goodness_of_fit, jackknife_std
+from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.laws.law_choice import chosen_laws, unsettled_laws
 from jaxmb.identify.assess.laws.one_model import one_model, one_model_text
 from jaxmb.identify.assess.model_errors import model_errors, model_errors_text, with_hypotheses
@@ -109,6 +110,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate, ambiguous = ambiguity(estimate, fit, run.variances)
         estimate = with_curvature(estimate)
     estimate, bounded = not_bound_limited(estimate)
+    estimate, systematic = with_systematic_errors(estimate)
     (hypotheses, springs), agreed = model_errors(estimate), one_model(estimate)
     apart = agreed is not None and not agreed.is_consistent and not goodness.misfit_tolerated
     # errors of the description of single tests, or of all, are no disagreement on a parameter
@@ -133,6 +135,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             *search_remarks(estimate.study, fit),
             *([NOT_SEARCHED] if (wrong or excess) and is_large(estimate.study.problem) else []),
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
+            *systematic,
         ),
         causes=[text for text in (one_model_text(agreed),) if text],
         hypothesis=model_errors_text(hypotheses),

@@ -686,6 +686,21 @@ def test_an_earlier_result_as_prior_is_one_fit_of_both_sets(tmp_path):
         fit("second", machine=machine, prior_from="first/result.json")
 
 
+def test_a_station_of_another_set_with_the_same_label_is_another_one(tmp_path):
+    study = {"machine": machine_file(tmp_path, SPATIAL), "tolerances": "exact"}
+    test = {"kind": "pose", "name": "t", "file": "poses.csv", "std_mm": 0.1}
+    write_rows(tmp_path / "poses.csv", measured_set(tmp_path, 30, 1e-4, seed=1)[0])
+    first = identify(make_study(study | {"test": [test], "free": ZEROS}, "first", tmp_path))
+    write_result(first, tmp_path / "first")
+    rows, exact = measured_set(tmp_path, 20, 1e-4, seed=2, held_out=12)
+    write_rows(tmp_path / "poses.csv", rows)
+    earlier = {"machine": "first/machine.toml", "prior_from": "first/result.json"}
+    second = identify(make_study(study | {"test": [test]} | earlier, "second", tmp_path))
+    assert second.status == "converged"
+    found = [row["predicted"][:3] for row in second.metrics["pose_rows"] if row["role"] == "check"]
+    assert np.abs(np.array(found) - exact[8:]).max() < 1e-3
+
+
 def test_intervals_contain_the_truth(tmp_path):
     """95 % intervals over 60 draws of the noise, all parameters together: within 3 standard deviations of a binomial
     share, whose draws count as independent."""
@@ -757,7 +772,7 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tol.x", "0.1,1"], r"column 'tol.x': point 'tol' does not exist, did you mean 'tool'"),
         (["q1,q2", "0.1,1"], r"there is no column of a measured point"),
         (["q1,tool.x,tool.rx", "0.1,1,0"], r"point 'tool' has the columns rx, expected rx, ry and rz"),
-        (["q1,tool.x,role", "0.1,1,train"], r"line 2: role is 'train', expected fit or check"),
+        (["q1,tool.x,role", "0.1,1,train"], r"line 2: role is 'train', expected fit, check or inclined"),
         (["q1,tool.x,station", "0.1,1,"], r"line 2: station is empty"),
         (["q1,tool.x,tool.y,tool.z,station", "0.1,1,2,3,A", "0.2,1,2,4,A"], r"station 'A' has 2 fitted rows"),
         (["q1,tool.x", "0.1"], r"line 2 has 1 cells, expected 2"),

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from jaxmb.identify.assess.budget import Budget, DescribedTests
 from jaxmb.identify.assess.deflections import propagated_std
-from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.estimate import Estimate, jackknife_covariance
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.experiments.poses.pose_rows import (
     DISTANCE,
@@ -17,9 +17,16 @@ from jaxmb.identify.experiments.poses.pose_rows import (
     KIND,
     POSITION,
     ROTATION,
+    rotation_of,
     rotation_vector_of,
 )
-from jaxmb.identify.experiments.poses.pose_test import PoseEntry, PoseTest, compiled_errors, predicted
+from jaxmb.identify.experiments.poses.pose_test import (
+    LEAST_STATIONS,
+    PoseEntry,
+    PoseTest,
+    compiled_errors,
+    predicted,
+)
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large, state_of_test, test_at
@@ -164,17 +171,21 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
         entry: the test.
         found: its estimated noise; None for the stated one.
     """
-    study, test = estimate.study, entry.test.at_all_points(estimate.model)
+    study, whole = estimate.study, entry.test.at_all_points(estimate.model)
+    test = dataclasses.replace(whole, scatter=None)
     initial = cast(PoseTest, test_at(test, study.free, estimate.run.initial))
     start = study.free.apply(study.model, estimate.run.initial)
     before = np.asarray(compiled_errors(initial, initial.view(start)))
     residual, slope = _residual_and_slope(estimate, entry, test)
     std = np.asarray(test.std)
+    random = _random_displacement(estimate, entry, whole)
+    residual, slope = (each - random.change @ own for each, own in zip((residual, slope), random.fitted, strict=True))
     excess = estimate.goodness.excess
     if found is not None:
         noise = np.asarray(dataclasses.replace(test, deviation=found.deviation).std)
     else:
         noise = std * (1.0 if excess is None or excess.explained else excess.factor)
+    noise = noise * np.sqrt(1.0 + random.variance)
     # A parameter that is not known, as on a bound, lies somewhere within its bounds; fitted rows did not move it.
     width = np.asarray(study.free.upper) - np.asarray(study.free.lower)
     unknown = width / np.sqrt(12.0) if entry.role == "check" else 0.0
@@ -196,6 +207,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     measured = np.isin(test.component, entry.test.component)
     errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
     poses, upward = predicted(test, estimate.model)
+    poses, upward = _displaced(test, poses, upward, -std * (random.change @ random.fitted[0]))
     kinds = np.array(test.kinds)
     upward = np.where(kinds[:, 2:3], upward, np.nan)
     length = np.linalg.norm(poses[..., :3, 3], axis=-1)[..., None] + float(test.offset)
@@ -238,10 +250,109 @@ def _variance_by_tolerances(
 
 def _residual_and_slope(estimate: Estimate, entry: PoseEntry, test: PoseTest) -> tuple[np.ndarray, np.ndarray]:
     """Residual of the components of a test and its derivative by u; that of the fit where it has the same ones."""
-    if entry.role == "fit" and test.rows == entry.test.rows and not is_large(estimate.study.problem):
+    plain = entry.test.scatter is None and test.rows == entry.test.rows
+    if entry.role == "fit" and plain and not is_large(estimate.study.problem):
         rows = next(rows for own, _, rows in estimate.of([entry]) if own is entry)
         return estimate.residual[rows], np.asarray(estimate.jacobian[rows])
     return state_of_test(estimate.study.problem, test, estimate.u)
+
+
+class _Random(NamedTuple):
+    """Random displacements of virtual springs in the rows of a test, as far as fitted components of the same rows
+    determine them. Components are in units of their noise."""
+
+    fitted: tuple[Float[np.ndarray, "f"], Float[np.ndarray, "f d"]]
+    """Fitted components of the same rows: residual, and its derivative by u."""
+    change: Float[np.ndarray, "m f"]
+    """Derivative of the conditional mean of the test's components by those residuals."""
+    variance: Float[np.ndarray, "m"]
+    """Conditional variance of the displacements' effect on the test's components."""
+
+
+def _random_displacement(estimate: Estimate, entry: PoseEntry, test: PoseTest) -> _Random:
+    """Random displacements in the rows of a test, given the fitted rows of the same lines of its table.
+
+    Args:
+        estimate: the fit.
+        entry: the test.
+        test: the same with other components.
+    """
+    nothing = (np.zeros(0), np.zeros((0, estimate.u.size)))
+    if test.scatter is None:
+        return _Random(nothing, np.zeros((test.rows, 0)), np.zeros(test.rows))
+    own = _effects(test)
+    fitted = [each for each in estimate.study.fitted if each.name == entry.name and entry.role == "check"]
+    common = [name for name in entry.source.row if fitted and name in fitted[0].source.row]
+    if not common:
+        return _Random(nothing, np.zeros((test.rows, 0)), np.sum(own**2, axis=1))
+    plain = dataclasses.replace(fitted[0].test, scatter=None)
+    number = {name: k for k, name in enumerate(fitted[0].source.row)}
+    line = np.array([number.get(name, -1) for name in entry.source.row])[_row_of(test)]
+    used = np.flatnonzero(np.isin(_row_of(plain), line))
+    line_of_fitted, other = _row_of(plain)[used], _effects(fitted[0].test)[used]
+    residual, slope = (each[used] for each in state_of_test(estimate.study.problem, plain, estimate.u))
+    change, variance = np.zeros((test.rows, used.size)), np.sum(own**2, axis=1)
+    for k in np.unique(line_of_fitted):
+        at, of = np.flatnonzero(line == k), np.flatnonzero(line_of_fitted == k)
+        covariance = np.eye(of.size) + other[of] @ other[of].T
+        gain = np.linalg.solve(covariance, other[of] @ own[at].T).T
+        change[np.ix_(at, of)] = gain
+        variance[at] -= np.sum(gain * (own[at] @ other[of].T), axis=1)
+    return _Random((residual, slope), change, np.maximum(variance, 0.0))
+
+
+def _row_of(test: PoseTest) -> np.ndarray:
+    """Row of each measured component [m]."""
+    return np.asarray(test.component) // (KIND.size * len(test.points))
+
+
+def _effects(test: PoseTest) -> Float[np.ndarray, "m r"]:
+    """Effects of one standard deviation of the random displacements on the components of a test, in units of noise."""
+    scatter = np.asarray(test.scatter)
+    return scatter.reshape(-1, scatter.shape[-1])[np.asarray(test.component)] / np.asarray(test.std)[:, None]
+
+
+def _displaced(
+    test: PoseTest, poses: np.ndarray, upward: np.ndarray, change: Float[np.ndarray, "m"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Poses and upward directions after a change of the components of a test, m and rad."""
+    if not change.any():
+        return poses, upward
+    poses, upward, rows = poses.copy(), upward.copy(), poses.shape[:2]
+    by = np.nan_to_num(_spread(test, change, (rows[0], rows[1])))
+    poses[..., :3, 3] += by[..., POSITION]
+    for at in np.ndindex(*rows):
+        poses[at][:3, :3] = rotation_of(by[at][ROTATION]) @ poses[at][:3, :3]
+    upward += np.einsum("tpij,tpi->tpj", np.asarray(test.vertical)[..., :2, :], by[..., INCLINATION])
+    return poses, upward / np.maximum(np.linalg.norm(upward, axis=-1, keepdims=True), 1e-12)
+
+
+def errors_between_stations(
+    estimate: Estimate, entries: Sequence[PoseEntry]
+) -> tuple[Float[np.ndarray, "d d"], list[str]]:
+    """Covariance of u due to errors that rows of a station have in common: from fits without each station, for tests
+    whose noise is estimated and which have at least `LEAST_STATIONS`; and a remark.
+
+    What the machine does not reproduce is no independent noise. It may be common to the rows of a station, such as
+    those at an extension of the machine, and differs between stations.
+
+    Args:
+        estimate: a fit.
+        entries: the pose tests of its study.
+    """
+    labels, remarks = np.full(estimate.study.problem.data_rows, -1), list[str]()
+    for entry, _, rows in estimate.of(entries):
+        test: PoseTest = entry.test
+        if test.noise.is_known or len(test.stations) < LEAST_STATIONS or is_large(estimate.study.problem):
+            continue
+        labels[rows] = labels.max() + 1 + test.noise.correlation.groups[0]
+        remarks.append(
+            f"standard deviations contain the differences between fits without each of the {len(test.stations)}"
+            f" stations of {entry.name}"
+        )
+    if not remarks:
+        return np.zeros((estimate.u.size, estimate.u.size)), []
+    return jackknife_covariance(estimate, labels), remarks
 
 
 def _spread(test: PoseTest, values: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -385,12 +385,14 @@ def systematic_errors(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tup
     plus the squared difference of their mean.
 
     Args:
-        estimate: a linear fit.
+        estimate: a fit; 0 where it is not linear.
         entries: the torque tests of its study.
 
     Source: DerSimonian and Laird 1986, "Meta-analysis in clinical trials", of effects that differ between studies.
     """
     size = estimate.u.size
+    if estimate.linear is None:
+        return np.zeros((size, size)), []
     tests = [(entry.test, view) for entry, view, _ in estimate.of(entries)]
     sizes = [test.sizes(view) for test, view in tests]
     if all(np.all(missed <= EXACT * measured) for measured, missed in sizes):

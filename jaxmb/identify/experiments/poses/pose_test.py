@@ -7,7 +7,7 @@ weight (`jaxmb.response.static.frame_poses_under_weight`).
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -34,16 +34,19 @@ from jaxmb.identify.experiments.poses.pose_rows import (
 from jaxmb.identify.experiments.poses.row_poses import compiled_poses
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.parameters.free_parameters import Bound
+from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import DISTANCE_OFFSET, STATION
 from jaxmb.measurement.noise import correlation_length
-from jaxmb.mechanics.kinematics import ELASTIC_AXES
+from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_pose, whole
 from jaxmb.spatial import rotation_by, rotation_vector
 
 REACH_M, REACH_RAD = 0.25, 0.25
 """Bounds of a station's pose on either side of its initial value."""
 OUTLIER = 6.0
 """Error of a point in one row, over the median of all and over its noise, from which it is an outlier."""
+LEAST_STATIONS = 3
+"""Fewest stations whose errors are compared with each other."""
 
 
 class PoseView(NamedTuple):
@@ -102,6 +105,9 @@ class PoseTest(Test[PoseView]):
     """Sign of the direction from which each coordinate was approached, 0 where it is unknown; None without any."""
     approach_is_stated: bool = eqx.field(static=True)
     """Whether it was recorded; otherwise it is that from the row before."""
+    scatter: Float[Array, "t p 9 r"] | None = None
+    """Effect of one standard deviation of each random displacement of virtual springs on all components, m or rad; it
+    is common to the components of a row. None for none."""
 
     def view(self, model: Model) -> PoseView:
         """Poses of all points at all rows."""
@@ -159,8 +165,17 @@ class PoseTest(Test[PoseView]):
         return jnp.concatenate(parts, axis=-1).ravel()[self.component]
 
     def residual(self, view: PoseView) -> Float[Array, "m"]:
-        """Errors over their standard deviations."""
-        return self.errors(view) / self.std
+        """Errors over their standard deviations; those of a row that random displacements have in common, combined to
+        independent ones."""
+        scaled = self.errors(view) / self.std
+        if self.scatter is None:
+            return scaled
+        size = len(self.q), KIND.size * len(self.points)
+        whole = jnp.zeros(size).ravel().at[self.component].set(scaled).reshape(size)
+        seen = jnp.zeros(size).ravel().at[self.component].set(1.0 / self.std).reshape(size)
+        common = self.scatter.reshape(*size, -1) * seen[..., None]
+        lower = jnp.linalg.cholesky(jnp.eye(size[1]) + common @ jnp.swapaxes(common, 1, 2))
+        return jax.scipy.linalg.solve_triangular(lower, whole[..., None], lower=True).ravel()[self.component]
 
     def at_all_points(self, model: Model) -> "PoseTest":
         """The test with all `kinds` of all points in all rows; those predicted for a machine where they are not
@@ -230,11 +245,22 @@ class PoseCorrelation(Correlation[PoseTest]):
     """Correlation of the errors of neighbouring rows, which have similar postures."""
 
     def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Correlation length of the residual, in rows of the table (see `correlation_length`)."""
+        """Correlation length of the residual, in rows of the table (see `correlation_length`); 1 where stations are
+        compared, whose differences contain it (`errors_between_stations`)."""
+        if len(self.test.stations) >= LEAST_STATIONS:
+            return 1.0
         errors = np.zeros((2, KIND.size * len(self.test.q) * len(self.test.points)))
         errors[:, np.asarray(self.test.component)] = residual, np.ones_like(residual)
         by_row = errors.reshape(2, len(self.test.q), -1).swapaxes(1, 2)
         return correlation_length(by_row[0], by_row[1] > 0.0)
+
+    @property
+    def groups(self) -> Int[np.ndarray, "g m"]:
+        """Rows of each station; neighbouring rows where there are fewer than `LEAST_STATIONS`."""
+        if len(self.test.stations) < LEAST_STATIONS:
+            return super().groups
+        row = np.asarray(self.test.component) // (KIND.size * len(self.test.points))
+        return np.asarray(self.test.station)[row][None]
 
 
 LEVELS = ("mm of a position", "mrad of a rotation", "mrad of an inclination", "mm of a distance")
@@ -275,8 +301,10 @@ class PoseNoise(Noise[PoseTest]):
 
     def with_nominal(self, std: float) -> PoseTest:
         """The test with another `level`."""
-        deviation = np.asarray(self.test.deviation) * (std / self.level)
-        return dataclasses.replace(self.test, deviation=jax.device_put(deviation))
+        factor, scatter = std / self.level, self.test.scatter
+        deviation = jax.device_put(np.asarray(self.test.deviation) * factor)
+        scatter = None if scatter is None else jax.device_put(np.asarray(scatter) * factor)
+        return dataclasses.replace(self.test, deviation=deviation, scatter=scatter)
 
     def change_from(self, other: PoseTest) -> float:
         """|log| of the ratio of the noise to that in another version of the test."""
@@ -396,6 +424,47 @@ def pose_test(
         approach=None if rows.approach is None else jnp.asarray(rows.approach),
         approach_is_stated=rows.approach_is_stated,
     )
+
+
+def with_scatter(test: PoseTest, model: Model, std: Mapping[str, float]) -> PoseTest:
+    """The test with random rotations of virtual springs in each row.
+
+    Args:
+        test: the test.
+        model: the machine.
+        std: standard deviation by name of the spring and axis, such as "guide.rx", rad.
+
+    Raises:
+        ValueError: the machine has no such spring, or the axis is none of rx, ry, rz.
+    """
+    if not std:
+        return test
+    names = [f"{spring}.{axis}" for spring in model.virtual_springs for axis in ELASTIC_AXES]
+    rotations = [name for name in names if name.rpartition(".")[2] in ELASTIC_AXES[3:]]
+    for name in std:
+        if name not in rotations:
+            raise ValueError(known_name("rotation of a virtual spring", name, rotations))
+    index = np.array([len(model.coordinates) + names.index(name) for name in std])
+    whole_test = dataclasses.replace(test.at_all_points(model), name="")
+    found = np.zeros((len(test.q) * len(test.points) * KIND.size, len(std)))
+    found[np.asarray(whole_test.component)] = _tilt_effects(whole_test, model, index) * np.array(list(std.values()))
+    scatter = found.reshape(len(test.q), len(test.points), KIND.size, len(std))
+    return dataclasses.replace(test, scatter=jax.device_put(scatter))
+
+
+@compiled
+def _tilt_effects(test: PoseTest, model: Model, index: Int[Array, "r"] | Int[np.ndarray, "r"]) -> Float[Array, "m r"]:
+    """Derivative of the errors of a test by displacements of elastic degrees of freedom, common to all rows."""
+    view = test.view(model)
+
+    def errors(displacement: Array) -> Array:
+        def poses(q: Array) -> Array:
+            x = whole(model, q).at[index].add(displacement)
+            return jnp.stack([frame_pose(model, x, point) for point in test.points])
+
+        return test.errors(view._replace(poses=jax.vmap(poses)(test.q)))
+
+    return jax.jacfwd(errors)(jnp.zeros(index.shape))
 
 
 @compiled

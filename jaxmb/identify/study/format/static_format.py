@@ -186,6 +186,10 @@ class PoseTestPart(RecordedTestPart):
     """Standard deviation of an inclination about each of two horizontal axes."""
     distance_std_mm: Positive = 0.02
     """Standard deviation of a distance."""
+    scatter_mrad: dict[str, Positive] = {}
+    """Standard deviation of random rotations of virtual springs in each row, by spring and axis, such as `"guide.rx"`:
+    what their compliance and play do not describe. They are common to the components of a row. Scaled as `std_mrad`
+    where `std_mm` is `"estimate"`."""
     levelled: bool = False
     """Whether the device's z axis is vertical at every station, as of a total station. The machine's weight then acts
     along it, independent of the tilt of the machine's base."""

@@ -21,7 +21,7 @@ from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.records import read_strict
 from jaxmb.io.validation import validated
 from jaxmb.machine.build import Model
-from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY
+from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY, STATION
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.modal import check_mass_matrix
@@ -97,7 +97,8 @@ class EarlierResult(BaseModel):
     def covariance_of(
         self, free: FreeParameters, others: Collection[str]
     ) -> tuple[list[int], Float[np.ndarray, "k"], Float[np.ndarray, "k k"]]:
-        """Entries of u with a prior from the result, its mean, and its covariance in u.
+        """Entries of u with a prior from the result, its mean, and its covariance in u; stations have none, as those of
+        another set are others, whatever their labels.
 
         Args:
             free: the free parameters of a study.
@@ -107,7 +108,8 @@ class EarlierResult(BaseModel):
             ValueError: a parameter was fitted on another scale, or is tied to others.
         """
         known = np.isfinite(np.diag(self.matrix)).tolist()
-        of = {name: k for k, name in enumerate(self.covariance.names) if known[k] and name not in others}
+        names = enumerate(self.covariance.names)
+        of = {n: k for k, n in names if known[k] and n not in others and not n.startswith(f"{STATION}.")}
         entries = [i for i, name in enumerate(free.names) if name in of]
         rows = [of[free.names[i]] for i in entries]
         for i, row in zip(entries, rows, strict=True):

@@ -20,7 +20,7 @@ from jaxmb.identify.experiments.poses.pose_rows import (
     rotation_of,
     rotation_vector_of,
 )
-from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pose_test, predicted
+from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pose_test, predicted, with_scatter
 from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
@@ -104,7 +104,8 @@ def measured_rows(
 
 
 STATION, ROLE, APPROACH, DISTANCE = "station", "role", ".approach", "distance"
-ROLES = ("fit", "check")
+ROLES = ("fit", "check", "inclined")
+"""Of a line: fitted, predicted only, or predicted from its fitted inclinations."""
 FREE_COMPLIANCE = ("stiffness.", "compliance.", "young_modulus.", "shear_modulus.")
 """Families of parameters whose patterns in `[free]` make a machine elastic."""
 ACCELERATION = ("ax", "ay", "az")
@@ -163,8 +164,10 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
 
     def entry(some: PoseRows, role: Literal["fit", "check"], remarks: tuple[str, ...]) -> Entry:
         test = pose_test(label, some, stations, pose, std, elastic, part.levelled, known)
+        test = with_scatter(test, model, scatter)
         return Entry("pose", test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
 
+    scatter = {name: 1e-3 * std for name, std in part.scatter_mrad.items()}
     held_out = rows.chosen(rows.held_out)
     found = [entry(fitted, "fit", changed)] if fitted.row else []
     return found + ([entry(held_out, "check", () if found else changed)] if held_out.row else [])
@@ -328,7 +331,7 @@ def _rows(
     q = np.tile(posture, (len(lines), 1))
     approach = np.zeros(q.shape)
     measured = np.full((len(lines), len(points), len(COLUMNS)), np.nan)
-    station, held_out = list[str](), np.zeros(len(lines), bool)
+    station, held_out, inclined = list[str](), np.zeros(len(lines), bool), np.zeros(len(lines), bool)
     for i, (number, row) in enumerate(lines):
         if len(row) != len(heads):
             raise ValueError(f"line {number} has {len(row)} cells, expected {len(heads)} as in the heading")
@@ -361,15 +364,35 @@ def _rows(
                 station.append(cells[STATION].replace(".", "_"))  # points separate the parts of names
             role = cells.get(ROLE) or ROLES[0]
             if role not in ROLES:
-                raise ValueError(f"role is '{role[:40]}', expected fit or check")
-            held_out[i] = role == ROLES[1]
+                raise ValueError(f"role is '{role[:40]}', expected {', '.join(ROLES[:-1])} or {ROLES[-1]}")
+            inclined[i], held_out[i] = role == ROLES[2], role != ROLES[0]
+            if inclined[i] and not np.isfinite(measured[i, :, UPWARD]).any():
+                raise ValueError(f"role is {ROLES[2]} without ax, ay and az of any point, expected some")
     _check_spread(points, measured, station)
     row = tuple(f"line {number}" for number, _ in lines)
     is_stated = bool(approach.any())
     if not is_stated:
         approach[1:] = np.sign(np.diff(q, axis=0))
     by_distance = _by_distance(measured, station)
-    return PoseRows(points, q, measured, tuple(station), held_out, row, approach, is_stated, by_distance=by_distance)
+    rows = PoseRows(points, q, measured, tuple(station), held_out, row, approach, is_stated, by_distance=by_distance)
+    return _split(rows, inclined) if inclined.any() else rows
+
+
+def _split(rows: PoseRows, inclined: np.ndarray) -> PoseRows:
+    """The rows, those whose inclinations are fitted twice: held out without them, and fitted with them alone."""
+    both = rows.chosen(np.ones(len(inclined), bool)), rows.chosen(inclined)
+    measured = [each.measured.copy() for each in both]
+    measured[0][inclined, :, UPWARD] = np.nan
+    measured[1][..., : UPWARD.start] = measured[1][..., LENGTH] = np.nan
+    approach = None if rows.approach is None else np.concatenate([rows.approach, rows.approach[inclined]])
+    return rows._replace(
+        q=np.concatenate([each.q for each in both]),
+        measured=np.concatenate(measured),
+        station=both[0].station + both[1].station,
+        held_out=np.concatenate([rows.held_out, np.zeros(int(inclined.sum()), bool)]),
+        row=both[0].row + both[1].row,
+        approach=approach,
+    )
 
 
 def _by_distance(measured: np.ndarray, station: Sequence[str]) -> tuple[str, ...]:
