@@ -13,6 +13,13 @@ from jaxmb.identify.experiments.modes_test import (
 )
 from jaxmb.identify.experiments.motion import PostureTest as PostureTest
 from jaxmb.identify.experiments.motion_view import MotionView as MotionView, motion_view as motion_view
+from jaxmb.identify.experiments.poses.pose_rows import PoseRows as PoseRows
+from jaxmb.identify.experiments.poses.pose_test import (
+    PoseTest as PoseTest,
+    pose_test as pose_test,
+    predicted_poses as predicted_poses,
+    with_scatter as with_scatter,
+)
 from jaxmb.identify.experiments.test import Score as Score, Test as Test
 from jaxmb.identify.fit.linear import (
     LinearStep as LinearStep,
@@ -38,6 +45,7 @@ from jaxmb.identify.fit.problem import (
     Prior as Prior,
     Problem as Problem,
     final_state as final_state,
+    linearized as linearized,
     make_problem as make_problem,
     objective as objective,
     with_tests as with_tests,

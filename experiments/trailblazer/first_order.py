@@ -18,8 +18,7 @@ import numpy as np
 from run import COLUMNS, READINGS, line
 
 import jaxmb
-from jaxmb.identify.experiments.poses.pose_test import PoseTest, with_scatter
-from jaxmb.identify.fit.problem import linearized, with_tests
+from jaxmb.fitting import PoseTest, linearized, with_scatter, with_tests
 
 COMPONENTS = 7
 """Of a point: position, and two of the vertical of each sensor."""

@@ -23,9 +23,7 @@ from run import COLUMNS, held_out, identified, line
 from scipy.spatial.transform import Rotation
 
 import jaxmb
-from jaxmb.identify.experiments.poses.pose_rows import INCLINATION, POSITION, UPWARD, PoseRows, axes_about
-from jaxmb.identify.experiments.poses.pose_test import pose_test, predicted, with_scatter
-from jaxmb.machine.build import tree_model
+from jaxmb.fitting import PoseRows, pose_test, predicted_poses, with_scatter
 
 POSITION_STD, READING_STD, GUIDE_STD = 0.5e-3, 4.4e-4, 2e-4
 """Of the simulated noise, m and m/s^2 (the sensor's data sheet), and of tilts of the guide, rad."""
@@ -58,7 +56,7 @@ def simulated(
     for spring in machine["virtual_spring"]:
         if spring["name"] == "foot":
             spring["compliance"] = (ground * np.array(spring["compliance"])).tolist()
-    model = tree_model(jaxmb.Machine.model_validate(machine))
+    model = jaxmb.build_model(jaxmb.Machine.model_validate(machine))
     draw = np.random.default_rng(seed)
     found = {"column_heights": {}}
     ordered = sorted(data["column_heights"].items())
@@ -86,13 +84,13 @@ def simulated(
     turn = Rotation.from_rotvec([*(-np.array(tilt)), 0.0]) * Rotation.from_rotvec([0.0, 0.0, draw.uniform(-3.0, 3.0)])
     pose = np.array([[*draw.uniform(-5.0, 5.0, size=2), 1.0, *turn.as_rotvec()]])
     test = pose_test("", rows, ("set",), pose, [1e-3] * 4, elastic=True, levelled=True)
-    poses, upward = predicted(test, model)
-    rows.measured[..., UPWARD] = upward
+    poses, upward = predicted_poses(test, model)
+    rows.measured[..., 6:9] = upward
     test = pose_test("", rows, ("set",), pose, [1e-3] * 4, elastic=True, levelled=True)
     test = with_scatter(test, model, {"lower.rx": GUIDE_STD, "lower.ry": GUIDE_STD})
     change = np.einsum("tpcr,tr->tpc", np.asarray(test.scatter), draw.normal(size=(len(q), 2)))
-    upward = upward + np.einsum("tpij,tpi->tpj", axes_about(upward)[:, :, :2], change[..., INCLINATION])
-    position = poses[:, 0, :3, 3] + change[:, 0, POSITION] + POSITION_STD * draw.normal(size=(len(q), 3))
+    upward = upward + np.einsum("tpij,tpi->tpj", np.asarray(test.vertical)[:, :, :2], change[..., 6:8])
+    position = poses[:, 0, :3, 3] + change[:, 0, :3] + POSITION_STD * draw.normal(size=(len(q), 3))
     readings = 9.81 * upward[:, 1:] + READING_STD * draw.normal(size=(len(q), len(convert.SENSORS), 3))
     for one, at, own in zip(points, position, readings, strict=True):
         one["prism_position"] = at.tolist()

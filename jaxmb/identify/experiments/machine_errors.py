@@ -141,11 +141,14 @@ def _of_axes(model: Model, right: MachineErrors, named: Collection[str]) -> Iter
     if model.loops:
         return
     seen_from_stations = any(name.startswith(f"{STATION}.") for name in named)
+    further = [name.startswith(FURTHER) for name in model.coordinates]
     for i, name in enumerate(model.joints):
-        before = [model.coordinates[k] for k in ancestor_nodes(model, model.parent[i]) if k < len(model.coordinates)]
-        is_first = all(other.startswith(FURTHER) for other in before)
-        in_one_point = bool(before) and np.array_equal(np.asarray(model.origin)[i], np.eye(4))
-        if name.startswith(FURTHER) or in_one_point or (is_first and seen_from_stations):
+        above, node, origin = ancestor_nodes(model, model.parent[i]), model.parent[i], np.asarray(model.origin)[i]
+        is_first = all(further[k] for k in above if k < len(further))
+        while 0 <= node < len(further) and further[node]:
+            origin, node = np.asarray(model.origin)[node] @ origin, model.parent[node]
+        in_one_point = not is_first and np.array_equal(origin, np.eye(4))
+        if further[i] or in_one_point or (is_first and seen_from_stations):
             continue
         for across in _across(np.asarray(model.axis)[i]):
             for first, what, kind, size in ((0, "along", "origin_mm", 1e-3), (3, "about", "origin_deg", np.pi / 180.0)):

@@ -181,6 +181,8 @@ TIME_BASE = StatedError(
 """Of all tests with frequencies."""
 
 
+LEAST_SCALE = 0.1
+"""Least plausible true over stated gear ratio; a reversed one is an alternative."""
 MOST_GAIN = 10.0
 """Logarithm of the largest plausible factor on a channel: units may differ by thousands."""
 
@@ -198,8 +200,9 @@ def zero_error(coordinate: str, revolute: bool) -> StatedError:
 def scale_error(coordinate: str) -> StatedError:
     """Relative error of the change of a coordinate over that of its reading, common to all tests."""
     return StatedError(
-        f"gear ratio of {coordinate}", "gear_ratio_percent", 0.01, parameter=f"reading_scale.{coordinate}"
-    )
+        f"gear ratio of {coordinate}", "gear_ratio_percent", 0.01, parameter=f"reading_scale.{coordinate}",
+        least=LEAST_SCALE - 1.0,
+    )  # fmt: skip
 
 
 MOST_DRAWS = 100_000

@@ -7,7 +7,7 @@ import pytest
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.poses.pose_rows import PoseRows
-from jaxmb.identify.experiments.poses.pose_test import pose_test, predicted, with_scatter
+from jaxmb.identify.experiments.poses.pose_test import pose_test, predicted_poses, with_scatter
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.file import write_machine
@@ -49,7 +49,7 @@ def drawn_postures(count, seed):
 def test_residual_has_the_covariance_of_rotations_about_the_guide():
     model, q, inclined = build_model(ARM), drawn_postures(3, 1), [True, False, True]
     rows = rows_of(q, (), np.array(inclined))
-    poses, upward = predicted(pose_test("", rows, (), np.zeros((0, 6)), STD, False), model)
+    poses, upward = predicted_poses(pose_test("", rows, (), np.zeros((0, 6)), STD, False), model)
     errors = 3e-4 * np.random.default_rng(4).normal(size=(3, 3))
     rows.measured[:, 0, :3] = poses[:, 0, :3, 3] - errors
     rows.measured[inclined, 1, 6:9] = upward[inclined, 1]
@@ -81,7 +81,7 @@ def test_positions_are_predicted_with_the_inclinations_of_their_rows(tmp_path):
     # the guide turns about the axis of the joint, so that its rotation is an error of the joint's reading
     test = pose_test("", rows_of(q + np.outer(tilt, [1.0, 0.0, 0.0]), (), np.ones(count, bool)), (), np.zeros((0, 6)),
                      STD, False)  # fmt: skip
-    poses, up = predicted(test, model)
+    poses, up = predicted_poses(test, model)
     tool = poses[:, 0, :3, 3] + STD[0] * draw.normal(size=(count, 3))
     upward = up[:, 1] + STD[2] * draw.normal(size=(count, 3))
     write_machine(ARM, tmp_path / "arm.toml")
@@ -107,7 +107,7 @@ def test_standard_deviations_contain_differences_between_stations(tmp_path):
     for k in range(size):
         model = set_parameters(build_model(ARM), {"zero.q2": zero[k]})
         test = pose_test("", rows_of(q, (), np.zeros(each, bool)), (), np.zeros((0, 6)), STD, False)
-        poses, _ = predicted(test, model)
+        poses, _ = predicted_poses(test, model)
         tool += (poses[:, 0, :3, 3] + STD[0] * draw.normal(size=(each, 3))).tolist()
         station += [f"s{k}"] * each
     write_machine(ARM, tmp_path / "arm.toml")

@@ -16,7 +16,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
 from jaxmb.identify.experiments.poses.pose_rows import PoseRows, axes_about, station_position
-from jaxmb.identify.experiments.poses.pose_test import PoseView, pose_test, predicted
+from jaxmb.identify.experiments.poses.pose_test import PoseView, pose_test, predicted_poses
 from jaxmb.identify.experiments.poses.row_poses import row_poses
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.plan.inspection import inspect
@@ -117,7 +117,7 @@ def test_inclination_of_a_planar_arm_in_closed_form():
     measured[:, 0, 6:9] = 3.0 * seen
     rows = PoseRows(("fore",), q, measured, (), np.zeros(2, bool), ("1", "2"))
     test = pose_test("", rows, (), np.zeros((0, 6)), (1e-4, 1e-4, 2e-4, 1e-5), elastic=True)
-    np.testing.assert_allclose(predicted(test, model)[1][:, 0], expected, atol=1e-12)
+    np.testing.assert_allclose(predicted_poses(test, model)[1][:, 0], expected, atol=1e-12)
     errors = np.asarray(test.residual(test.view(model))).reshape(2, 2)
     np.testing.assert_allclose(np.linalg.norm(errors, axis=1), 1e-3 / 2e-4, rtol=1e-6)
 

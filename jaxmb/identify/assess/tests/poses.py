@@ -25,7 +25,7 @@ from jaxmb.identify.experiments.poses.pose_test import (
     PoseEntry,
     PoseTest,
     compiled_errors,
-    predicted,
+    predicted_poses,
 )
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.noise import correlated_by_misfit
@@ -206,7 +206,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     size, points = (len(entry.source.row), len(test.points)), test.points
     measured = np.isin(test.component, entry.test.component)
     errors = (np.where(measured, values, np.nan) for values in (before, residual * std))
-    poses, upward = predicted(test, estimate.model)
+    poses, upward = predicted_poses(test, estimate.model)
     poses, upward = _displaced(test, poses, upward, -std * (random.change @ random.fitted[0]))
     kinds = np.array(test.kinds)
     upward = np.where(kinds[:, 2:3], upward, np.nan)

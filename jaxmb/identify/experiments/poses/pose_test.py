@@ -186,7 +186,7 @@ class PoseTest(Test[PoseView]):
     def completed(self, component: np.ndarray, model: Model) -> "PoseTest":
         """The test with other measured components, those predicted for a machine where they are not measured: at
         them the derivatives of errors are those of the prediction."""
-        poses, upward = predicted(self, model)
+        poses, upward = predicted_poses(self, model)
         seen = np.isin(np.arange(KIND.size * len(self.q) * len(self.points)), np.asarray(self.component))
         seen = seen.reshape(*poses.shape[:2], KIND.size)[..., None]
         vertical = axes_about(upward) if self.measures(2) else self.vertical
@@ -478,7 +478,7 @@ def compiled_errors(test: PoseTest, view: PoseView) -> Float[Array, "m"]:
     return test.errors(view)
 
 
-def predicted(test: PoseTest, model: Model) -> tuple[Float[np.ndarray, "t p 4 4"], Float[np.ndarray, "t p 3"]]:
+def predicted_poses(test: PoseTest, model: Model) -> tuple[Float[np.ndarray, "t p 4 4"], Float[np.ndarray, "t p 3"]]:
     """Poses in the device's frame and upward directions in the axes of the points, as predicted for a machine."""
     alike = dataclasses.replace(test, name="", component=jnp.zeros(0, int))
     poses, upward = _predicted(alike, alike.view(model))

@@ -384,6 +384,8 @@ class TorqueSource(Source):
         for i, k in itertools.combinations(range(len(rows)) if self.time_s.size else (), 2):
             # samples that are excluded of one joint have no counterpart
             _, of_i, of_k = np.intersect1d(self.time_s[rows[i]], self.time_s[rows[k]], return_indices=True)
+            if 2 * of_i.size < max(rows[i].size, rows[k].size):
+                continue  # without most samples any data are explained
             order, alone = np.arange(effort.size), np.concatenate([np.delete(rows[i], of_i), np.delete(rows[k], of_k)])
             order[rows[i][of_i]], order[rows[k][of_k]] = rows[k][of_k], rows[i][of_i]
             there = measuring(order, np.ones(effort.size))

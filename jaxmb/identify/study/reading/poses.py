@@ -20,7 +20,7 @@ from jaxmb.identify.experiments.poses.pose_rows import (
     rotation_of,
     rotation_vector_of,
 )
-from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pose_test, predicted, with_scatter
+from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pose_test, predicted_poses, with_scatter
 from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
@@ -89,7 +89,7 @@ def measured_rows(
         levelled: whether the device's z axis is vertical.
     """
     test = pose_test("", rows, tuple(dict.fromkeys(rows.station)), pose, std, elastic, levelled)
-    seen, upward = predicted(test, model)
+    seen, upward = predicted_poses(test, model)
     draw = np.random.default_rng(seed)
     widths = 3, 3, 3, 1
     noise = [s * draw.normal(size=(*seen.shape[:2], width)) for s, width in zip(std, widths, strict=True)]
@@ -183,7 +183,7 @@ def _check_upward(model: Model, test: PoseTest, rows: PoseRows) -> None:
     """Raise ValueError where most measured verticals of a point are closer to downwards than to upwards."""
     if not np.any(np.asarray(model.gravity)):
         raise ValueError(f"machine '{model.name}' has gravity 0, expected its direction for measured inclinations")
-    _, upward = predicted(test, model)
+    _, upward = predicted_poses(test, model)
     for p, point in enumerate(rows.points):
         seen = np.isfinite(rows.measured[:, p, UPWARD]).all(axis=1)
         reversed_rows = np.sum(rows.measured[seen, p, UPWARD] * upward[seen, p], axis=1) < 0.0

@@ -50,6 +50,7 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passed_motion, smoothed_motions
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord
 from jaxmb.mechanics.loops import independent_coordinates
+from jaxmb.mechanics.postures import OutOfReachError
 
 MOTION_DRAWS = 2
 """Number of draws of the sensor errors, each with both signs."""
@@ -177,10 +178,10 @@ def _rebuild(
             acceleration=rate * motion.acceleration,
         )
         rates = [scales.get(name, (1.0, 1.0))[1] for name in independent_coordinates(model)]
-        same_rows = settings._replace(least_speed=settings.least_speed * np.array(rates))
+        same_rows = settings._replace(least_speed=settings.least_speed * np.abs(rates))
         rows = effort_rows(brakes_released(other), record, moved, there, same_rows)
         if rows.regressor.shape != plain.regressor.shape:
-            raise ValueError("another speed has other rows")
+            raise OutOfReachError("another speed has other rows")
         constant = np.asarray(test.constant) + rows.constant - plain.constant
         return dataclasses.replace(test, regressor=jax.device_put(rows.regressor), constant=jax.device_put(constant))
 
