@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import convert
+import jax
 import numpy as np
 
 import jaxmb
@@ -44,6 +45,7 @@ def main() -> None:
     print(f"height m  std mm  {COLUMNS}   processor s: fit, prediction")
     found = {each: list[np.ndarray]() for each in READINGS}
     for height in heights:
+        jax.clear_caches()  # programs of several fits exceed the memory mappings of a process
         with tempfile.TemporaryDirectory() as name:
             out = Path(name)
             fit = convert.write_fit(out / "fit", data, [point for point in rows if point.height != height])

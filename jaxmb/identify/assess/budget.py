@@ -157,7 +157,7 @@ class DescribedTests:
     @functools.cached_property
     def _machine(self) -> list[tuple[StatedError, MachineErrors]]:
         """Errors of the machine with their directions."""
-        return list(machine_errors(self.model, self.free, used_frames(self.entries)))
+        return errors_of_machine(self.model, self.free, self.entries)
 
     @functools.cached_property
     def _founded(self) -> tuple[Model, list[tuple[StatedError, MachineErrors]]] | None:
@@ -165,8 +165,8 @@ class DescribedTests:
         if not (self.tolerances.foundation_um_per_kn or self.tolerances.foundation_urad_per_knm):
             return None
         model = with_further_springs(self.model)
-        errors = machine_errors(model, self.free, used_frames(self.entries))
-        return all_elastic(model), list(errors)
+        errors = errors_of_machine(model, self.free, self.entries)
+        return all_elastic(model), errors
 
     def residual(self, errors: Mapping[str, float]) -> Float[np.ndarray, "m"]:
         """Residual of all tests with some errors corrected, SI."""
@@ -184,13 +184,21 @@ class DescribedTests:
         return np.concatenate(parts)
 
 
-def used_frames(entries: Sequence[Entry]) -> dict[str, bool]:
-    """Frames that the tests use, and whether their axes have an effect; see `Source.frames`."""
-    found = dict[str, bool]()
+def errors_of_machine(
+    model: Model, free: FreeParameters, entries: Sequence[Entry]
+) -> list[tuple[StatedError, MachineErrors]]:
+    """Possible errors of a machine in some tests; see `machine_errors`.
+
+    Errors of axes need a test that follows the geometry: torques depend on the centres of mass far more than on the
+    axes, whose errors would take most of the time of a budget.
+    """
+    frames = dict[str, bool]()
     for entry in entries:
         for name, turns in entry.source.frames(entry.test).items():
-            found[name] = turns or found.get(name, False)
-    return found
+            frames[name] = turns or frames.get(name, False)
+    has_axes = any(entry.source.follows_geometry for entry in entries)
+    found = machine_errors(model, free, frames)
+    return [each for each in found if has_axes or not each[0].kind.startswith("origin_")]
 
 
 def budget(

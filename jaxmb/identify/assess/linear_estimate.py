@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from scipy.special import chdtri, fdtri
 
-from jaxmb.identify.assess.budget import finite, used_frames
+from jaxmb.identify.assess.budget import errors_of_machine, finite
 from jaxmb.identify.assess.estimate import (
     Diagnosis,
     Estimate,
@@ -47,7 +47,6 @@ from jaxmb.identify.experiments.components import Equations, is_robust
 from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
     all_elastic,
-    machine_errors,
     with_further_springs,
     with_machine_errors,
 )
@@ -423,7 +422,7 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
     study, model = estimate.study, estimate.model
     if all(len(entry.source.loads) for entry in study.fitted):
         model = all_elastic(with_further_springs(model))
-    known = tuple(machine_errors(model, study.free, used_frames(study.fitted)))
+    known = tuple(errors_of_machine(model, study.free, study.fitted))
     lengths, variances = np.ones(estimate.residual.size), estimate.row_weights.copy()
     for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):
         # an error increases the estimated noise of all joints

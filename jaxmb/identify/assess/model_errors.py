@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.special import chdtri
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.assess.budget import finite, used_frames
+from jaxmb.identify.assess.budget import errors_of_machine, finite
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
@@ -24,7 +24,6 @@ from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
     all_elastic,
     corrected_machine,
-    machine_errors,
     with_further_springs,
 )
 from jaxmb.identify.experiments.test import Test, residual_at, without_name
@@ -173,7 +172,7 @@ class Corrected:
         if any(test.vibration is None for test in problem.tests) or len(degrees_of_freedom(model)) > FEW:
             model = estimate.model
         initial = problem.free.apply(model, estimate.study.start.values)
-        of_machine = list(machine_errors(initial, problem.free, used_frames(estimate.study.fitted)))
+        of_machine = errors_of_machine(initial, problem.free, estimate.study.fitted)
         errors = [error for error, _ in of_machine]
         number, own = {error.key: k for k, error in enumerate(errors)}, list[tuple[np.ndarray, Any]]()
         for test in problem.tests:
