@@ -11,7 +11,7 @@ ground free, with and without that covariance, and with fewer stationing points.
 import dataclasses
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import convert
 import numpy as np
@@ -49,8 +49,7 @@ def linear_rows(folder: Path, result: Path) -> Rows:
     """`Rows` of the study in a folder at the values of its result."""
     study, found = jaxmb.load_study(folder / "trailblazer.toml"), jaxmb.load_result(result)
     values = np.array([found.parameters[name].value for name in study.free.names])
-    u, test = study.free.encode(values), study.tests[0]
-    assert isinstance(test, PoseTest)
+    u, test = study.free.encode(values), cast(PoseTest, study.tests[0])
     model = study.free.apply(study.model, values)
     plain = dataclasses.replace(test, scatter=None)
     residual, jacobian, _ = (np.asarray(x) for x in linearized(with_tests(study.problem, [plain]), u))
