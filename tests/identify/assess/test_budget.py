@@ -1,13 +1,14 @@
 """The uncertainty budget against closed forms, and intervals of studies that are described with errors."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
 import jaxmb
-from jaxmb.identify.assess.budget import DRAWS, Budget, DescribedTests, explained, linear_refit
+from jaxmb.identify.assess.budget import DRAWS, Budget, DescribedTests, errors_of_machine, explained, linear_refit
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.estimation.variance_components import Excess
 from jaxmb.identify.experiments.machine_errors import machine_errors, with_machine_errors
@@ -163,6 +164,17 @@ def test_free_geometry_has_no_tolerance(tmp_path):
     keys = {error.key for error in described.errors}
     assert {"zero of b", "position of tool along y"} < keys
     assert not {"zero of a", "position of tool along x"} & keys
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_axes_have_tolerances_beside_tests_that_follow_the_geometry(follows):
+    model = jaxmb.build_model(MACHINE)
+    free = free_parameters(model, [Bound(("stiffness.a",), 1e3, 1e6)])
+    source = types.SimpleNamespace(follows_geometry=follows, frames=lambda test: {})
+    found = errors_of_machine(model, free, [types.SimpleNamespace(source=source, test=None)])
+    kinds = {error.kind for error, _ in found}
+    assert "mass_percent" in kinds
+    assert ({"origin_mm", "origin_deg"} <= kinds) == follows
 
 
 def test_gravity_is_tilted_across_its_direction():

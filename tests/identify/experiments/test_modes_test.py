@@ -114,6 +114,13 @@ def test_a_gain_does_not_scale_the_noise_of_a_sensor(arm):
     np.testing.assert_allclose(parts[3], 0.01 / test.shape_std, rtol=1e-6)  # as measured, with no prediction
 
 
+def test_frequencies_in_rad_per_s_are_a_start_of_one_test_and_of_all(arm):
+    """Far from 1 the response to a factor on frequencies is not linear."""
+    errors = {error.key: error for error, _ in arm.tests[0].description.errors(arm.model)}
+    for key in ("time base", f"frequencies of {arm.tests[0].name}"):
+        np.testing.assert_allclose(sorted(np.exp(errors[key].starts)), [1.0 / (2.0 * np.pi), 2.0 * np.pi], rtol=1e-12)
+
+
 def test_dominant_coordinates_beside_further_springs(modal):
     """Columns of a spring between frames stay its own where a hypothesis adds coordinates."""
     (test,), model = modal.tests, modal.free.apply(modal.model, modal.free.values(modal_u(modal)))
