@@ -416,13 +416,14 @@ def with_further_springs(model: Model) -> Model:
             first = False
         before[joint] = len(new) - 1
     count = len(new)
-    added = list[int]()
-    for i, (_, chained, *_) in enumerate(new):
-        above = i + n - 1 if chained == -2 and i else (-1 if chained == -2 else parent[chained])
-        added.append(n + base - 1 if above == -1 and i else above)
 
     def shifted(node: int) -> int:
         return node if node < n else node + count
+
+    added = list[int]()
+    for i, (_, chained, *_) in enumerate(new):
+        above = i + n - 1 if chained == -2 and i else (-1 if chained == -2 else shifted(parent[chained]))
+        added.append(n + base - 1 if above == -1 and i else above)
 
     moved = [n + base - 1 if node < 0 else shifted(node) for node in parent]
     origins = np.array(origin)

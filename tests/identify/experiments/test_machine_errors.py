@@ -17,15 +17,17 @@ from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from tests.identify.arm import MACHINE
 
 
-def test_nearly_rigid_further_springs_leave_the_modes():
+@pytest.mark.parametrize("machine", [Machine.model_validate(MACHINE), jaxmb.load_machine("two-flexible-links")])
+def test_nearly_rigid_further_springs_leave_the_modes(machine):
     """A foundation about the axis of the first joint moves the machine as the joint does, which must not make the mass
-    matrix singular."""
-    model = build_model(Machine.model_validate(MACHINE))
+    matrix singular. Joints behind a flexible link stay at its end."""
+    model = build_model(machine)
     further = all_elastic(with_further_springs(model))
     n, count = len(model.coordinates), len(further.coordinates)
     q = np.append(np.full(n, 0.3), np.zeros(count - n))
     own, found = (np.asarray(modes(linearize(m, at)).eigenvalue) for m, at in ((model, q[:n]), (further, q)))
-    np.testing.assert_allclose(found[:n], own, rtol=1e-5)  # RIGID and the springs' number in series
+    slow = slice(min(own.size, 5))
+    np.testing.assert_allclose(found[slow], own[slow], rtol=1e-5)  # RIGID and the springs' number in series
 
 
 def test_a_released_joint_has_its_own_ratio_of_damping():
