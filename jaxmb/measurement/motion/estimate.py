@@ -3,6 +3,7 @@
 The Kalman filter of encoders, gyroscopes and accelerometers assumes white-noise jerk.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import solve_banded
 
 from jaxmb.io.validation import error_location
-from jaxmb.measurement.motion.record import Cutoff, MotionRecord, check_cutoff, edge, low_pass, rates
+from jaxmb.measurement.motion.record import ALIAS, Cutoff, MotionRecord, check_cutoff, edge, low_pass, rates
 
 
 class MotionEstimate(NamedTuple):
@@ -43,6 +44,32 @@ def low_passed_motion(record: MotionRecord, cutoff_hz: Cutoff) -> MotionEstimate
             found[:, there] = low_pass(given[:, there], rate, cutoff_hz)
     ends = edge(rate, cutoff_hz)
     return MotionEstimate(position, velocity, acceleration, ends, ends)
+
+
+def decimated(record: MotionRecord, motion: MotionEstimate, step: int) -> tuple[MotionRecord, MotionEstimate]:
+    """Every `step`-th sample of a record and of its motion.
+
+    Torques, signals and temperatures pass a zero-phase low-pass filter at `ALIAS` of the new rate before. Equations
+    that are filtered far below it are the same up to the time of a sign change of friction, within a sample.
+    """
+    if step == 1:
+        return record, motion
+
+    def some(part: np.ndarray) -> np.ndarray:
+        return low_pass(part, record.rate_hz, ALIAS * record.rate_hz / step)[::step]
+
+    drives = None if record.drives is None else record.drives._replace(signal=some(record.drives.signal))
+    parts = {field: getattr(record, field) for field in ("time_s", "position", "velocity", "acceleration")}
+    there = dataclasses.replace(
+        record,
+        effort=some(record.effort) if drives is None else drives.effort,
+        temperature=None if record.temperature is None else some(record.temperature),
+        drives=drives,
+        **{field: None if part is None else part[::step] for field, part in parts.items()},
+    )
+    used = np.arange(0, len(record.time_s), step)
+    within = np.flatnonzero((used >= motion.first) & (used < len(record.time_s) - motion.last))
+    return there, MotionEstimate(*(part[::step] for part in motion[:3]), within[0], used.size - 1 - within[-1])
 
 
 def delayed(motion: MotionEstimate, rate_hz: float, delay_s: float) -> MotionEstimate:

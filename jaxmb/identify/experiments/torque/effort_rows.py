@@ -205,8 +205,11 @@ def effort_rows(
     def filtered(part: np.ndarray) -> np.ndarray:
         if effort_cutoff_hz is None:
             return part
+        found = part.reshape(len(part), -1).copy()
+        acting = found.any(axis=0)
         with error_location("effort_cutoff_hz"):
-            return low_pass(part.reshape(len(part), -1), rate, effort_cutoff_hz).reshape(part.shape)
+            found[:, acting] = low_pass(found[:, acting], rate, effort_cutoff_hz)
+        return found.reshape(part.shape)
 
     columns, constant = further_columns(model, measured, regressor, speed, temperature, settings.load_parameters)
     if given is not None:

@@ -47,7 +47,7 @@ from jaxmb.identify.study.reading.motions import (
 )
 from jaxmb.io.validation import error_location
 from jaxmb.machine.build import Model
-from jaxmb.measurement.motion.estimate import MotionEstimate, delayed, low_passed_motion, smoothed_motions
+from jaxmb.measurement.motion.estimate import MotionEstimate, decimated, delayed, low_passed_motion, smoothed_motions
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import OutOfReachError
@@ -116,7 +116,10 @@ def _torque_entry(
         gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
     )  # fmt: skip
     cutoff = _searched_cutoff(part, context, model, record, q, settings)
-    estimated, *drawn = _motions(part, record, cutoff)
+    full, motions = record, _motions(part, record, cutoff)
+    step = _decimation(part, record, cutoff)
+    q, (record, estimated) = q[::step], decimated(record, motions[0], step)
+    drawn = [decimated(full, motion, step)[1] for motion in motions[1:]]
 
     def equations(delay_s: float, motion: MotionEstimate = estimated) -> EffortRows:
         return effort_rows(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
@@ -139,7 +142,7 @@ def _torque_entry(
     if cutoff is not None:
         filtered = recording._replace(part=part.model_copy(update={"cutoff_hz": cutoff}))
     source = dataclasses.replace(
-        _source(part, context, model, record, motion, noisy, cutoff),
+        _source(part, context, model, full, motions[0], noisy, cutoff),
         rebuild=_rebuild(test, model, record, motion, q, settings, plain),
         gravity=np.asarray(model.gravity),
         origin=np.asarray(model.origin),
@@ -149,9 +152,9 @@ def _torque_entry(
         about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
         after_preliminary_fits=lambda later: _torque_entry(recording, later),
     )
-    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, record)}"]
+    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, full)}"]
     parallel = parallel_springs(model, rows.measured, [test.kind for test in context.file.test], list(free))
-    own = motion_remarks(context.unlocked_machine, model, record, part.simulate is None)
+    own = motion_remarks(context.unlocked_machine, model, full, part.simulate is None)
     remarks = (*recording.remarks, *chosen, *parallel, *own)
     return Entry("torque", test, source, recording.truth, role=part.role, remarks=remarks)
 
@@ -315,6 +318,19 @@ def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
     if part.role == "check":
         return ", as in the fitted tests"
     return "" if cutoff >= HIGHEST * record.rate_hz else ": higher ones predict torques worse"
+
+
+OVERSAMPLED = 20.0
+"""Samples of the equations per period of the higher cut-off, where they are filtered."""
+
+
+def _decimation(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> int:
+    """Step between the samples of the record at which the equations are made: all where they are not filtered."""
+    given_hz = None if part.kalman is not None else part.cutoff_hz if cutoff_hz is None else cutoff_hz
+    if part.effort_cutoff_hz is None or given_hz is None:
+        return 1
+    highest_hz = max(np.max(cast(Cutoff, given_hz)), np.max(part.effort_cutoff_hz))
+    return max(1, int(record.rate_hz / (OVERSAMPLED * highest_hz)))
 
 
 def _motions(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> list[MotionEstimate]:
