@@ -69,7 +69,8 @@ def decimated(record: MotionRecord, motion: MotionEstimate, step: int) -> tuple[
     )
     used = np.arange(0, len(record.time_s), step)
     within = np.flatnonzero((used >= motion.first) & (used < len(record.time_s) - motion.last))
-    return there, MotionEstimate(*(part[::step] for part in motion[:3]), within[0], used.size - 1 - within[-1])
+    position, velocity, acceleration = (part[::step] for part in motion[:3])
+    return there, MotionEstimate(position, velocity, acceleration, int(within[0]), used.size - 1 - int(within[-1]))
 
 
 def delayed(motion: MotionEstimate, rate_hz: float, delay_s: float) -> MotionEstimate:
