@@ -19,14 +19,7 @@ from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from tests.identify.arm import BRIEF, MACHINE, TRUTH, frf, loads, shapes, study_of
 
-EXACT = dict.fromkeys(
-    (
-        "mass_percent", "center_of_mass_mm", "inertia_percent", "stiffness_percent", "damping_percent", "frame_mm",
-        "tilt_deg", "joint_zero_deg", "posture_deg", "sensor_direction_deg", "sensor_position_mm", "gain_percent",
-        "delay_us", "time_base_ppm", "load_percent", "load_direction_deg", "load_lever_mm",
-    ),
-    0.0,
-)  # fmt: skip
+EXACT = dict.fromkeys(Tolerances.model_fields, 0.0)
 TOOL = np.array([0.7, 0.1, 0.05])
 
 
