@@ -120,6 +120,10 @@ class Budget(NamedTuple):
         those of the curvature."""
         return np.concatenate([self.columns * self.factors, self.curvature], axis=1)
 
+    def linearized(self, columns: Float[np.ndarray, "m e"]) -> "Budget":
+        """The budget with the change of the residual by errors next to their most likely sizes, where it is linear."""
+        return self._replace(columns=columns, curvature=np.zeros((len(columns), 0)), draws=None)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DescribedTests:

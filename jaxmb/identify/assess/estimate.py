@@ -18,6 +18,7 @@ from jaxmb.identify.assess.budget import (
     linear_refit,
     nonlinear_refit,
 )
+from jaxmb.identify.assess.corrected import Corrected, joint_fit
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.estimation.identifiability import (
     COUPLED,
@@ -216,6 +217,14 @@ def _tolerances(
     refit = functools.partial(nonlinear_refit, problem, solution.u)
     found = budget(tests, refit, solution.jacobian, std, solution.seed)
     noise = noise_variances(solution)
+    if found.draws is not None:
+        corrected = Corrected.of(study, solution.model)
+        joint = joint_fit(corrected, study, solution.u, found.errors, noise)
+        if joint is not None:
+            near = compared(found.linearized(joint.columns), joint.residual, joint.jacobian, noise)
+            tolerated = explained(near, problem.row_slices, joint.residual, joint.jacobian, noise)
+            if all(tolerated):
+                return near, tolerated
     found = compared(found, *point, noise)
     return found, explained(found, problem.row_slices, *point, noise)
 

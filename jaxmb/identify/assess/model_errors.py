@@ -4,38 +4,28 @@ import dataclasses
 import functools
 import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy.special import chdtri
 
-from jaxmb.compiled import compiled
-from jaxmb.identify.assess.budget import errors_of_machine, finite
+from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
-from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import (
     FURTHER,
-    MachineErrors,
-    all_elastic,
-    corrected_machine,
-    with_further_springs,
 )
-from jaxmb.identify.experiments.test import Test, residual_at, without_name
+from jaxmb.identify.experiments.test import Test, residual_at
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.problem import Problem, is_large, with_free_numbers
+from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import display_name
-from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.loops import degrees_of_freedom
 
 TRIED, TRIED_ALTERNATIVES = 6, 3
 """Numbers of errors, and of alternatives, that are refitted: those that explain most to first order."""
@@ -52,8 +42,6 @@ SCREENED, CONTINUED = 8, 0.05
 EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
 MOST_NAMED = 4
-NOT_FINITE = 1e6
-"""Residual, in units of the noise, in place of one that is not finite."""
 PARALLEL = 1e-8
 """1 - cosine of columns up to which two errors have one effect."""
 
@@ -149,137 +137,6 @@ def drops_beside_tolerances(
     drops = np.where(has_effect, (beside.T @ rest) ** 2 / np.where(has_effect, released, 1.0), 0.0)
     whole = float(rest @ rest)
     return whole, np.minimum(drops, whole)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Corrected:
-    """Residual of all tests as a function of u and the sizes of possible errors."""
-
-    problem: Problem
-    model: Model
-    """With further springs, and springs instead of locks."""
-    errors: tuple[StatedError, ...]
-    machine: MachineErrors
-    """Directions of the errors of the machine, which come first; stacked."""
-    own: tuple[tuple[np.ndarray, Any], ...]
-    """Indices of the errors of each test, and their directions, stacked; no errors if it has no description."""
-
-    @classmethod
-    def of(cls, estimate: Estimate) -> "Corrected":
-        """All possible errors of machine and tests."""
-        problem, model = estimate.study.problem, with_further_springs(estimate.model)
-        # views of tests without vibration have fixed sizes
-        if any(test.vibration is None for test in problem.tests) or len(degrees_of_freedom(model)) > FEW:
-            model = estimate.model
-        initial = problem.free.apply(model, estimate.study.start.values)
-        of_machine = errors_of_machine(initial, problem.free, estimate.study.fitted)
-        errors = [error for error, _ in of_machine]
-        number, own = {error.key: k for k, error in enumerate(errors)}, list[tuple[np.ndarray, Any]]()
-        for test in problem.tests:
-            found = [] if test.description is None else list(test.description.errors(estimate.model))
-            for error, _ in found:
-                if error.key not in number:
-                    number[error.key] = len(errors)
-                    errors.append(error)
-            own.append((np.array([number[error.key] for error, _ in found], dtype=int), _stacked(found)))
-        return cls(problem, all_elastic(model), tuple(errors), _stacked(of_machine), tuple(own))
-
-    @property
-    def of_machine(self) -> int:
-        """Number of errors of the machine."""
-        return len(self.machine.gravity)
-
-    def tolerances(self, study: Study, rows: int) -> tuple[Float[np.ndarray, "e"], Bool[np.ndarray, "m e"]]:
-        """Standard deviation of each error by its tolerance, SI, and the rows in which it has one.
-
-        Tolerances of the machine count in all rows, those of tests in rows of tests that are not as described
-        (`Study.exact`), as in the budget.
-
-        Args:
-            study: with the tolerances.
-            rows: number of all rows, those of a prior last.
-        """
-        counts = np.zeros((rows, len(self.errors)), dtype=bool)
-        counts[:, : self.of_machine] = True
-        for own, test, (index, _) in zip(self.problem.row_slices, self.problem.tests, self.own, strict=True):
-            if test.name not in study.exact:
-                counts[own, index] = True
-        std = np.array([error.std(study.tolerances) for error in self.errors])
-        return np.where(counts.any(axis=0), std, 0.0), counts
-
-    def state(
-        self, u: np.ndarray, x: np.ndarray, columns: np.ndarray, tests: Mapping[int, Test] = types.MappingProxyType({})
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Residual in units of the noise, and some columns of its Jacobian by u and the errors' sizes.
-
-        Each test is evaluated for its own columns only, in batches of one size, so that one program is compiled.
-
-        Args:
-            u: unknowns.
-            x: sizes of the errors, SI.
-            columns: indices, of u first.
-            tests: alternatives to some tests, by index.
-        """
-        problem, size = self.problem, u.size
-        prior = np.asarray(problem.prior_residual(jax.device_put(u)))
-        residual = np.append(np.zeros(problem.data_rows), prior)
-        jacobian = np.zeros((residual.size, columns.size))
-        if problem.prior is not None:
-            by_u = columns == np.arange(size)[:, None]
-            jacobian[problem.data_rows :] = np.asarray(problem.prior.rows) @ by_u
-        for k, (rows, plain, (place, directions)) in enumerate(
-            zip(problem.row_slices, problem.tests, self.own, strict=True)
-        ):
-            test = without_name(tests.get(k, plain))
-            index = np.concatenate([np.arange(size + self.of_machine), size + place])
-            point = jax.device_put(np.concatenate([u, x])[index])
-            asked, together = np.flatnonzero(np.isin(columns, index)), size + 1
-            entries = problem.free.entries_of(own_names(plain))
-            for first in range(0, max(asked.size, 1), together):
-                part = asked[first : first + together]
-                tangents = np.zeros((together, index.size))
-                tangents[: part.size] = columns[part, None] == index
-                value, slopes = _along(
-                    test, entries, self.model, problem.free, self.machine, directions, point,
-                    jax.device_put(tangents),
-                )  # fmt: skip
-                residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
-        return finite(residual, NOT_FINITE), finite(jacobian, 0.0)
-
-
-def _stacked(found: Sequence[tuple[StatedError, Any]]) -> Any:
-    return jax.device_put(jax.tree.map(lambda *parts: np.stack(parts), *(at for _, at in found))) if found else None
-
-
-@compiled
-def _along(
-    test: Test,
-    entries: Int[np.ndarray, "k"] | None,
-    model: Model,
-    free: FreeParameters,
-    machine: MachineErrors,
-    own: Any,
-    x: Float[Array, "n"],
-    tangents: Float[Array, "t n"],
-) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
-    """Residual of a test at u and the sizes of its errors, the machine's first, and derivatives along some
-    directions."""
-    count = len(machine.gravity)
-
-    def summed(numbers: Array, directions: Any) -> Any:
-        return jax.tree.map(lambda part: jnp.tensordot(numbers, part, 1), directions)
-
-    def residual(x: Array) -> Array:
-        u, of_machine, of_test = jnp.split(x, [free.size, free.size + count])
-        values = free.values(u)
-        changed = free.apply(corrected_machine(free.apply(model, values), summed(of_machine, machine)), values)
-        described = with_free_numbers(test, entries, values)
-        if described.description is None:
-            return described.residual(described.view(changed))
-        return described.description.residual(changed, summed(of_test, own))
-
-    value, slope = jax.linearize(residual, x)
-    return value, jax.vmap(slope)(tangents)
 
 
 class Hypothesis(NamedTuple):
@@ -384,7 +241,8 @@ def model_errors(estimate: Estimate) -> Explanations:
     scatter = _scatter(estimate)
     if scatter is None:
         return Explanations()
-    corrected, study = Corrected.of(estimate), estimate.study
+    study = estimate.study
+    corrected = Corrected.of(study, estimate.model)
     zero, every = np.zeros(len(corrected.errors)), np.arange(estimate.u.size + len(corrected.errors))
     jacobian = corrected.state(estimate.u, zero, every)[1]
     std, has_tolerance = corrected.tolerances(study, len(jacobian))

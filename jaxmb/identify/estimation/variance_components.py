@@ -31,6 +31,8 @@ LEAST_OBSERVABLE = 1e-6
 ROUNDING = 1e-7
 """Part of a column outside of the directions of the free parameters that counts as rounding."""
 
+STATED_DEGREES = 2.0
+"""Degrees of freedom of a stated standard deviation that is itself known to 50 % (JCGM 100, G.4.2)."""
 DOMINANT = 0.7
 """Share of the statistic of a kind above which a single error is named."""
 
@@ -129,26 +131,35 @@ def score_test(found: Marginal, members: Int[np.ndarray, "k"], factors: Float[np
 
 
 def likely_factors(
-    data: Compressed, groups: Sequence[Int[np.ndarray, "k"]], first: Float[np.ndarray, "e"], noise: float = 1.0
+    data: Compressed,
+    groups: Sequence[Int[np.ndarray, "k"]],
+    first: Float[np.ndarray, "e"],
+    noise: float = 1.0,
+    degrees: Sequence[float] | None = None,
 ) -> Float[np.ndarray, "e"]:
-    """Factors of the largest restricted likelihood, at least 1, common to the errors of each group.
+    """Most likely factors, at least 1, common to the errors of each group, by restricted likelihood.
+
+    A stated standard deviation with degrees of freedom is an observation of its own, so that errors that the residual
+    hardly shows keep it: their factors would have no upper bound by chance.
 
     Args:
         data: of the residual.
         groups: disjoint indices of errors; others keep their factors.
-        first: start.
+        first: start, equal within each group.
         noise: factor on the variances of the noise.
+        degrees: degrees of freedom of the stated standard deviations of each group; default: 0.
     """
-    factors = first.copy()
+    factors, degrees = first.copy(), [0.0] * len(groups) if degrees is None else degrees
     for _ in range(MOST_ROUNDS):
         found, change = marginal(data, factors, noise), 0.0
-        for members in groups:
-            expected = float(np.trace(found.information[np.ix_(members, members)]))
-            if expected * float(np.max(factors[members] ** 2)) < LEAST_OBSERVABLE:
+        for members, n in zip(groups, degrees, strict=True):
+            expected, old = float(np.trace(found.information[np.ix_(members, members)])), factors[members[0]]
+            if expected * old**2 < LEAST_OBSERVABLE:
                 continue
-            step = np.sqrt(float(np.sum(found.score[members] ** 2)) / expected)
-            new = np.clip(factors[members] * np.sqrt(max(step, 1e-12)), 1.0, LARGEST)
-            change = max(change, float(np.max(np.abs(np.log(new / factors[members])))))
+            both = old**4 * float(np.sum(found.score[members] ** 2)) + n
+            variance = (np.sqrt(n**2 + 4.0 * expected * both) - n) / (2.0 * expected)
+            new = float(np.clip(np.sqrt(variance), 1.0, LARGEST))
+            change = max(change, abs(np.log(new / old)))
             factors[members] = new
         if change < CONVERGED:
             break
@@ -208,8 +219,9 @@ def excess(data: Compressed, kinds: Mapping[str, Int[np.ndarray, "k"]], noise: f
         factors = likely_factors(data, _disjoint(released), factors, noise)
         exceeded.append(Exceeded(chosen, tests[best].p, estimated(data, factors, noise)[chosen]))
         tried = [members for members in tried if not np.isin(chosen, members).any()]
-    groups = _disjoint([*released, *(np.asarray(members) for members in kinds.values())])
-    return Excess(likely_factors(data, groups, factors, noise), tuple(exceeded), observable)
+    groups, count = _disjoint([*released, *(np.asarray(members) for members in kinds.values())]), len(released)
+    degrees = [0.0] * count + [STATED_DEGREES] * (len(groups) - count)
+    return Excess(likely_factors(data, groups, factors, noise, degrees), tuple(exceeded), observable)
 
 
 def _beyond_draws(data: Compressed, members: np.ndarray, factors: np.ndarray, noise: float) -> bool:

@@ -3,15 +3,15 @@
 import dataclasses
 import importlib
 import re
-import types
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxmb.identify.assess.budget import DescribedTests
+from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import Corrected, FittedHypothesis, Hypothesis, further_springs, model_errors
+from jaxmb.identify.assess.model_errors import FittedHypothesis, Hypothesis, further_springs, model_errors
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -137,7 +137,7 @@ def test_tolerances_beside_a_simulated_test(tmp_path):
     measured = {"kind": "modes", "name": "m", "posture": {"a": 0.2, "b": 0.5}, "frequency_hz": [5.0, 15.0],
                 "damping_percent": [1.0, 1.0], "frequency_std_hz": 0.02, "damping_std_percent": 0.05}  # fmt: skip
     made = study_of(tmp_path, frf(name="p"), measured)
-    corrected = Corrected.of(types.SimpleNamespace(study=made, model=made.model))
+    corrected = Corrected.of(made, made.model)
     std, counts = corrected.tolerances(made, made.problem.data_rows)
     described = DescribedTests(made.fitted, made.model, made.free, made.tolerances, made.exact)
     tolerated = {error.key for error in described.errors if error.std(made.tolerances) > 0.0}

@@ -1,0 +1,229 @@
+"""Residual of all tests with the description of machine and tests corrected, and its joint fit by the free parameters
+and all stated errors."""
+
+import dataclasses
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmb.compiled import compiled
+from jaxmb.identify.assess.budget import errors_of_machine, finite
+from jaxmb.identify.estimation.least_squares import host_minimum
+from jaxmb.identify.experiments.components import own_names
+from jaxmb.identify.experiments.machine_errors import (
+    MachineErrors,
+    all_elastic,
+    corrected_machine,
+    with_further_springs,
+)
+from jaxmb.identify.experiments.test import Test, without_name
+from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.fit.problem import Problem, with_free_numbers
+from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.study.study import Study
+from jaxmb.linalg.responses import FEW
+from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import degrees_of_freedom
+
+NOT_FINITE = 1e6
+"""Residual, in units of the noise, in place of one that is not finite."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Corrected:
+    """Residual of all tests as a function of u and the sizes of possible errors."""
+
+    problem: Problem
+    model: Model
+    """With further springs, and springs instead of locks."""
+    errors: tuple[StatedError, ...]
+    machine: MachineErrors
+    """Directions of the errors of the machine, which come first; stacked."""
+    own: tuple[tuple[np.ndarray, Any], ...]
+    """Indices of the errors of each test, and their directions, stacked; no errors if it has no description."""
+
+    @classmethod
+    def of(cls, study: Study, identified: Model) -> "Corrected":
+        """All possible errors of an identified machine and of the tests of a study."""
+        problem, model = study.problem, with_further_springs(identified)
+        # views of tests without vibration have fixed sizes
+        if any(test.vibration is None for test in problem.tests) or len(degrees_of_freedom(model)) > FEW:
+            model = identified
+        initial = problem.free.apply(model, study.start.values)
+        of_machine = errors_of_machine(initial, problem.free, study.fitted)
+        errors = [error for error, _ in of_machine]
+        number, own = {error.key: k for k, error in enumerate(errors)}, list[tuple[np.ndarray, Any]]()
+        for test in problem.tests:
+            found = [] if test.description is None else list(test.description.errors(identified))
+            for error, _ in found:
+                if error.key not in number:
+                    number[error.key] = len(errors)
+                    errors.append(error)
+            own.append((np.array([number[error.key] for error, _ in found], dtype=int), _stacked(found)))
+        return cls(problem, all_elastic(model), tuple(errors), _stacked(of_machine), tuple(own))
+
+    @property
+    def of_machine(self) -> int:
+        """Number of errors of the machine."""
+        return len(self.machine.gravity)
+
+    def tolerances(self, study: Study, rows: int) -> tuple[Float[np.ndarray, "e"], Bool[np.ndarray, "m e"]]:
+        """Standard deviation of each error by its tolerance, SI, and the rows in which it has one.
+
+        Tolerances of the machine count in all rows, those of tests in rows of tests that are not as described
+        (`Study.exact`), as in the budget.
+
+        Args:
+            study: with the tolerances.
+            rows: number of all rows, those of a prior last.
+        """
+        counts = np.zeros((rows, len(self.errors)), dtype=bool)
+        counts[:, : self.of_machine] = True
+        for own, test, (index, _) in zip(self.problem.row_slices, self.problem.tests, self.own, strict=True):
+            if test.name not in study.exact:
+                counts[own, index] = True
+        std = np.array([error.std(study.tolerances) for error in self.errors])
+        return np.where(counts.any(axis=0), std, 0.0), counts
+
+    def state(
+        self, u: np.ndarray, x: np.ndarray, columns: np.ndarray, tests: Mapping[int, Test] = types.MappingProxyType({})
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Residual in units of the noise, and some columns of its Jacobian by u and the errors' sizes.
+
+        Each test is evaluated for its own columns only, in batches of one size, so that one program is compiled.
+
+        Args:
+            u: unknowns.
+            x: sizes of the errors, SI.
+            columns: indices, of u first.
+            tests: alternatives to some tests, by index.
+        """
+        problem, size = self.problem, u.size
+        prior = np.asarray(problem.prior_residual(jax.device_put(u)))
+        residual = np.append(np.zeros(problem.data_rows), prior)
+        jacobian = np.zeros((residual.size, columns.size))
+        if problem.prior is not None:
+            by_u = columns == np.arange(size)[:, None]
+            jacobian[problem.data_rows :] = np.asarray(problem.prior.rows) @ by_u
+        for k, (rows, plain, (place, directions)) in enumerate(
+            zip(problem.row_slices, problem.tests, self.own, strict=True)
+        ):
+            test = without_name(tests.get(k, plain))
+            index = np.concatenate([np.arange(size + self.of_machine), size + place])
+            point = jax.device_put(np.concatenate([u, x])[index])
+            asked, together = np.flatnonzero(np.isin(columns, index)), size + 1
+            entries = problem.free.entries_of(own_names(plain))
+            for first in range(0, max(asked.size, 1), together):
+                part = asked[first : first + together]
+                tangents = np.zeros((together, index.size))
+                tangents[: part.size] = columns[part, None] == index
+                value, slopes = _along(
+                    test, entries, self.model, problem.free, self.machine, directions, point,
+                    jax.device_put(tangents),
+                )  # fmt: skip
+                residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
+        return finite(residual, NOT_FINITE), finite(jacobian, 0.0)
+
+
+def _stacked(found: Sequence[tuple[StatedError, Any]]) -> Any:
+    return jax.device_put(jax.tree.map(lambda *parts: np.stack(parts), *(at for _, at in found))) if found else None
+
+
+@compiled
+def _along(
+    test: Test,
+    entries: Int[np.ndarray, "k"] | None,
+    model: Model,
+    free: FreeParameters,
+    machine: MachineErrors,
+    own: Any,
+    x: Float[Array, "n"],
+    tangents: Float[Array, "t n"],
+) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
+    """Residual of a test at u and the sizes of its errors, the machine's first, and derivatives along some
+    directions."""
+    count = len(machine.gravity)
+
+    def summed(numbers: Array, directions: Any) -> Any:
+        return jax.tree.map(lambda part: jnp.tensordot(numbers, part, 1), directions)
+
+    def residual(x: Array) -> Array:
+        u, of_machine, of_test = jnp.split(x, [free.size, free.size + count])
+        values = free.values(u)
+        changed = free.apply(corrected_machine(free.apply(model, values), summed(of_machine, machine)), values)
+        described = with_free_numbers(test, entries, values)
+        if described.description is None:
+            return described.residual(described.view(changed))
+        return described.description.residual(changed, summed(of_test, own))
+
+    value, slope = jax.linearize(residual, x)
+    return value, jax.vmap(slope)(tangents)
+
+
+class JointFit(NamedTuple):
+    """Residual near its joint fit by the free parameters and all stated errors, to first order there."""
+
+    residual: Float[np.ndarray, "m"]
+    """Without any error, but for a change of the free parameters."""
+    jacobian: Float[np.ndarray, "m d"]
+    """By the free parameters."""
+    columns: Float[np.ndarray, "r e"]
+    """Change of the residual of the tests by an error of one standard deviation each."""
+
+
+def joint_fit(
+    corrected: Corrected,
+    study: Study,
+    u: Float[np.ndarray, "d"],
+    errors: Sequence[StatedError],
+    variances: Float[np.ndarray, "m"],
+) -> JointFit | None:
+    """Most likely free parameters and errors of machine and tests, these with their tolerances as a prior.
+
+    Responses near resonances and antiresonances are linear in such errors only next to their true sizes, where this
+    fit leads. None where an error is one of a test without derivatives, or a test is as described.
+
+    Args:
+        corrected: the residual.
+        study: with the tolerances.
+        u: estimate without errors, where the fit starts.
+        errors: those with a tolerance.
+        variances: of the noise of each row; rows of variance 0 are left out.
+    """
+    known = [error.key for error in corrected.errors]
+    if study.exact or study.tolerances is None or not {error.key for error in errors} <= set(known):
+        return None
+    std = np.array([error.std(study.tolerances) for error in errors])
+    index, size = np.array([known.index(error.key) for error in errors]), u.size
+    columns = np.concatenate([np.arange(size), size + index])
+    scale = np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0)
+
+    def state(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        x = np.zeros(len(known))
+        x[index] = y[size:] * std
+        residual, jacobian = corrected.state(y[:size], x, columns)
+        jacobian[:, size:] *= std
+        return residual, jacobian
+
+    def with_prior(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian = state(y)
+        prior = np.eye(y.size)[size:]
+        return np.append(residual * scale, y[size:]), np.concatenate([jacobian * scale[:, None], prior])
+
+    lower, upper = (np.asarray(bound) for bound in (study.free.lower, study.free.upper))
+    least, most = np.array([error.bounds for error in errors]).T / std
+    y, _ = host_minimum(
+        with_prior,
+        np.append(u, np.zeros(std.size)),
+        np.append(np.minimum(lower, u), least),
+        np.append(np.maximum(upper, u), most),
+    )
+    residual, jacobian = state(y)
+    of_errors = jacobian[:, size:]
+    rows = corrected.problem.data_rows
+    return JointFit(residual - of_errors @ y[size:], jacobian[:, :size], of_errors[:rows])
