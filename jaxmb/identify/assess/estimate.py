@@ -32,7 +32,7 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
-from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, row_variances, sampled_weights
+from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, sampled_weights
 from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Solver, Study
@@ -211,12 +211,10 @@ def _tolerances(
         )
         found = compared(found, *point, solution.row_weights)
         return found, explained(found, whole, *point, solution.row_weights) * len(each)
-    std = identifiability(
-        solution.jacobian, row_variances(problem, *point, solution.row_weights), problem.prior_std
-    ).std
+    noise = noise_variances(solution)
+    std = identifiability(solution.jacobian, noise, problem.prior_std).std
     refit = functools.partial(nonlinear_refit, problem, solution.u)
     found = budget(tests, refit, solution.jacobian, std, solution.seed)
-    noise = noise_variances(solution)
     if found.draws is not None:
         corrected = Corrected.of(study, solution.model)
         joint = joint_fit(corrected, study, solution.u, found.errors, noise)

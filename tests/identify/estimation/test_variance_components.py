@@ -44,16 +44,19 @@ def test_score_and_information_are_those_of_the_dense_covariance():
     np.testing.assert_allclose(found.score, PROJECTED.T @ inverse @ BASIS.T @ (residual * WHITE[:, 0]), atol=1e-12)
 
 
-def test_factors_maximize_the_restricted_likelihood():
+@pytest.mark.parametrize("degrees", [0.0, 2.0])
+def test_factors_maximize_the_restricted_likelihood(degrees):
+    """Times the density of a stated variance of so many degrees of freedom about the true one."""
     residual = drawn(np.where(np.isin(np.arange(ERRORS), KINDS["b"]), 4.0, 2.0))
     y, kind = BASIS.T @ (residual * WHITE[:, 0]), np.repeat([0, 1, 2], [3, 5, 1])
 
     def deviance(log):
         covariance = dense(np.exp(log)[kind])
-        return np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y)
+        prior = degrees * np.sum(2.0 * log + np.exp(-2.0 * log))
+        return np.linalg.slogdet(covariance)[1] + y @ np.linalg.solve(covariance, y) + prior
 
     best = minimize(deviance, np.ones(3), bounds=[(0.0, 5.0)] * 3, options={"ftol": 1e-12})
-    found = likely_factors(of(residual), list(KINDS.values()), np.ones(ERRORS))
+    found = likely_factors(of(residual), list(KINDS.values()), np.ones(ERRORS), degrees=[degrees] * 3)
     assert deviance(np.log(found[[0, 3, 8]])) == pytest.approx(best.fun, abs=1e-3)
 
 
