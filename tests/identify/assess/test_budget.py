@@ -245,8 +245,7 @@ def test_errors_of_masses_move_antiresonances(tmp_path):
     assert result.doubts == ()
     true = jaxmb.parameters(jaxmb.build_model(machine))
     for name, p in result.parameters.items():
-        assert p.interval_95[0] <= true[name] <= p.interval_95[1]
-        assert p.std_log < 0.2
+        assert abs(np.log(p.value / true[name])) < 3.0 * p.std_log < 0.6
 
 
 @pytest.mark.parametrize("noise", [0.01, 3e-4])
