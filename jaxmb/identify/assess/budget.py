@@ -115,6 +115,11 @@ class Budget(NamedTuple):
         return np.ones(len(self.errors)) if self.excess is None else self.excess.factors[: len(self.errors)]
 
     @property
+    def exceeding(self) -> list[int]:
+        """Indices of the errors that exceed their tolerance beyond chance."""
+        return [] if self.excess is None else [k for each in self.excess.exceeded for k in each.members.tolist()]
+
+    @property
     def all_columns(self) -> Float[np.ndarray, "m c"]:
         """Columns of the covariance of the residual by all errors: linear ones with their most likely sizes, and
         those of the curvature."""
@@ -391,7 +396,7 @@ def explained(
     jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
 ) -> tuple[bool, ...]:
-    """Whether stated errors explain the residual of each test beyond its noise, without one that exceeds its tolerance.
+    """Whether errors of their most likely sizes explain the residual of each test beyond its noise.
 
     With refits to drawn errors, also where their curvature leaves a larger residual in at least one.
 
@@ -404,7 +409,6 @@ def explained(
     """
     if found.excess is None or not isinstance(jacobian, np.ndarray):
         return (False,) * len(rows)
-    beyond = [k for each in found.excess.exceeded for k in each.members.tolist()]
     count = len(found.columns)
     both = np.column_stack([residual, np.pad(found.curvature, ((0, residual.size - count), (0, 0)))])
     rest, squares = joint_residual(both, jacobian, row_weights, found.all_columns)
@@ -416,8 +420,7 @@ def explained(
             yes or own <= np.sum(drawn[part] ** 2, axis=0).max()
             for yes, own, part in zip(explained, more, rows, strict=True)
         ]
-    pairs = zip(explained, rows, strict=True)
-    return tuple(yes and not found.columns[own][:, beyond].any() for yes, own in pairs)
+    return tuple(explained)
 
 
 def joint_residual(

@@ -84,8 +84,10 @@ class GoodnessOfFit:
     """Reduced chi-square of all data; None where noise is estimated from the residual."""
     budget: Budget | None
     """Effect of the errors of machine and tests; None where all is exact."""
+    by_errors: tuple[bool, ...]
+    """Whether such errors, of their most likely sizes, explain the misfit of each test."""
     tolerated: tuple[bool, ...]
-    """Whether such errors, within their tolerances, explain the misfit of each test."""
+    """Whether they do within their tolerances."""
     misfit_tolerated: bool | None
     """Whether they explain the misfit of all data; None without such a misfit, and where all is exact."""
     excesses: Sequence[Misfit]
@@ -104,9 +106,9 @@ class GoodnessOfFit:
     """Whether the residual of a test is at least `INCONSISTENT` times its stated noise and not tolerated."""
 
     @property
-    def all_tolerated(self) -> bool:
-        """Whether errors within their tolerances explain the misfits of all tests."""
-        return bool(self.tolerated) and all(self.tolerated)
+    def all_by_errors(self) -> bool:
+        """Whether errors of machine and tests of their most likely sizes explain the misfits of all tests."""
+        return bool(self.by_errors) and all(self.by_errors)
 
     @property
     def exceeds_tolerance(self) -> bool:
@@ -136,7 +138,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
     """
     study, problem, model = solution.study, solution.study.problem, solution.model
     each = misfits_of_tests(problem, solution.residual, solution.jacobian, solution.row_weights)
-    whole, (stated, tolerated) = _misfit(solution, step), _tolerances(solution, each, step)
+    whole, (stated, by_errors, tolerated) = _misfit(solution, step), _explained(solution, each, step)
     misfit_tolerated = None
     if stated is not None and whole is not None and not whole.explained:
         by_test = step is None
@@ -164,6 +166,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         misfits=each,
         misfit=whole,
         budget=stated,
+        by_errors=by_errors,
         tolerated=tolerated,
         misfit_tolerated=misfit_tolerated,
         excesses=excesses,
@@ -194,14 +197,24 @@ def _misfit(solution: Solution, step: LinearStep | None) -> Misfit | None:
     return misfits(solution.residual, solution.jacobian, weights, [data], [own], [float(length)])[0]
 
 
-def _tolerances(
-    solution: Solution, each: Sequence[Misfit], step: LinearStep | None
-) -> tuple[Budget | None, tuple[bool, ...]]:
-    """Effect of the errors of machine and tests, None where all is exact, and whether it explains each misfit."""
+class _Explained(NamedTuple):
+    """Comparison of the residual with the errors of machine and tests."""
+
+    budget: Budget | None
+    """None where all is exact."""
+    by_errors: tuple[bool, ...]
+    """Whether errors of their most likely sizes explain the misfit of each test."""
+    tolerated: tuple[bool, ...]
+    """Whether errors within their tolerances do."""
+
+
+def _explained(solution: Solution, each: Sequence[Misfit], step: LinearStep | None) -> _Explained:
+    """Effect of the errors of machine and tests, and the misfits that they explain."""
     study, problem = solution.study, solution.study.problem
     not_linearized = study.solver is Solver.TWO_STEPS or problem.one_by_one or is_large(problem)
     if study.tolerances is None or (step is None and not_linearized):
-        return None, (False,) * len(each)
+        none = (False,) * len(each)
+        return _Explained(None, none, none)
     tests = DescribedTests(study.fitted, solution.model, study.free, study.tolerances, study.exact)
     point = solution.residual, _within_bounds(solution)
     if step is not None:
@@ -210,21 +223,29 @@ def _tolerances(
             tests, linear_refit(step.jacobian), step.jacobian, step.identifiability.std, solution.seed, factor
         )
         found = compared(found, *point, solution.row_weights)
-        return found, explained(found, whole, *point, solution.row_weights) * len(each)
+        by_errors = explained(found, whole, *point, solution.row_weights)
+        return _Explained(found, by_errors * len(each), _tolerated(found, whole, by_errors) * len(each))
     noise = noise_variances(solution)
     std = identifiability(solution.jacobian, noise, problem.prior_std).std
     refit = functools.partial(nonlinear_refit, problem, solution.u)
     found = budget(tests, refit, solution.jacobian, std, solution.seed)
+    joint = None
     if found.draws is not None:
-        corrected = Corrected.of(study, solution.model)
-        joint = joint_fit(corrected, study, solution.u, found.errors, noise)
-        if joint is not None:
-            near = compared(found.linearized(joint.columns), joint.residual, joint.jacobian, noise)
-            tolerated = explained(near, problem.row_slices, joint.residual, joint.jacobian, noise)
-            if all(tolerated):
-                return near, tolerated
+        joint = joint_fit(Corrected.of(study, solution.model), study, solution.u, found.errors, noise)
+    if joint is not None:
+        there = joint.residual, joint.jacobian
+        near = compared(found.linearized(joint.columns), *there, noise)
+        if all(by_errors := explained(near, problem.row_slices, *there, noise)):
+            return _Explained(near, by_errors, _tolerated(near, problem.row_slices, by_errors))
     found = compared(found, *point, noise)
-    return found, explained(found, problem.row_slices, *point, noise)
+    by_errors = explained(found, problem.row_slices, *point, noise)
+    return _Explained(found, by_errors, _tolerated(found, problem.row_slices, by_errors))
+
+
+def _tolerated(found: Budget, rows: Sequence[slice], by_errors: Sequence[bool]) -> tuple[bool, ...]:
+    """Whether errors explain the misfit of each test without one that exceeds its tolerance."""
+    pairs = zip(by_errors, rows, strict=True)
+    return tuple(yes and not found.columns[own][:, found.exceeding].any() for yes, own in pairs)
 
 
 def on_bound(study: Study, u: np.ndarray) -> np.ndarray:

@@ -166,7 +166,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
         **vars(solution),
         values=values,
         identifiability=reported_identifiability(
-            step, 1.0 if goodness.all_tolerated else step.misfit.widening, study.free.needed
+            step, 1.0 if goodness.all_by_errors else step.misfit.widening, study.free.needed
         ),
         goodness=goodness,
         linear=LinearSystem(found, rows, step, start),
@@ -202,7 +202,7 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     """A sentence where a fit of all inertial and friction parameters has a significantly smaller residual than the
     fit."""
     goodness, misfit = estimate.goodness, linear.step.misfit
-    if misfit.explained or goodness.missed or goodness.misfit is not None or goodness.all_tolerated:
+    if misfit.explained or goodness.missed or goodness.misfit is not None or goodness.all_by_errors:
         return []
     rows = linear.equations
     weights = estimate.row_weights[: rows.measured.size]

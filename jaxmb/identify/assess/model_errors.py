@@ -450,7 +450,8 @@ def selected(
 
     The decrease of the best must be significant, at `ERROR_RATE` over the number of hypotheses, and leave noise alone
     or less than a tenth of the misfit. Others are equivalent where the difference of their sums of squares is
-    insignificant; of these, small errors are more plausible than large ones.
+    insignificant, also with a Cauchy distribution of the typical size as a prior: of these, small errors are more
+    plausible than large ones, and far larger ones are left out.
 
     Args:
         chi_squares: sum of squares of each refit.
@@ -464,9 +465,10 @@ def selected(
     enough = best <= float(chdtri(noise, FALSE_ALARM)) or explains >= EXPLAINS
     if plain - best < least or not enough:
         return [], explains
-    near = best + float(chdtri(1, ERROR_RATE)) * max(best / noise, 1.0)
-    order = np.argsort(np.abs(sizes), kind="stable").tolist()
-    return [k for k in order if chi_squares[k] <= near][:MOST_NAMED], explains
+    within = float(chdtri(1, ERROR_RATE)) * max(best / noise, 1.0)
+    near = [k for k in np.argsort(np.abs(sizes), kind="stable").tolist() if chi_squares[k] <= best + within]
+    scores = {k: chi_squares[k] + 2.0 * np.log1p(sizes[k] ** 2) for k in near}
+    return [k for k in near if scores[k] <= min(scores.values()) + within][:MOST_NAMED], explains
 
 
 def _reported(

@@ -61,7 +61,7 @@ def search_estimate(
     point = residual, jacobian, row_weights
     solution = Solution(study, seed, fit.best_u, model, tuple(test.view(model) for test in study.tests), *point)
     goodness, unit = goodness_of_fit(solution), float(problem.noise_unit) ** 2
-    variances = row_variances(problem, *point, goodness.tolerated)
+    variances = row_variances(problem, *point, goodness.by_errors)
     rows = (jacobian, variances) if information is None else (information, np.ones(len(information)))
     return Estimate(
         **vars(solution),
@@ -117,7 +117,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     if goodness.misfit_tolerated or (goodness.not_reproduced and not apart):
         agreed = None
     wrong = bool(goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or apart)
-    if wrong and not is_large(estimate.study.problem):
+    if wrong and not (goodness.all_by_errors or is_large(estimate.study.problem)):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, hypotheses)
     excess = goodness.excess is not None and not goodness.excess.explained

@@ -169,7 +169,7 @@ def row_variances(
     residual: np.ndarray,
     jacobian: Jacobian,
     row_weights: np.ndarray,
-    tolerated: Sequence[bool] | None = None,
+    explained: Sequence[bool] | None = None,
 ) -> np.ndarray:
     """Variance of every residual: its weight, times the reduced chi-square where the noise is estimated.
 
@@ -182,12 +182,12 @@ def row_variances(
         residual: at the fit, in units of the noise.
         jacobian: of the residual.
         row_weights: variance of each residual under the stated noise.
-        tolerated: whether the stated tolerances explain the misfit of each test; None for none.
+        explained: whether errors of machine and tests explain the misfit of each test; None for none.
     """
     variances = row_weights.copy()
     found, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
-    tolerated = (False,) * len(found) if tolerated is None else tolerated
-    for rows, test, own, allowed in zip(problem.row_slices, problem.tests, found, tolerated, strict=True):
+    explained = (False,) * len(found) if explained is None else explained
+    for rows, test, own, allowed in zip(problem.row_slices, problem.tests, found, explained, strict=True):
         if test.noise.is_known and (own.explained or allowed):
             larger = 1.0
         else:
