@@ -329,7 +329,8 @@ def _promised(
     seen = [t for t in range(len(study.tests)) if t not in unseen]
     every, relative = law_blocks(study, problem, fit), relative_columns(study, fit.u)
     tests = [every[t] for t in seen]
-    residual, jacobian = (np.concatenate([block[k] for block in tests]) for k in (1, 2))
+    residual = np.concatenate([block.residual for block in tests])
+    jacobian = np.concatenate([block.jacobian for block in tests])
     in_test = np.repeat(seen, [block.residual.size for block in tests])
     of = [study.free.names.index(term.parameter) for term in remaining]
     values = np.stack([in_tests(study, term)[in_test] for term in remaining], axis=1)

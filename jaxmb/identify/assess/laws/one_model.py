@@ -51,6 +51,14 @@ class Block(NamedTuple):
     """Degrees of freedom from which its noise was estimated; inf where it is known."""
     lines: float = 1.0
     """Correlation length of the residual in rows (see `Correlation.length`)."""
+    errors: Float[np.ndarray, "k e"] | None = None
+    """Change by each error of machine and tests of one standard deviation, the same errors in all tests; None for
+    none."""
+
+    @property
+    def error_columns(self) -> Float[np.ndarray, "k e"]:
+        """`errors`, without columns for none."""
+        return np.zeros((self.residual.size, 0)) if self.errors is None else self.errors
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -116,6 +124,7 @@ def blocks(
     residual: Float[np.ndarray, "m"],
     jacobian: Jacobian,
     row_weights: Float[np.ndarray, "m"],
+    errors: Float[np.ndarray, "r e"] | None = None,
 ) -> list[Block]:
     """Linearized residuals of each test near a fit, without the prior.
 
@@ -124,18 +133,23 @@ def blocks(
         residual: of the fit, scaled by the root of the row weights, in units of the noise.
         jacobian: of the residual, with any number of columns.
         row_weights: variance of each residual; 0 for rows that are not used.
+        errors: change of the residual of the tests by each stated error; None for none.
     """
+    errors = np.zeros((study.problem.data_rows, 0)) if errors is None else errors
     return [
-        _block(test, residual[rows], jacobian[rows], row_weights[rows])
+        _block(test, residual[rows], jacobian[rows], row_weights[rows], errors[rows])
         for test, rows in zip(study.tests, study.problem.row_slices, strict=True)
     ]
 
 
-def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray) -> Block:
+def _block(
+    test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: np.ndarray, errors: np.ndarray
+) -> Block:
     # A row that is zero with its derivatives, as of a mode with the measured content, has no noise.
     used = (row_weights > 0.0) & ((residual != 0.0) | np.any(jacobian != 0.0, axis=1))
     size = np.sqrt(np.where(used, row_weights, 1.0))
     r, j = np.where(used, residual / size, 0.0), np.where(used[:, None], jacobian / size[:, None], 0.0)
+    c = np.where(used[:, None], errors / size[:, None], 0.0)
     count, degrees, lines = int(used.sum()) - test.noise.nuisance_rows, np.inf, 1.0
     if not test.noise.is_known:
         remainder, rank = _least_residual(r, j)
@@ -143,12 +157,12 @@ def _block(test: Test, residual: np.ndarray, jacobian: np.ndarray, row_weights: 
         freedom = max(count - rank, 1)
         least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / lines
         variance = max(float(remainder @ remainder) / freedom, least) * lines
-        r, j, degrees = r / np.sqrt(variance), j / np.sqrt(variance), freedom / lines
+        r, j, c, degrees = *(part / np.sqrt(variance) for part in (r, j, c)), freedom / lines
     basis = scaled_svd(jacobian).range(residual.size)
     larger = test.noise.correlation.variance_factor(basis, np.where(used, row_weights, 0.0))
-    r, j = r / np.sqrt(larger), j / np.sqrt(larger)
-    triangle = np.asarray(np.linalg.qr(np.column_stack([j, r]), mode="r"))
-    return Block(test.name, triangle[:, -1], triangle[:, :-1], max(count, 0), degrees, lines)
+    triangle = np.asarray(np.linalg.qr(np.column_stack([j, c, r]) / np.sqrt(larger), mode="r"))
+    j, c = np.split(triangle[:, :-1], [j.shape[1]], axis=1)
+    return Block(test.name, triangle[:, -1], j, max(count, 0), degrees, lines, c)
 
 
 def _least_residual(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:
@@ -176,7 +190,8 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     estimated noise the drop over its degrees has an F distribution. The fit need not be at the optimum of chi^2 itself,
     as with weighted peaks, since du is free. The spread of the parameter over the tests is that of DerSimonian and
     Laird: with v of variance tau^2 the drop is on average its degrees + tau^2 trace(B^T P B), P the projector onto the
-        complement of J.
+    complement of J. Errors of machine and tests are further unknowns, common to all tests, with their standard
+    deviations as a prior.
 
     Args:
         tests: from `blocks`.
@@ -185,8 +200,10 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     Source: G. A. F. Seber and C. J. Wild, Nonlinear Regression, 1989, sections 5.3 and 5.9; R. DerSimonian and N.
     Laird, Controlled Clinical Trials 7, 177 (1986).
     """
-    residual = np.concatenate([b.residual for b in tests])
-    svd = scaled_svd(np.concatenate([b.jacobian for b in tests]))
+    errors = np.concatenate([b.error_columns for b in tests])
+    count = errors.shape[1]
+    residual = np.pad(np.concatenate([b.residual for b in tests]), (0, count))
+    svd = scaled_svd(_with_prior(np.concatenate([b.jacobian for b in tests]), errors))
     remainder = svd.beside(residual)
     chi2 = float(remainder @ remainder)
     estimated = any(np.isfinite(b.degrees) for b in tests)
@@ -199,11 +216,19 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
         return float(fdtrc(degrees, freedom, drop / degrees) if estimated else chdtrc(degrees, drop))
 
     first = np.cumsum([0, *(b.residual.size for b in tests)])
-    drops = [_drop(factor * separate_columns(tests, i), svd, remainder, chance) for i, factor in enumerate(relative)]
-    own = [_least_residual(b.residual, b.jacobian) for b in tests]
-    separate = chi2 - sum(float(r @ r) for r, _ in own)
-    more = sum(rank for _, rank in own) - svd.rank
-    degrees = max(sum(b.rows for b in tests) - svd.rank, 1)
+    below = (0, count), (0, 0)
+    drops = [
+        _drop(np.pad(factor * separate_columns(tests, i), below), svd, remainder, chance)
+        for i, factor in enumerate(relative)
+    ]
+    own = [scaled_svd(b.jacobian) for b in tests]
+    left = [o.beside(np.column_stack([b.error_columns, b.residual])) for o, b in zip(own, tests, strict=True)]
+    apart = _with_prior(np.zeros((errors.shape[0], 0)), np.concatenate(left)[:, :-1])
+    least, _ = _least_residual(np.pad(np.concatenate(left)[:, -1], (0, count)), apart)
+    separate = chi2 - float(least @ least)
+    rank = svd.rank - count
+    more = sum(o.rank for o in own) - rank
+    degrees = max(sum(b.rows for b in tests) - rank, 1)
     plain = sum(b.lines * float(np.sum(remainder[a:e] ** 2)) for b, a, e in zip(tests, first, first[1:], strict=False))
     return Agreement(
         chi2=chi2,
@@ -213,6 +238,12 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
         separate=Drop(separate, more, chance(separate, more)),
         parameters=tuple(drops),
     )
+
+
+def _with_prior(jacobian: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Columns of parameters and errors, with a row below for each error of standard deviation 1."""
+    below = np.pad(np.eye(errors.shape[1]), ((0, 0), (jacobian.shape[1], 0)))
+    return np.concatenate([np.concatenate([jacobian, errors], axis=1), below])
 
 
 def _drop(
@@ -249,7 +280,9 @@ def one_model(estimate: Estimate) -> OneModel | None:
     study, u = estimate.study, estimate.u
     if len(study.tests) < 2:
         return None
-    tests = blocks(study, estimate.residual, estimate.jacobian, estimate.row_weights)
+    budget = estimate.goodness.budget
+    errors = None if budget is None else budget.all_columns
+    tests = blocks(study, estimate.residual, estimate.jacobian, estimate.row_weights, errors)
     found = agreement(tests, relative_columns(study, u))
     corrected = holm([d.p for d in found.parameters])
     lines = [
@@ -263,14 +296,14 @@ def one_model(estimate: Estimate) -> OneModel | None:
         degrees=found.degrees,
         p=found.p,
         separate=found.separate,
-        parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, lines)),
+        parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, errors, lines)),
         is_consistent=found.separate.p >= DISAGREE and min(corrected) >= DISAGREE,
     )
 
 
 def _refitted_by_test(
-    study: Study, u: np.ndarray, row_weights: np.ndarray, lines: Sequence[OwnValue]
-) -> list[OwnValue]:  # fmt: skip
+    study: Study, u: np.ndarray, row_weights: np.ndarray, errors: np.ndarray | None, lines: Sequence[OwnValue]
+) -> list[OwnValue]:
     """The parameters, the first of them refitted with a value for each test where their drop is large."""
     if len(study.tests) > MOST_TESTS or is_large(study.problem) or any(test.vibration is None for test in study.tests):
         return list(lines)
@@ -278,7 +311,7 @@ def _refitted_by_test(
     for line in [line for line in lines[:REFITTED] if line.drop > LARGE * line.degrees]:
         problem, fit, spread = fit_by_test(study, u, line.parameter)
         lost = None if fit.converged else True
-        found = blocks(study, *law_state(problem, fit), row_weights)
+        found = blocks(study, *law_state(problem, fit), row_weights, errors)
         ratio = agreement(found, relative_columns(study, fit.u)).residual_over_noise
         fitted.append((ratio, dataclasses.replace(line, spread=spread, residual=ratio, unsettled=lost)))
     own = {line.parameter for _, line in fitted}

@@ -53,6 +53,20 @@ def test_under_one_model_probabilities_are_uniform(tmp_path, weights):
         assert kstest(p, "uniform").pvalue > CHANCE
 
 
+def test_with_errors_of_machine_and_tests_probabilities_are_uniform(tmp_path):
+    """Errors common to all tests, drawn from their tolerances."""
+    study, rng = study_of(tmp_path, *(frf(b=b) for b in POSTURES)), np.random.default_rng(3)
+    jacobian, weights = linear(study)
+    errors = 0.3 * rng.normal(size=(weights.size, 6))
+    found = []
+    for _ in range(DRAWS):
+        residual = np.sqrt(weights) * rng.normal(size=weights.size) + errors @ rng.normal(size=6)
+        told = agreement(blocks(study, residual, jacobian, weights, errors), relative_columns(study, U))
+        found.append([told.separate.p, *(p.p for p in told.parameters), told.p])
+    for p in np.array(found).T:
+        assert kstest(p, "uniform").pvalue > CHANCE
+
+
 def test_with_modes_beside_frfs_probabilities_are_uniform(tmp_path):
     """Scale and phase of a shape are no degrees of freedom, and no residual of content is one where none is named."""
     study = study_of(tmp_path, *(frf(b=b) for b in POSTURES[:2]), shapes(b=0.9), shapes(b=-0.5))
