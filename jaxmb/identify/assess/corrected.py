@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.budget import errors_of_machine, finite
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import (
@@ -166,8 +167,13 @@ def _along(
 
 
 class JointFit(NamedTuple):
-    """Residual near its joint fit by the free parameters and all stated errors, to first order there."""
+    """Joint fit of the residual by the free parameters and all stated errors, and the residual to first order there."""
 
+    u: Float[np.ndarray, "d"]
+    std: Float[np.ndarray, "d"]
+    """Standard deviations of u with the errors unknown within their tolerances."""
+    sizes: Float[np.ndarray, "e"]
+    """Errors over their standard deviations."""
     residual: Float[np.ndarray, "m"]
     """Without any error, but for a change of the free parameters."""
     jacobian: Float[np.ndarray, "m d"]
@@ -224,6 +230,7 @@ def joint_fit(
         np.append(np.maximum(upper, u), most),
     )
     residual, jacobian = state(y)
-    of_errors = jacobian[:, size:]
-    rows = corrected.problem.data_rows
-    return JointFit(residual - of_errors @ y[size:], jacobian[:, :size], of_errors[:rows])
+    std_there = identifiability(with_prior(y)[1], np.ones(residual.size + std.size)).std[:size]
+    of_errors, rows = jacobian[:, size:], corrected.problem.data_rows
+    there = residual - of_errors @ y[size:], jacobian[:, :size], of_errors[:rows]
+    return JointFit(y[:size], std_there, y[size:], *there)

@@ -18,7 +18,7 @@ from jaxmb.identify.assess.budget import (
     linear_refit,
     nonlinear_refit,
 )
-from jaxmb.identify.assess.corrected import Corrected, joint_fit
+from jaxmb.identify.assess.corrected import Corrected, JointFit, joint_fit
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
 from jaxmb.identify.estimation.identifiability import (
     COUPLED,
@@ -86,6 +86,8 @@ class GoodnessOfFit:
     """Effect of the errors of machine and tests; None where all is exact."""
     by_errors: tuple[bool, ...]
     """Whether such errors, of their most likely sizes, explain the misfit of each test."""
+    joint: JointFit | None
+    """Joint fit of parameters and errors, where the effect of errors is not linear and explains all misfits."""
     tolerated: tuple[bool, ...]
     """Whether they do within their tolerances."""
     misfit_tolerated: bool | None
@@ -138,7 +140,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
     """
     study, problem, model = solution.study, solution.study.problem, solution.model
     each = misfits_of_tests(problem, solution.residual, solution.jacobian, solution.row_weights)
-    whole, (stated, by_errors, tolerated) = _misfit(solution, step), _explained(solution, each, step)
+    whole, (stated, by_errors, tolerated, joint) = _misfit(solution, step), _explained(solution, each, step)
     misfit_tolerated = None
     if stated is not None and whole is not None and not whole.explained:
         by_test = step is None
@@ -167,6 +169,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         misfit=whole,
         budget=stated,
         by_errors=by_errors,
+        joint=joint,
         tolerated=tolerated,
         misfit_tolerated=misfit_tolerated,
         excesses=excesses,
@@ -206,6 +209,8 @@ class _Explained(NamedTuple):
     """Whether errors of their most likely sizes explain the misfit of each test."""
     tolerated: tuple[bool, ...]
     """Whether errors within their tolerances do."""
+    joint: JointFit | None = None
+    """Joint fit of parameters and errors, where it explains all misfits."""
 
 
 def _explained(solution: Solution, each: Sequence[Misfit], step: LinearStep | None) -> _Explained:
@@ -236,7 +241,7 @@ def _explained(solution: Solution, each: Sequence[Misfit], step: LinearStep | No
         there = joint.residual, joint.jacobian
         near = compared(found.linearized(joint.columns), *there, noise)
         if all(by_errors := explained(near, problem.row_slices, *there, noise)):
-            return _Explained(near, by_errors, _tolerated(near, problem.row_slices, by_errors))
+            return _Explained(near, by_errors, _tolerated(near, problem.row_slices, by_errors), joint)
     found = compared(found, *point, noise)
     by_errors = explained(found, problem.row_slices, *point, noise)
     return _Explained(found, by_errors, _tolerated(found, problem.row_slices, by_errors))

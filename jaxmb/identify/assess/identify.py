@@ -15,6 +15,7 @@ from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
 from jaxmb.identify.assess.laws.law_choice import law_remarks
 from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
 from jaxmb.identify.assess.metrics import Metrics
+from jaxmb.identify.assess.model_errors import most_likely_errors
 from jaxmb.identify.assess.remarks import (
     UNKNOWN,
     data_remarks,
@@ -207,6 +208,7 @@ def assess(estimate: Estimate) -> Result:
         uncertainty=budgets,
         tolerance_checks=None if goodness.budget is None else tolerance_checks(goodness.budget),
         tolerated=goodness.misfit_tolerated,
+        most_likely_errors=most_likely_errors(estimate),
         **found.metrics,
     )
     machine = study.machine_with(estimate.model)
@@ -240,7 +242,7 @@ def assess(estimate: Estimate) -> Result:
         metrics=metrics,
         remarks=(
             *doubts,
-            *tolerance_remarks(estimate),
+            *tolerance_remarks(estimate, metrics.most_likely_errors),
             *data_remarks(study),
             *found.remarks,
             *prior_remarks(estimate),

@@ -287,6 +287,9 @@ class Metrics(Mapping[str, Any]):
     tolerated: bool | None = None
     """Whether errors within the stated tolerances explain the misfit; None where noise
     explains it, or all is exact."""
+    most_likely_errors: ModelError | None = None
+    """The most likely errors within their tolerances, with the values of a joint fit, where they explain the misfit and
+    their effect is not linear."""
     uncertainty: dict[str, ParameterBudget] | None = None
     """Parts of each parameter's standard deviation: noise, and tolerances; None where all is exact."""
     tolerance_checks: dict[str, ToleranceCheck] | None = None

@@ -24,7 +24,7 @@ from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.io.validation import display_name
+from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
 
 TRIED, TRIED_ALTERNATIVES = 6, 3
@@ -42,6 +42,8 @@ SCREENED, CONTINUED = 8, 0.05
 EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
 MOST_NAMED = 4
+MOST_LIKELY = 3
+"""Number of errors within their tolerances that are named, the largest over their tolerance."""
 PARALLEL = 1e-8
 """1 - cosine of columns up to which two errors have one effect."""
 
@@ -558,6 +560,19 @@ def with_hypotheses(estimate: Estimate, found: Sequence[ModelError]) -> Estimate
         return estimate
     changes = [np.abs(free.encode(own) - estimate.u) for own in values]
     return estimate.with_std(np.hypot(estimate.std, np.max(changes, axis=0)))
+
+
+def most_likely_errors(estimate: Estimate) -> ModelError | None:
+    """The most likely errors within their tolerances, and the values of a joint fit with them; None where the effect of
+    errors is linear, or tolerances do not explain the misfit."""
+    goodness, free, study = estimate.goodness, estimate.study.free, estimate.study
+    if goodness.joint is None or goodness.budget is None or not goodness.misfit_tolerated:
+        return None
+    joint, errors = goodness.joint, goodness.budget.errors
+    order = np.argsort(-np.abs(joint.sizes))[:MOST_LIKELY].tolist()
+    text = listed([errors[k].described(float(joint.sizes[k]) * errors[k].std(study.tolerances)) for k in order])
+    values = free.values(joint.u)
+    return ModelError(text, 1.0, free.named(values), free.named(joint.std * np.abs(free.slope(values))))
 
 
 def model_errors_text(found: Sequence[ModelError]) -> str:

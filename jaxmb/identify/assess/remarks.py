@@ -9,6 +9,7 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.budget import Budget
 from jaxmb.identify.assess.estimate import INCONSISTENT, Estimate, LinearSystem, on_bound
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
+from jaxmb.identify.assess.model_errors import ModelError
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
 from jaxmb.identify.experiments.test import residual_at
 from jaxmb.identify.experiments.tolerances import Tolerances
@@ -17,7 +18,7 @@ from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import FALSE_ALARM, Misfit
 from jaxmb.identify.fit.search import DEFAULT
 from jaxmb.identify.fit.state import Fit
-from jaxmb.identify.parameters.model_parameters import parameters
+from jaxmb.identify.parameters.model_parameters import parameters, unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import display_name, listed, sentence
 from jaxmb.machine.families import OF_DAMPING
@@ -40,14 +41,23 @@ CAPPED = "confidence is capped at 'weak' for all parameters: the fitted model do
 UNKNOWN = "no standard deviation is known: the fitted model does not reproduce the measurement"
 
 
-def tolerance_remarks(estimate: Estimate) -> list[str]:
-    """A sentence where errors within the stated tolerances explain a residual larger than its noise."""
+def tolerance_remarks(estimate: Estimate, likely: ModelError | None) -> list[str]:
+    """A sentence where errors within the stated tolerances explain a residual larger than its noise, with the parameter
+    that a joint fit with the most likely errors changes most, over its standard deviation there."""
     plain = estimate.goodness.misfit
     if plain is None or not estimate.goodness.misfit_tolerated:
         return []
+    text = ""
+    if likely is not None:
+        own = estimate.study.free.named(estimate.values)
+        name = max(own, key=lambda name: abs(likely.values[name] - own[name]) / likely.std[name])
+        text = (
+            f"; with the most likely ones ({likely.text}) {name} is {likely.values[name]:.4g} (std"
+            f" {likely.std[name]:.2g}) instead of {own[name]:.4g} {unit(estimate.model, name)}"
+        )
     return [
         f"reduced chi-square {plain.square:.3g} (residual {plain.factor:.3g} times the stated noise): errors of what"
-        " machine and tests state explain it, within their tolerances"
+        f" machine and tests state explain it, within their tolerances{text}"
     ]
 
 

@@ -246,6 +246,11 @@ def test_errors_of_masses_move_antiresonances(tmp_path):
     true = jaxmb.parameters(jaxmb.build_model(machine))
     for name, p in result.parameters.items():
         assert abs(np.log(p.value / true[name])) < 3.0 * p.std_log < 0.6
+    joint = result.metrics.most_likely_errors
+    assert joint.text.startswith("mass of link2 +6.0")
+    assert any(f"(std {joint.std['damping.z2']:.2g})" in text for text in result.remarks)
+    for name, value in joint.values.items():
+        assert abs(value - true[name]) < 3.0 * joint.std[name] < 0.15 * true[name]
 
 
 @pytest.mark.parametrize("noise", [0.01, 3e-4])
