@@ -92,8 +92,11 @@ def write_machine(machine: Machine, path: str | os.PathLike[str]) -> None:
     """Write a machine as TOML; `load_machine` reads the same machine back.
 
     Raises:
+        ValueError: the name does not end in ".toml", by which `load_machine` knows the format.
         OSError: the file cannot be written; no partial file remains.
     """
+    if Path(path).suffix != ".toml":
+        raise ValueError(f"a machine is written as TOML, expected a name that ends in .toml, found '{path}'")
     write_atomically(path, machine_toml(machine).encode())
 
 

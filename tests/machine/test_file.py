@@ -302,3 +302,10 @@ def test_a_thin_plate_may_miss_the_triangle_inequality_by_its_rounding():
 def test_numbers_too_large_to_compute_with_are_refused():
     with pytest.raises(ValueError, match=r"at most 1e\+90 in size"):
         Machine.model_validate(GOOD | {"gravity": [0, 0, -1e100]})
+
+
+def test_a_machine_is_written_under_a_name_that_can_be_read(tmp_path):
+    machine = Machine.model_validate(GOOD)
+    with pytest.raises(ValueError, match=r"ends in \.toml, found .*x\.tml"):
+        write_machine(machine, tmp_path / "x.tml")
+    assert not list(tmp_path.iterdir())

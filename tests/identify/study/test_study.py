@@ -205,6 +205,18 @@ def test_tests_without_a_name(study, tmp_path):
         study(arm_test(simulate=None, file="a.npz", band_hz=[40.0, 50.0]))
 
 
+def test_one_file_in_two_tests(study, tmp_path):
+    """A copied test whose posture was changed and whose file was not; other rows of one file are other data."""
+    for name in ("a.npz", "b.npz"):
+        save(tmp_path / name, responses())
+    first, copied = (arm_test(simulate=None, file="a.npz", posture={"b": b}) for b in (0.4, 0.9))
+    remarks = study(first, copied | {"name": "copy"}).remarks
+    (found,) = (text for text in remarks if "count twice" in text)
+    assert "test 'copy' has the data of test 'a', 'a.npz'" in found
+    others = [copied | {"file": "b.npz"}, copied | {"band_hz": [1.0, 9.0]}]
+    assert not any("count twice" in text for text in study(first, *others).remarks)
+
+
 MODES = {"kind": "modes", "frequency_hz": [5.0, 9.0], "damping_percent": [1.0, 2.0], "frequency_std_hz": 0.1,
          "damping_std_percent": 0.1}  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Reading of all tests of a study by the reader of their kind, and checks across tests."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def read_tests(file: StudyFile, source: str, context: ReadingContext) -> list[En
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{source}: the test name '{name}' is used twice, expected each once")
+    _warn_of_repeated_data(names, file.test, source)
     found: list[Entry] = []
     for number in sorted(range(len(names)), key=lambda i: file.test[i].role == "check"):
         label, part = names[number], file.test[number]
@@ -85,6 +87,22 @@ def test_names(parts: Sequence[TestPart]) -> list[str]:
         part.name or (stem if stem and taken.count(stem) == 1 else number)
         for part, stem, number in zip(parts, stems, numbered, strict=True)
     ]
+
+
+def _warn_of_repeated_data(names: Sequence[str], parts: Sequence[TestPart], source: str) -> None:
+    """Warn of tests with the same data, whatever their posture and role."""
+    seen = dict[str, str]()
+    for name, part in zip(names, parts, strict=True):
+        if part.source_file is None:
+            continue
+        key = part.model_dump_json(exclude={"name", "role", "posture"})
+        if key in seen:
+            warnings.warn(
+                f"{source}: {display_name(name)} has the data of {display_name(seen[key])}, '{part.source_file}',"
+                " which count twice; expected another file, or other rows of it",
+                stacklevel=2,
+            )
+        seen.setdefault(key, name)
 
 
 def check_kinds(file: StudyFile) -> None:
