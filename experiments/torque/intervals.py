@@ -37,9 +37,12 @@ def main() -> None:
             metrics: Any = result.metrics.tests["torque"]
             for row in metrics.torques:
                 if row.role == "check":
+                    expected, covered = (
+                        float("nan") if x is None else x for x in (row.expected_error, row.covered_percent)
+                    )
                     print(
                         f"{f'{name} {held_out}':20}{row.coordinate:>6}{row.relative_percent:9.1f}{row.rms_error:10.2f}"
-                        f"{row.expected_error or float('nan'):13.2f}{row.covered_percent or float('nan'):10.1f}",
+                        f"{expected:13.2f}{covered:10.1f}",
                         flush=True,
                     )
             print(f"{'':20}{result.status}")

@@ -46,14 +46,15 @@ def main() -> None:
         for kind in CASES[name].kinds if given.kind is None else (given.kind,):
             for draw in range(given.draws):
                 found = list(deviations(name, kind, draw))
-                std = np.array([list(each.values()) for each in found])
+                names = [key for key, value in found[0].items() if np.isfinite(value)]
+                std = np.array([[each[key] for key in names] for each in found])
                 known = np.isfinite(std).all(axis=1)
                 with np.errstate(invalid="ignore", divide="ignore"):
                     factors = np.exp(np.abs(np.diff(np.log(std), axis=0)))
                 factors = np.where(np.isfinite(factors), factors, 1.0)
                 i, k = np.unravel_index(np.argmax(factors), factors.shape)
                 end = "" if known.all() else f", not followed from {SCALES[np.argmin(known)]:.2g}"
-                where = f"{list(found[0])[k]} between {SCALES[i]:.2g} and {SCALES[i + 1]:.2g} tolerances"
+                where = f"{names[k]} between {SCALES[i]:.2g} and {SCALES[i + 1]:.2g} tolerances"
                 print(f"{name:18s} {kind:22s} {draw}: {factors[i, k]:6.2f} {where}{end}", flush=True)
 
 

@@ -315,7 +315,7 @@ JOINTS = {
 CASES = {
     "frf-3r": Case(OF_FRF, frfs("manipulator-3r", POSTURE, np.arange(2.0, 40.0, 0.5), ELASTIC, 0.01)),
     "frf-links": Case(
-        ("mass_percent", "modulus_percent", "sensor_direction_deg", "gain_percent", "delay_us"),
+        ("mass_percent", "modulus_percent", "gain_percent", "delay_us"),
         frfs("two-flexible-links", {}, np.arange(2.0, 60.0, 1.0), JOINTS, 0.01),
     ),
     "modes-3r": Case(
