@@ -273,6 +273,23 @@ def test_errors_within_their_tolerances_are_covered_and_no_doubt(tmp_path, noise
     assert 0.02 < stated.parameters["stiffness.a"].std_log < 0.08
 
 
+def test_a_value_on_its_bound_within_tolerances_is_no_doubt(tmp_path):
+    """Masses 4 % smaller than stated: the apparent stiffness is 4 % larger than the true one, beyond its bound."""
+    write_machine(heavier([0.96, 0.96]), tmp_path / "true.toml")
+    test = shapes(noise=True, damping_std_percent=0.5)
+    test["simulate"]["machine"] = "true.toml"
+    free = {f"stiffness.{name}": {"lower": 1e3, "upper": 1.01 * TRUTH[f"stiffness.{name}"]} for name in "ab"}
+    exact, stated = (
+        identify(study_of(tmp_path, test, free=free, tolerances=EXACT | {"mass_percent": percent}))
+        for percent in (0.0, 4.0)
+    )
+    assert any("limited by its bound" in text for text in exact.doubts)
+    assert stated.doubts == ()
+    for name, p in stated.parameters.items():
+        assert p.value == pytest.approx(1.01 * TRUTH[name])
+        assert p.interval_95[0] <= TRUTH[name] <= p.interval_95[1]
+
+
 def test_numbers_of_a_machine_with_errors():
     """A mass changes its inertia in proportion, a centre of mass leaves the inertia about itself."""
     model = jaxmb.build_model(MACHINE)

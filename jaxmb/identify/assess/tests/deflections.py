@@ -154,7 +154,7 @@ def deflection_remarks(
         values = values_by_upper_bounds(linear)
         causes += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.identifiability.std))
     causes += size_remarks(fitted)
-    if not causes and not linear.step.misfit.explained:
+    if not (causes or linear.step.misfit.explained or estimate.goodness.misfit_tolerated):
         causes = [CAUSES]
     doubts = spring_remarks(estimate.study.machine_with(estimate.model))
     doubts += [

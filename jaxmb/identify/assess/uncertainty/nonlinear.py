@@ -91,14 +91,15 @@ def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
     """The estimate with infinite standard deviations of parameters limited by a bound, and a remark on these.
 
     A standard deviation on a bound assumes a minimum there. It is invalid where the unbounded minimum is beyond the
-    bound by more than the 95 % interval. Where the cost would decrease by far (`HELD`), the bound excludes the measured
-    machine, and no standard deviation is known.
+    bound by more than the 95 % interval, tolerances included. Where the cost would decrease by far (`HELD`), the bound
+    excludes the measured machine, and no standard deviation is known.
     """
-    study, known = estimate.study, estimate.identifiability
+    study, known, budget = estimate.study, estimate.identifiability, estimate.goodness.budget
+    by_errors = 0.0 if budget is None else np.linalg.norm(budget.effect * budget.factors, axis=1)
     bound = on_bound(study, estimate.u)
     residual, jacobian = estimate.compressed
     move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
-    beyond = np.flatnonzero((bound * move > 0.0) & (np.abs(move) > DISAGREES * known.std))
+    beyond = np.flatnonzero((bound * move > 0.0) & (np.abs(move) > DISAGREES * np.hypot(known.std, by_errors)))
     std = known.std.copy()
     std[beyond] = np.inf
     held = [f"{study.free.names[i]} ({'upper' if bound[i] > 0 else 'lower'})" for i in beyond]
