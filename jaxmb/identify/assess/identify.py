@@ -276,10 +276,9 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
     for entry, view, _ in estimate.of(study.fitted):
         vibration = entry.test.vibration
         if vibration is not None:
-            tangent = vibration.tangent(view)
-            found = jax.tree.map(np.asarray, modes(tangent))
+            found = jax.tree.map(np.asarray, modes(view.tangent))
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
-            std = mode_deviations(vibration.test, study.model, study.free, estimate.u, tangent, found, rows)
+            std = mode_deviations(vibration.test, study.model, study.free, estimate.u, view.tangent, found, rows)
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
     return tuple(lines)

@@ -37,6 +37,7 @@ from jaxmb.identify.assess.model_errors import (
 )
 from jaxmb.identify.assess.remarks import body_remarks, outlier_remarks, tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
+from jaxmb.identify.assess.tests.torque import EXACT
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     identifiability,
@@ -74,8 +75,6 @@ from jaxmb.mechanics.postures import OutOfReachError
 
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
 UNSOLVED = f"{Outcome.NOT_CONVERGED}: the active set of bounds was not identified"
-EXACT = 1e-4
-"""Ratio of root mean squares of residual and torque below which the residual is rounding and differentiation error."""
 RESTRICTED = 2.0
 """Squared residual over that of a fit of all parameters above which half of it is systematic: confidence is capped at
 "weak" unless standard deviations include the cause."""

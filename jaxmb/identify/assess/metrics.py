@@ -375,7 +375,7 @@ def truth_metrics(estimate: Estimate) -> Metrics:
         for entry, view, _ in estimate.of(study.fitted)
         if (vibration := entry.test.vibration) is not None
         if entry.truth is not None and entry.truth.modes is not None
-        for pair in _against_true_modes(entry, vibration.band_end_hz, modes(vibration.tangent(view)), entry.truth.modes)
+        for pair in _against_true_modes(entry, vibration.band_end_hz, modes(view.tangent), entry.truth.modes)
     )
     return Metrics(
         parameter_error=errors or None,

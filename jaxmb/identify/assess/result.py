@@ -198,7 +198,7 @@ class Result:
     @property
     def linearize_at(self) -> LinearizeAt:
         """Point of linearization of the tests: the "posture" itself, or the "equilibrium" under gravity."""
-        stated: list[LinearizeAt] = [v.linearized_at for test in self.study.tests if (v := test.vibration) is not None]
+        stated: list[LinearizeAt] = [v.test.at for test in self.study.tests if (v := test.vibration) is not None]
         return stated[0] if stated else "posture"
 
     @property

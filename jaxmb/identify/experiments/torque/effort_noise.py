@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
 
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.estimation.linear import linear_fit, tukey
-from jaxmb.identify.experiments.torque.effort_rows import RANK, EffortRows, least_squares
+from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_squares
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.torque.torque_test import TorqueTest
@@ -69,7 +70,7 @@ def effort_noise(rows: EffortRows, robust: bool = False) -> EffortNoise:
     for _ in range(ROBUST_ROUNDS if robust else ROUNDS):
         before, scale = std.copy(), np.sqrt(weight) / std[rows.coordinate]
         scaled = rows.regressor * scale[:, None]
-        residual = effort - rows.regressor @ least_squares(scaled, effort * scale)[0]
+        residual = effort - rows.regressor @ least_squares(scaled, effort * scale)
         for i, (own, used) in enumerate(zip(groups, _degrees_used(scaled, rows.coordinate), strict=True)):
             part = residual[own]
             if robust:
@@ -148,7 +149,7 @@ def _degrees_used(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> F
     scale = np.linalg.norm(matrix, axis=0)
     scaled = matrix / np.where(scale > 0.0, scale, 1.0)
     _, singular, vectors = np.linalg.svd(np.linalg.qr(scaled, mode="r"))
-    significant = singular > RANK * singular[0]
+    significant = singular > RANK_TOLERANCE * singular[0]
     root = vectors[: singular.size][significant].T / singular[significant]
     return np.array([np.sum((scaled[coordinate == i] @ root) ** 2) for i in range(coordinate.max() + 1)])
 
@@ -342,13 +343,9 @@ def _single_number(
     lengths, residual = test.noise.correlation.lengths, (effort - predicted) / std
     if test.is_robust:
         return "", None  # outliers could mimic any of these
-    basis = np.zeros((residual.size, 0))
-    if jacobian is not None:
-        scale = np.linalg.norm(jacobian, axis=0)
-        u, s, _ = np.linalg.svd(jacobian / np.where(scale > 0.0, scale, 1.0), full_matrices=False)
-        basis = u[:, s > 1e-10 * max(float(s[0]), np.finfo(float).tiny)]
-    residual = residual - basis @ (basis.T @ residual)
-    free = (1.0 - np.sum(basis**2, axis=1)) / lengths
+    svd = scaled_svd(np.zeros((residual.size, 0)) if jacobian is None else jacobian, RANK_TOLERANCE)
+    residual = svd.beside(residual)
+    free = (1.0 - np.sum(svd.range(residual.size) ** 2, axis=1)) / lengths
     best, text, joint = EXPLAINS, "", None
     variation = np.ones(effort.size)
     joints = [np.flatnonzero(coordinate == i) for i in range(len(names))]
@@ -364,7 +361,7 @@ def _single_number(
             later[own] = np.interp(time_s[own] - delay, time_s[own], predicted[own])
         columns.append((None, delay, later - predicted))
     for of, delay, column in columns:
-        beside = column / std - basis @ (basis.T @ (column / std))
+        beside = svd.beside(column / std)
         size = float(beside @ beside)
         if not size > 1e-12 * float(np.sum((column / std) ** 2)):
             continue

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxmb.identify.estimation.identifiability import without_rounding
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, without_rounding
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.torque.gears import AT_REST, Gears, drive_rows, elastic_rows, rigid_gears, unloaded
 from jaxmb.identify.parameters.model_parameters import parameters
@@ -94,8 +94,6 @@ PATH_STEPS = 256
 """Number of steps to the first sample, and its increment."""
 LONGEST_STEP = 0.05
 """rad or m, of a coordinate in one step to the first sample."""
-RANK = 1e-10
-"""Relative singular value, for columns of length 1, below which parameters are identifiable only in combination."""
 
 
 class Samples(NamedTuple):
@@ -280,12 +278,11 @@ def _reversal(rate: Float[np.ndarray, "s ..."], beside: int) -> np.ndarray:
     return found
 
 
-def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> tuple[np.ndarray, int]:
-    """Least squares solution of smallest norm, with columns scaled to length 1, and the rank."""
+def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> Float[np.ndarray, "p"]:
+    """Least squares solution of smallest norm, with columns scaled to length 1."""
     scale = np.linalg.norm(matrix, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
-    found, _, rank, _ = np.linalg.lstsq(matrix / scale, right, rcond=RANK)
-    return found / scale, int(rank)
+    return np.linalg.lstsq(matrix / scale, right, rcond=RANK_TOLERANCE)[0] / scale
 
 
 def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k n"]:
@@ -474,4 +471,4 @@ def _over_size(
 
 def _residual(matrix: np.ndarray, right: np.ndarray) -> Float[np.ndarray, "r"]:
     """Residual of least squares over all parameters."""
-    return right - matrix @ least_squares(matrix, right)[0]
+    return right - matrix @ least_squares(matrix, right)
