@@ -365,7 +365,7 @@ def _noise_std(result: Result, entry: FrfEntry) -> np.ndarray:
     """Standard deviation of log H [f, o, i]: the estimated one if there is one, else the stated one."""
     record = result.metrics.of(FrfMetrics) or FrfMetrics()
     estimated = (record.noise_log_std or {}).get(entry.name)
-    test = entry.test if estimated is None else entry.test.noise.with_nominal(estimated)
+    test = entry.test if estimated is None else entry.test.noise.with_level(estimated)
     return np.asarray(test.noise_std)
 
 

@@ -320,8 +320,6 @@ class SolverRun(NamedTuple):
     """(evaluations, best objective so far)."""
     doubts: tuple[str, ...] = ()
     """Sentences on noise and convergence."""
-    fit: Fit | None = None
-    """Starts and minima of a search; None for a linear step."""
     information: Float[np.ndarray, "k d"] | None = None
     """Information about u, where the estimate is not at the minimum of the cost; else that of the Jacobian."""
 
@@ -336,10 +334,15 @@ class Estimate(Solution):
     """Standard deviations and verdicts of u, from the Jacobian."""
     goodness: GoodnessOfFit
     run: SolverRun
-    linear: LinearSystem | None = None
-    """Linear step; None for other studies."""
+    solved: Fit | LinearSystem
+    """Starts and minima of a search, or the linear step."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
     """Covariance of u due to systematic errors."""
+
+    @property
+    def linear(self) -> LinearSystem | None:
+        """Linear step; None for a search."""
+        return self.solved if isinstance(self.solved, LinearSystem) else None
 
     @property
     def std(self) -> Float[np.ndarray, "d"]:

@@ -82,18 +82,13 @@ PARALLEL = 1e-6
 """Sine of the angle between two wrenches below which they are parallel."""
 
 
-def diagnosed_linear(estimate: Estimate) -> Diagnosis:
+def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     """Diagnosis of a linear step: systematic errors of its tests, a restricted fit, outliers, bodies, bounds.
 
     Args:
         estimate: from `linear_estimate`.
-
-    Raises:
-        ValueError: the study is not linear.
+        linear: its equations.
     """
-    linear = estimate.linear
-    if linear is None:
-        raise ValueError(f"study '{estimate.study.name}': is not linear, expected one with a linear step")
     step, systematic = linear.step, list[str]()
     wrong = bool(estimate.goodness.not_reproduced) or estimate.goodness.is_inconsistent
     if not (wrong or estimate.goodness.misfit_tolerated):
@@ -168,7 +163,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
             step, 1.0 if goodness.all_by_errors else step.misfit.widening, study.free.needed
         ),
         goodness=goodness,
-        linear=LinearSystem(found, rows, step, start),
+        solved=LinearSystem(found, rows, step, start),
         run=SolverRun(
             initial=start,
             cost=step.cost,

@@ -323,7 +323,7 @@ def _with_noise(
     tests = []
     for test in study.tests:
         level, own = levels.get(test.name), test.noise.at_fit(test.view(model)) if test.noise.follows_fit else test
-        own = own if level is None else own.noise.with_nominal(level)
+        own = own if level is None else own.noise.with_level(level)
         lines = np.array(left_out.get(test.name, ()), dtype=int)
         tests.append(own.lines.without(lines) if own.lines is not None and lines.size else own)
     return study.with_problem(with_tests(study.problem, tests))

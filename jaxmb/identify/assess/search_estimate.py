@@ -81,9 +81,9 @@ def search_estimate(
             },
             history=fit.history,
             doubts=doubts,
-            fit=fit,
             information=information,
         ),
+        solved=fit,
     )
 
 

@@ -100,7 +100,7 @@ class Noise(Component[T]):
 
     @property
     def level(self) -> float | None:
-        """Standard deviation that is estimated where the noise is not known (`estimated`, `with_nominal`), SI."""
+        """Standard deviation that is estimated where the noise is not known (`estimated`, `with_level`), SI."""
         return self.nominal
 
     @property
@@ -117,7 +117,7 @@ class Noise(Component[T]):
         """`level` at which the sum of squares of a residual equals its expectation."""
         raise NotImplementedError(f"the noise of {display_name(self.test.name)} cannot be estimated from a fit")
 
-    def with_nominal(self, std: float) -> T:
+    def with_level(self, std: float) -> T:
         """The test with another `level`."""
         raise NotImplementedError(f"the noise of {display_name(self.test.name)} cannot be estimated from a fit")
 

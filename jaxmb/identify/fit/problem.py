@@ -77,7 +77,7 @@ class Problem(eqx.Module):
     """View of each test as an affine function of the free values; None where it is not affine."""
     prior: Prior | None
     noise_unit: Float[Array, ""]
-    stacks: tuple[StackedTests, ...] = eqx.field(init=False)
+    stacks: tuple[StackedTests, ...]
     """The same tests and views, those of one form stacked; all computations use these."""
     spread: bool = eqx.field(static=True)
     """Whether the tests of a form are distributed over all devices (`devices.shared_out`)."""
@@ -90,9 +90,11 @@ class Problem(eqx.Module):
         views: Sequence[AffineView | None],
         prior: Prior | None,
         noise_unit: Float[Array, ""],
+        stacks: Any = None,
         spread: bool = False,
     ):
-        """Stack the tests of one form once."""
+        """Stack the tests of one form once; `stacks` is ignored, as `dataclasses.replace` passes those of the old
+        tests."""
         self.model, self.free, self.tests, self.views = model, free, tuple(tests), tuple(views)
         self.prior, self.noise_unit, self.spread = prior, noise_unit, spread
         own = [without_name(test) for test in self.tests]

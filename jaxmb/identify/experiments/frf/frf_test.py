@@ -206,7 +206,7 @@ class FrfDescription(Description["FrfTest"]):
         yield from posture_alternatives(test, model)
 
 
-OF_NOISE = ("noise_std", "known_std", "additive_std", "level", "leak")
+OF_NOISE = ("noise_std", "known_std", "additive_std", "magnitude", "leak")
 """Fields of the noise of each FRF."""
 
 
@@ -250,7 +250,7 @@ class FrfTest(PostureTest):
     """The part of `noise_std` that is known for each line, such as from coherence."""
     additive_std: Float[Array, "f o i"]
     """Standard deviation of the additive noise of H included in `known_std`, real and imaginary part each."""
-    level: Float[Array, "f o i"]
+    magnitude: Float[Array, "f o i"]
     """Magnitude of H at which `additive_std` was converted to noise of log H."""
     leak: Complex[Array, "f o i"]
     """Leakage of the largest response of a line into H, by one standard deviation of the leakage ratio."""

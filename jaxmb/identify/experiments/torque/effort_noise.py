@@ -382,12 +382,3 @@ def _single_number(
             if of is not None and abs(np.log(max(1.0 + value, 1e-9))) > SMALL_FACTOR and change > SMALL_CHANGE:
                 best, joint, text = share, i, f"a factor of {1.0 + value:.3g} on the torque of {names[i]}"
     return (f"{text} would explain {100.0 * best:.0f} % of the residual at {names[joint or 0]}" if text else ""), joint
-
-
-def effort_rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float[np.ndarray, "r"]:
-    """Time derivative of an effort, from neighbouring samples without a gap or a reversal between them."""
-    steps = np.diff(time_s)
-    near = (np.diff(np.sign(velocity)) == 0.0) & (steps > 0.0) & (steps < 1.5 * np.median(steps))
-    slopes = np.where(near, np.diff(effort) / np.where(near, steps, 1.0), 0.0)
-    both, count = (np.append(part, 0.0) + np.append(0.0, part) for part in (slopes, near))
-    return both / np.maximum(count, 1.0)

@@ -122,8 +122,6 @@ class EffortRows(NamedTuple):
     """Of each row's coordinate, rad/s or m/s."""
     measured: tuple[str, ...]
     """Coordinates whose effort was measured."""
-    temperature: Float[np.ndarray, "r"] | None = None
-    """Temperature of each row; None where not recorded."""
     constant: Float[np.ndarray, "r"] | float = 0.0
     """Constant term of columns that are linearized."""
     samples: Samples | None = None
@@ -242,7 +240,6 @@ def effort_rows(
         time_s=record.time_s[used[inside[sample]]],
         velocity=speed[inside[sample], coordinate],
         measured=measured,
-        temperature=None if temperature is None else temperature[inside[sample]],
         constant=rows[:, -2],
         samples=Samples(regressor, speed, temperature, columns, constant, to_rows) if settings.keep_samples else None,
     )

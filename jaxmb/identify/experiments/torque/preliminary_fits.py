@@ -453,7 +453,6 @@ def _fewer(rows: EffortRows) -> EffortRows:
         coordinate=rows.coordinate[some],
         time_s=rows.time_s[some],
         velocity=rows.velocity[some],
-        temperature=None if rows.temperature is None else rows.temperature[some],
         constant=np.broadcast_to(rows.constant, rows.effort.shape)[some],
         samples=samples._replace(kept=lambda part: samples.kept(part)[some]),
     )

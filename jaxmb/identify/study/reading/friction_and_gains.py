@@ -50,7 +50,7 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     if not rows:
         return None
     kinds = tuple(dict.fromkeys(kind for s in sources for kind in s.kinds))
-    if "temperature" in kinds and any(part.temperature is None for part in rows):
+    if "temperature" in kinds and any(part.all_samples.temperature is None for part in rows):
         raise ValueError(
             "friction_terms: a test asks for temperature and another has no such column, expected it of all"
         )
@@ -162,8 +162,8 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
     if len(parts) == 1:
         return parts[0]
     measured = tuple(dict.fromkeys(name for part in parts for name in part.measured))
-    warm = all(part.temperature is not None for part in parts)
     all_samples = [part.all_samples for part in parts]
+    warm = all(samples.temperature is not None for samples in all_samples)
     ends = np.cumsum([0, *(len(samples.velocity) for samples in all_samples)])
     places = [[measured.index(name) for name in part.measured] for part in parts]
 
@@ -186,7 +186,6 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
         time_s=np.concatenate([part.time_s - part.time_s[0] + t for part, t in zip(parts, starts, strict=False)]),
         velocity=np.concatenate([part.velocity for part in parts]),
         measured=measured,
-        temperature=np.concatenate([np.asarray(part.temperature) for part in parts]) if warm else None,
         constant=np.concatenate([np.broadcast_to(part.constant, part.effort.shape) for part in parts]),
         samples=Samples(
             np.concatenate([wide(s.regressor, p) for s, p in zip(all_samples, places, strict=True)]),

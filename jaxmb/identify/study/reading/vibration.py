@@ -88,7 +88,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         noise_std=_on_device(noise),
         known_std=_on_device(known),
         additive_std=_on_device(additive),
-        level=jax.device_put(random.size),
+        magnitude=jax.device_put(random.size),
         leak=_on_device(np.where(usable, leak, 0.0)),
         nominal_std=jax.device_put(np.asarray(nominal)),
         excluded=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
