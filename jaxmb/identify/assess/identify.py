@@ -148,7 +148,7 @@ def _relinearized(study: Study, model: Model, refit: Callable[[Study], tuple[Mod
     """
     for _ in range(MOST_PASSES):
         try:
-            study = study.about(model)
+            study = study.linearized_about(model)
         except ValueError as error:
             return study, [
                 "the deflection of gears, or the effect of errors of loads and postures, is not that of the values"

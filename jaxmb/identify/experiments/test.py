@@ -165,7 +165,7 @@ class Source:
 
     modal: ModalAnalysis | None = None
     """Modal analysis of all measured data."""
-    about: "Callable[[Model], Entry] | None" = None
+    linearized_about: "Callable[[Model], Entry] | None" = None
     """Returns the test linearized about a fitted machine; None where the prediction is linear."""
 
     after_preliminary_fits: "Callable[[Any], Entry] | None" = None
@@ -261,6 +261,9 @@ def _residual(test: Test[Any], model: Model, errors: Any) -> Array:
         return test.residual(test.view(model))
     return test.description.residual(model, errors)
 
+
+ROLES = {"fit": "fitted", "check": "held out"}
+"""Text for each role of a test."""
 
 T = TypeVar("T", bound=Test[Any])
 S = TypeVar("S", bound=Source)

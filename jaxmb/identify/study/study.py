@@ -13,7 +13,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.experiments.components import accepts_prior, is_robust, own_names
-from jaxmb.identify.experiments.test import Entry, Test
+from jaxmb.identify.experiments.test import ROLES, Entry, Test
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.problem import Problem, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
@@ -103,7 +103,6 @@ class Solver(enum.Enum):
 
 MOST_SHOWN = 9
 """Names in the representation of a study."""
-ROLES = {"fit": "fitted", "check": "held out"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -194,16 +193,16 @@ class Study:
 
     @property
     def relinearized(self) -> bool:
-        """Whether tests are linearized about a fitted machine (`about`)."""
-        return any(entry.source.about is not None for entry in self.entries)
+        """Whether tests are linearized about a fitted machine (`linearized_about`)."""
+        return any(entry.source.linearized_about is not None for entry in self.entries)
 
-    def about(self, model: Model) -> "Study":
+    def linearized_about(self, model: Model) -> "Study":
         """The study with its nonlinear tests linearized about a fitted machine."""
         found = list[Entry]()
         for entry in self.entries:
-            if entry.source.about is not None:
+            if entry.source.linearized_about is not None:
                 with error_location(display_name(entry.name)):
-                    new = entry.source.about(model)
+                    new = entry.source.linearized_about(model)
                 entry = dataclasses.replace(entry, test=new.test, source=new.source)
             found.append(entry)
         return self._with_entries(found)
@@ -365,11 +364,10 @@ def _context_and_tests(
         machine = with_locked(whole, file.lock)
         file = with_one_start(with_preset(file, len(machine.coordinates)))
         model = study_model(machine, file)
+        check_kinds(file)
     with error_location(f"{source}: [hold]"):
         fixed = fixed_values(model, file)
         model = set_parameters(model, fixed)
-    with error_location(source):
-        check_kinds(file)
     context = ReadingContext(file, folder, whole, model, noise_seed)
     entries = read_tests(file, source, context)
     with error_location(f"{source}: [free]"):
@@ -379,11 +377,11 @@ def _context_and_tests(
         entries = after_preliminary_fits(entries, source, context)
     with error_location(source):
         choice = friction_choice(model, entries)
-    if choice is not None and choice.values:
-        with error_location(source):
-            wider = with_friction(whole, choice)
-            model = set_parameters(study_model(with_locked(wider, file.lock), file), fixed)
-        context = context._replace(unlocked_machine=wider, model=model, friction=choice)
+        if choice is not None and choice.values:
+            whole = with_friction(whole, choice)
+            model = set_parameters(study_model(with_locked(whole, file.lock), file), fixed)
+            context = context._replace(unlocked_machine=whole, model=model, friction=choice)
+    if context.friction is not None:
         entries = after_preliminary_fits(entries, source, context)
     with error_location(f"{source}: [search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})

@@ -434,7 +434,7 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
                 test=np.full(rate.size, number_of_test),
                 tolerances=effects[rows][own],
                 absent=frozenset(
-                    k for k, family in FRICTION_KINDS.items() if family not in there and k not in source.kinds
+                    k for k, family in FRICTION_KINDS.items() if family not in there and k not in source.friction_kinds
                 ),
             )
             parts.setdefault(name, []).append(part)

@@ -268,7 +268,7 @@ class TorqueSource(Source):
     """A sentence on a motion that is impossible for the machine; empty where there is none."""
     selection_rows: EffortRows | None = None
     """Its equations, for the selection of friction terms; None where none are requested."""
-    kinds: tuple[str, ...] = ()
+    friction_kinds: tuple[str, ...] = ()
     """Candidate kinds of friction terms."""
     drives: tuple[str, ...] = ()
     """Names of the recorded drives."""
@@ -281,7 +281,7 @@ class TorqueSource(Source):
     unknown."""
     reversed_gears: Mapping[tuple[str, ...], Callable[[], TorqueTest]] = dataclasses.field(default_factory=dict)
     """Builders of the test with gear ratios of the opposite sign, by joints recorded at their shafts."""
-    recorded: DriveRecording | None = None
+    drive_recording: DriveRecording | None = None
     """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:

@@ -49,7 +49,7 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     rows = [s.selection_rows for s in sources if s.selection_rows is not None]
     if not rows:
         return None
-    kinds = tuple(dict.fromkeys(kind for s in sources for kind in s.kinds))
+    kinds = tuple(dict.fromkeys(kind for s in sources for kind in s.friction_kinds))
     if "temperature" in kinds and any(part.all_samples.temperature is None for part in rows):
         raise ValueError(
             "friction_terms: a test asks for temperature and another has no such column, expected it of all"
@@ -137,9 +137,9 @@ def check_free_friction(free: Mapping[str, FreePart]) -> None:
 def with_friction_remarks(entries: Iterable[Entry], choice: FrictionChoice | None) -> list[Entry]:
     """Entries, with remarks on the selection at the first test with `friction_terms`."""
     found = list(entries)
-    asked = [entry for entry in torque_entries(found) if entry.source.kinds]
+    asked = [entry for entry in torque_entries(found) if entry.source.friction_kinds]
     if choice is not None and asked:
-        nothing = f"no further friction ({', '.join(asked[0].source.kinds)}) predicts held-out motion better"
+        nothing = f"no further friction ({', '.join(asked[0].source.friction_kinds)}) predicts held-out motion better"
         remarks = (*asked[0].remarks, *([_remark(term) for term in choice.terms] or [nothing]))
         found[found.index(asked[0])] = dataclasses.replace(asked[0], remarks=remarks)
     return found
@@ -218,7 +218,7 @@ def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequenc
             if not known:
                 raise ValueError(f"'{pattern}': no test that is fitted is of recordings at the motors, expected one")
             raise ValueError(known_name("gain or pattern", pattern, list(dict.fromkeys(known))))
-    tests = [entry.source.recorded for entry in fitted if entry.source.recorded is not None]
+    tests = [entry.source.drive_recording for entry in fitted if entry.source.drive_recording is not None]
     if not tests:
         return None
     wanted = [free_gains(test.drives.names, file.free) for test in tests]

@@ -146,9 +146,9 @@ def _torque_entry(
             part, context, model, full, motions[0], noisy, _rebuild(test, model, record, motion, q, settings, plain)
         ),
         selection_rows=_by_known_speeds(model, rows) if is_trial else None,
-        recorded=signals,
+        drive_recording=signals,
         reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),
-        about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
+        linearized_about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
         after_preliminary_fits=lambda later: _torque_entry(recording, later),
     )
     chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, full)}"]
@@ -271,7 +271,7 @@ def _source(
         doubts=(*([] if too_far else beyond), *rate_remarks(record), *noisy.doubts),
         std_unknown=bool(noisy.doubts),
         impossible=" ".join(beyond) if too_far else "",
-        kinds=part.friction_terms,
+        friction_kinds=part.friction_terms,
         rebuild=rebuild,
         gravity=np.asarray(model.gravity),
         origin=np.asarray(model.origin),
