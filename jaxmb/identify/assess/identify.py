@@ -195,7 +195,7 @@ def assess(estimate: Estimate) -> Result:
     else:
         found = diagnosed_search(estimate, solved)
     goodness = estimate.goodness
-    estimate = found.estimate.unknown if goodness.not_reproduced else found.estimate
+    estimate = found.estimate.without_std if goodness.not_reproduced else found.estimate
     budgets = None
     if goodness.budget is not None:
         slope = study.free.slope(estimate.values)

@@ -100,7 +100,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, hypotheses)
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
-        estimate = estimate.unknown
+        estimate = estimate.without_std
     stated = estimate.goodness.budget
     known = estimate.identifiability if stated is None else estimate.with_added(stated.covariance).identifiability
     # gross errors invalidate everything else
@@ -134,7 +134,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     with error_location(f"study '{study.name}'"):
         found, rows = _checked_equations(study)
     stacked = with_prior(found, rows, study.problem.prior)
-    start = kept_values(study)
+    start = known_values(study.model, study.free, study.start)
     fixed = () if study.origin is None else fixed_values(study.model, study.origin.file)
     touched = bodies(
         study.model, study.free, inertias_without_effect(study.model, study.free, study.tests, rows, fixed)
@@ -216,15 +216,6 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
         " values, bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a length or"
         " the direction of gravity is wrong; standard deviations were inflated accordingly"
     ]
-
-
-def kept_values(study: Study) -> np.ndarray:
-    """Physical values kept by parameters that no test determines.
-
-    The study's `initial`; by default the machine's own value if inside the bounds, else their middle, so that the
-    machine file does not change in parameters without information.
-    """
-    return known_values(study.model, study.free, study.start.values, study.start.given)
 
 
 def _cost(rows: Equations, row_weights: np.ndarray, x: np.ndarray) -> float:

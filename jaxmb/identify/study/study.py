@@ -220,13 +220,16 @@ class Study:
         return dataclasses.replace(self, entries=tuple(entries), problem=with_tests(self.problem, fitted))
 
 
-def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated: np.ndarray) -> np.ndarray:
+def known_values(model: Model, free: FreeParameters, start: Start) -> Float[np.ndarray, "d"]:
     """Physical values of the free parameters before any test: the study's `initial`, else the machine's own values if
-    they are inside the bounds, else those at which a fit starts."""
+    they are inside the bounds, else those at which a fit starts.
+
+    Parameters without effect on any test keep them, so that the machine file does not change there.
+    """
     own = parameters(model)
     machine = np.array([own.get(name, np.nan) for name in free.names])  # NaN for parameters of tests
     inside = (machine >= np.array(free.lower_value)) & (machine <= np.array(free.upper_value))
-    return np.where(inside & ~np.asarray(stated, bool), machine, initial)
+    return np.where(inside & ~start.given, machine, start.values)
 
 
 def solver_of(file: StudyFile, problem: Problem) -> Solver:
@@ -415,18 +418,18 @@ def _problem_and_start(
             law_terms(file.laws, model, free, fitted)
     with error_location(source):
         problem = make_problem(model, free, tests)
-        initial, stated = initial_values(problem, bounds)
-        at_start = free.apply(model, initial)
+        start = Start(*initial_values(problem, bounds), random=file.start == "random")
+        at_start = free.apply(model, start.values)
         check_stiffness(file, at_start)
     for entry in entries:
         with error_location(f"{source}: {display_name(entry.name)}"):
             if entry.test.vibration is not None:
                 entry.test.vibration.check(at_start)
     with error_location(f"{source}: [prior]"):
-        own, of_machine = known_values(model, free, initial, stated), parameters(model)
+        own, of_machine = known_values(model, free, start), parameters(model)
         # a drive gain starts from a preliminary fit, which a prior must not use as its mean
-        unsaid = ~np.asarray(stated, bool) & np.array([name not in of_machine for name in free.names], dtype=bool)
-        about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
+        unsaid = ~start.given & np.array([name not in of_machine for name in free.names], dtype=bool)
+        about = np.where(free.logarithmic, start.values, np.where(unsaid, np.nan, own))
         prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)), earlier)
     problem = dataclasses.replace(problem, prior=prior)
-    return problem, Start(initial, stated, file.start == "random")
+    return problem, start

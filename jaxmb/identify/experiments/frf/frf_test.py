@@ -303,8 +303,7 @@ class FrfTest(PostureTest):
         if self.phase == "safe" and xp is jnp:
             parts = log_ratio(predicted, measured)
         else:
-            safe = self.phase == "safe"
-            difference = xp.log(predicted / measured) if safe else xp.log(predicted) - xp.log(measured)
+            difference = xp.log(predicted / measured) if self.phase == "safe" else xp.log(predicted) - xp.log(measured)
             parts = difference.real, difference.imag
         return xp.concatenate([part * scale for part in parts])
 

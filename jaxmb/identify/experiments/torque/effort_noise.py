@@ -223,17 +223,6 @@ SMALL_FACTOR, SMALL_CHANGE = 0.15, 0.03
 gross errors."""
 
 
-class GrossError(NamedTuple):
-    """A gross error of a torque test."""
-
-    joints: tuple[str, ...]
-    """Joints whose torque is not reproduced, by decreasing residual."""
-    percent: tuple[float, ...]
-    """Residual of each over the standard deviation of its torque, percent."""
-    cause: str
-    """Text on the single number that explains the residual; empty where there is none."""
-
-
 def noise_bound(
     effort: Float[np.ndarray, "k c"], velocity: Float[np.ndarray, "k m"], rate_hz: float, bandwidth_hz: float
 ) -> Float[np.ndarray, "c"]:
@@ -274,8 +263,9 @@ def unexplained_efforts(
     bound: Float[np.ndarray, "c"],
     names: Sequence[str],
     jacobian: Float[np.ndarray, "r d"] | None,
-) -> GrossError | None:
-    """The gross error of a torque test: residuals too large or too predictable for noise; None where there is none.
+) -> tuple[list[str], str]:
+    """Texts on joints with a gross error, a residual too large or too predictable for noise, by decreasing residual;
+    and on the single number that explains it, empty where there is none.
 
     Args:
         test: measured efforts.
@@ -309,10 +299,8 @@ def unexplained_efforts(
     if cause and joint is not None and joint not in found:
         own = coordinate == joint
         found[joint] = float(np.sqrt(np.mean(residual[own] ** 2))) / float(np.std(effort[own]))
-    if not (found or cause):
-        return None
     order = sorted(found, key=lambda i: -found[i])
-    return GrossError(tuple(names[i] for i in order), tuple(100.0 * found[i] for i in order), cause)
+    return [f"{names[i]} (residual {100.0 * found[i]:.0f} % of its standard deviation)" for i in order], cause
 
 
 def _predicted_share(residual: np.ndarray, columns: np.ndarray, time_s: np.ndarray) -> float:

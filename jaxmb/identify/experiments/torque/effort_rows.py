@@ -151,8 +151,8 @@ class RowSettings(NamedTuple):
     """Parameters that determine the load of load-dependent friction."""
     keep_samples: bool = False
     """Whether to keep `EffortRows.samples`."""
-    gears: Gears | None = None
-    """Between motors and joints; rigid where None."""
+    gears: Gears = Gears({})
+    """Between motors and joints."""
     absent: Sequence[int] = ()
     """Columns of the regressor without effect in this record."""
 
@@ -186,7 +186,7 @@ def effort_rows(
     used = np.arange(motion.first, count - motion.last)
     q, zd, zdd = states_at(model, record, motion, path, used)
     given, beside = None, np.zeros(1)
-    if gears is not None and gears.fitted is not None:
+    if gears.fitted is not None:
         speed = np.abs(motion.velocity)
         first = 0 if np.all(speed[0] <= AT_REST * speed.max(axis=0)) else motion.first
         q_all, zd_all, zdd_all = states_at(model, record, motion, path, np.arange(first, count - motion.last))

@@ -26,7 +26,7 @@ from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, scale_error, zero_error
 from jaxmb.identify.experiments.torque.effort_noise import unexplained_efforts
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, stribeck
-from jaxmb.identify.experiments.torque.preliminary_fits import DriveRecording
+from jaxmb.identify.experiments.torque.preliminary_fits import GAIN_FAMILY, DriveRecording
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import ParameterSpec
 from jaxmb.identify.regression.base_parameters import base_parameters, relevant_names
@@ -287,7 +287,7 @@ class TorqueSource(Source):
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
         """Errors of torque constants where no gain of a drive is free, of the delays of the torques, of the zeros and
         gear ratios of coordinates, and missing friction."""
-        if not any(name.startswith("drive_gain.") for name in test.own_names):
+        if not any(name.startswith(f"{GAIN_FAMILY}.") for name in test.own_names):
             yield from (_torque_constant(name) for name in self.coordinates)
         yield DELAY
         yield from (_delay(name) for name in self.coordinates)
@@ -415,15 +415,11 @@ class TorqueSource(Source):
         if self.impossible:
             return self.impossible
         predicted = np.asarray(test.predict(test.view(model)))
-        found = unexplained_efforts(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
-        if found is None:
+        joints, cause = unexplained_efforts(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
+        if not joints:
             return ""
-        joints = [
-            f"{name} (residual {p:.0f} % of its standard deviation)"
-            for name, p in zip(found.joints, found.percent, strict=True)
-        ]
         rest_text = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
-        cause = found.cause or (
+        cause = cause or (
             f"usual causes: {rest_text}order, sign or unit of columns, sign or zero of an angle, torque and angle"
             " at different times, the direction of gravity, missing friction, the stiffness of a gear on a joint"
             " without motor"

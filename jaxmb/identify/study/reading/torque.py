@@ -42,7 +42,6 @@ from jaxmb.identify.study.reading.motions import (
     parallel_springs,
     rate_remarks,
     read_recording,
-    travels_too_far,
     unrecorded,
 )
 from jaxmb.io.validation import error_location
@@ -260,8 +259,7 @@ def _source(
 ) -> TorqueSource:  # fmt: skip
     """Metadata of the record of a test, and doubts about its motion."""
     rows, used, recorded = noisy.rows, _used(record, motion), part.simulate is None
-    beyond = beyond_range(context.unlocked_machine, record, recorded)
-    too_far = recorded and travels_too_far(context.unlocked_machine, record)
+    beyond, too_far = beyond_range(context.unlocked_machine, record, recorded)
     return TorqueSource(
         time_s=rows.time_s,
         cutoff_hz=_cutoff(part),
