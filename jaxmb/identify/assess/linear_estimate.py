@@ -135,7 +135,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
         found, rows = _checked_equations(study)
     stacked = with_prior(found, rows, study.problem.prior)
     start = known_values(study.model, study.free, study.start)
-    fixed = () if study.origin is None else fixed_values(study.model, study.origin.file)
+    fixed = fixed_values(study.model, study.origin.file)
     touched = bodies(
         study.model, study.free, inertias_without_effect(study.model, study.free, study.tests, rows, fixed)
     )

@@ -305,14 +305,14 @@ def point_errors(
     for k, (point, name) in enumerate(zip(points, dof_names(points), strict=True)):
         for i in np.flatnonzero(across(point).any(axis=1)):
             by, axis, turns = np.outer(np.eye(len(points))[k], np.eye(3)[i]), axes_of(point)[i], across(point)[i, :3]
-            for end, kind in ((f" of {test.name}", True), ("", False)):
+            for end, has_tolerance in ((f" of {test.name}", True), ("", False)):
                 key = f"direction of {which} {name}{end} about {axis}"
                 stated = StatedError(key, "sensor_direction_deg", np.pi / 180.0)
-                yield _of_all(stated, kind), none._replace(**{f"{which}_turn": by})
+                yield _of_all(stated, has_tolerance), none._replace(**{f"{which}_turn": by})
                 if turns.any():
                     key = f"position of {which} {name}{end} along {axis}"
                     stated = StatedError(key, "sensor_position_mm", 1e-3)
-                    yield _of_all(stated, kind), none._replace(**{f"{which}_shift": by})
+                    yield _of_all(stated, has_tolerance), none._replace(**{f"{which}_shift": by})
 
 
 def _of_all(error: StatedError, has_tolerance: bool) -> StatedError:
@@ -336,10 +336,10 @@ def channel_alternatives(which: str, names: Sequence[str]) -> Iterator[tuple[str
         yield text, text, order, np.ones(len(names))
 
 
-Q = TypeVar("Q", bound="PostureTest")
+P = TypeVar("P", bound=PostureTest)
 
 
-def posture_alternatives(test: Q, model: Model) -> Iterator[tuple[str, str, Q]]:
+def posture_alternatives(test: P, model: Model) -> Iterator[tuple[str, str, P]]:
     """The test with radians for degrees in its posture, with degrees for radians, and with a joint angle reversed."""
     q = np.asarray(test.q)
     turns = np.array(model.revolute[: q.size])
@@ -355,7 +355,7 @@ def posture_alternatives(test: Q, model: Model) -> Iterator[tuple[str, str, Q]]:
             yield f"sign of {name}", f"the sign of {name} in the posture", _at(test, sign * q)
 
 
-def _at(test: Q, q: np.ndarray) -> Q:
+def _at(test: P, q: np.ndarray) -> P:
     return dataclasses.replace(test, q=jax.device_put(q))
 
 
@@ -415,9 +415,6 @@ def _displaced_rows(
     return (
         rows[: len(points)] + (jnp.einsum("pi,piw->pw", turn, turned) + jnp.einsum("pi,piw->pw", shift, shifted)) @ rows
     )
-
-
-P = TypeVar("P", bound=PostureTest)
 
 
 class MotionEvaluation(Evaluation[P]):

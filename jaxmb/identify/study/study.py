@@ -78,7 +78,7 @@ class StudyOrigin(NamedTuple):
     """Paths in it are relative to this folder."""
     noise_seed: int | None
     """Seed of simulated noise instead of the description's own."""
-    digest: str = ""
+    digest: str
     """See `study_digest`."""
 
 
@@ -121,6 +121,8 @@ class Study:
     start: Start
     truth: dict[str, float]
     """True values of the free parameters where the tests were simulated on a machine of the same build, by name."""
+    origin: StudyOrigin
+    """Description from which it was made."""
     note: str = ""
     """A remark for readers of the results."""
     complete: CompletePart | None = None
@@ -133,8 +135,6 @@ class Study:
     """Standard deviations of the stated numbers of machine and tests; None where all is exact."""
     source: str = ""
     """Origin of the study, such as a publication."""
-    origin: StudyOrigin | None = None
-    """Description from which it was made."""
     remarks: tuple[str, ...] = ()
     """Warnings raised while it was read, of its machine for instance."""
     read_seconds: float = 0.0
@@ -188,8 +188,9 @@ class Study:
     @property
     def exact(self) -> tuple[str, ...]:
         """Names of the fitted tests whose description is exact: simulated ones, unless the study states tolerances."""
-        stated = self.origin is not None and self.origin.file.tolerances is not None
-        return () if stated else tuple(entry.name for entry in self.fitted if entry.truth is not None)
+        if self.origin.file.tolerances is not None:
+            return ()
+        return tuple(entry.name for entry in self.fitted if entry.truth is not None)
 
     @property
     def relinearized(self) -> bool:
