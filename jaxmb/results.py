@@ -10,10 +10,10 @@ from jaxmb.identify.assess.linear_estimate import linear_estimate as linear_esti
 from jaxmb.identify.assess.metrics import (
     KindMetrics as KindMetrics,
     Metrics as Metrics,
+    PredictionScores as PredictionScores,
     Profile as Profile,
     StiffnessModelMetrics as StiffnessModelMetrics,
     TrueMode as TrueMode,
-    Verdict as Verdict,
 )
 from jaxmb.identify.assess.result import (
     Mode as Mode,

@@ -455,13 +455,16 @@ def inverse_kinematics(
     return q, jnp.maximum(distance, 2.0 * jnp.arcsin(jnp.minimum(sine, 1.0)))
 
 
+STEPS_ALONG_PATH = 10
+"""Number of steps at each pose of a path."""
+
+
 def inverse_kinematics_path(
     model: Model,
     poses: Float[Array, "k 4 4"],
     frame: str,
     start: Float[Array, "n"],
     joints: Sequence[str] | None = None,
-    steps: int = 10,
 ) -> tuple[Float[Array, "k n"], Float[Array, "k"]]:
     """Coordinates along a path of poses, each solved from the previous one, so that the branch is kept.
 
@@ -471,14 +474,13 @@ def inverse_kinematics_path(
         frame: name of the frame.
         start: coordinates near those of the first pose [n].
         joints: coordinates that may change; by default all.
-        steps: number of steps at each pose.
 
     Returns:
         q [k, n] and the pose errors of `inverse_kinematics` [k].
     """
 
     def follow(q: Array, pose: Array) -> tuple[Array, tuple[Array, Array]]:
-        found, distance = inverse_kinematics(model, pose, frame, q, joints, steps)
+        found, distance = inverse_kinematics(model, pose, frame, q, joints, STEPS_ALONG_PATH)
         return found, (found, distance)
 
     return jax.lax.scan(follow, start, poses)[1]

@@ -359,7 +359,7 @@ def in_grid(cells: Sequence[Cell], across: int) -> list[list[Cell]]:
 
 def matrix_panel(
     values: np.ndarray, rows: Sequence[str], columns: Sequence[str], colors: Colors, *, cell: float = 0.42,
-    labels: tuple[str, str] = ("", ""), title: str = "", decimals: int | None = 2,
+    labels: tuple[str, str] = ("", ""), decimals: int | None = 2,
 ) -> Panel:  # fmt: skip
     """A heat map of a matrix with names of rows and columns, the first row on top.
 
@@ -370,19 +370,18 @@ def matrix_panel(
         colors: scale.
         cell: height of a row, inches.
         labels: of rows and columns.
-        title: of the panel.
         decimals: of the numbers in the cells; None: none.
     """
     count, across = values.shape
     x = Axis(labels[1], limits=(-0.5, across - 0.5), ticks=range(across), names=columns)
     y = Axis(labels[0], limits=(count - 0.5, -0.5), ticks=range(count), names=rows)
     mark = Cells(np.arange(across + 1) - 0.5, np.arange(count + 1) - 0.5, values, colors, decimals)
-    return Panel((mark,), x, y, title, cell * count)
+    return Panel((mark,), x, y, height=cell * count)
 
 
-def spans_of(x: np.ndarray, mask: np.ndarray, label: str = "", color: str = SHADE) -> Iterator[Span]:
+def spans_of(x: np.ndarray, mask: np.ndarray, label: str) -> Iterator[Span]:
     """Shaded ranges around the points of a mask, each to the middle of its neighbours."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(int)))
     middle = np.concatenate([x[:1], 0.5 * (x[1:] + x[:-1]), x[-1:]])
     for first, end in zip(edges[::2], edges[1::2], strict=True):
-        yield Span(float(middle[first]), float(middle[end]), "x", label, color)
+        yield Span(float(middle[first]), float(middle[end]), "x", label, SHADE)

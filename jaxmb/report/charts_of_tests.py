@@ -12,6 +12,7 @@ from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, Settling
 from jaxmb.identify.assess.tests.poses import PoseRow
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.poses.pose_rows import DISTANCE, INCLINATION, POSITION, ROTATION
+from jaxmb.identify.experiments.test import ROLES
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.report.charts import (
     ALERT,
@@ -31,7 +32,6 @@ from jaxmb.report.charts import (
     in_grid,
     single,
 )  # fmt: skip
-from jaxmb.report.section import ROLES
 
 MANY = 80
 """Number of rows in a panel above which markers are small, names are left out and intervals of poses are bands."""

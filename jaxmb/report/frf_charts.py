@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmb.identify.assess.metrics import TestPrediction
-from jaxmb.identify.assess.result import Result, initial_model
+from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfSource, FrfTest
 from jaxmb.identify.experiments.test import Entry
@@ -296,7 +296,9 @@ def frf_test_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
     data = entry.source
     weight = _shown_weight(test)
     used = weight > 0.0
-    before, after = (np.asarray(test.predict(test.view(model))) for model in (initial_model(result), result.model))
+    free = result.study.free
+    initial = free.apply(result.study.model, np.array([result.parameters[name].initial for name in free.names]))
+    before, after = (np.asarray(test.predict(test.view(model))) for model in (initial, result.model))
     frequency_hz = np.asarray(test.omega) / (2 * np.pi)
     raw = _as_measured(data, test, frequency_hz)
     given = data_label(entry)
@@ -365,7 +367,7 @@ def _noise_std(result: Result, entry: FrfEntry) -> np.ndarray:
     """Standard deviation of log H [f, o, i]: the estimated one if there is one, else the stated one."""
     record = result.metrics.of(FrfMetrics) or FrfMetrics()
     estimated = (record.noise_log_std or {}).get(entry.name)
-    test = entry.test if estimated is None else entry.test.noise.with_nominal(estimated)
+    test = entry.test if estimated is None else entry.test.noise.with_level(estimated)
     return np.asarray(test.noise_std)
 
 

@@ -454,7 +454,7 @@ CANDIDATES, AROUND = 60, math.radians(45.0)
 
 def _candidates(study: Study) -> AnyNextPart | None:
     """`[next]` of a study; by default FRF tests at postures that differ in the coordinates named by the tests."""
-    if study.next is not None or study.origin is None or not any(map(can_be_planned, study.tests)):
+    if study.next is not None or not any(map(can_be_planned, study.tests)):
         return study.next
     known = {c.name: c for c in study.machine.moving_parts}
     ranges, stated = dict[str, tuple[float, float]](), dict[str, list[float]]()

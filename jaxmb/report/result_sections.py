@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.laws.law_problem import Laws, ValueInTest, covariates, in_tests
 from jaxmb.identify.assess.laws.one_model import OneModel
-from jaxmb.identify.assess.metrics import Verdict
+from jaxmb.identify.assess.metrics import PredictionScores
 from jaxmb.identify.assess.result import INTERVAL, Outcome, Parameter, Result
 from jaxmb.identify.experiments.test import by_kind
 from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD
@@ -67,8 +67,8 @@ def data_sentences(result: Result) -> list[str]:
         sentences.append(f"share of the deflections {tests} that the models below compensate: {', '.join(percents)}")
     metrics = result.metrics
     both = metrics.fit is not None and metrics.holdout is not None
-    for verdict, tests in ((metrics.fit, "fitted tests: " if both else ""), (metrics.holdout, "held-out tests: ")):
-        if verdict is not None and (parts := _parts(verdict)):
+    for scores, tests in ((metrics.fit, "fitted tests: " if both else ""), (metrics.holdout, "held-out tests: ")):
+        if scores is not None and (parts := _parts(scores)):
             sentences.append(f"{tests}{', '.join(parts)}")
     return [text for text in sentences if text]
 
@@ -95,8 +95,7 @@ def _noise_line(result: Result) -> str:
     return f"{agreement}, residual {number(misfit.factor, 3)} times the noise"
 
 
-def _parts(verdict: Verdict) -> list[str]:
-    v = verdict
+def _parts(v: PredictionScores) -> list[str]:
     parts = (
         None if v.frac is None else f"FRAC {v.frac:.4f}",
         None if v.log_error is None else f"error of log H {number(v.log_error, 2)}",

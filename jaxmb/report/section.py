@@ -87,10 +87,6 @@ class Section:
     parts: tuple[Part, ...]
 
 
-ROLES = {"fit": "fitted", "check": "held out"}
-"""Text for each role of a test in a study."""
-
-
 def left(*headings: str) -> tuple[Column, ...]:
     """Left-aligned columns, for names."""
     return tuple(Column(heading, "left") for heading in headings)

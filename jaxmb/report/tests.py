@@ -12,7 +12,7 @@ from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, ErrorRow
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
 from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
-from jaxmb.identify.experiments.test import Entry, by_kind
+from jaxmb.identify.experiments.test import ROLES, Entry, by_kind
 from jaxmb.identify.study.study import Study
 from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.measurement.modal.data import distinguishable
@@ -42,7 +42,7 @@ from jaxmb.report.modes import (
     pairs_chart,
     true_modes_table,
 )
-from jaxmb.report.section import ROLES, Cell, Part, Picture, Section, Table, left, number, right, section
+from jaxmb.report.section import Cell, Part, Picture, Section, Table, left, number, right, section
 
 MOST_TESTS = 3
 """Number of tests of a kind up to which each has a table of modes and figures; more share one of each."""

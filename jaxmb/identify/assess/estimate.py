@@ -200,26 +200,16 @@ def _misfit(solution: Solution, step: LinearStep | None) -> Misfit | None:
     return misfits(solution.residual, solution.jacobian, weights, [data], [own], [float(length)])[0]
 
 
-class _Explained(NamedTuple):
-    """Comparison of the residual with the errors of machine and tests."""
-
-    budget: Budget | None
-    """None where all is exact."""
-    by_errors: tuple[bool, ...]
-    """Whether errors of their most likely sizes explain the misfit of each test."""
-    tolerated: tuple[bool, ...]
-    """Whether errors within their tolerances do."""
-    joint: JointFit | None = None
-    """Joint fit of parameters and errors, where it explains all misfits."""
-
-
-def _explained(solution: Solution, each: Sequence[Misfit], step: LinearStep | None) -> _Explained:
-    """Effect of the errors of machine and tests, and the misfits that they explain."""
+def _explained(
+    solution: Solution, each: Sequence[Misfit], step: LinearStep | None
+) -> tuple[Budget | None, tuple[bool, ...], tuple[bool, ...], JointFit | None]:
+    """Effect of the errors of machine and tests, and the misfits that they explain: `budget`, `by_errors`, `tolerated`
+    and `joint` of `GoodnessOfFit`."""
     study, problem = solution.study, solution.study.problem
     not_linearized = study.solver is Solver.TWO_STEPS or problem.one_by_one or is_large(problem)
     if study.tolerances is None or (step is None and not_linearized):
         none = (False,) * len(each)
-        return _Explained(None, none, none)
+        return None, none, none, None
     tests = DescribedTests(study.fitted, solution.model, study.free, study.tolerances, study.exact)
     point = solution.residual, _within_bounds(solution)
     if step is not None:
@@ -229,7 +219,7 @@ def _explained(solution: Solution, each: Sequence[Misfit], step: LinearStep | No
         )
         found = compared(found, *point, solution.row_weights)
         by_errors = explained(found, whole, *point, solution.row_weights)
-        return _Explained(found, by_errors * len(each), _tolerated(found, whole, by_errors) * len(each))
+        return found, by_errors * len(each), _tolerated(found, whole, by_errors) * len(each), None
     noise = noise_variances(solution)
     std = identifiability(solution.jacobian, noise, problem.prior_std).std
     refit = functools.partial(nonlinear_refit, problem, solution.u)
@@ -241,10 +231,10 @@ def _explained(solution: Solution, each: Sequence[Misfit], step: LinearStep | No
         there = joint.residual, joint.jacobian
         near = compared(found.linearized(joint.columns), *there, noise)
         if all(by_errors := explained(near, problem.row_slices, *there, noise)):
-            return _Explained(near, by_errors, _tolerated(near, problem.row_slices, by_errors), joint)
+            return near, by_errors, _tolerated(near, problem.row_slices, by_errors), joint
     found = compared(found, *point, noise)
     by_errors = explained(found, problem.row_slices, *point, noise)
-    return _Explained(found, by_errors, _tolerated(found, problem.row_slices, by_errors))
+    return found, by_errors, _tolerated(found, problem.row_slices, by_errors), None
 
 
 def _tolerated(found: Budget, rows: Sequence[slice], by_errors: Sequence[bool]) -> tuple[bool, ...]:
@@ -320,8 +310,6 @@ class SolverRun(NamedTuple):
     """(evaluations, best objective so far)."""
     doubts: tuple[str, ...] = ()
     """Sentences on noise and convergence."""
-    fit: Fit | None = None
-    """Starts and minima of a search; None for a linear step."""
     information: Float[np.ndarray, "k d"] | None = None
     """Information about u, where the estimate is not at the minimum of the cost; else that of the Jacobian."""
 
@@ -336,10 +324,15 @@ class Estimate(Solution):
     """Standard deviations and verdicts of u, from the Jacobian."""
     goodness: GoodnessOfFit
     run: SolverRun
-    linear: LinearSystem | None = None
-    """Linear step; None for other studies."""
+    solved: Fit | LinearSystem
+    """Starts and minima of a search, or the linear step."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
     """Covariance of u due to systematic errors."""
+
+    @property
+    def linear(self) -> LinearSystem | None:
+        """Linear step; None for a search."""
+        return self.solved if isinstance(self.solved, LinearSystem) else None
 
     @property
     def std(self) -> Float[np.ndarray, "d"]:
@@ -347,7 +340,7 @@ class Estimate(Solution):
         return self.identifiability.std
 
     @property
-    def unknown(self) -> "Estimate":
+    def without_std(self) -> "Estimate":
         """The estimate without standard deviations, as of a machine that does not reproduce its data."""
         return self.with_std(np.full(self.u.size, np.inf))
 

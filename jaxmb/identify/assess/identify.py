@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.budget import parameter_budgets, tolerance_checks
-from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
 from jaxmb.identify.assess.laws.law_choice import law_remarks
 from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
@@ -148,7 +148,7 @@ def _relinearized(study: Study, model: Model, refit: Callable[[Study], tuple[Mod
     """
     for _ in range(MOST_PASSES):
         try:
-            study = study.about(model)
+            study = study.linearized_about(model)
         except ValueError as error:
             return study, [
                 "the deflection of gears, or the effect of errors of loads and postures, is not that of the values"
@@ -189,10 +189,13 @@ def assess(estimate: Estimate) -> Result:
     Args:
         estimate: from `search_estimate` or `linear_estimate`.
     """
-    plain, study, run = estimate.identifiability.verdict, estimate.study, estimate.run
-    found = diagnosed_linear(estimate) if run.fit is None else diagnosed_search(estimate, run.fit)
+    plain, study, run, solved = estimate.identifiability.verdict, estimate.study, estimate.run, estimate.solved
+    if isinstance(solved, LinearSystem):
+        found = diagnosed_linear(estimate, solved)
+    else:
+        found = diagnosed_search(estimate, solved)
     goodness = estimate.goodness
-    estimate = found.estimate.unknown if goodness.not_reproduced else found.estimate
+    estimate = found.estimate.without_std if goodness.not_reproduced else found.estimate
     budgets = None
     if goodness.budget is not None:
         slope = study.free.slope(estimate.values)
@@ -216,7 +219,7 @@ def assess(estimate: Estimate) -> Result:
     # An error that linear equations explain may be one of many; the usual causes stay beside it.
     gross = grouped([*goodness.gross_errors.items(), *goodness.held_out_errors.items()])
     if found.hypothesis:
-        likely = [found.hypothesis, *(gross if run.fit is None else [])]
+        likely = [found.hypothesis, *(gross if isinstance(solved, LinearSystem) else [])]
     else:
         likely = [*gross, *causes, *found.causes]
     misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
@@ -227,10 +230,10 @@ def assess(estimate: Estimate) -> Result:
         *misfit, *others, *unknown, *found.doubts, *exceeded, *held_out_remarks(estimate), *machine_remarks(machine),
     )  # fmt: skip
     ended = ended_text(goodness.missed, found.wrong, plain, estimate.identifiability.verdict, doubts)
-    if run.fit is not None:
-        status = search_status(estimate, run.fit, ended)
+    if isinstance(solved, LinearSystem):
+        status = linear_status([solved.step], ended)
     else:
-        status = linear_status([] if estimate.linear is None else [estimate.linear.step], ended)
+        status = search_status(estimate, solved, ended)
     return Result(
         study=_with_noise(study, metrics),
         status=status,
@@ -263,7 +266,7 @@ def _with_noise(study: Study, metrics: Metrics) -> Study:
     """The study with its noise as estimated, also where that has no effect on the fit."""
     levels = {name: level for own in metrics.tests.values() for name, level in own.noise_levels.items()}
     tests = [
-        test.noise.with_nominal(level) if level > 0.0 and not weights_tests(study.problem, test) else test
+        test.noise.with_level(level) if level > 0.0 and not weights_tests(study.problem, test) else test
         for test in study.tests
         for level in [levels.get(test.name, 0.0)]
     ]
@@ -276,10 +279,9 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
     for entry, view, _ in estimate.of(study.fitted):
         vibration = entry.test.vibration
         if vibration is not None:
-            tangent = vibration.tangent(view)
-            found = jax.tree.map(np.asarray, modes(tangent))
+            found = jax.tree.map(np.asarray, modes(view.tangent))
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
-            std = mode_deviations(vibration.test, study.model, study.free, estimate.u, tangent, found, rows)
+            std = mode_deviations(vibration.test, study.model, study.free, estimate.u, view.tangent, found, rows)
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
     return tuple(lines)

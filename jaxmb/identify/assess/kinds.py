@@ -11,9 +11,9 @@ from jaxmb.identify.assess.metrics import (
     KindMetrics,
     Metrics,
     StiffnessModelMetrics,
+    prediction_scores,
     prior_deviations,
     truth_metrics,
-    verdict,
 )
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, deflection_remarks
 from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics, frf_remarks
@@ -69,13 +69,13 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
 def fit_metrics(estimate: Estimate) -> Metrics:
     """Metrics of a fit: errors against the truth, prediction scores of fitted and held-out tests, and metrics of each
     kind of test."""
-    study = estimate.study
+    study, held_out = estimate.study, [entry.test.view(estimate.model) for entry in estimate.study.checks]
     found = {kind: KINDS[kind].metrics.found(estimate, entries) for kind, entries in by_kind(study.entries, KINDS)}
     return dataclasses.replace(
         truth_metrics(estimate),
         misfit=estimate.goodness.misfit,
-        fit=verdict(study.fitted, estimate.views) if study.fitted else None,
-        holdout=verdict(study.checks, (e.test.view(estimate.model) for e in study.checks)) if study.checks else None,
+        fit=prediction_scores(study.fitted, estimate.views),
+        holdout=prediction_scores(study.checks, held_out) if held_out else None,
         tests=_known(found),
         prior_log_std=prior_deviations(study, np.array(study.free.logarithmic), 1.0),
         prior_std=prior_deviations(study, ~np.array(study.free.logarithmic), study.free.width),

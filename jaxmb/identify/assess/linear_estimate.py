@@ -37,6 +37,7 @@ from jaxmb.identify.assess.model_errors import (
 )
 from jaxmb.identify.assess.remarks import body_remarks, outlier_remarks, tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
+from jaxmb.identify.assess.tests.torque import EXACT
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     identifiability,
@@ -74,8 +75,6 @@ from jaxmb.mechanics.postures import OutOfReachError
 
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
 UNSOLVED = f"{Outcome.NOT_CONVERGED}: the active set of bounds was not identified"
-EXACT = 1e-4
-"""Ratio of root mean squares of residual and torque below which the residual is rounding and differentiation error."""
 RESTRICTED = 2.0
 """Squared residual over that of a fit of all parameters above which half of it is systematic: confidence is capped at
 "weak" unless standard deviations include the cause."""
@@ -83,18 +82,13 @@ PARALLEL = 1e-6
 """Sine of the angle between two wrenches below which they are parallel."""
 
 
-def diagnosed_linear(estimate: Estimate) -> Diagnosis:
+def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     """Diagnosis of a linear step: systematic errors of its tests, a restricted fit, outliers, bodies, bounds.
 
     Args:
         estimate: from `linear_estimate`.
-
-    Raises:
-        ValueError: the study is not linear.
+        linear: its equations.
     """
-    linear = estimate.linear
-    if linear is None:
-        raise ValueError(f"study '{estimate.study.name}': is not linear, expected one with a linear step")
     step, systematic = linear.step, list[str]()
     wrong = bool(estimate.goodness.not_reproduced) or estimate.goodness.is_inconsistent
     if not (wrong or estimate.goodness.misfit_tolerated):
@@ -106,7 +100,7 @@ def diagnosed_linear(estimate: Estimate) -> Diagnosis:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, hypotheses)
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
-        estimate = estimate.unknown
+        estimate = estimate.without_std
     stated = estimate.goodness.budget
     known = estimate.identifiability if stated is None else estimate.with_added(stated.covariance).identifiability
     # gross errors invalidate everything else
@@ -140,8 +134,8 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     with error_location(f"study '{study.name}'"):
         found, rows = _checked_equations(study)
     stacked = with_prior(found, rows, study.problem.prior)
-    start = kept_values(study)
-    fixed = () if study.origin is None else fixed_values(study.model, study.origin.file)
+    start = known_values(study.model, study.free, study.start)
+    fixed = fixed_values(study.model, study.origin.file)
     touched = bodies(
         study.model, study.free, inertias_without_effect(study.model, study.free, study.tests, rows, fixed)
     )
@@ -169,7 +163,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
             step, 1.0 if goodness.all_by_errors else step.misfit.widening, study.free.needed
         ),
         goodness=goodness,
-        linear=LinearSystem(found, rows, step, start),
+        solved=LinearSystem(found, rows, step, start),
         run=SolverRun(
             initial=start,
             cost=step.cost,
@@ -222,15 +216,6 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
         " values, bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a length or"
         " the direction of gravity is wrong; standard deviations were inflated accordingly"
     ]
-
-
-def kept_values(study: Study) -> np.ndarray:
-    """Physical values kept by parameters that no test determines.
-
-    The study's `initial`; by default the machine's own value if inside the bounds, else their middle, so that the
-    machine file does not change in parameters without information.
-    """
-    return known_values(study.model, study.free, study.start.values, study.start.given)
 
 
 def _cost(rows: Equations, row_weights: np.ndarray, x: np.ndarray) -> float:

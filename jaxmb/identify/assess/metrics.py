@@ -86,7 +86,7 @@ class TestPrediction(Prediction):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Verdict(Prediction):
+class PredictionScores(Prediction):
     """Prediction scores of several tests, overall and by name."""
 
     tests: dict[str, TestPrediction]
@@ -267,9 +267,9 @@ class Metrics(Mapping[str, Any]):
     """Model-error hypotheses on the machine or its tests, each of which explains the misfit."""
     further_springs: tuple[FurtherSpring, ...] | None = None
     """Springs that the model lacks, each of which would lower the residual, the best first."""
-    fit: Verdict | None = None
+    fit: PredictionScores | None = None
     """Prediction scores of the fitted tests."""
-    holdout: Verdict | None = None
+    holdout: PredictionScores | None = None
     """Prediction scores of the held-out tests."""
     tests: dict[str, KindMetrics] = dataclasses.field(default_factory=dict)
     """Additional metrics by kind of test. In result.json their fields are on the same level as the others."""
@@ -327,7 +327,7 @@ class Metrics(Mapping[str, Any]):
         return by_name
 
 
-def verdict(entries: Sequence[Entry], views: Iterable[Any]) -> Verdict:
+def prediction_scores(entries: Sequence[Entry], views: Iterable[Any]) -> PredictionScores:
     """Prediction scores of some tests, overall and by name.
 
     Args:
@@ -338,7 +338,7 @@ def verdict(entries: Sequence[Entry], views: Iterable[Any]) -> Verdict:
     tests = {
         name: TestPrediction(*_means([score]), modes=len(score.frequency_errors_hz)) for name, score in each.items()
     }
-    return Verdict(*_means(list(each.values())), tests=tests)
+    return PredictionScores(*_means(list(each.values())), tests=tests)
 
 
 def _means(scores: Sequence[Score]) -> tuple[float | None, float | None, float | None, float | None]:
@@ -375,7 +375,7 @@ def truth_metrics(estimate: Estimate) -> Metrics:
         for entry, view, _ in estimate.of(study.fitted)
         if (vibration := entry.test.vibration) is not None
         if entry.truth is not None and entry.truth.modes is not None
-        for pair in _against_true_modes(entry, vibration.band_end_hz, modes(vibration.tangent(view)), entry.truth.modes)
+        for pair in _against_true_modes(entry, vibration.band_end_hz, modes(view.tangent), entry.truth.modes)
     )
     return Metrics(
         parameter_error=errors or None,

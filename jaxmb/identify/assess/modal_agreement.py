@@ -49,7 +49,7 @@ def mode_shares(model: Model, free: FreeParameters, test: Test, values: Float[np
     def eigenvalues(at: np.ndarray) -> np.ndarray:
         if test.vibration is None:
             return np.zeros(0, complex)
-        tangent = test.vibration.tangent(test.view(free.apply(model, jnp.asarray(at))))
+        tangent = test.view(free.apply(model, jnp.asarray(at))).tangent
         return np.asarray(modes(tangent).eigenvalue)
 
     before = eigenvalues(values)
@@ -106,7 +106,7 @@ def modal_agreement(entry: Entry, view: MotionView, model: Model) -> ModalAgreem
     vibration = entry.test.vibration
     if entry.source.modal is None or vibration is None or entry.source.modal.model.frequency_hz.size == 0:
         return None
-    measured, found = entry.source.modal.model, modes(vibration.tangent(view))
+    measured, found = entry.source.modal.model, modes(view.tangent)
     dofs = (split_dof(name) for name in measured.outputs)
     points = tuple((node, direction if sign > 0 else f"-{direction}") for node, direction, sign in dofs)
     at_sensors = np.asarray(_rows(model, vibration.q, points)) @ np.asarray(found.shape)

@@ -19,7 +19,7 @@ from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.machine_errors import (
     FURTHER,
 )
-from jaxmb.identify.experiments.test import Test, residual_at
+from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import is_large
@@ -413,12 +413,12 @@ def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> lis
     for p, u in enumerate(points):
         model = problem.free.apply(problem.model, problem.free.values(u))
         views = [test.view(model) for test in problem.tests]
-        each = list(map(residual_at, problem.tests, views))
+        each = list(map(residual_of_test, problem.tests, views))
         for number, (tests, _) in enumerate(some):
             parts = list(each)
             for k, test in tests.items():
                 is_there = getattr(test, "q", None) is getattr(problem.tests[k], "q", None)
-                parts[k] = residual_at(test, views[k] if is_there else test.view(model))
+                parts[k] = residual_of_test(test, views[k] if is_there else test.view(model))
             whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
             tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
     found, chosen = list[FittedHypothesis](), set[int]()

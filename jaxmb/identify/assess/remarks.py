@@ -11,7 +11,7 @@ from jaxmb.identify.assess.estimate import INCONSISTENT, Estimate, LinearSystem,
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.assess.model_errors import ModelError
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
-from jaxmb.identify.experiments.test import residual_at
+from jaxmb.identify.experiments.test import residual_of_test
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.linear import LinearStep
 from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
@@ -153,7 +153,7 @@ def held_out_remarks(estimate: Estimate) -> list[str]:
         score = entry.test.score(view, None)
         if not score.poor or entry.name in estimate.goodness.held_out_errors:
             continue
-        residual, weights = residual_at(entry.test, view), np.asarray(entry.test.row_weights())
+        residual, weights = residual_of_test(entry.test, view), np.asarray(entry.test.row_weights())
         used = weights > 0.0
         if np.mean(residual[used] ** 2 / weights[used]) > INCONSISTENT**2:
             of_log, share = score.log_error, score.explained_percent

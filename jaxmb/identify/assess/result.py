@@ -198,7 +198,7 @@ class Result:
     @property
     def linearize_at(self) -> LinearizeAt:
         """Point of linearization of the tests: the "posture" itself, or the "equilibrium" under gravity."""
-        stated: list[LinearizeAt] = [v.linearized_at for test in self.study.tests if (v := test.vibration) is not None]
+        stated: list[LinearizeAt] = [v.test.at for test in self.study.tests if (v := test.vibration) is not None]
         return stated[0] if stated else "posture"
 
     @property
@@ -242,11 +242,11 @@ class Result:
             {
                 "schema": SCHEMA,
                 "study": self.study.name,
-                "study_digest": None if self.study.origin is None else self.study.origin.digest,
+                "study_digest": self.study.origin.digest,
                 "description": self.study.description,
                 "status": self.status,
                 "seed": self.seed,
-                "noise_seed": None if self.study.origin is None else self.study.origin.noise_seed,
+                "noise_seed": self.study.origin.noise_seed,
                 "cost": self.cost,
                 "initial_cost": self.initial_cost,
                 "parameters": {
@@ -384,9 +384,3 @@ def found_parameters(
             )  # fmt: skip
             found[name] = with_interval(name, p, free.logarithmic[i])
     return found
-
-
-def initial_model(result: "Result") -> Model:
-    """The machine at the initial values of the free parameters."""
-    study = result.study
-    return study.free.apply(study.model, np.array([result.parameters[name].initial for name in study.free.names]))

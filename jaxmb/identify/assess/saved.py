@@ -188,7 +188,7 @@ def write_result(result: Result, folder: str | os.PathLike[str]) -> tuple[str, .
         POSES: csv_text(poses) if poses["row"] else None,
         URDF: None if is_elastic or beyond_urdf(machine) else urdf_text(machine),
         MJCF: exported_mjcf(machine),
-        STUDY: None if result.study.origin is None else study_toml(result.study.origin),
+        STUDY: study_toml(result.study.origin),
     }
     for name, text in texts.items():
         if text is None:
@@ -233,7 +233,7 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         study = make_study(file, saved["study"], folder, str(folder / STUDY), saved["noise_seed"])
     except ValueError as error:
         raise InputError(f"{folder}: the study of the result cannot be read again: {error}") from None
-    if study.origin is None or saved.get("study_digest", study.origin.digest) != study.origin.digest:
+    if saved.get("study_digest", study.origin.digest) != study.origin.digest:
         raise InputError(
             f"{folder}: {STUDY} is not the one the result was found from, or a file that it names has changed since"
         )
@@ -323,7 +323,7 @@ def _with_noise(
     tests = []
     for test in study.tests:
         level, own = levels.get(test.name), test.noise.at_fit(test.view(model)) if test.noise.follows_fit else test
-        own = own if level is None else own.noise.with_nominal(level)
+        own = own if level is None else own.noise.with_level(level)
         lines = np.array(left_out.get(test.name, ()), dtype=int)
         tests.append(own.lines.without(lines) if own.lines is not None and lines.size else own)
     return study.with_problem(with_tests(study.problem, tests))

@@ -81,9 +81,9 @@ def search_estimate(
             },
             history=fit.history,
             doubts=doubts,
-            fit=fit,
             information=information,
         ),
+        solved=fit,
     )
 
 
@@ -121,7 +121,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, hypotheses)
     excess = goodness.excess is not None and not goodness.excess.explained
-    laws = chosen_laws(estimate.unknown if goodness.not_reproduced else estimate)
+    laws = chosen_laws(estimate.without_std if goodness.not_reproduced else estimate)
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,

@@ -36,8 +36,6 @@ class Design:
     greedy_value: float
     """Criterion of the greedy selection before any exchange."""
     covariance: Float[np.ndarray, "d d"]
-    exchanges: int
-    """Number of exchanges from the initial set, greedy or random, to the chosen one."""
 
 
 def choose_tests(
@@ -82,7 +80,7 @@ def choose_tests(
     problem = _Problem(candidates @ whitening, (target @ whitening).T @ (target @ whitening), criterion, repeat)
     chosen, matrix = _greedy(problem, before, count)
     greedy = _value(matrix, problem.weight, criterion)
-    chosen, matrix, exchanges = _exchange(problem, chosen, matrix)
+    chosen, matrix = _exchange(problem, chosen, matrix)
     value = _value(matrix, problem.weight, criterion)
     rng = np.random.default_rng(0)
     for _ in range(RESTARTS):
@@ -92,10 +90,10 @@ def choose_tests(
         end = _exchange(problem, start, before + sum(map(problem.information, start)))
         other = _value(end[1], problem.weight, criterion)
         if other < value - ROUNDING * abs(value):
-            (chosen, matrix, exchanges), value = end, other
+            (chosen, matrix), value = end, other
     covariance = whitening @ np.linalg.inv(matrix) @ whitening.T
     shift = 2.0 * float(np.linalg.slogdet(whitening)[1]) if criterion == "D" else 0.0
-    return Design(tuple(chosen), criterion, value + shift, greedy + shift, covariance, exchanges)
+    return Design(tuple(chosen), criterion, value + shift, greedy + shift, covariance)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -171,23 +169,22 @@ def _greedy(problem: _Problem, before: np.ndarray, count: int) -> tuple[list[int
     return chosen, matrix - problem.ridge
 
 
-def _exchange(problem: _Problem, chosen: list[int], matrix: np.ndarray) -> tuple[list[int], np.ndarray, int]:
-    """Tests after single exchanges that improve the criterion, M with them, and the number of exchanges."""
-    chosen, exchanges = list(chosen), 0
+def _exchange(problem: _Problem, chosen: list[int], matrix: np.ndarray) -> tuple[list[int], np.ndarray]:
+    """Tests after single exchanges that improve the criterion, and M with them."""
+    chosen = list(chosen)
     ridge = 1e-3 * problem.ridge  # M of a random set may be singular
     for _ in range(MOST_PASSES):
-        count = 0
-        for i, old in enumerate(chosen):
+        before = list(chosen)
+        for i, old in enumerate(before):
             without = matrix - problem.information(old)
             new = problem.best(without + ridge, [c for c in chosen if c != old])
             trial = without + problem.information(new)
             now, then = (_value(m + ridge, problem.weight, problem.criterion) for m in (matrix, trial))
             if new != old and then < now:
-                chosen[i], matrix, count = new, trial, count + 1
-        exchanges += count
-        if not count:
+                chosen[i], matrix = new, trial
+        if chosen == before:
             break
-    return chosen, matrix, exchanges
+    return chosen, matrix
 
 
 def _rows(name: str, rows: np.ndarray | None, size: int) -> np.ndarray | None:

@@ -327,8 +327,6 @@ class EssentialParameters:
     """Names in the order of elimination."""
     chi_square: float
     """Sum of squared errors over variances of the smaller model."""
-    full_chi_square: float
-    """The same for all parameters."""
 
 
 def essential_parameters(
@@ -336,7 +334,6 @@ def essential_parameters(
     measured: Float[np.ndarray, "m"],
     std: Float[np.ndarray, "m"],
     names: tuple[str, ...],
-    chance: float = CHANCE,
 ) -> EssentialParameters:
     """Essential parameters by backward elimination.
 
@@ -354,7 +351,6 @@ def essential_parameters(
         measured: measured values [m].
         std: their standard deviations [m].
         names: of the parameters.
-        chance: significance level.
 
     Returns:
         Essential parameters with values and standard deviations of the smaller model.
@@ -387,13 +383,13 @@ def essential_parameters(
         fewer = [i for i in essential if i != worst]
         trial = _fit(corner, fewer)
         ratio = (trial[2] - full) / (len(eliminated) + 1) / scale
-        if ratio > 1.0 / float(fdtri(freedom, len(eliminated) + 1, chance)):
+        if ratio > 1.0 / float(fdtri(freedom, len(eliminated) + 1, CHANCE)):
             break
         essential, (values, deviations, chi_square, _) = fewer, trial
         eliminated.append(worst)
     return EssentialParameters(
         tuple(names[i] for i in essential), values, np.sqrt(scale) * deviations,
-        tuple(names[i] for i in eliminated), chi_square, full,
+        tuple(names[i] for i in eliminated), chi_square,
     )  # fmt: skip
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equations
-from jaxmb.identify.experiments.motion_view import MotionView, check_motion
+from jaxmb.identify.experiments.motion_view import check_motion
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates
+from jaxmb.mechanics.tangent import LinearizeAt, motion_coordinates
 from jaxmb.response.frf_kind import Point
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Noise(Component[T]):
 
     @property
     def level(self) -> float | None:
-        """Standard deviation that is estimated where the noise is not known (`estimated`, `with_nominal`), SI."""
+        """Standard deviation that is estimated where the noise is not known (`estimated`, `with_level`), SI."""
         return self.nominal
 
     @property
@@ -117,7 +117,7 @@ class Noise(Component[T]):
         """`level` at which the sum of squares of a residual equals its expectation."""
         raise NotImplementedError(f"the noise of {display_name(self.test.name)} cannot be estimated from a fit")
 
-    def with_nominal(self, std: float) -> T:
+    def with_level(self, std: float) -> T:
         """The test with another `level`."""
         raise NotImplementedError(f"the noise of {display_name(self.test.name)} cannot be estimated from a fit")
 
@@ -378,15 +378,6 @@ class Vibration(Component[P]):
         """Frames of its outputs and inputs."""
         known = (*self.test.outputs, *self.test.inputs)
         return (name for name, direction in known if direction.removeprefix("-") not in ("angle", "travel"))
-
-    @property
-    def linearized_at(self) -> LinearizeAt:
-        """Point of linearization: the posture itself, or the equilibrium under gravity."""
-        return self.test.at
-
-    def tangent(self, view: MotionView) -> Tangent:
-        """Mass, damping and stiffness matrices of the machine seen in the view."""
-        return view.tangent
 
     def check(self, model: Model) -> None:
         """Raise ValueError where a machine has no equilibrium at the posture, or a singular mass matrix."""

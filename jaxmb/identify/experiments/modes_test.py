@@ -16,13 +16,12 @@ from jaxmb.identify.experiments.components import Description, Noise, Vibration
 from jaxmb.identify.experiments.motion import (
     PlacementErrors,
     PostureTest,
-    as_placed,
     channel_alternatives,
     displaced_view,
+    no_placement_errors,
     placement_errors,
     point_errors,
     posture_alternatives,
-    test_joints,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Entry, Score, Source
@@ -256,7 +255,7 @@ class ModesErrors(NamedTuple):
     """Logarithm of stated over true damping ratios."""
     log_gain: Float[np.ndarray, "o"] | Array
     """Logarithm of true over stated gain of each sensor."""
-    place: PlacementErrors
+    placement: PlacementErrors
     """Of posture and sensors."""
 
 
@@ -265,8 +264,8 @@ class ModesDescription(Description[ModesTest]):
 
     def none(self, model: Model) -> ModesErrors:
         """Zero errors."""
-        place = as_placed(self.test, test_joints(self.test, model))
-        return ModesErrors(np.zeros(()), np.zeros(()), np.zeros(len(self.test.outputs)), place)
+        placement = no_placement_errors(self.test, model)
+        return ModesErrors(np.zeros(()), np.zeros(()), np.zeros(len(self.test.outputs)), placement)
 
     def residual(self, model: Model, errors: ModesErrors) -> Float[Array, "r"]:
         """Residual with the description corrected."""
@@ -283,32 +282,32 @@ class ModesDescription(Description[ModesTest]):
             damping_std=test.damping_std * damping,
             content=jnp.concatenate([test.content[:, :own], further, test.content[:, own:]], axis=1),
         )
-        view = displaced_view(true, model, errors.place)
+        view = displaced_view(true, model, errors.placement)
         rows = view.output_rows * jnp.exp(errors.log_gain)[:, None]  # on measured shapes it would scale their noise
         return true.residual(dataclasses.replace(view, output_rows=rows))
 
     def errors(self, model: Model) -> Iterator[tuple[StatedError, ModesErrors]]:
         """Single errors, those common to all tests first."""
-        test, right, one = self.test, self.none(model), np.ones(())
+        test, none, one = self.test, self.none(model), np.ones(())
         name, where = test.name, display_name(test.name)
-        yield TIME_BASE, right._replace(log_frequency=one)
+        yield TIME_BASE, none._replace(log_frequency=one)
         text = functools.partial(times_text, f"frequencies of {where}")
         own = TIME_BASE._replace(key=f"frequencies of {name}", kind="", size=0.01, text=text)
-        yield own, right._replace(log_frequency=one)
+        yield own, none._replace(log_frequency=one)
         text = functools.partial(factor_text, f"the damping ratios of {where}")
-        yield StatedError(f"damping of {name}", size=0.1, text=text), right._replace(log_damping=one)
+        yield StatedError(f"damping of {name}", size=0.1, text=text), none._replace(log_damping=one)
         text = functools.partial(factor_text, "the damping ratios of all modal tests")
-        yield StatedError("damping of modes", size=0.1, text=text), right._replace(log_damping=one)
+        yield StatedError("damping of modes", size=0.1, text=text), none._replace(log_damping=one)
         for k, point in enumerate(dof_names(test.outputs)):
-            at = right._replace(log_gain=np.eye(len(test.outputs))[k])
+            at = none._replace(log_gain=np.eye(len(test.outputs))[k])
             for key, end in (("", ""), (f" of {name}", f" of {where}")):
                 text = functools.partial(factor_text, f"output {point}{end}")
                 kind = "" if end else "gain_percent"
                 yield StatedError(f"gain of output {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN), at
-        for error, place in placement_errors(test, model):
-            yield error, right._replace(place=place)
-        for error, place in point_errors(test, len(right.place.posture), "output", test.outputs):
-            yield error, right._replace(place=place)
+        for error, placement in placement_errors(test, model):
+            yield error, none._replace(placement=placement)
+        for error, placement in point_errors(test, model, "output", test.outputs):
+            yield error, none._replace(placement=placement)
 
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:
         """Reversed and exchanged sensors, degrees for radians."""

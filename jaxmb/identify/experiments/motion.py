@@ -264,10 +264,11 @@ class PlacementErrors(NamedTuple):
     input_shift: Float[np.ndarray, "i 3"] | Array
 
 
-def as_placed(test: "PostureTest", joints: int) -> PlacementErrors:
-    """No errors, for a number of joint coordinates."""
+def no_placement_errors(test: "PostureTest", model: Model) -> PlacementErrors:
+    """No errors, for the joint coordinates of the machine as it is described."""
     outputs, inputs = (np.zeros((len(points), 3)) for points in (test.outputs, test.inputs))
-    return PlacementErrors(np.zeros(joints), outputs, outputs, inputs, inputs)
+    joints = np.zeros(min(len(model.joints), int(jnp.size(test.q))))
+    return PlacementErrors(joints, outputs, outputs, inputs, inputs)
 
 
 def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[StatedError, PlacementErrors]]:
@@ -275,13 +276,13 @@ def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[Stated
 
     In a machine with loops, of the independent coordinates, loops closed to first order.
     """
-    right, columns = as_placed(test, test_joints(test, model)), np.eye(len(model.coordinates))
+    none, columns = no_placement_errors(test, model), np.eye(len(model.coordinates))
     names = independent_coordinates(model)
     if model.loops:
         columns = np.asarray(motion_map(model, jnp.asarray(test.q)))
     for name, column in zip(names, columns.T, strict=True):
-        if name in model.joints[: right.posture.size]:
-            moved = right._replace(posture=column[: right.posture.size])
+        if name in model.joints[: none.posture.size]:
+            moved = none._replace(posture=column[: none.posture.size])
             revolute = model.revolute[model.coordinates.index(name)]
             text = functools.partial(posture_text, name, display_name(test.name), revolute)
             key = f"posture of {test.name} {name}"
@@ -290,28 +291,28 @@ def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[Stated
 
 
 def point_errors(
-    test: "PostureTest", joints: int, which: str, points: tuple[Point, ...]
+    test: "PostureTest", model: Model, which: str, points: tuple[Point, ...]
 ) -> Iterator[tuple[StatedError, PlacementErrors]]:
     """Errors of direction and position of each output or input, of this test and of all tests.
 
     Args:
         test: the test.
-        joints: number of joint coordinates.
+        model: the machine.
         which: "output" or "input".
         points: its outputs or inputs.
     """
-    right = as_placed(test, joints)
+    none = no_placement_errors(test, model)
     for k, (point, name) in enumerate(zip(points, dof_names(points), strict=True)):
         for i in np.flatnonzero(across(point).any(axis=1)):
             by, axis, turns = np.outer(np.eye(len(points))[k], np.eye(3)[i]), axes_of(point)[i], across(point)[i, :3]
-            for end, kind in ((f" of {test.name}", True), ("", False)):
+            for end, has_tolerance in ((f" of {test.name}", True), ("", False)):
                 key = f"direction of {which} {name}{end} about {axis}"
                 stated = StatedError(key, "sensor_direction_deg", np.pi / 180.0)
-                yield _of_all(stated, kind), right._replace(**{f"{which}_turn": by})
+                yield _of_all(stated, has_tolerance), none._replace(**{f"{which}_turn": by})
                 if turns.any():
                     key = f"position of {which} {name}{end} along {axis}"
                     stated = StatedError(key, "sensor_position_mm", 1e-3)
-                    yield _of_all(stated, kind), right._replace(**{f"{which}_shift": by})
+                    yield _of_all(stated, has_tolerance), none._replace(**{f"{which}_shift": by})
 
 
 def _of_all(error: StatedError, has_tolerance: bool) -> StatedError:
@@ -335,10 +336,10 @@ def channel_alternatives(which: str, names: Sequence[str]) -> Iterator[tuple[str
         yield text, text, order, np.ones(len(names))
 
 
-Q = TypeVar("Q", bound="PostureTest")
+P = TypeVar("P", bound=PostureTest)
 
 
-def posture_alternatives(test: Q, model: Model) -> Iterator[tuple[str, str, Q]]:
+def posture_alternatives(test: P, model: Model) -> Iterator[tuple[str, str, P]]:
     """The test with radians for degrees in its posture, with degrees for radians, and with a joint angle reversed."""
     q = np.asarray(test.q)
     turns = np.array(model.revolute[: q.size])
@@ -354,13 +355,8 @@ def posture_alternatives(test: Q, model: Model) -> Iterator[tuple[str, str, Q]]:
             yield f"sign of {name}", f"the sign of {name} in the posture", _at(test, sign * q)
 
 
-def _at(test: Q, q: np.ndarray) -> Q:
+def _at(test: P, q: np.ndarray) -> P:
     return dataclasses.replace(test, q=jax.device_put(q))
-
-
-def test_joints(test: "PostureTest", model: Model) -> int:
-    """Number of joint coordinates of the machine as it is described."""
-    return min(len(model.joints), int(jnp.size(test.q)))
 
 
 def displaced_view(test: "PostureTest", model: Model, errors: PlacementErrors) -> MotionView:
@@ -419,9 +415,6 @@ def _displaced_rows(
     return (
         rows[: len(points)] + (jnp.einsum("pi,piw->pw", turn, turned) + jnp.einsum("pi,piw->pw", shift, shifted)) @ rows
     )
-
-
-P = TypeVar("P", bound=PostureTest)
 
 
 class MotionEvaluation(Evaluation[P]):

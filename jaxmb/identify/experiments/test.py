@@ -138,13 +138,13 @@ def without_name(test: Test[Any]) -> Test[Any]:
     return dataclasses.replace(test.evaluation.stripped(), name="")
 
 
-def residual_at(test: Test, view: Any) -> Float[np.ndarray, "m"]:
+def residual_of_test(test: Test, view: Any) -> Float[np.ndarray, "m"]:
     """Residual of a test for a view of a machine; tests of equal form share a program."""
-    return np.asarray(_residual_at(without_name(test), view))
+    return np.asarray(_residual_of_view(without_name(test), view))
 
 
 @compiled
-def _residual_at(test: Test, view: Any) -> Float[Array, "m"]:
+def _residual_of_view(test: Test, view: Any) -> Float[Array, "m"]:
     return test.residual(view)
 
 
@@ -165,7 +165,7 @@ class Source:
 
     modal: ModalAnalysis | None = None
     """Modal analysis of all measured data."""
-    about: "Callable[[Model], Entry] | None" = None
+    linearized_about: "Callable[[Model], Entry] | None" = None
     """Returns the test linearized about a fitted machine; None where the prediction is linear."""
 
     after_preliminary_fits: "Callable[[Any], Entry] | None" = None
@@ -224,12 +224,12 @@ class Source:
         """
         there = self.corrected(test, model, errors)
         if test.description is None:
-            return np.asarray(_residual(without_name(there), model, None))
+            return np.asarray(_residual_of_model(without_name(there), model, None))
         some = {} if there is not test else errors
         found = [(some[error.key], at) for error, at in test.description.errors(model) if some.get(error.key)]
         numbers = np.array([x for x, _ in found])
         total = combined([at for _, at in found], numbers, test.description.none(model))
-        return np.asarray(_residual(without_name(there), model, jax.device_put(total)))
+        return np.asarray(_residual_of_model(without_name(there), model, jax.device_put(total)))
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
         """The test with all errors of its description corrected, for kinds with linear equations; the test itself for
@@ -255,12 +255,15 @@ class Source:
 
 
 @compiled
-def _residual(test: Test[Any], model: Model, errors: Any) -> Array:
+def _residual_of_model(test: Test[Any], model: Model, errors: Any) -> Array:
     """Residual of a test, with errors of its description corrected where its kind has any."""
     if test.description is None:
         return test.residual(test.view(model))
     return test.description.residual(model, errors)
 
+
+ROLES = {"fit": "fitted", "check": "held out"}
+"""Text for each role of a test."""
 
 T = TypeVar("T", bound=Test[Any])
 S = TypeVar("S", bound=Source)

@@ -108,7 +108,12 @@ class Problem(eqx.Module):
         Raises:
             ValueError: u is not a real vector with one entry for each free parameter.
         """
-        parts = self.residuals_by_test(self._values(u))
+        if not is_real(u) or jnp.shape(u) != (self.free.size,):
+            raise ValueError(
+                f"u: found {kind_of(u)}, expected a real array of shape ({self.free.size},), an entry for each of"
+                f" {', '.join(self.free.names)}"
+            )
+        parts = self.residuals_by_test(self.free.values(u))
         if self.prior is not None:
             parts.append(self.prior_residual(u))
         return jnp.concatenate(parts) * self.noise_unit
@@ -117,22 +122,9 @@ class Problem(eqx.Module):
         """Objective of the fit: the sum of squares of `residual`."""
         return jnp.sum(self.residual(u) ** 2)
 
-    def cost(self, u: Float[Array, "d"]) -> Float[Array, ""]:
-        """The cost of eq. 22, the prior left out."""
-        return jnp.sum(self.data_residual(self._values(u)) ** 2)
-
     def data_residual(self, values: Float[Array, "d"]) -> Float[Array, "m"]:
         """Residuals of all tests at physical values; their squares sum to the cost."""
         return jnp.concatenate(self.residuals_by_test(values)) * self.noise_unit
-
-    def _values(self, u: Float[Array, "d"]) -> Float[Array, "d"]:
-        """Physical values of u, after a check of its shape and type."""
-        if not is_real(u) or jnp.shape(u) != (self.free.size,):
-            raise ValueError(
-                f"u: found {kind_of(u)}, expected a real array of shape ({self.free.size},), an entry for each of"
-                f" {', '.join(self.free.names)}"
-            )
-        return self.free.values(u)
 
     @property
     def prior_std(self) -> np.ndarray | None:

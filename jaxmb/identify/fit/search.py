@@ -56,14 +56,7 @@ class PopulationSearch:
 
     @functools.cached_property
     def _evosax(self) -> tuple[Any, bool, Any]:
-        """The algorithm, whether it begins with a population instead of a mean, and its parameters."""
-        algorithm, from_population = _evosax(self._name, self._size, self._generations, self._box.lower.size)
-        params = algorithm.default_params
-        if self._name == "SimpleGA":
-            params = params.replace(crossover_rate=0.5)
-        if not from_population and hasattr(params, "std_init"):
-            params = params.replace(std_init=jnp.asarray(INITIAL_STD))
-        return algorithm, from_population, params
+        return evosax_algorithm(self._name, self._size, self._generations, self._box.lower.size)
 
     @functools.cached_property
     def _advance(self) -> Any:
@@ -173,8 +166,8 @@ def algorithm_named(name: str) -> str:
 
 
 @functools.lru_cache
-def _evosax(name: str, population: int, generations: int, size: int) -> tuple[Any, bool]:
-    """An algorithm of evosax, and whether it begins with a population instead of a mean.
+def evosax_algorithm(name: str, population: int, generations: int, size: int) -> tuple[Any, bool, Any]:
+    """An algorithm of evosax, whether it begins with a population instead of a mean, and its parameters.
 
     It is cached for all searches with the same settings, so that compiled programs are reused.
     """
@@ -182,7 +175,6 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
     import optax
     from evosax.algorithms import algorithms, population_based_algorithms
 
-    name = algorithm_named(name)
     options: dict[str, object] = {}
     if name == "RandomSearch":
         options["sampling_fn"] = lambda key: jax.random.uniform(key, (size,))
@@ -190,7 +182,12 @@ def _evosax(name: str, population: int, generations: int, size: int) -> tuple[An
         # The defaults, no crossover and mutations as wide as the box, do not converge.
         options["std_schedule"] = optax.linear_schedule(0.25, 0.02, generations)
     algorithm = algorithms[name](population_size=population, solution=jnp.zeros(size), **options)
-    return algorithm, name in population_based_algorithms
+    params, from_population = algorithm.default_params, name in population_based_algorithms
+    if name == "SimpleGA":
+        params = params.replace(crossover_rate=0.5)
+    if not from_population and hasattr(params, "std_init"):
+        params = params.replace(std_init=jnp.asarray(INITIAL_STD))
+    return algorithm, from_population, params
 
 
 @compiled

@@ -47,8 +47,6 @@ def proposal_toml(study: Study, like: str, proposed: Sequence[Table]) -> str:
     Returns:
         TOML. The file of a measured test is named after the test and does not exist yet.
     """
-    if study.origin is None:
-        return ""
     parts = study.origin.file.test
     names = test_names(parts)
     part = parts[names.index(like)]

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.budget import DescribedTests, ParameterBudget, budget, nonlinear_refit, parameter_budgets
-from jaxmb.identify.assess.linear_estimate import kept_values
 from jaxmb.identify.assess.modal_agreement import mode_shares
 from jaxmb.identify.assess.remarks import data_remarks
 from jaxmb.identify.estimation.design import Observability
@@ -33,7 +32,7 @@ from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, Planned, P
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, NextMotion, base_deviations, plan_motion
 from jaxmb.identify.plan.next_tests import NextPoses, NextTests, observability_of, plan_poses, plan_tests
 from jaxmb.identify.plan.why import remedies, why
-from jaxmb.identify.study.study import Solver, Study
+from jaxmb.identify.study.study import Solver, Study, known_values
 from jaxmb.io.records import plain, strict, versions
 from jaxmb.io.validation import Named, Table, listed
 
@@ -220,7 +219,8 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
     usable = np.isfinite(true) & (~np.array(study.free.logarithmic) | (true > 0.0))
     if usable.all():
         return true, "true values"
-    return kept_values(study) if study.solver.is_linear else study.start.values, "initial values"
+    start = study.start
+    return known_values(study.model, study.free, start) if study.solver.is_linear else start.values, "initial values"
 
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -150,13 +150,10 @@ def complete_model(model: Model, frames: Sequence[str] = (), sparse: bool = True
 def complete_reduction(
     model: Model,
     tests: Sequence[LoadCase],
-    preference: Mapping[str, float] | None = None,
-    constants: Mapping[str, float] | None = None,
     sparse: bool = True,
 ) -> tuple[CompleteModel, Reduction]:
-    """Complete model of a machine and its reduction to parameters identifiable from deflection tests, M1 to M5.
-
-    Default preference: `physical_preference`.
+    """Complete model of a machine and its reduction to parameters identifiable from deflection tests, M1 to M5, with
+    the preference `physical_preference`.
 
     Raises:
         ValueError: see `complete_model` and `reduction`.
@@ -165,8 +162,7 @@ def complete_reduction(
     complete = complete_model(model, tuple(frames), sparse)
     _, std = measured_displacements(tests)
     matrix = observation_matrix(model, tests, complete.terms) / std[:, None]
-    priority = physical_preference(complete) if preference is None else preference
-    return complete, reduction(matrix, complete.names, priority, constants, before=complete.steps)
+    return complete, reduction(matrix, complete.names, physical_preference(complete), before=complete.steps)
 
 
 def physical_preference(complete: CompleteModel) -> dict[str, float]:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.experiments.components import accepts_prior, is_robust, own_names
-from jaxmb.identify.experiments.test import Entry, Test
+from jaxmb.identify.experiments.test import ROLES, Entry, Test
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.problem import Problem, make_problem, test_at, with_tests
 from jaxmb.identify.fit.search import algorithm_named
@@ -78,7 +78,7 @@ class StudyOrigin(NamedTuple):
     """Paths in it are relative to this folder."""
     noise_seed: int | None
     """Seed of simulated noise instead of the description's own."""
-    digest: str = ""
+    digest: str
     """See `study_digest`."""
 
 
@@ -103,7 +103,6 @@ class Solver(enum.Enum):
 
 MOST_SHOWN = 9
 """Names in the representation of a study."""
-ROLES = {"fit": "fitted", "check": "held out"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -122,6 +121,8 @@ class Study:
     start: Start
     truth: dict[str, float]
     """True values of the free parameters where the tests were simulated on a machine of the same build, by name."""
+    origin: StudyOrigin
+    """Description from which it was made."""
     note: str = ""
     """A remark for readers of the results."""
     complete: CompletePart | None = None
@@ -134,8 +135,6 @@ class Study:
     """Standard deviations of the stated numbers of machine and tests; None where all is exact."""
     source: str = ""
     """Origin of the study, such as a publication."""
-    origin: StudyOrigin | None = None
-    """Description from which it was made."""
     remarks: tuple[str, ...] = ()
     """Warnings raised while it was read, of its machine for instance."""
     read_seconds: float = 0.0
@@ -189,21 +188,22 @@ class Study:
     @property
     def exact(self) -> tuple[str, ...]:
         """Names of the fitted tests whose description is exact: simulated ones, unless the study states tolerances."""
-        stated = self.origin is not None and self.origin.file.tolerances is not None
-        return () if stated else tuple(entry.name for entry in self.fitted if entry.truth is not None)
+        if self.origin.file.tolerances is not None:
+            return ()
+        return tuple(entry.name for entry in self.fitted if entry.truth is not None)
 
     @property
     def relinearized(self) -> bool:
-        """Whether tests are linearized about a fitted machine (`about`)."""
-        return any(entry.source.about is not None for entry in self.entries)
+        """Whether tests are linearized about a fitted machine (`linearized_about`)."""
+        return any(entry.source.linearized_about is not None for entry in self.entries)
 
-    def about(self, model: Model) -> "Study":
+    def linearized_about(self, model: Model) -> "Study":
         """The study with its nonlinear tests linearized about a fitted machine."""
         found = list[Entry]()
         for entry in self.entries:
-            if entry.source.about is not None:
+            if entry.source.linearized_about is not None:
                 with error_location(display_name(entry.name)):
-                    new = entry.source.about(model)
+                    new = entry.source.linearized_about(model)
                 entry = dataclasses.replace(entry, test=new.test, source=new.source)
             found.append(entry)
         return self._with_entries(found)
@@ -221,13 +221,16 @@ class Study:
         return dataclasses.replace(self, entries=tuple(entries), problem=with_tests(self.problem, fitted))
 
 
-def known_values(model: Model, free: FreeParameters, initial: np.ndarray, stated: np.ndarray) -> np.ndarray:
+def known_values(model: Model, free: FreeParameters, start: Start) -> Float[np.ndarray, "d"]:
     """Physical values of the free parameters before any test: the study's `initial`, else the machine's own values if
-    they are inside the bounds, else those at which a fit starts."""
+    they are inside the bounds, else those at which a fit starts.
+
+    Parameters without effect on any test keep them, so that the machine file does not change there.
+    """
     own = parameters(model)
     machine = np.array([own.get(name, np.nan) for name in free.names])  # NaN for parameters of tests
     inside = (machine >= np.array(free.lower_value)) & (machine <= np.array(free.upper_value))
-    return np.where(inside & ~np.asarray(stated, bool), machine, initial)
+    return np.where(inside & ~start.given, machine, start.values)
 
 
 def solver_of(file: StudyFile, problem: Problem) -> Solver:
@@ -365,11 +368,10 @@ def _context_and_tests(
         machine = with_locked(whole, file.lock)
         file = with_one_start(with_preset(file, len(machine.coordinates)))
         model = study_model(machine, file)
+        check_kinds(file)
     with error_location(f"{source}: [hold]"):
         fixed = fixed_values(model, file)
         model = set_parameters(model, fixed)
-    with error_location(source):
-        check_kinds(file)
     context = ReadingContext(file, folder, whole, model, noise_seed)
     entries = read_tests(file, source, context)
     with error_location(f"{source}: [free]"):
@@ -379,11 +381,11 @@ def _context_and_tests(
         entries = after_preliminary_fits(entries, source, context)
     with error_location(source):
         choice = friction_choice(model, entries)
-    if choice is not None and choice.values:
-        with error_location(source):
-            wider = with_friction(whole, choice)
-            model = set_parameters(study_model(with_locked(wider, file.lock), file), fixed)
-        context = context._replace(unlocked_machine=wider, model=model, friction=choice)
+        if choice is not None and choice.values:
+            whole = with_friction(whole, choice)
+            model = set_parameters(study_model(with_locked(whole, file.lock), file), fixed)
+            context = context._replace(unlocked_machine=whole, model=model, friction=choice)
+    if context.friction is not None:
         entries = after_preliminary_fits(entries, source, context)
     with error_location(f"{source}: [search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
@@ -417,18 +419,18 @@ def _problem_and_start(
             law_terms(file.laws, model, free, fitted)
     with error_location(source):
         problem = make_problem(model, free, tests)
-        initial, stated = initial_values(problem, bounds)
-        at_start = free.apply(model, initial)
+        start = Start(*initial_values(problem, bounds), random=file.start == "random")
+        at_start = free.apply(model, start.values)
         check_stiffness(file, at_start)
     for entry in entries:
         with error_location(f"{source}: {display_name(entry.name)}"):
             if entry.test.vibration is not None:
                 entry.test.vibration.check(at_start)
     with error_location(f"{source}: [prior]"):
-        own, of_machine = known_values(model, free, initial, stated), parameters(model)
+        own, of_machine = known_values(model, free, start), parameters(model)
         # a drive gain starts from a preliminary fit, which a prior must not use as its mean
-        unsaid = ~np.asarray(stated, bool) & np.array([name not in of_machine for name in free.names], dtype=bool)
-        about = np.where(free.logarithmic, initial, np.where(unsaid, np.nan, own))
+        unsaid = ~start.given & np.array([name not in of_machine for name in free.names], dtype=bool)
+        about = np.where(free.logarithmic, start.values, np.where(unsaid, np.nan, own))
         prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)), earlier)
     problem = dataclasses.replace(problem, prior=prior)
-    return problem, Start(initial, stated, file.start == "random")
+    return problem, start

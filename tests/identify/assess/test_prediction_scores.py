@@ -5,7 +5,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.metrics import verdict
+from jaxmb.identify.assess.metrics import prediction_scores
 from jaxmb.io.records import plain
 from jaxmb.io.validation import InputError
 from jaxmb.response.modal import modes
@@ -45,7 +45,7 @@ def test_a_wrong_machine_is_seen_in_what_was_held_out(tmp_path):
     assert result.metrics["fit"]["log_error"] < 1e-6
     assert result.metrics["holdout"]["log_error"] > 0.05
     check = result.study.checks[0]
-    found = modes(check.test.vibration.tangent(check.test.view(result.model))).damped_frequency_hz
+    found = modes(check.test.view(result.model).tangent).damped_frequency_hz
     true = check.truth.modes.damped_frequency_hz
     below = np.asarray(true) <= 25.0
     expected = float(np.mean(np.abs(found - true)[below]))
@@ -76,7 +76,7 @@ def test_deflections_count_by_what_is_explained_of_them(tmp_path):
     study = study_of(tmp_path, frf(), exact, soft, other, gravity=[0.0, 0.0, 0.0])
 
     def of(entries):
-        return verdict(entries, [entry.test.view(study.model) for entry in entries])
+        return prediction_scores(entries, [entry.test.view(study.model) for entry in entries])
 
     told = {"fit": plain(of(study.fitted)), "holdout": plain(of(study.checks))}
     assert told["fit"]["explained_percent"] == pytest.approx(100.0)

@@ -105,7 +105,7 @@ def test_what_a_kind_need_not_say(arm):
     assert noise.correlation.length(residual, residual) == 1.0
     np.testing.assert_array_equal(noise.correlation.lengths, np.ones(2))
     with pytest.raises(NotImplementedError, match="test 'balance'"):
-        noise.with_nominal(2.0)
+        noise.with_level(2.0)
     with pytest.raises(ValueError, match="test 'balance' is of a kind that cannot be planned"):
         planned(BALANCE)
 

@@ -16,7 +16,7 @@ TEST = FrfTest(
     name="a", q=jnp.zeros(1), outputs=POINTS, inputs=POINTS, derivatives=2, at="posture", phase="safe",
     omega=jnp.arange(LINES) + 1.0, measured=jnp.zeros((LINES, 3, 3), complex), weight=jnp.ones((LINES, 3, 3)),
     noise_std=jnp.ones((LINES, 3, 3)), known_std=jnp.zeros((LINES, 3, 3)),
-    additive_std=jnp.zeros((LINES, 3, 3)), level=jnp.ones((LINES, 3, 3)), nominal_std=jnp.ones(()),
+    additive_std=jnp.zeros((LINES, 3, 3)), magnitude=jnp.ones((LINES, 3, 3)), nominal_std=jnp.ones(()),
     leak=jnp.zeros((LINES, 3, 3), complex),
     excluded=jnp.zeros(LINES, bool), decay=jnp.zeros(()),
 )  # fmt: skip

@@ -175,7 +175,7 @@ def test_rows_of_a_prior_are_the_last(tmp_path):
     np.testing.assert_array_equal(problem.row_weights()[problem.data_rows :], [0.0, 0.0, 1.0, 1.0])
     # u may be NumPy's, compiled or not
     data = residual[: problem.data_rows] * float(problem.noise_unit)
-    assert float(problem.cost(u)) == pytest.approx(data @ data, rel=1e-9)
+    assert float(np.sum(problem.data_residual(study.free.values(u)) ** 2)) == pytest.approx(data @ data, rel=1e-9)
 
 
 def test_each_kind_adds_what_it_knows(tmp_path):

@@ -21,10 +21,10 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.components import is_robust, own_names
-from jaxmb.identify.experiments.torque.effort_noise import correlation_length, effort_rate
+from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.effort_rows import stribeck
 from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY
-from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
+from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, late_text
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters, unit
@@ -400,7 +400,7 @@ def systematic_errors(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tup
     joints = joint_rows(estimate, entries)
     prior = estimate.jacobian[estimate.study.problem.data_rows :]
     small = [np.asarray(np.linalg.qr(np.column_stack([each.jacobian, each.residual]), mode="r")) for each in joints]
-    root = _least_squares(np.pad(np.concatenate([prior, *(rows[:, :size] for rows in small)]), ((0, 0), (0, 1)))).root
+    root = scaled_svd(np.concatenate([prior, *(rows[:, :size] for rows in small)]), RANK_TOLERANCE).gain
     spread = root @ root.T
     change, of_terms = _missing_terms(estimate, entries, joints, spread)
     scatter, of_joints = _disagreement(estimate, joints, small, spread)
@@ -416,32 +416,38 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
     for number_of_test, (entry, view, rows) in enumerate(estimate.of(entries)):
         test, source = entry.test, entry.source
         predicted = np.asarray(test.predict(view))
-        velocity = source.velocity if source.velocity.size else np.zeros(test.rows)
         seen = np.asarray(view)[: len(names)]
         carried = np.asarray(test.regressor)[:, : len(names)][:, loads] @ seen[loads]
         factor = np.sqrt(estimate.row_weights[rows]) / np.asarray(test.std)
         for i, name in enumerate(source.coordinates):
             own = np.asarray(test.coordinate) == i
             there = estimate.model.further_friction[estimate.model.coordinates.index(name)]
-            rate = np.zeros(own.sum())
-            if source.time_s.size:
-                rate = effort_rate(source.time_s[own], predicted[own], velocity[own])
+            rate = _effort_rate(source.time_s[own], predicted[own], source.velocity[own])
             part = JointRows(
                 name=name,
                 jacobian=estimate.jacobian[rows][own],
                 residual=estimate.residual[rows][own],
                 root=factor[own],
-                velocity=velocity[own],
+                velocity=source.velocity[own],
                 load=carried[own],
                 by_delay=-factor[own] * rate,
                 test=np.full(rate.size, number_of_test),
                 tolerances=effects[rows][own],
                 absent=frozenset(
-                    k for k, family in FRICTION_KINDS.items() if family not in there and k not in source.kinds
+                    k for k, family in FRICTION_KINDS.items() if family not in there and k not in source.friction_kinds
                 ),
             )
             parts.setdefault(name, []).append(part)
     return [_of_all_tests(some) for some in parts.values()]
+
+
+def _effort_rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float[np.ndarray, "r"]:
+    """Time derivative of an effort, from neighbouring samples without a gap or a reversal between them."""
+    steps = np.diff(time_s)
+    near = (np.diff(np.sign(velocity)) == 0.0) & (steps > 0.0) & (steps < 1.5 * np.median(steps))
+    slopes = np.where(near, np.diff(effort) / np.where(near, steps, 1.0), 0.0)
+    both, count = (np.append(part, 0.0) + np.append(0.0, part) for part in (slopes, near))
+    return both / np.maximum(count, 1.0)
 
 
 def _of_all_tests(parts: Sequence[JointRows]) -> JointRows:
@@ -450,45 +456,32 @@ def _of_all_tests(parts: Sequence[JointRows]) -> JointRows:
     return JointRows(names[0], *map(np.concatenate, columns), absent=frozenset.intersection(*absent))
 
 
-class _Solution(NamedTuple):
-    """Least squares over some rows."""
-
-    step: Float[np.ndarray, "d"]
-    root: Float[np.ndarray, "d r"]
-    """root @ root.T is the covariance for unit noise."""
-    unknown: np.ndarray
-    """Mask of the entries not determined by the rows [d]."""
-
-
-def _least_squares(rows: Float[np.ndarray, "r d+1"]) -> _Solution:
-    """Least squares step of equations [jacobian, residual]."""
-    svd = scaled_svd(rows[:, :-1], RANK_TOLERANCE)
-    return _Solution(-svd.solve(rows[:, -1]), svd.gain, svd.unknown)
-
-
 def _disagreement(
     estimate: Estimate, joints: Sequence[JointRows], small: Sequence[np.ndarray], spread: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
     """Variance of each entry of u due to the scatter between joints, and remarks."""
     size, free = estimate.u.size, estimate.study.free
     # bounds, physical consistency and priors change the fit of all joints, which is not a disagreement between them
-    whole = _least_squares(np.concatenate(small))
+    every = np.concatenate(small)
+    whole = scaled_svd(every[:, :size], RANK_TOLERANCE)
+    whole_step, root = -whole.solve(every[:, size]), whole.gain
     steps, stds, weights = (np.zeros((len(small), size)) for _ in range(3))
     # errors within their tolerances also let joints disagree
     effects = [joint.jacobian.T @ joint.tolerances for joint in joints]
-    together = whole.root @ (whole.root.T @ sum(effects))
+    together = root @ (root.T @ sum(effects))
     for j, (joint, rows) in enumerate(zip(joints, small, strict=True)):
-        own = _least_squares(rows)
-        steps[j] = own.step - whole.step
+        own = scaled_svd(rows[:, :size], RANK_TOLERANCE)
+        step, root = -own.solve(rows[:, size]), own.gain
+        steps[j] = step - whole_step
         # from the residual of the joint's own fit: the residual of the joint fit contains the disagreement
-        missed, rank = joint.residual + joint.jacobian @ own.step, own.root.shape[1]
-        noise = missed @ missed / max(1.0, missed.size - rank) * correlation_length(missed, rank)
-        apart = np.linalg.norm(own.root @ (own.root.T @ effects[j]) - together, axis=1)
-        of_noise = np.sqrt(noise) * np.linalg.norm(own.root, axis=1)
+        missed = joint.residual + joint.jacobian @ step
+        noise = missed @ missed / max(1.0, missed.size - own.rank) * correlation_length(missed, own.rank)
+        apart = np.linalg.norm(root @ (root.T @ effects[j]) - together, axis=1)
+        of_noise = np.sqrt(noise) * np.linalg.norm(root, axis=1)
         stds[j] = np.where(own.unknown, np.inf, np.hypot(of_noise, apart))
         weights[j] = np.einsum("ij,ji->i", spread, rows[:, :size].T @ rows[:, :size])
-    values = estimate.values + free.slope(estimate.values) * whole.step
-    limit = np.where(np.array(free.logarithmic), 1.0, np.abs(estimate.u + whole.step))
+    values = estimate.values + free.slope(estimate.values) * whole_step
+    limit = np.where(np.array(free.logarithmic), 1.0, np.abs(estimate.u + whole_step))
     determined = (stds < limit) & np.isfinite(estimate.identifiability.std) & ~whole.unknown
     compared = np.flatnonzero(determined.any(axis=0))
     scatter, found = np.zeros(size), []
@@ -614,12 +607,9 @@ class _MissingTerm(NamedTuple):
         """The term in words."""
         if self.kind != "delay":
             return f"{self.name} ({self.kind}, {self.percent:.2g} % of its mean square)"
-        late = f"{1e3 * abs(self.value):.2g} ms {'late' if self.value > 0.0 else 'early'} against the angles"
-        late = f"{late}, which explains {self.percent:.2g} % of the residual"
-        if not self.of_test:
-            return f"the torque of {self.name} is {late}"
-        key = f'"{DELAY_FAMILY}.{self.name}"'
-        return f"the torques of {display_name(self.name)} are {late} ({key} in [free] identifies the delay)"
+        what = f"the torques of {display_name(self.name)} are" if self.of_test else f"the torque of {self.name} is"
+        text = f"{late_text(what, self.value)}, which explains {self.percent:.2g} % of the residual"
+        return f'{text} ("{DELAY_FAMILY}.{self.name}" in [free] identifies the delay)' if self.of_test else text
 
 
 def _terms_text(estimate: Estimate, terms: Sequence[_MissingTerm]) -> list[str]:

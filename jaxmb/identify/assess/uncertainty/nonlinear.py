@@ -107,7 +107,7 @@ def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
     gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
     spare = max(int(np.sum(estimate.row_weights > 0.0)) - estimate.u.size, 1)
     far = beyond.size > 0 and gain > HELD**2 * float(residual @ residual) / spare
-    return estimate.unknown if far else estimate.with_std(std), sentences
+    return estimate.without_std if far else estimate.with_std(std), sentences
 
 
 def equally_good(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:

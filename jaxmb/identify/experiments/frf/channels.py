@@ -188,7 +188,7 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
         """The test without the components of its noise, more than half of its data."""
         nothing = np.zeros(())
         return dataclasses.replace(
-            self.test, known_std=nothing, additive_std=nothing, level=nothing, leak=nothing, excluded=nothing
+            self.test, known_std=nothing, additive_std=nothing, magnitude=nothing, leak=nothing, excluded=nothing
         )
 
     def normal_equations(

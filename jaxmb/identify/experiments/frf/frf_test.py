@@ -18,13 +18,12 @@ from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at, 
 from jaxmb.identify.experiments.motion import (
     PlacementErrors,
     PostureTest,
-    as_placed,
     channel_alternatives,
     displaced_view,
+    no_placement_errors,
     placement_errors,
     point_errors,
     posture_alternatives,
-    test_joints,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Entry, Score, Source
@@ -101,7 +100,7 @@ class FrfErrors(NamedTuple):
     """True minus stated decay rate of the exponential window, 1/s."""
     corner: Float[np.ndarray, "o"] | Array
     """Corner of a first-order high-pass in each output, rad/s."""
-    place: PlacementErrors
+    placement: PlacementErrors
     """Of posture and points."""
 
 
@@ -111,12 +110,12 @@ class FrfDescription(Description["FrfTest"]):
     def none(self, model: Model) -> FrfErrors:
         """Zero errors."""
         outputs, zero, test = np.zeros(len(self.test.outputs)), np.zeros(()), self.test
-        place = as_placed(test, test_joints(test, model))
-        return FrfErrors(zero, outputs, np.zeros(len(test.inputs)), outputs, zero, outputs, place)
+        placement = no_placement_errors(test, model)
+        return FrfErrors(zero, outputs, np.zeros(len(test.inputs)), outputs, zero, outputs, placement)
 
     def residual(self, model: Model, errors: FrfErrors) -> Float[Array, "m"]:
         """Residual with the description corrected."""
-        test, view = self.test, displaced_view(self.test, model, errors.place)
+        test, view = self.test, displaced_view(self.test, model, errors.placement)
         omega, decay = test.omega * jnp.exp(errors.log_frequency), test.decay + errors.decay
         predicted = predict_frf(view, omega, test.derivatives, decay, test.sensor)
         known = known_channels(test)
@@ -128,25 +127,25 @@ class FrfDescription(Description["FrfTest"]):
 
     def errors(self, model: Model) -> Iterator[tuple[StatedError, FrfErrors]]:
         """Single errors, those common to all tests first."""
-        test, right = self.test, self.none(model)
+        test, none = self.test, self.none(model)
         name, where, outputs = test.name, display_name(test.name), len(test.outputs)
         latest, every = 0.1 / float(np.asarray(test.omega).max()), np.ones(outputs)
-        yield TIME_BASE, right._replace(log_frequency=np.ones(()))
+        yield TIME_BASE, none._replace(log_frequency=np.ones(()))
         own = functools.partial(times_text, f"frequencies of {where}")
         yield (
             TIME_BASE._replace(key=f"frequencies of {name}", kind="", size=0.01, text=own),
-            right._replace(log_frequency=np.ones(())),
+            none._replace(log_frequency=np.ones(())),
         )
         text = functools.partial(_late_text, f"responses of {where} that are")
-        yield StatedError(f"delay of {name}", size=latest, text=text), right._replace(delay=every)
+        yield StatedError(f"delay of {name}", size=latest, text=text), none._replace(delay=every)
         text = functools.partial(_late_text, "responses of all FRF tests that are")
-        yield StatedError("delay", "delay_us", 1e-6, text=text), right._replace(delay=every)
+        yield StatedError("delay", "delay_us", 1e-6, text=text), none._replace(delay=every)
         text = functools.partial(factor_text, f"the FRFs of {where}")
-        yield StatedError(f"gain of {name}", size=0.1, text=text), right._replace(log_gain=every)
+        yield StatedError(f"gain of {name}", size=0.1, text=text), none._replace(log_gain=every)
         decay, first = float(test.decay), float(np.asarray(test.omega).min())
         text = functools.partial(_window_text, where, decay)
         window = StatedError(f"window of {name}", size=0.01 * first, text=text, least=-decay)
-        yield window, right._replace(decay=np.ones(()))
+        yield window, none._replace(decay=np.ones(()))
         for what, points, gain, sign in (
             ("output", test.outputs, "log_gain", 1.0), ("input", test.inputs, "log_force_gain", -1.0),
         ):  # fmt: skip
@@ -156,21 +155,21 @@ class FrfDescription(Description["FrfTest"]):
                     # positive where the true value is larger than measured
                     text = functools.partial(factor_text, f"{what} {point}{at}")
                     error = StatedError(f"gain of {what} {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN)
-                    yield error, right._replace(**{gain: sign * of_point})
+                    yield error, none._replace(**{gain: sign * of_point})
                     if what == "output":
                         text = functools.partial(_late_text, f"{what} {point}{at}, which is")
                         error = StatedError(f"delay of {what} {point}{key}", size=latest, text=text)
-                        yield error, right._replace(delay=of_point)
+                        yield error, none._replace(delay=of_point)
                         text = functools.partial(_corner_text, f"{what} {point}{at}")
                         error = StatedError(
                             f"high-pass of {what} {point}{key}", size=0.01 * first, text=text, least=0.0
                         )
-                        yield error, right._replace(corner=of_point)
-        for error, place in placement_errors(test, model):
-            yield error, right._replace(place=place)
+                        yield error, none._replace(corner=of_point)
+        for error, placement in placement_errors(test, model):
+            yield error, none._replace(placement=placement)
         for which, points in (("output", test.outputs), ("input", test.inputs)):
-            for error, place in point_errors(test, len(right.place.posture), which, points):
-                yield error, right._replace(place=place)
+            for error, placement in point_errors(test, model, which, points):
+                yield error, none._replace(placement=placement)
 
     @property
     def channels(self) -> dict[str, Bool[np.ndarray, "m"]]:
@@ -206,7 +205,7 @@ class FrfDescription(Description["FrfTest"]):
         yield from posture_alternatives(test, model)
 
 
-OF_NOISE = ("noise_std", "known_std", "additive_std", "level", "leak")
+OF_NOISE = ("noise_std", "known_std", "additive_std", "magnitude", "leak")
 """Fields of the noise of each FRF."""
 
 
@@ -250,7 +249,7 @@ class FrfTest(PostureTest):
     """The part of `noise_std` that is known for each line, such as from coherence."""
     additive_std: Float[Array, "f o i"]
     """Standard deviation of the additive noise of H included in `known_std`, real and imaginary part each."""
-    level: Float[Array, "f o i"]
+    magnitude: Float[Array, "f o i"]
     """Magnitude of H at which `additive_std` was converted to noise of log H."""
     leak: Complex[Array, "f o i"]
     """Leakage of the largest response of a line into H, by one standard deviation of the leakage ratio."""
@@ -304,8 +303,7 @@ class FrfTest(PostureTest):
         if self.phase == "safe" and xp is jnp:
             parts = log_ratio(predicted, measured)
         else:
-            safe = self.phase == "safe"
-            difference = xp.log(predicted / measured) if safe else xp.log(predicted) - xp.log(measured)
+            difference = xp.log(predicted / measured) if self.phase == "safe" else xp.log(predicted) - xp.log(measured)
             parts = difference.real, difference.imag
         return xp.concatenate([part * scale for part in parts])
 

@@ -152,47 +152,6 @@ NEGLIGIBLE = 0.05
 LineArray = Float[np.ndarray, "f o i"]
 
 
-def noise_at_fit(
-    predicted: Complex[np.ndarray, "f o i"],
-    measured: Complex[np.ndarray, "f o i"],
-    additive_std: LineArray,
-    level: LineArray,
-    known_std: LineArray,
-    noise_std: LineArray,
-    weight: LineArray,
-) -> dict[str, LineArray]:
-    """`level`, `known_std`, `noise_std` and `weight` with additive noise evaluated at the FRFs of the fitted machine.
-
-    Noise of log H evaluated at the measured FRFs biases a fit: lines that noise made large would get more weight. Lines
-    whose relative noise at the fit exceeds `LARGEST` get zero weight. Lines that differ from the fit by more than
-    `BEYOND` keep their noise: the machine does not reproduce them.
-
-    Args:
-        predicted: FRFs of the fitted machine.
-        measured: measured FRFs.
-        additive_std: standard deviation of the additive noise of H, real and imaginary part each.
-        level: magnitude of H at which it was converted to noise of log H.
-        known_std: standard deviation of log H from all known noise of each line, additive noise included.
-        noise_std: standard deviation of log H from all noise.
-        weight: of each line.
-    """
-    beyond = np.abs(predicted - measured) > BEYOND * additive_std
-    magnitude = np.where(beyond, level, np.abs(predicted))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.where(additive_std > 0.0, additive_std / magnitude, 0.0)
-        change = np.where(additive_std > 0.0, relative**2 - (additive_std / level) ** 2, 0.0)
-    is_valid = beyond | (relative <= LARGEST)
-    known, noise = (
-        np.sqrt(np.maximum(std**2 + np.where(is_valid, change, 0.0), 0.0)) for std in (known_std, noise_std)
-    )
-    return {
-        "known_std": known,
-        "noise_std": noise,
-        "level": np.where(is_valid, magnitude, level),
-        "weight": np.where(is_valid, weight, 0.0),
-    }
-
-
 def most_likely_factor(
     squares: Float[np.ndarray, "n"],
     known: Float[np.ndarray, "n"],
@@ -345,13 +304,33 @@ class FrfNoise(Noise["FrfTest"]):
         return bool(np.any(np.asarray(self.test.additive_std))) or self.correlation.between_responses
 
     def at_fit(self, view: MotionView) -> "FrfTest":
-        """The test with additive noise evaluated at the FRFs of the fitted machine (see `noise_at_fit`)."""
-        predicted = np.asarray(self.test.predict(view))
-        names = ("measured", "additive_std", "level", "known_std", "noise_std", "weight")
-        parts = noise_at_fit(predicted, *(np.asarray(getattr(self.test, name)) for name in names))
+        """The test with additive noise evaluated at the FRFs of the fitted machine.
+
+        Noise of log H evaluated at the measured FRFs biases a fit: lines that noise made large would get more weight.
+        Lines whose relative noise at the fit exceeds `LARGEST` get zero weight. Lines that differ from the fit by more
+        than `BEYOND` keep their noise: the machine does not reproduce them.
+        """
+        test, predicted = self.test, np.asarray(self.test.predict(view))
+        additive_std, before = np.asarray(test.additive_std), np.asarray(test.magnitude)
+        beyond = np.abs(predicted - np.asarray(test.measured)) > BEYOND * additive_std
+        magnitude = np.where(beyond, before, np.abs(predicted))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative = np.where(additive_std > 0.0, additive_std / magnitude, 0.0)
+            change = np.where(additive_std > 0.0, relative**2 - (additive_std / before) ** 2, 0.0)
+        is_valid = beyond | (relative <= LARGEST)
+        known, noise = (
+            np.sqrt(np.maximum(np.asarray(std) ** 2 + np.where(is_valid, change, 0.0), 0.0))
+            for std in (test.known_std, test.noise_std)
+        )
         # a response that vanishes to rounding in the model is pure leakage
-        parts["weight"] = np.where(np.abs(predicted) >= SMALLEST * np.abs(self.test.leak), parts["weight"], 0.0)
-        return dataclasses.replace(self.test, **{name: jax.device_put(part) for name, part in parts.items()})
+        has_response = np.abs(predicted) >= SMALLEST * np.abs(test.leak)
+        parts = {
+            "known_std": known,
+            "noise_std": noise,
+            "magnitude": np.where(is_valid, magnitude, before),
+            "weight": np.where(is_valid & has_response, test.weight, 0.0),
+        }
+        return dataclasses.replace(test, **jax.device_put(parts))
 
     def change_from(self, other: "FrfTest") -> float:
         """Largest |log| of the ratio of a line's noise to that in another version of the test; infinite where the
@@ -367,7 +346,7 @@ class FrfNoise(Noise["FrfTest"]):
         """Whether no noise is known by line, so that the noise to be estimated is one common factor."""
         return not np.any(np.asarray(self.test.known_std))
 
-    def with_nominal(self, std: float) -> "FrfTest":
+    def with_level(self, std: float) -> "FrfTest":
         """The test with another nominal standard deviation of log H, beside the known noise of each line."""
         known, rest = np.asarray(self.test.known_std) ** 2, self._rest * (std / float(self.test.nominal_std)) ** 2
         return dataclasses.replace(
@@ -498,6 +477,6 @@ def line_errors(test: "FrfTest", residual: np.ndarray, row_weights: np.ndarray) 
 def arrays_at(test: "FrfTest", chosen: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays of a test at some of its lines."""
     names = (
-        "omega", "measured", "weight", "noise_std", "known_std", "additive_std", "level", "leak", "excluded",
+        "omega", "measured", "weight", "noise_std", "known_std", "additive_std", "magnitude", "leak", "excluded",
     )  # fmt: skip
     return {name: np.asarray(getattr(test, name))[chosen] for name in names}

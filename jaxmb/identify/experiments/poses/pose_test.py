@@ -299,7 +299,7 @@ class PoseNoise(Noise[PoseTest]):
         """`level` at which the sum of squares of a residual equals its expectation."""
         return self.level * math.sqrt(float(residual @ residual) / expected)
 
-    def with_nominal(self, std: float) -> PoseTest:
+    def with_level(self, std: float) -> PoseTest:
         """The test with another `level`."""
         factor, scatter = std / self.level, self.test.scatter
         deviation = jax.device_put(np.asarray(self.test.deviation) * factor)

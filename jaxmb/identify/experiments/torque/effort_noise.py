@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
 
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.estimation.linear import linear_fit, tukey
-from jaxmb.identify.experiments.torque.effort_rows import RANK, EffortRows, least_squares
+from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_squares
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.torque.torque_test import TorqueTest
@@ -69,7 +70,7 @@ def effort_noise(rows: EffortRows, robust: bool = False) -> EffortNoise:
     for _ in range(ROBUST_ROUNDS if robust else ROUNDS):
         before, scale = std.copy(), np.sqrt(weight) / std[rows.coordinate]
         scaled = rows.regressor * scale[:, None]
-        residual = effort - rows.regressor @ least_squares(scaled, effort * scale)[0]
+        residual = effort - rows.regressor @ least_squares(scaled, effort * scale)
         for i, (own, used) in enumerate(zip(groups, _degrees_used(scaled, rows.coordinate), strict=True)):
             part = residual[own]
             if robust:
@@ -148,7 +149,7 @@ def _degrees_used(matrix: Float[np.ndarray, "r p"], coordinate: np.ndarray) -> F
     scale = np.linalg.norm(matrix, axis=0)
     scaled = matrix / np.where(scale > 0.0, scale, 1.0)
     _, singular, vectors = np.linalg.svd(np.linalg.qr(scaled, mode="r"))
-    significant = singular > RANK * singular[0]
+    significant = singular > RANK_TOLERANCE * singular[0]
     root = vectors[: singular.size][significant].T / singular[significant]
     return np.array([np.sum((scaled[coordinate == i] @ root) ** 2) for i in range(coordinate.max() + 1)])
 
@@ -222,17 +223,6 @@ SMALL_FACTOR, SMALL_CHANGE = 0.15, 0.03
 gross errors."""
 
 
-class GrossError(NamedTuple):
-    """A gross error of a torque test."""
-
-    joints: tuple[str, ...]
-    """Joints whose torque is not reproduced, by decreasing residual."""
-    percent: tuple[float, ...]
-    """Residual of each over the standard deviation of its torque, percent."""
-    cause: str
-    """Text on the single number that explains the residual; empty where there is none."""
-
-
 def noise_bound(
     effort: Float[np.ndarray, "k c"], velocity: Float[np.ndarray, "k m"], rate_hz: float, bandwidth_hz: float
 ) -> Float[np.ndarray, "c"]:
@@ -273,8 +263,9 @@ def unexplained_efforts(
     bound: Float[np.ndarray, "c"],
     names: Sequence[str],
     jacobian: Float[np.ndarray, "r d"] | None,
-) -> GrossError | None:
-    """The gross error of a torque test: residuals too large or too predictable for noise; None where there is none.
+) -> tuple[list[str], str]:
+    """Texts on joints with a gross error, a residual too large or too predictable for noise, by decreasing residual;
+    and on the single number that explains it, empty where there is none.
 
     Args:
         test: measured efforts.
@@ -308,10 +299,8 @@ def unexplained_efforts(
     if cause and joint is not None and joint not in found:
         own = coordinate == joint
         found[joint] = float(np.sqrt(np.mean(residual[own] ** 2))) / float(np.std(effort[own]))
-    if not (found or cause):
-        return None
     order = sorted(found, key=lambda i: -found[i])
-    return GrossError(tuple(names[i] for i in order), tuple(100.0 * found[i] for i in order), cause)
+    return [f"{names[i]} (residual {100.0 * found[i]:.0f} % of its standard deviation)" for i in order], cause
 
 
 def _predicted_share(residual: np.ndarray, columns: np.ndarray, time_s: np.ndarray) -> float:
@@ -342,13 +331,9 @@ def _single_number(
     lengths, residual = test.noise.correlation.lengths, (effort - predicted) / std
     if test.is_robust:
         return "", None  # outliers could mimic any of these
-    basis = np.zeros((residual.size, 0))
-    if jacobian is not None:
-        scale = np.linalg.norm(jacobian, axis=0)
-        u, s, _ = np.linalg.svd(jacobian / np.where(scale > 0.0, scale, 1.0), full_matrices=False)
-        basis = u[:, s > 1e-10 * max(float(s[0]), np.finfo(float).tiny)]
-    residual = residual - basis @ (basis.T @ residual)
-    free = (1.0 - np.sum(basis**2, axis=1)) / lengths
+    svd = scaled_svd(np.zeros((residual.size, 0)) if jacobian is None else jacobian, RANK_TOLERANCE)
+    residual = svd.beside(residual)
+    free = (1.0 - np.sum(svd.range(residual.size) ** 2, axis=1)) / lengths
     best, text, joint = EXPLAINS, "", None
     variation = np.ones(effort.size)
     joints = [np.flatnonzero(coordinate == i) for i in range(len(names))]
@@ -364,7 +349,7 @@ def _single_number(
             later[own] = np.interp(time_s[own] - delay, time_s[own], predicted[own])
         columns.append((None, delay, later - predicted))
     for of, delay, column in columns:
-        beside = column / std - basis @ (basis.T @ (column / std))
+        beside = svd.beside(column / std)
         size = float(beside @ beside)
         if not size > 1e-12 * float(np.sum((column / std) ** 2)):
             continue
@@ -385,12 +370,3 @@ def _single_number(
             if of is not None and abs(np.log(max(1.0 + value, 1e-9))) > SMALL_FACTOR and change > SMALL_CHANGE:
                 best, joint, text = share, i, f"a factor of {1.0 + value:.3g} on the torque of {names[i]}"
     return (f"{text} would explain {100.0 * best:.0f} % of the residual at {names[joint or 0]}" if text else ""), joint
-
-
-def effort_rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float[np.ndarray, "r"]:
-    """Time derivative of an effort, from neighbouring samples without a gap or a reversal between them."""
-    steps = np.diff(time_s)
-    near = (np.diff(np.sign(velocity)) == 0.0) & (steps > 0.0) & (steps < 1.5 * np.median(steps))
-    slopes = np.where(near, np.diff(effort) / np.where(near, steps, 1.0), 0.0)
-    both, count = (np.append(part, 0.0) + np.append(0.0, part) for part in (slopes, near))
-    return both / np.maximum(count, 1.0)

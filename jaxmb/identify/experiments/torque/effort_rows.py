@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxmb.identify.estimation.identifiability import without_rounding
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, without_rounding
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.torque.gears import AT_REST, Gears, drive_rows, elastic_rows, rigid_gears, unloaded
 from jaxmb.identify.parameters.model_parameters import parameters
@@ -94,8 +94,6 @@ PATH_STEPS = 256
 """Number of steps to the first sample, and its increment."""
 LONGEST_STEP = 0.05
 """rad or m, of a coordinate in one step to the first sample."""
-RANK = 1e-10
-"""Relative singular value, for columns of length 1, below which parameters are identifiable only in combination."""
 
 
 class Samples(NamedTuple):
@@ -124,8 +122,6 @@ class EffortRows(NamedTuple):
     """Of each row's coordinate, rad/s or m/s."""
     measured: tuple[str, ...]
     """Coordinates whose effort was measured."""
-    temperature: Float[np.ndarray, "r"] | None = None
-    """Temperature of each row; None where not recorded."""
     constant: Float[np.ndarray, "r"] | float = 0.0
     """Constant term of columns that are linearized."""
     samples: Samples | None = None
@@ -155,8 +151,8 @@ class RowSettings(NamedTuple):
     """Parameters that determine the load of load-dependent friction."""
     keep_samples: bool = False
     """Whether to keep `EffortRows.samples`."""
-    gears: Gears | None = None
-    """Between motors and joints; rigid where None."""
+    gears: Gears = Gears({})
+    """Between motors and joints."""
     absent: Sequence[int] = ()
     """Columns of the regressor without effect in this record."""
 
@@ -190,7 +186,7 @@ def effort_rows(
     used = np.arange(motion.first, count - motion.last)
     q, zd, zdd = states_at(model, record, motion, path, used)
     given, beside = None, np.zeros(1)
-    if gears is not None and gears.fitted is not None:
+    if gears.fitted is not None:
         speed = np.abs(motion.velocity)
         first = 0 if np.all(speed[0] <= AT_REST * speed.max(axis=0)) else motion.first
         q_all, zd_all, zdd_all = states_at(model, record, motion, path, np.arange(first, count - motion.last))
@@ -244,7 +240,6 @@ def effort_rows(
         time_s=record.time_s[used[inside[sample]]],
         velocity=speed[inside[sample], coordinate],
         measured=measured,
-        temperature=None if temperature is None else temperature[inside[sample]],
         constant=rows[:, -2],
         samples=Samples(regressor, speed, temperature, columns, constant, to_rows) if settings.keep_samples else None,
     )
@@ -280,12 +275,11 @@ def _reversal(rate: Float[np.ndarray, "s ..."], beside: int) -> np.ndarray:
     return found
 
 
-def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> tuple[np.ndarray, int]:
-    """Least squares solution of smallest norm, with columns scaled to length 1, and the rank."""
+def least_squares(matrix: Float[np.ndarray, "r p"], right: Float[np.ndarray, "r"]) -> Float[np.ndarray, "p"]:
+    """Least squares solution of smallest norm, with columns scaled to length 1."""
     scale = np.linalg.norm(matrix, axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
-    found, _, rank, _ = np.linalg.lstsq(matrix / scale, right, rcond=RANK)
-    return found / scale, int(rank)
+    return np.linalg.lstsq(matrix / scale, right, rcond=RANK_TOLERANCE)[0] / scale
 
 
 def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k n"]:
@@ -474,4 +468,4 @@ def _over_size(
 
 def _residual(matrix: np.ndarray, right: np.ndarray) -> Float[np.ndarray, "r"]:
     """Residual of least squares over all parameters."""
-    return right - matrix @ least_squares(matrix, right)[0]
+    return right - matrix @ least_squares(matrix, right)

@@ -143,11 +143,8 @@ def at_joints(
 def reversed_at(record: MotionRecord, joints: Sequence[str]) -> MotionRecord:
     """The record at joints for gear ratios of the opposite sign, for joints recorded at their shafts."""
     sign = np.where(np.isin(record.names, joints), -1.0, 1.0)
-    position, velocity, acceleration, effort = (
-        None if part is None else part * sign
-        for part in (record.position, record.velocity, record.acceleration, record.effort)
-    )
-    return dataclasses.replace(record, position=position, velocity=velocity, acceleration=acceleration, effort=effort)
+    parts = {field: getattr(record, field) for field in ("position", "velocity", "acceleration", "effort")}
+    return dataclasses.replace(record, **{f: None if part is None else part * sign for f, part in parts.items()})
 
 
 def rigid_gears(model: Model, recorded: Sequence[str], z: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "k m"]:

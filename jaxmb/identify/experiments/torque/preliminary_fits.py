@@ -7,11 +7,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtr
 
-from jaxmb.identify.estimation.identifiability import identifiability
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, scaled_svd
 from jaxmb.identify.estimation.linear import tukey
 from jaxmb.identify.experiments.torque.effort_noise import NORMAL_MEDIAN, correlation_length, effort_noise
 from jaxmb.identify.experiments.torque.effort_rows import (
-    RANK,
     EffortRows,
     Samples,
     least_squares,
@@ -91,10 +90,10 @@ def first_gains(
     group = np.unique(coordinates, return_inverse=True)[1]
     std = _rms_by_group(effort, group)
     right = rest / std
-    unexplained = right - regressor / std[:, None] @ least_squares(regressor / std[:, None], right)[0]
+    unexplained = right - regressor / std[:, None] @ least_squares(regressor / std[:, None], right)
     if not np.linalg.norm(unexplained) > SMALLEST_RESIDUAL * np.linalg.norm(right):
         raise ValueError(_not_identifiable_text(wanted))
-    found, _ = least_squares(np.concatenate([regressor, -effort], axis=1) / std[:, None], -rest / std)
+    found = least_squares(np.concatenate([regressor, -effort], axis=1) / std[:, None], -rest / std)
     p, gains = np.split(found, [share.shape[1]])
     gains = np.where(gains == 0.0, 1.0, gains)
     robust = any(test.robust for test in tests)
@@ -103,7 +102,7 @@ def first_gains(
             gain_columns(test.rows.all_samples, test.drives, wanted, gains, share @ p + known) for test in tests
         ])  # fmt: skip
         matrix = np.concatenate([regressor, slope], axis=1)
-        found, _ = least_squares(matrix / std[:, None], (effort @ gains - rest) / std)
+        found = least_squares(matrix / std[:, None], (effort @ gains - rest) / std)
         residual = effort @ gains - rest - matrix @ found
         p, steps = np.split(found, [share.shape[1]])
         std = _robust_std(residual, group) if robust else _rms_by_group(residual[:, None], group)
@@ -213,7 +212,7 @@ def first_delay(equations: Callable[[float], EffortRows], rate_hz: float, name: 
         right = rows.effort - rows.constant
         weight = np.ones(right.size)
         for _ in range(2):  # by the residual of the previous fit at each coordinate
-            found, _ = least_squares(matrix * weight[:, None], right * weight)
+            found = least_squares(matrix * weight[:, None], right * weight)
             residual = right - matrix @ found
             size = np.sqrt(np.bincount(rows.coordinate, residual**2) / np.bincount(rows.coordinate))
             weight = 1.0 / np.maximum(size, 1e-9 * np.abs(right).max())[rows.coordinate]
@@ -230,7 +229,7 @@ def first_delay(equations: Callable[[float], EffortRows], rate_hz: float, name: 
 def delay_column(rows: EffortRows, rate_hz: float) -> Float[np.ndarray, "r"]:
     """Derivative of the predicted efforts by their delay, -d(Y p)/dt, with p from a fit of all parameters."""
     samples = rows.all_samples
-    values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
+    values = least_squares(rows.regressor, rows.effort - rows.constant)
     return -samples.kept(rates(samples.columns @ values + samples.constant, rate_hz)[0])
 
 
@@ -281,11 +280,11 @@ def fitted_terms(
         std: of each row, Nm or N.
     """
     right = (rows.effort - rows.constant) / std
-    best, _ = least_squares(rows.regressor / std[:, None], right)
+    best = least_squares(rows.regressor / std[:, None], right)
     choice = FrictionChoice(tuple(terms), dict(zip(names, best.tolist(), strict=True)))
     for _ in range(ROUNDS):
         columns, slopes = term_columns(rows, names, choice)
-        best, _ = least_squares(np.concatenate([rows.regressor, columns, slopes], axis=1) / std[:, None], right)
+        best = least_squares(np.concatenate([rows.regressor, columns, slopes], axis=1) / std[:, None], right)
         values, sizes, steps = np.split(best, [len(names), len(names) + len(terms)])
         curved = iter(steps.tolist())
         found = [
@@ -454,7 +453,6 @@ def _fewer(rows: EffortRows) -> EffortRows:
         coordinate=rows.coordinate[some],
         time_s=rows.time_s[some],
         velocity=rows.velocity[some],
-        temperature=None if rows.temperature is None else rows.temperature[some],
         constant=np.broadcast_to(rows.constant, rows.effort.shape)[some],
         samples=samples._replace(kept=lambda part: samples.kept(part)[some]),
     )
@@ -466,19 +464,16 @@ class _Split:
     def __init__(self, matrix: np.ndarray, right: np.ndarray, out: Int[np.ndarray, "o"], columns: np.ndarray) -> None:
         seen = np.setdiff1d(np.arange(len(right)), out)
         self.out = out
-        scale = np.linalg.norm(matrix[seen], axis=0)
-        scale = np.where(scale > 0.0, scale, 1.0)
-        left, singular, vectors = np.linalg.svd(matrix[seen] / scale, full_matrices=False)
-        self.rank = rank = int(np.sum(singular > RANK * singular[0]))
-        basis, back = left[:, :rank], (vectors[:rank] / singular[:rank, None]).T / scale[:, None]
-        self.left = missed = right[seen] - basis @ (basis.T @ right[seen])
-        self.beside = beside = columns[seen] - basis @ (basis.T @ columns[seen])
+        svd = scaled_svd(matrix[seen], RANK_TOLERANCE)
+        self.rank, basis = svd.rank, svd.range(seen.size)
+        self.left = missed = svd.beside(right[seen])
+        self.beside = beside = svd.beside(columns[seen])
         length = np.sum(beside**2, axis=0)
-        acts = length > RANK * np.sum(columns[seen] ** 2, axis=0)
+        acts = length > RANK_TOLERANCE * np.sum(columns[seen] ** 2, axis=0)
         self.coefficient = np.where(acts, beside.T @ missed / np.where(acts, length, 1.0), 0.0)
         self.drop = self.coefficient**2 * length
         self.std = np.where(acts, 1.0 / np.sqrt(np.where(acts, length, 1.0)), np.inf)
-        predict = matrix[out] @ back
+        predict = svd.basis(matrix[out])
         self.missed = right[out] - predict @ (basis.T @ right[seen])
         self.change = columns[out] - predict @ (basis.T @ columns[seen])
 
@@ -501,7 +496,7 @@ class _Split:
 
 def _candidates(rows: EffortRows, names: Sequence[str], kinds: Sequence[str]) -> list[_Candidate]:
     samples, loads = rows.all_samples, load_columns(names)
-    values, _ = least_squares(rows.regressor, rows.effort - rows.constant)
+    values = least_squares(rows.regressor, rows.effort - rows.constant)
     found = []
     for i in range(len(rows.measured)):
         fastest = float(np.abs(samples.velocity[:, i]).max())

@@ -26,7 +26,7 @@ from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, scale_error, zero_error
 from jaxmb.identify.experiments.torque.effort_noise import unexplained_efforts
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, stribeck
-from jaxmb.identify.experiments.torque.preliminary_fits import DriveRecording
+from jaxmb.identify.experiments.torque.preliminary_fits import GAIN_FAMILY, DriveRecording
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import ParameterSpec
 from jaxmb.identify.regression.base_parameters import base_parameters, relevant_names
@@ -235,33 +235,43 @@ class TorqueGains(OwnParameters[TorqueTest]):
         return dataclasses.replace(self.test, own_values=values)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+Rebuild = Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest]
+"""Returns a test for the gravity and axes of another model, zeros of coordinates, rad or m, and factors on angle and
+rates of coordinates. Raises ValueError where other rows would be selected."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class TorqueSource(Source):
     """Samples and metadata of the record of a torque test."""
 
     follows_geometry: ClassVar[bool] = False
-    time_s: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    time_s: Float[np.ndarray, "r"]
     """Time of each row."""
+    velocity: Float[np.ndarray, "r"]
+    """Velocity of the coordinate of each row, rad/s or m/s."""
+    coordinates: tuple[str, ...]
+    """Coordinates with measured effort, in the order of the test's indices."""
+    revolute: tuple[bool, ...]
+    """Whether each of them is an angle."""
+    noise_bound: Float[np.ndarray, "c"]
+    """Upper bound of the noise of each effort, Nm or N, from the recorded spectrum above the band of the motion."""
+    rebuild: Rebuild
+    gravity: Float[np.ndarray, "3"]
+    """Gravity that its equations were made with."""
+    origin: Float[np.ndarray, "n 4 4"]
+    """Origins of the coordinates that they were made with."""
     cutoff_hz: Cutoff | None = None
     """Cut-off of the filter of its angles, stated or searched; None for another estimate of the motion."""
-    velocity: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
-    """Velocity of the coordinate of each row, rad/s or m/s."""
-    coordinates: tuple[str, ...] = ()
-    """Coordinates with measured effort, in the order of the test's indices."""
-    revolute: tuple[bool, ...] = ()
-    """Whether each of them is an angle."""
     doubts: tuple[str, ...] = ()
     """Sentences on possible errors of the motion."""
     impossible: str = ""
     """A sentence on a motion that is impossible for the machine; empty where there is none."""
     selection_rows: EffortRows | None = None
     """Its equations, for the selection of friction terms; None where none are requested."""
-    kinds: tuple[str, ...] = ()
+    friction_kinds: tuple[str, ...] = ()
     """Candidate kinds of friction terms."""
     drives: tuple[str, ...] = ()
     """Names of the recorded drives."""
-    noise_bound: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
-    """Upper bound of the noise of each effort, Nm or N, from the recorded spectrum above the band of the motion."""
     noise_estimated: bool = False
     """Whether the noise is estimated from the residual of a fit, so that chi-square is uninformative."""
     at_rest: tuple[str, ...] = ()
@@ -271,30 +281,19 @@ class TorqueSource(Source):
     unknown."""
     reversed_gears: Mapping[tuple[str, ...], Callable[[], TorqueTest]] = dataclasses.field(default_factory=dict)
     """Builders of the test with gear ratios of the opposite sign, by joints recorded at their shafts."""
-    recorded: DriveRecording | None = None
+    drive_recording: DriveRecording | None = None
     """Its equations with the recorded drive signals, for a first fit of drive gains; None where gains are fixed."""
-
-    rebuild: Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest] | None = None
-    """Returns the test for the gravity and axes of another model, zeros of coordinates, rad or m, and factors on angle
-    and rates of coordinates; None without a record. Raises ValueError where other rows would be selected."""
-    gravity: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3))
-    """Gravity that its equations were made with [3]."""
-    origin: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 4, 4)))
-    """Origins of the coordinates that they were made with [n, 4, 4]."""
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
         """Errors of torque constants where no gain of a drive is free, of the delays of the torques, of the zeros and
         gear ratios of coordinates, and missing friction."""
-        if not any(name.startswith("drive_gain.") for name in test.own_names):
+        if not any(name.startswith(f"{GAIN_FAMILY}.") for name in test.own_names):
             yield from (_torque_constant(name) for name in self.coordinates)
-        if self.time_s.size:
-            yield DELAY
-            yield from (_delay(name) for name in self.coordinates)
-        if self.rebuild is not None:
-            yield from _zeros(model).values()
-            yield from map(scale_error, _zeros(model))
-        if self.velocity.size:
-            yield from (error for error, _ in self._friction(test))
+        yield DELAY
+        yield from (_delay(name) for name in self.coordinates)
+        yield from _zeros(model).values()
+        yield from map(scale_error, _zeros(model))
+        yield from (error for error, _ in self._friction(test))
 
     def _friction(self, test: TorqueTest) -> Iterator[tuple[StatedError, Float[np.ndarray, "r"]]]:
         """Friction that the machine may lack, and the effort of each for a size of 1."""
@@ -318,11 +317,11 @@ class TorqueSource(Source):
         stated = ((self.gravity, model.gravity), (self.origin, model.origin))
         moved = bool(zeros or scales) or not all(np.array_equal(mine, np.asarray(other)) for mine, other in stated)
         rates = {name: (scale, scale) for name, scale in scales.items()}
-        there = test if self.rebuild is None or not moved else self.rebuild(model, zeros, rates)
+        there = self.rebuild(model, zeros, rates) if moved else test
         gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])
         late = np.array([errors.get(_delay(name).key, 0.0) for name in self.coordinates]) + errors.get(DELAY.key, 0.0)
         effort, std, number = np.asarray(there.effort), np.asarray(there.std), np.asarray(test.coordinate)
-        if self.velocity.size and any(key.startswith("friction ") for key in errors):
+        if any(key.startswith("friction ") for key in errors):
             effort = effort - sum(errors.get(error.key, 0.0) * shape for error, shape in self._friction(test))
         if gains.any():  # of the measured effort with its noise
             factor = np.exp(-gains)[number]
@@ -363,7 +362,7 @@ class TorqueSource(Source):
             sign = np.where(number == i, -1.0, 1.0)
             text = f"the sign of the torque of {name}"
             yield text, text, measuring(None, sign)
-            if self.rebuild is not None and name in model.coordinates and not model.loops:
+            if name in model.coordinates and not model.loops:
                 # about the opposite axis by the opposite angle
                 k = model.coordinates.index(name)
                 axis = np.array(model.axis)
@@ -379,9 +378,9 @@ class TorqueSource(Source):
                 text = f"the torque of {name}, which saturates at {most:.3g} {'N m' if self.revolute[i] else 'N'},"
                 yield text, text, dataclasses.replace(test, std=jax.device_put(np.where(flat, 1e6 * most, std)))
         angles = [name for name, turns in zip(self.coordinates, self.revolute, strict=True) if turns]
-        if self.rebuild is not None and len(angles) > 1 and not model.loops:
+        if len(angles) > 1 and not model.loops:
             yield from self._in_degrees(model, "all angles in deg", angles)
-        for i, k in itertools.combinations(range(len(rows)) if self.time_s.size else (), 2):
+        for i, k in itertools.combinations(range(len(rows)), 2):
             # samples that are excluded of one joint have no counterpart
             _, of_i, of_k = np.intersect1d(self.time_s[rows[i]], self.time_s[rows[k]], return_indices=True)
             if 2 * of_i.size < max(rows[i].size, rows[k].size):
@@ -401,31 +400,26 @@ class TorqueSource(Source):
 
     def _in_degrees(self, model: Model, text: str, names: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
         """The test where some angles are in degrees, without and with their rates."""
-        if self.rebuild is not None:
-            for what, rate in ((text, 1.0), (f"{text}, with {'its' if len(names) == 1 else 'their'} rates", DEGREE)):
-                with contextlib.suppress(ValueError):
-                    yield what, what, self.rebuild(model, {}, dict.fromkeys(names, (DEGREE, rate)))
+        for what, rate in ((text, 1.0), (f"{text}, with {'its' if len(names) == 1 else 'their'} rates", DEGREE)):
+            with contextlib.suppress(ValueError):
+                yield what, what, self.rebuild(model, {}, dict.fromkeys(names, (DEGREE, rate)))
 
     def variance_bound(self, test: TorqueTest) -> Float[np.ndarray, "r"]:
         """Upper bound of the variance of each row by `noise_bound`, where the noise is estimated."""
-        if not (self.noise_estimated and self.noise_bound.size):
+        if not self.noise_estimated:
             return np.full(test.rows, np.inf)
         return (self.noise_bound[np.asarray(test.coordinate)] / np.asarray(test.std)) ** 2
 
     def gross_errors(self, test: Any, model: Model, jacobian: np.ndarray | None = None) -> str:
         """A sentence on joints whose torque is not reproduced; see `Source.gross_errors`."""
-        if self.impossible or not self.noise_bound.size:
-            return self.impossible  # without a time record
+        if self.impossible:
+            return self.impossible
         predicted = np.asarray(test.predict(test.view(model)))
-        found = unexplained_efforts(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
-        if found is None:
+        joints, cause = unexplained_efforts(test, predicted, self.time_s, self.noise_bound, self.coordinates, jacobian)
+        if not joints:
             return ""
-        joints = [
-            f"{name} (residual {p:.0f} % of its standard deviation)"
-            for name, p in zip(found.joints, found.percent, strict=True)
-        ]
         rest_text = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
-        cause = found.cause or (
+        cause = cause or (
             f"usual causes: {rest_text}order, sign or unit of columns, sign or zero of an angle, torque and angle"
             " at different times, the direction of gravity, missing friction, the stiffness of a gear on a joint"
             " without motor"
@@ -441,7 +435,8 @@ FLAT, MOST_FLAT = 0.97, 0.08
 saturation: 8 % for a sine."""
 
 
-def _late_text(what: str, value: float) -> str:
+def late_text(what: str, value: float) -> str:
+    """Text on torques that are so many seconds late."""
     return f"{what} {1e3 * abs(value):.2g} ms {'late' if value > 0.0 else 'early'} against the angles"
 
 
@@ -450,12 +445,12 @@ def _friction_text(kind: str, name: str, unit: str, value: float) -> str:
 
 
 DELAY = StatedError(
-    "delay of the torques", "torque_delay_ms", 1e-3, text=functools.partial(_late_text, "torques that are")
+    "delay of the torques", "torque_delay_ms", 1e-3, text=functools.partial(late_text, "torques that are")
 )
 
 
 def _delay(name: str) -> StatedError:
-    text = functools.partial(_late_text, f"torque of {name} that is")
+    text = functools.partial(late_text, f"torque of {name} that is")
     return StatedError(f"delay of the torque of {name}", size=1e-3, text=text)
 
 

@@ -275,9 +275,10 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         return Entry("deflection", test, source, truth, role=part.role, remarks=remarks)
 
     remarks = (*_assumed(part, cases, stated), *changed)
+    changes = instruments is not None and instruments.changes_cases
     source = DeflectionSource(
         cases=tuple(cases), instruments=instruments, rotation_weight=part.rotation_weight,
-        about=about if (instruments is not None and instruments.changes_cases) or context.file.frees_geometry else None,
+        linearized_about=about if changes or context.file.frees_geometry else None,
     )  # fmt: skip
     return [about(model)]
 

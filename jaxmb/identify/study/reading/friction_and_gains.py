@@ -49,8 +49,8 @@ def friction_choice(model: Model, entries: Sequence[Entry]) -> FrictionChoice | 
     rows = [s.selection_rows for s in sources if s.selection_rows is not None]
     if not rows:
         return None
-    kinds = tuple(dict.fromkeys(kind for s in sources for kind in s.kinds))
-    if "temperature" in kinds and any(part.temperature is None for part in rows):
+    kinds = tuple(dict.fromkeys(kind for s in sources for kind in s.friction_kinds))
+    if "temperature" in kinds and any(part.all_samples.temperature is None for part in rows):
         raise ValueError(
             "friction_terms: a test asks for temperature and another has no such column, expected it of all"
         )
@@ -137,9 +137,9 @@ def check_free_friction(free: Mapping[str, FreePart]) -> None:
 def with_friction_remarks(entries: Iterable[Entry], choice: FrictionChoice | None) -> list[Entry]:
     """Entries, with remarks on the selection at the first test with `friction_terms`."""
     found = list(entries)
-    asked = [entry for entry in torque_entries(found) if entry.source.kinds]
+    asked = [entry for entry in torque_entries(found) if entry.source.friction_kinds]
     if choice is not None and asked:
-        nothing = f"no further friction ({', '.join(asked[0].source.kinds)}) predicts held-out motion better"
+        nothing = f"no further friction ({', '.join(asked[0].source.friction_kinds)}) predicts held-out motion better"
         remarks = (*asked[0].remarks, *([_remark(term) for term in choice.terms] or [nothing]))
         found[found.index(asked[0])] = dataclasses.replace(asked[0], remarks=remarks)
     return found
@@ -162,8 +162,8 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
     if len(parts) == 1:
         return parts[0]
     measured = tuple(dict.fromkeys(name for part in parts for name in part.measured))
-    warm = all(part.temperature is not None for part in parts)
     all_samples = [part.all_samples for part in parts]
+    warm = all(samples.temperature is not None for samples in all_samples)
     ends = np.cumsum([0, *(len(samples.velocity) for samples in all_samples)])
     places = [[measured.index(name) for name in part.measured] for part in parts]
 
@@ -186,7 +186,6 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
         time_s=np.concatenate([part.time_s - part.time_s[0] + t for part, t in zip(parts, starts, strict=False)]),
         velocity=np.concatenate([part.velocity for part in parts]),
         measured=measured,
-        temperature=np.concatenate([np.asarray(part.temperature) for part in parts]) if warm else None,
         constant=np.concatenate([np.broadcast_to(part.constant, part.effort.shape) for part in parts]),
         samples=Samples(
             np.concatenate([wide(s.regressor, p) for s, p in zip(all_samples, places, strict=True)]),
@@ -219,7 +218,7 @@ def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequenc
             if not known:
                 raise ValueError(f"'{pattern}': no test that is fitted is of recordings at the motors, expected one")
             raise ValueError(known_name("gain or pattern", pattern, list(dict.fromkeys(known))))
-    tests = [entry.source.recorded for entry in fitted if entry.source.recorded is not None]
+    tests = [entry.source.drive_recording for entry in fitted if entry.source.drive_recording is not None]
     if not tests:
         return None
     wanted = [free_gains(test.drives.names, file.free) for test in tests]

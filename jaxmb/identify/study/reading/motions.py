@@ -190,8 +190,9 @@ def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"
     raise ValueError(f"nothing moves ({', '.join(record.names)}), expected a motion that excites the parameters{said}")
 
 
-def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list[str]:
-    """A sentence on coordinates that leave their `range`.
+def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> tuple[list[str], bool]:
+    """A sentence on coordinates that leave their `range`, and whether one travels further than its range permits for
+    any zero, which the machine cannot do.
 
     Args:
         machine: with `range` of its coordinates.
@@ -199,11 +200,13 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list
         recorded: whether the motion was recorded rather than simulated, so that unit and zero may be wrong.
     """
     own, found, units = {part.name: part for part in machine.moving_parts}, list[str](), set[str]()
+    too_far = False
     for name, column in zip(record.names, record.position.T, strict=True):
         part, lowest, highest = own[name], float(column.min()), float(column.max())
         if part.range is None:
             continue
         low, high = part.range
+        too_far |= highest - lowest > TOO_FAR * (high - low)
         more = BEYOND * (high - low)
         if lowest < low - more or highest > high + more:
             unit = "rad" if part.type == "revolute" else "m"
@@ -215,14 +218,7 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> list
     asked = (
         f": {'is it' if len(found) == 1 else 'are they'} {' or '.join(sorted(units))}, or counted from another zero?"
     )
-    return [listed(found) + (asked if recorded else "")] if found else []
-
-
-def travels_too_far(machine: Machine, record: MotionRecord) -> bool:
-    """Whether a coordinate travels further than its range permits for any zero, which the machine cannot do."""
-    ranges = {part.name: part.range for part in machine.moving_parts if part.range is not None}
-    travel = dict(zip(record.names, np.ptp(record.position, axis=0).tolist(), strict=True))
-    return any(travel[name] > TOO_FAR * (high - low) for name, (low, high) in ranges.items() if name in travel)
+    return [listed(found) + (asked if recorded else "")] if found else [], recorded and too_far
 
 
 def rate_remarks(record: MotionRecord) -> list[str]:

@@ -275,7 +275,7 @@ def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarra
     """
     middle = [np.sqrt(b.lower * b.upper) if b.logarithmic else 0.5 * (b.lower + b.upper) for b in bounds]
     values = np.array([m if b.initial is None else b.initial for b, m in zip(bounds, middle, strict=True)])
-    given = np.array([b.initial is not None for b in bounds])
+    given = np.array([b.initial is not None for b in bounds], dtype=bool)
     scaled = [i for i, b in enumerate(bounds) if b.initial is None and b.names[0].startswith("stiffness.")]
     seen = ((t.vibration, i) for i, t in enumerate(problem.tests) if t.vibration is not None)
     measured = [(i, f) for vibration, i in seen if (f := vibration.first_frequency_hz) is not None]
@@ -301,10 +301,7 @@ def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarra
 
 
 def _first_natural_frequency_hz(problem: Problem, number: int, values: np.ndarray) -> float:
-    vibration = problem.tests[number].vibration
-    if vibration is None:
-        return 0.0
-    tangent = vibration.tangent(problem.view(number, values))
+    tangent = problem.view(number, values).tangent
     mass, stiffness = np.asarray(tangent.mass), np.asarray(tangent.stiffness)
     if not (np.isfinite(mass).all() and np.isfinite(stiffness).all()):
         return 0.0  # no equilibrium: too soft

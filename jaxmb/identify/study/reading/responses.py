@@ -1,7 +1,7 @@
 """FRFs of an FRF test, from a file or simulated, assigned to its points."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -342,11 +342,6 @@ def _opposite(responses: FrfSet) -> list[str]:
         f"{pairs}: opposite to the response measured in the reverse direction (unsymmetry, 1 where one is minus"
         ' the other): is a sensor reversed? Name it "-x" where it is named, in the file or in outputs'
     ]
-
-
-def points_text(points: Iterable[Point]) -> str:
-    """Points for a message."""
-    return ", ".join(dof_names(points))
 
 
 def _from_file(

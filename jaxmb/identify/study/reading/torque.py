@@ -27,7 +27,7 @@ from jaxmb.identify.experiments.torque.preliminary_fits import (
     delay_column,
     first_delay,
 )
-from jaxmb.identify.experiments.torque.torque_test import TorqueSource, TorqueTest, torque_entries
+from jaxmb.identify.experiments.torque.torque_test import Rebuild, TorqueSource, TorqueTest, torque_entries
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
@@ -42,7 +42,6 @@ from jaxmb.identify.study.reading.motions import (
     parallel_springs,
     rate_remarks,
     read_recording,
-    travels_too_far,
     unrecorded,
 )
 from jaxmb.io.validation import error_location
@@ -116,8 +115,10 @@ def _torque_entry(
         gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
     )  # fmt: skip
     cutoff = _searched_cutoff(part, context, model, record, q, settings)
-    full, motions = record, _motions(part, record, cutoff)
-    step = _decimation(part, record, cutoff)
+    if cutoff is not None:
+        part = part.model_copy(update={"cutoff_hz": cutoff})
+    full, motions = record, _motions(part, record)
+    step = _decimation(part, record)
     q, (record, estimated) = q[::step], decimated(record, motions[0], step)
     drawn = [decimated(full, motion, step)[1] for motion in motions[1:]]
 
@@ -138,18 +139,15 @@ def _torque_entry(
     if is_late:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
 
-    filtered = recording
-    if cutoff is not None:
-        filtered = recording._replace(part=part.model_copy(update={"cutoff_hz": cutoff}))
+    filtered = recording._replace(part=part)
     source = dataclasses.replace(
-        _source(part, context, model, full, motions[0], noisy, cutoff),
-        rebuild=_rebuild(test, model, record, motion, q, settings, plain),
-        gravity=np.asarray(model.gravity),
-        origin=np.asarray(model.origin),
+        _source(
+            part, context, model, full, motions[0], noisy, _rebuild(test, model, record, motion, q, settings, plain)
+        ),
         selection_rows=_by_known_speeds(model, rows) if is_trial else None,
-        recorded=signals,
+        drive_recording=signals,
         reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),
-        about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
+        linearized_about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
         after_preliminary_fits=lambda later: _torque_entry(recording, later),
     )
     chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, full)}"]
@@ -167,7 +165,7 @@ def _rebuild(
     q: Float[np.ndarray, "k n"],
     settings: RowSettings,
     plain: EffortRows,
-) -> Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest]:
+) -> Rebuild:
     """`TorqueSource.rebuild` of a test, relative to its equations without selected friction terms."""
 
     def rebuild(other: Model, zeros: Mapping[str, float], scales: Mapping[str, tuple[float, float]]) -> TorqueTest:
@@ -257,22 +255,24 @@ def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRo
 
 def _source(
     part: TorqueTestPart, context: ReadingContext, model: Model, record: MotionRecord, motion: MotionEstimate,
-    noisy: _NoisyRows, cutoff_hz: float | None,
+    noisy: _NoisyRows, rebuild: Rebuild,
 ) -> TorqueSource:  # fmt: skip
     """Metadata of the record of a test, and doubts about its motion."""
     rows, used, recorded = noisy.rows, _used(record, motion), part.simulate is None
-    beyond = beyond_range(context.unlocked_machine, record, recorded)
-    too_far = recorded and travels_too_far(context.unlocked_machine, record)
+    beyond, too_far = beyond_range(context.unlocked_machine, record, recorded)
     return TorqueSource(
         time_s=rows.time_s,
-        cutoff_hz=cutoff_hz if part.cutoff_hz == "search" else part.cutoff_hz,
+        cutoff_hz=_cutoff(part),
         velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
         doubts=(*([] if too_far else beyond), *rate_remarks(record), *noisy.doubts),
         std_unknown=bool(noisy.doubts),
         impossible=" ".join(beyond) if too_far else "",
-        kinds=part.friction_terms,
+        friction_kinds=part.friction_terms,
+        rebuild=rebuild,
+        gravity=np.asarray(model.gravity),
+        origin=np.asarray(model.origin),
         noise_bound=noise_bound(
             record.effort[used][:, [record.names.index(name) for name in rows.measured]],
             motion.velocity[used],
@@ -324,21 +324,25 @@ OVERSAMPLED = 20.0
 """Samples of the equations per period of the higher cut-off, where they are filtered."""
 
 
-def _decimation(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> int:
+def _cutoff(part: TorqueTestPart) -> Cutoff | None:
+    """Cut-off of the angles, stated or searched; None with a Kalman smoother."""
+    return None if part.cutoff_hz == "search" else part.cutoff_hz
+
+
+def _decimation(part: TorqueTestPart, record: MotionRecord) -> int:
     """Step between the samples of the record at which the equations are made: all where they are not filtered."""
-    given_hz = None if part.kalman is not None else part.cutoff_hz if cutoff_hz is None else cutoff_hz
-    if part.effort_cutoff_hz is None or given_hz is None:
+    cutoff_hz = _cutoff(part)
+    if part.effort_cutoff_hz is None or cutoff_hz is None:
         return 1
-    highest_hz = max(np.max(cast(Cutoff, given_hz)), np.max(part.effort_cutoff_hz))
+    highest_hz = max(np.max(cutoff_hz), np.max(part.effort_cutoff_hz))
     return max(1, int(record.rate_hz / (OVERSAMPLED * highest_hz)))
 
 
-def _motions(part: TorqueTestPart, record: MotionRecord, cutoff_hz: float | None) -> list[MotionEstimate]:
+def _motions(part: TorqueTestPart, record: MotionRecord) -> list[MotionEstimate]:
     """The filtered motion of a record; with a Kalman smoother in fitted tests, followed by motions with added sensor
     errors."""
     if part.kalman is None:
-        given_hz = part.cutoff_hz if cutoff_hz is None else cutoff_hz
-        return [low_passed_motion(record, cast(Cutoff, given_hz))]
+        return [low_passed_motion(record, cast(Cutoff, part.cutoff_hz))]
     with error_location("kalman"):
         given = [_by_name(part.kalman, key, record) for key in Kalman.model_fields]
         return smoothed_motions(record, *given, draws=MOTION_DRAWS if part.role == "fit" else 0)

@@ -16,7 +16,7 @@ from jaxmb.identify.experiments.test import Entry, Source, Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.study_format import stated_tolerances
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart, SimulateModes
-from jaxmb.identify.study.reading.responses import points_text, responses_of_test, sensor_of
+from jaxmb.identify.study.reading.responses import responses_of_test, sensor_of
 from jaxmb.io.validation import check_known, listed
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak, misalignment_leak
@@ -56,7 +56,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         if not points:
             raise ValueError(f"{what} is empty, expected at least one point")
         if len(set(points)) < len(points):
-            raise ValueError(f"{what} holds a point twice: {points_text(points)}")
+            raise ValueError(f"{what} holds a point twice: {', '.join(dof_names(points))}")
     source, truth, remarks = responses_of_test(part, outputs, inputs, context)
     measured = source.fitted
     weight = _weights(part, measured, outputs, inputs)
@@ -88,7 +88,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         noise_std=_on_device(noise),
         known_std=_on_device(known),
         additive_std=_on_device(additive),
-        level=jax.device_put(random.size),
+        magnitude=jax.device_put(random.size),
         leak=_on_device(np.where(usable, leak, 0.0)),
         nominal_std=jax.device_put(np.asarray(nominal)),
         excluded=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
@@ -174,7 +174,8 @@ def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
         return list(range(len(points)))
     for point in wanted:
         if tuple(point) not in points:
-            raise ValueError(f"{what} {points_text([point])} is not in the test, expected one of {points_text(points)}")
+            known = ", ".join(dof_names(points))
+            raise ValueError(f"{what} {' '.join(point)} is not in the test, expected one of {known}")
     return [points.index(tuple(p)) for p in wanted]
 
 
@@ -185,7 +186,7 @@ def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
     lost = lines - np.sum(usable, axis=0)
     for o, i in np.argwhere(lost == lines):
         if outputs[o] == inputs[i] or not np.isfinite(measured.frf[:, o, i]).any():
-            what = f"the FRF from {points_text([inputs[i]])} to {points_text([outputs[o]])}"
+            what = f"the FRF from {' '.join(inputs[i])} to {' '.join(outputs[o])}"
             raise ValueError(f"{what} has no finite non-zero value in {lines} lines")
     weight = np.where(usable, weight, 0.0)
     if not weight.any():

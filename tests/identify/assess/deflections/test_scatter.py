@@ -41,7 +41,7 @@ def draws(estimate, count, seed=2, upper=None, **errors):
         lower = np.where(np.arange(6) == 1, 1.0 / upper, linear.unknowns.lower)
         linear = linear._replace(unknowns=dataclasses.replace(linear.unknowns, lower=lower))
     changed = dataclasses.replace(entry, source=dataclasses.replace(entry.source, instruments=instruments))
-    return monte_carlo(dataclasses.replace(estimate, seed=seed, linear=linear), [changed], count)
+    return monte_carlo(dataclasses.replace(estimate, seed=seed, solved=linear), [changed], count)
 
 
 def without_instruments(estimate, count):

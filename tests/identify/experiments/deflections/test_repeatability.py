@@ -157,7 +157,7 @@ def test_beside_other_tests_errors_of_loads_and_postures_count_too(folder, with_
     study = study_of(folder, test, shapes(), free=STIFFNESS, gravity=(0.0, 0.0, 0.0))
     assert not study.solver.is_linear
     assert study.relinearized
-    there = study.about(study.free.apply(study.model, SOFTER)).entries[0]
+    there = study.linearized_about(study.free.apply(study.model, SOFTER)).entries[0]
     expected = block_diag(*(covariance_of_all(case, SOFTER) for case in there.source.cases))
     white = there.test.independent(there.test.independent(expected).T) / np.outer(there.test.std, there.test.std)
     np.testing.assert_allclose(white, np.eye(48), atol=2e-3)

@@ -42,7 +42,7 @@ def with_noise_of(made, additive, floor):
     measured = predicted * np.exp(noise(floor)) + noise(additive)
     known = np.full(predicted.shape, additive) / np.abs(measured)
     parts = {
-        "measured": measured, "known_std": known, "noise_std": np.hypot(known, 0.01), "level": np.abs(measured),
+        "measured": measured, "known_std": known, "noise_std": np.hypot(known, 0.01), "magnitude": np.abs(measured),
         "additive_std": np.full(predicted.shape, additive),
     }  # fmt: skip
     return dataclasses.replace(test, **{name: jnp.asarray(part) for name, part in parts.items()}), view, predicted
@@ -73,7 +73,7 @@ def test_what_no_noise_makes_of_the_machine_counts(made):
     test, view, predicted = with_noise_of(made, 0.02, 0.0)
     large = 1e3 * np.asarray(test.measured)
     wrong = dataclasses.replace(
-        test, measured=jnp.asarray(large), level=jnp.asarray(np.abs(large)), additive_std=test.additive_std * 1e3
+        test, measured=jnp.asarray(large), magnitude=jnp.asarray(np.abs(large)), additive_std=test.additive_std * 1e3
     )
     fitted = wrong.noise.at_fit(view)
     above = np.abs(predicted) >= 10.0 * 0.02
@@ -90,7 +90,7 @@ def test_only_the_floor_is_estimated(made, additive, floor):
     expected = 2.0 * np.sum(np.asarray(test.weight) > 0.0)
     found = test.noise.estimated(residual, expected)
     assert found == pytest.approx(floor, rel=0.1, abs=0.003)
-    again = test.noise.with_nominal(found)
+    again = test.noise.with_level(found)
     assert float(again.nominal_std) == found
     known = np.asarray(test.known_std)
     np.testing.assert_allclose(np.asarray(again.noise_std) ** 2, known**2 + found**2, rtol=1e-9)

@@ -59,7 +59,7 @@ def test_what_is_left_is_the_noise_where_samples_are_alike() -> None:
     rows = rows_of(2, rho=0.8)
     noise = effort_noise(rows)
     std, lengths = (part[rows.coordinate] for part in noise)
-    left = (rows.effort - rows.regressor @ least_squares(rows.regressor, rows.effort)[0]) / std
+    left = (rows.effort - rows.regressor @ least_squares(rows.regressor, rows.effort)) / std
     assert np.sqrt(np.mean(left**2)) < 0.4
     found = misfit(left, np.ones(left.size), 8.0, lengths=lengths)
     assert found.factor == pytest.approx(1.0, rel=0.072)
@@ -96,7 +96,7 @@ def test_rounding_of_parameters_without_effect_is_not_fitted(monkeypatch: pytest
     record: Any = SimpleNamespace(names=("q1",), effort=np.ones((300, 1)))
     none = np.zeros(0)
     regressor, _, _ = module.equations_at(model, record, none, none, none, np.arange(300))
-    assert least_squares(regressor[:, 0], np.ones(300))[1] == 5
+    assert np.count_nonzero(regressor[:, 0].any(axis=0)) == 5
     assert not regressor[..., 5:].any()
 
 

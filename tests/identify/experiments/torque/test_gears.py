@@ -102,7 +102,7 @@ def test_torques_of_an_elastic_drive(tmp_path, motion):
         study = make(tmp_path, heads, columns, **settings)
         true = jaxmb.set_parameters(study.model, TRUE)
         assert missed(study, true) > 0.015
-        assert missed(study.about(true), true) < 1e-3
+        assert missed(study.linearized_about(true), true) < 1e-3
 
 
 def test_a_record_that_begins_with_the_motion(tmp_path):
@@ -111,7 +111,7 @@ def test_a_record_that_begins_with_the_motion(tmp_path):
     angle, _, torque = recorded(0.2)
     study = make(tmp_path, ["q", "q.torque"], [angle, torque], cutoff_hz=80.0)
     true = jaxmb.set_parameters(study.model, TRUE)
-    assert missed(study.about(true), true) < 3e-3
+    assert missed(study.linearized_about(true), true) < 3e-3
 
 
 def test_both_sides_recorded(tmp_path, motion):
@@ -135,7 +135,7 @@ def test_columns_are_derivatives(tmp_path, motion):
 
         def efforts(values, study=study):
             model = jaxmb.set_parameters(study.model, values)
-            test = study.about(model).entries[0].test
+            test = study.linearized_about(model).entries[0].test
             return np.asarray(test.predict(test.view(model))), test
 
         at_truth, test = efforts(TRUE)
@@ -180,7 +180,7 @@ def test_simulated_motions_are_those_of_the_links(tmp_path):
     for side in ("motor", "link"):
         study = make(tmp_path, [], [], simulate=how, angles_at=side, file=None)
         true = jaxmb.set_parameters(study.model, TRUE)
-        assert missed(study.about(true), true) < 2e-3 < 0.01 < missed(study, true)
+        assert missed(study.linearized_about(true), true) < 2e-3 < 0.01 < missed(study, true)
 
 
 @pytest.mark.parametrize(("offset", "status"), [(1.0, "converged"), (0.05, "data not followed")])
