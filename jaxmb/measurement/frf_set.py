@@ -5,13 +5,13 @@ import functools
 import math
 import re
 import tokenize
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from jaxmb.io.validation import repeated, suggestion
+from jaxmb.io.validation import known_name, repeated, suggestion
 from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_kind
 
 if TYPE_CHECKING:
@@ -108,8 +108,16 @@ def numbers(name: str, values: object, dtype: type) -> np.ndarray:
 
 
 def point_names(points: Sequence[str | tuple[str, str]] | None, count: int) -> tuple[str, ...]:
-    """Names of degrees of freedom as strings, ("tool", "x") as "tool x"; numbered from 1 where none are given."""
-    if points is None or len(points) == 0:
+    """Names of degrees of freedom as strings, ("tool", "x") as "tool x"; numbered from 1 where none are given.
+
+    Raises:
+        ValueError: it is no list of names.
+    """
+    points = () if points is None else points
+    named = not isinstance(points, str) and isinstance(points, Iterable)
+    if not named or not all(isinstance(point, Iterable) for point in points):
+        raise ValueError(f"degrees of freedom are {points!r}, expected a list of names, such as ['tool z']")
+    if len(points) == 0:
         return tuple(str(i + 1) for i in range(count))
     return tuple(point if isinstance(point, str) else " ".join(map(str, point)) for point in points)
 
@@ -307,7 +315,14 @@ class FrfLabels(TypedDict, total=False):
 
 
 def labelled(frf_set: FrfSet, labels: FrfLabels) -> FrfSet:
-    """The set with the given labels; those that are None stay as they are."""
+    """The set with the given labels; those that are None stay as they are.
+
+    Raises:
+        TypeError: a label does not exist.
+        ValueError: a label is invalid.
+    """
+    for name in labels.keys() - FrfLabels.__annotations__.keys():
+        raise TypeError(known_name("argument", name, FrfLabels.__annotations__))
     return dataclasses.replace(frf_set, **{name: value for name, value in labels.items() if value is not None})
 
 

@@ -374,7 +374,7 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     for some in (likely, _alternatives(search), others):
         if not estimated and found and min(end.chi_square for end in found) <= float(chdtri(degrees, FALSE_ALARM)):
             break  # another one leaves noise alone
-        found += map(search.fitted, some)
+        found += (end for end in map(search.fitted, some) if end.is_plausible)
     if not found:
         return Explanations()
     least = min(end.chi_square for end in found)

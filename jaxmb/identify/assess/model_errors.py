@@ -170,6 +170,12 @@ class FittedHypothesis(NamedTuple):
         return 0.0 if self.hypothesis.error is None else float(self.x[-1])
 
     @property
+    def is_plausible(self) -> bool:
+        """Whether an error of this size is plausible."""
+        error = self.hypothesis.error
+        return error is None or error.is_plausible(self.size * error.typical)
+
+    @property
     def text(self) -> str:
         """The hypothesis with its size."""
         error = self.hypothesis.error
@@ -265,8 +271,9 @@ def model_errors(estimate: Estimate) -> Explanations:
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *_without_tests(search, plain), start]
-    found = _refitted(search, points, chi_square, std, estimate.goodness.beyond_tolerance)
-    named = _reported(search, plain, chi_square, found) or lower
+    refits = _refitted(search, points, chi_square, std, estimate.goodness.beyond_tolerance)
+    found = [end for end in refits if end.is_plausible]
+    named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     return Explanations(
         named or _single_lines(estimate, search, plain, chi_square),
         further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)),

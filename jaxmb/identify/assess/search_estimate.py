@@ -107,8 +107,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     """
     run, goodness, ambiguous = estimate.run, estimate.goodness, list[str]()
     if run.information is None:
-        estimate, ambiguous = ambiguity(estimate, fit, run.variances)
-        estimate = with_curvature(estimate)
+        estimate, ambiguous = ambiguity(with_curvature(estimate), fit, run.variances)
     estimate, bounded = not_bound_limited(estimate)
     estimate, systematic = with_systematic_errors(estimate)
     (hypotheses, springs), agreed = model_errors(estimate), one_model(estimate)

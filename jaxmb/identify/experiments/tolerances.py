@@ -127,6 +127,14 @@ class StatedError(NamedTuple):
         most = {"deg": math.pi, "mm": 1.0, "percent": 300.0 * self.unit}.get(unit, math.inf)
         return max(self.least, -most), most if self.most is None else self.most
 
+    def is_plausible(self, value: float) -> bool:
+        """Whether an error of a size, SI, is plausible: a zero or axis of the machine is off by at most 45 deg, or by
+        multiples of 90 deg where its convention differs."""
+        if self.kind not in ("joint_zero_deg", "origin_deg", "frame_deg", "tilt_deg"):
+            return True
+        degrees = abs(math.degrees(value))
+        return degrees <= 45.0 or abs(degrees - 90.0 * round(degrees / 90.0)) < 2.0
+
     def described(self, value: float) -> str:
         """Text of an error of a size, SI, true minus stated."""
         if self.text is not None:

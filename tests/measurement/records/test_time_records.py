@@ -55,6 +55,11 @@ def test_one_force_against_scipy(window, overlap, segment):
     np.testing.assert_allclose(second.frf[:, 0, 0], (signal.welch(y, *shared)[1] / np.conj(g_yf))[lines], rtol=ROUNDING)
 
 
+def test_an_argument_that_does_not_exist():
+    with pytest.raises(TypeError, match="argument 'output' does not exist, did you mean 'outputs'"):
+        estimate_frf(*record(), RATE, output=["tool z"])
+
+
 def test_several_forces_against_scipy():
     force, response = record(2, 3)
     made = estimate_frf(force, response, RATE, segment=256, overlap=0.5)

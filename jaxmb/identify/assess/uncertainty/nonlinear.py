@@ -37,7 +37,7 @@ from jaxmb.mechanics.tangent import Tangent
 from jaxmb.response.modal import Modes
 
 AS_GOOD = 0.05
-"""Likelihood of a fit over that of the best one above which it is equally good."""
+"""Probability of a fit over that of the best one above which it is equally good."""
 CURVED = 0.5
 """Nonlinear part of the change of a residual above which another fit is a distinct minimum."""
 HELD = 5.0
@@ -114,20 +114,33 @@ def equally_good(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]
     """Minima u of other starts whose cost exceeds the best one by no more than noise explains.
 
     A fit is equally good where its likelihood, with the variance of the residuals, is at least `AS_GOOD` times that of
-    the best. Fits within the linear range of the best one are excluded, as its standard deviations cover them.
+    the best, or where its probability is, to second order and with all values within the bounds equally probable: a
+    narrow mode fits the noise of some line, and such a minimum is as improbable as it is narrow. Fits within the linear
+    range of the best one are excluded, as its standard deviations cover them.
 
-    Source: likelihood ratios as evidence, Royall, Statistical Evidence, 1997.
+    Source: likelihood ratios as evidence, Royall, Statistical Evidence, 1997; Laplace's approximation, MacKay,
+    Information Theory, Inference and Learning Algorithms, 2003, chapter 28.
     """
     study, u, residual, jacobian = estimate.study, estimate.u, estimate.residual, estimate.jacobian
     found, limit = [], -2.0 * np.log(AS_GOOD)
+    widest = (np.asarray(study.free.upper) - np.asarray(study.free.lower)) ** -2.0
+
+    def narrowness(rows: Float[np.ndarray, "k d"], variance: float) -> float:
+        """-2 log of the volume of a minimum, but for a constant."""
+        return float(np.linalg.slogdet(rows.T @ rows + variance * np.diag(widest))[1])
+
     for end in fit.ends:
         other = residual_at(study.problem, end[1:])
         change = other - residual
         if not np.isfinite(other).all() or not change.any():
             continue
         variance = float(variances @ change**2 / (change @ change))
-        if other @ other - residual @ residual > limit * variance:
-            continue
+        excess = other @ other - residual @ residual
+        if excess > limit * variance:
+            narrower = narrowness(estimate.compressed[1], variance)
+            narrower -= narrowness(compressed(study.problem, end[1:])[1], variance)
+            if excess > (limit + narrower) * variance:
+                continue
         linear = np.concatenate([jacobian[rows] @ (end[1:] - u) for rows in row_blocks(jacobian)])
         if np.linalg.norm(change - linear) > CURVED * np.linalg.norm(change):
             found.append(end[1:])
@@ -143,7 +156,7 @@ MOST_STEPS = 4
 def with_curvature(estimate: Estimate) -> Estimate:
     """The estimate with standard deviations that are valid where the cost rises less than its parabola.
 
-    For each parameter with the verdict "yes" the profile of the cost is evaluated on either side, all others refitted.
+    For each parameter that is not "no" the profile of the cost is evaluated on either side, all others refitted.
     Where it rises less at the ends of the 95 % interval, the interval is widened to the point of equal rise, or to the
     parameter's bound; it is never narrowed. Deviations of the geometry and stations, in which poses are linear to their
     square, are left out. A few steps with the compiled program of the fit suffice; `cost_profile`
@@ -152,27 +165,24 @@ def with_curvature(estimate: Estimate) -> Estimate:
     """
     known = estimate.identifiability
     linear = [name.split(".")[0] in (*OF_GEOMETRY, STATION) for name in estimate.study.free.names]
-    well = [i for i, verdict in enumerate(known.verdict) if verdict == "yes" and known.std[i] > 0.0 and not linear[i]]
-    if not well or is_large(estimate.study.problem) or float(estimate.residual @ estimate.residual) <= 0.0:
+    some = [i for i, verdict in enumerate(known.verdict) if verdict != "no" and known.std[i] > 0.0 and not linear[i]]
+    if not some or is_large(estimate.study.problem) or float(estimate.residual @ estimate.residual) <= 0.0:
         return estimate
-    std, most = known.std.copy(), np.broadcast_to(known.limits[0], known.std.shape)
-    jacobian = estimate.compressed[1]
+    std, jacobian = known.std.copy(), estimate.compressed[1]
     inverse = np.linalg.pinv(jacobian.T @ jacobian, hermitian=True)
-    for i in well:
+    for i in some:
         for side in (-1.0, 1.0):
-            std[i] = max(std[i], _std_on_side(estimate, i, side, known.std[i], most[i], inverse[:, i]))
+            std[i] = max(std[i], _std_on_side(estimate, i, side, known.std[i], inverse[:, i]))
     return estimate.with_std(std) if np.any(std > known.std) else estimate
 
 
-def _std_on_side(
-    estimate: Estimate, i: int, side: float, std: float, most: float, column: Float[np.ndarray, "d"]
-) -> float:
+def _std_on_side(estimate: Estimate, i: int, side: float, std: float, column: Float[np.ndarray, "d"]) -> float:
     """Distance, over `INTERVAL`, at which the cost has risen as its parabola at the end of the interval, limited by the
-    bound and by `most`."""
+    bound."""
     lower, upper = (np.asarray(bound) for bound in (estimate.study.free.lower, estimate.study.free.upper))
     least, expected = float(estimate.residual @ estimate.residual), (INTERVAL * std) ** 2 / column[i]
     distance, along = INTERVAL * std, column / column[i]
-    room = min(float(upper[i] - estimate.u[i] if side > 0.0 else estimate.u[i] - lower[i]), INTERVAL * most)
+    room = float(upper[i] - estimate.u[i] if side > 0.0 else estimate.u[i] - lower[i])
     for _ in range(MOST_STEPS):
         if distance >= room:
             return max(std, room / INTERVAL)

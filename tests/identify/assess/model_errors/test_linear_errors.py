@@ -41,6 +41,19 @@ def test_an_error_of_deflections_is_named(tmp_path, wrong, named):
     assert texts[0] in result.doubts[0]
 
 
+@pytest.mark.parametrize(("degrees", "zero", "axis"), [(20.0, True, True), (60.0, False, False), (90.0, True, False)])
+def test_angles_off_by_an_implausible_size_are_not_named(tmp_path, degrees, zero, axis):
+    """The axis of q6 is indistinguishable from the zero of q5, but not off by a right angle."""
+    sets = [
+        [dataclasses.replace(case, q=case.q - np.eye(6)[4] * np.radians(degrees)) for case in made(seed=seed)]
+        for seed in (1, 2)
+    ]
+    free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
+    text = model_errors_text(identify(study_of(tmp_path, *sets, free=free)).metrics.model_errors or ())
+    assert (f"zero of q5 +{degrees:.0f}" in text) is zero
+    assert ("axis of q6" in text) is axis
+
+
 def test_values_beyond_their_bounds_explain_no_misfit(tmp_path):
     """Of reversed displacements negative compliances would leave noise alone; bounds exclude them."""
     free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}

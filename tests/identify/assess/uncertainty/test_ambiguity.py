@@ -1,15 +1,19 @@
 """What the Jacobian at the best fit does not see: another fit as good, and a mode that was not measured."""
 
 import dataclasses
+from types import SimpleNamespace
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmb
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, mode_shares
-from jaxmb.identify.assess.uncertainty.nonlinear import ambiguity
+from jaxmb.identify.assess.uncertainty.nonlinear import ambiguity, equally_good
 from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.noise import row_variances
+from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.study.format.study_format import StudyFile
 from tests.identify.arm import estimate_at
 
@@ -64,6 +68,38 @@ def test_what_the_modes_content_decides_is_known(tmp_path):
     result = jaxmb.identify(slide(tmp_path, content=[["x"], ["y"]]))
     assert {p.identifiable for p in result.parameters.values()} == {"yes"}
     assert not any("ambiguous" in remark for remark in result.remarks)
+
+
+class Minima(eqx.Module):
+    """A minimum at 0 of standard deviation `std`, and one at 2 of standard deviation 1, whose cost is higher."""
+
+    std: float = eqx.field(static=True)
+    higher: float = eqx.field(static=True)
+    noise_unit: float = 1.0
+    data_rows: int = eqx.field(static=True, default=2)
+
+    @property
+    def free(self):
+        return SimpleNamespace(lower=np.full(1, -20.0), upper=np.full(1, 20.0), size=1)
+
+    def residual(self, u):
+        near, far = jnp.array([u[0] / self.std, 0.0]), jnp.array([u[0] - 2.0, self.higher**0.5])
+        return jnp.where(u[0] < 1.0, near, far)
+
+    def row_weights(self):
+        return jnp.ones(2)
+
+
+@pytest.mark.parametrize(("std", "higher", "count"), [(1e-3, 10.0, 1), (1e-3, 30.0, 0), (1.0, 10.0, 0), (1e-3, 5.0, 1)])
+def test_a_narrow_minimum_is_no_better_than_it_is_narrow(std, higher, count):
+    # odds of the far minimum by Laplace: exp(-higher / 2) / std, 6.7, 3e-4 and 7e-3; 5 is less than -2 log(AS_GOOD)
+    problem = Minima(std, higher)
+    residual, jacobian, _ = (np.asarray(part) for part in final_state(problem, jnp.zeros(1)))
+    estimate = SimpleNamespace(
+        study=SimpleNamespace(problem=problem, free=problem.free), u=np.zeros(1), residual=residual, jacobian=jacobian,
+        compressed=(residual, jacobian),
+    )  # fmt: skip
+    assert len(equally_good(estimate, SimpleNamespace(ends=[np.array([higher, 2.0])]), np.ones(2))) == count
 
 
 @pytest.fixture(scope="module")
