@@ -77,7 +77,7 @@ def test_wrong_names_and_shapes_are_sentences(tmp_path):
     complex_u = (1j * np.ones(4), "a complex number or array")
     for u, told in ((np.ones(2), "shape (2,)"), (np.ones((4, 1)), "shape (4, 1)"), ({"a": 1.0}, "a dict"), complex_u):
         sentence = re.escape(f"u: found {told}, expected a real array of shape (4,), an entry for each of stiffness.a")
-        for function in (of.problem.residual, of.problem.cost, of.problem.objective):
+        for function in (of.problem.residual, of.problem.objective):
             with pytest.raises(ValueError, match=sentence):
                 function(u)
 
