@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -409,18 +409,14 @@ def motion_chart(study: str, chosen: NextMotion) -> Chart:
     )
 
 
-def next_sections(result: Result, advice: Sequence[str]) -> list[Section]:
-    """Section on the next test, proposed at the identified values, with TOML for the study file.
-
-    Args:
-        result: the identification.
-        advice: sentences before the proposal.
-    """
+def next_sections(result: Result) -> list[Section]:
+    """Section on the next test, proposed at the identified values, with TOML for the study file, or the reason why
+    there is none."""
     title = "What to measure next"
     if all(p.identifiable == "yes" for p in result.parameters.values()) and not result.doubts:
         text = "All parameters are identified: this study needs no further test."
         return [Section(title, (Lines((text,)),))]
-    sentences, found = [*advice], None
+    sentences, found = list[str](), None
     part = _candidates(result.study) if result.converged else None
     if part is not None and not part.takes_minutes:
         values = np.array([result.parameters[names[0]].value for names in result.study.free.tied])
@@ -432,9 +428,7 @@ def next_sections(result: Result, advice: Sequence[str]) -> list[Section]:
         except ValueError as error:
             sentences.append(sentence(str(error)))
     if found is None or found.next is None:
-        kinds = {entry.kind for entry in result.study.fitted}
-        can_plan = result.study.solver is not Solver.STIFFNESS_MODEL and kinds & PLANNERS.keys()
-        return [Section(title, (Lines((*sentences, HINT if can_plan else NO_PLAN)),))]
+        return [Section(title, (Lines((*sentences, _why_none(result))),))]
     after = next_report(found)
     sentences += [sentence(line) for line in after.lines]
     if result.study.next is None:
@@ -442,8 +436,22 @@ def next_sections(result: Result, advice: Sequence[str]) -> list[Section]:
     return [Section(title, (Lines(tuple(sentences)), *after.parts))]
 
 
-HINT = "`jaxmb inspect` proposes the next test for a study with a table [next]."
-NO_PLAN = f"No next test is proposed: tests of the kinds {', '.join(PLANNERS)} can be planned, other kinds cannot."
+def _why_none(result: Result) -> str:
+    """A sentence on the reason why no test is proposed, and how to get a proposal."""
+    study = result.study
+    kind = next((entry.kind for entry in study.fitted if entry.kind in PLANNERS), None)
+    if kind is None or study.solver is Solver.STIFFNESS_MODEL:
+        return f"No next test is proposed: tests of the kinds {', '.join(PLANNERS)} can be planned, other kinds cannot."
+    if study.next is not None:
+        return "`jaxmb inspect` of this study selects the next test from its table [next]."
+    postures = f', postures = {{ {study.machine.coordinates[0]} = ["-30 deg", "30 deg"] }}' * (kind != "torque")
+    doubt = "" if result.converged else "No next test is proposed, since the identified values are in doubt. "
+    return (
+        f'{doubt}With candidates in the study file, such as `next = {{ kind = "{kind}"{postures} }}` at its top,'
+        " `jaxmb inspect` selects the next test."
+    )
+
+
 DRAWN_FROM = (
     "Candidates are postures within the ranges of the coordinates, or within 45° of those of the tests; a table [next]"
     " of the study states others, and further points and bands."
@@ -453,7 +461,8 @@ CANDIDATES, AROUND = 60, math.radians(45.0)
 
 
 def _candidates(study: Study) -> AnyNextPart | None:
-    """`[next]` of a study; by default FRF tests at postures that differ in the coordinates named by the tests."""
+    """`[next]` of a study; by default FRF tests at postures that differ in the coordinates named by the tests or, where
+    they name none, in those with a range."""
     if study.next is not None or not any(map(can_be_planned, study.tests)):
         return study.next
     known = {c.name: c for c in study.machine.moving_parts}
@@ -465,4 +474,5 @@ def _candidates(study: Study) -> AnyNextPart | None:
         c = known[name]
         if c.range is not None or c.type == "revolute":
             ranges[name] = c.range or (min(values) - AROUND, max(values) + AROUND)
+    ranges = ranges or {c.name: c.range for c in known.values() if c.range is not None}
     return NextPart(postures=ranges, candidates=CANDIDATES) if ranges else None

@@ -88,7 +88,7 @@ def result_page(result: Result, folder: Path | None = None, whole: bool = True) 
     budget = [each for each in others if each.title == BUDGET]
     rest = [each for each in others if each not in budget]
     budget = budget or [Section(BUDGET, (Lines((NO_BUDGET,)),))]
-    proposed = next_sections(result, [*map(sentence, to_do(result))]) if whole else []
+    proposed = next_sections(result) if whole else []
     further = []
     if whole:
         groups = [Group(entry.name, tuple(parts)) for entry, parts in more_tests(result)]

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import json
 import re
+import tomllib
 from html.parser import HTMLParser
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import jaxmb
 from jaxmb.cli import main
 from jaxmb.identify.assess.saved import write_result
+from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel
 from jaxmb.report.page import Page, notebook_html, page_html
 from jaxmb.report.result_page import comparison_page, page_of_folders, result_page
@@ -65,6 +67,21 @@ def test_verdict_and_parameters(html, folder):
     assert "The fit converged; 6 of 6 parameters are identified, 0 weakly, 0 not." in html
     assert [name for name in saved["parameters"] if f">{name}</td>" not in html] == []
     assert 'data-skeleton="0"' in html
+
+
+@pytest.mark.parametrize("doubtful", [False, True])
+def test_a_page_without_a_proposal_states_how_to_get_one_and_repeats_nothing(folder, doubtful):
+    result = jaxmb.load_result(folder)
+    unknown = {name: p._replace(identifiable="no") for name, p in result.parameters.items()}
+    study = dataclasses.replace(result.study, origin=None, next=None)  # without stated postures
+    status = "not converged after 3 rounds" if doubtful else "converged"
+    result = dataclasses.replace(result, study=study, parameters=type(result.parameters)(unknown), status=status)
+    page = result_page(result)
+    (found,) = [each for each in page.sections if each.title == "What to measure next"]
+    ((text,),) = (part.lines for part in found.parts)
+    assert not any(each.removeprefix("To do: ") in text for each in page.sentences)
+    assert text.startswith("No next test is proposed") is doubtful
+    NextPart.model_validate(tomllib.loads(text.split("`")[1])["next"]).check(study.model, ["test"])
 
 
 def hostile_sections():
