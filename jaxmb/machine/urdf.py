@@ -15,8 +15,17 @@ from pydantic import ValidationError
 from jaxmb.io.files import write_atomically
 from jaxmb.io.validation import Table, check_known, sentence, shown
 from jaxmb.machine.elements import Coupling, rotation_matrix
-from jaxmb.machine.schema import Body, Coordinate, Machine, RigidMass
-from jaxmb.machine.values import GROUND, MOST_PARTS, Origin, first_cycle, numbers_text, valid_name
+from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Payload, RigidMass
+from jaxmb.machine.values import (
+    GROUND,
+    MOST_PARTS,
+    Origin,
+    Part,
+    first_cycle,
+    numbers_text,
+    omitted,
+    valid_name,
+)
 
 COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "fixed": None}
 UNSUPPORTED_JOINTS = ("floating", "planar", "spherical")
@@ -310,8 +319,15 @@ def _parse(text: str) -> _Element:
     return top.children[0]
 
 
-GRAVITY = (0.0, 0.0, -9.81)
-"""m/s^2, of a machine read from a URDF, which does not specify it."""
+_RIGID = ("name", "mass", "center_of_mass", "inertia_products", "inertia_tensor")
+CARRIED: dict[type[Part], tuple[str, ...]] = {
+    Machine: ("name", "description", "source", "body", "frame", "payload", "coupling"),
+    Body: (*_RIGID, "parent", "origin", "joint"),
+    Coordinate: ("name", "type", "axis", "damping", "friction", "range", "speed_limit", "effort_limit"),
+    Frame: ("name", "body", "origin"),
+    Payload: (*_RIGID, "frame"),
+}
+"""Keys that a URDF carries, by class; all others are listed as omitted where they are stated."""
 
 
 def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -319,9 +335,9 @@ def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...
 
     Bodies become links under their own names, coordinates joints, the ground a root link called "ground"; payloads and
     named frames are links at fixed joints. Ranges, speed and effort limits are written; a revolute joint without a
-    range is "continuous". Rotor inertias, stiffness, loss factors, offsets, further friction, locks, acceleration
-    limits, transmissions, damping of the whole machine and another gravity than 9.81 m/s^2 along -z have no URDF
-    element: they are omitted and listed in a comment at the top of the file.
+    range is "continuous". All else, such as rotor inertias, stiffness, zeros, the reference posture and another gravity
+    than 9.81 m/s^2 along -z (`CARRIED`), has no URDF element: it is omitted and listed in a comment at the top of the
+    file.
 
     Args:
         machine: an open chain, or several, of rigid bodies with one coordinate each at most.
@@ -336,7 +352,7 @@ def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...
         OSError: the file cannot be written; no partial file remains.
     """
     write_atomically(path, urdf_text(machine).encode())
-    return _omitted(machine)
+    return omitted(machine, CARRIED)
 
 
 def urdf_text(machine: Machine) -> str:
@@ -344,8 +360,8 @@ def urdf_text(machine: Machine) -> str:
     unsupported = beyond_urdf(machine)
     if unsupported:
         raise NotImplementedError(f"machine '{machine.name}': a URDF cannot describe {', '.join(unsupported)}")
-    omitted = "; ".join(_omitted(machine)).replace("--", "- -")
-    comment = [f"<!-- omitted, without a URDF element: {omitted} -->"] if omitted else []
+    notes = "; ".join(omitted(machine, CARRIED)).replace("--", "- -")
+    comment = [f"<!-- omitted, without a URDF element: {notes} -->"] if notes else []
     links, joints, used = [f"  <link name={quoteattr(GROUND)}/>"], [], set(machine.coordinates)
 
     def fixed(name: str, parent: str, origin: Origin) -> str:
@@ -393,27 +409,6 @@ def beyond_urdf(machine: Machine) -> tuple[str, ...]:
     same = [payload.name for payload in machine.payload if payload.name in used]
     if same:
         found.append(f"a payload and a frame of one name ({', '.join(same)})")
-    return tuple(found)
-
-
-def _omitted(machine: Machine) -> tuple[str, ...]:
-    """Properties of a machine that its URDF omits."""
-    found = []
-    joints = [c for body in machine.body for c in body.joint]
-    for label, key in (
-        ("rotor inertia", "rotor_inertia"), ("stiffness", "stiffness"), ("loss factor", "loss_factor"),
-        ("offset", "offset"), ("further friction", "further_friction"), ("lock", "locked"),
-        ("acceleration limit", "acceleration_limit"),
-    ):  # fmt: skip
-        concerned = [c.name for c in joints if getattr(c, key)]
-        if concerned:
-            found.append(f"{label} of {', '.join(concerned)}")
-    if machine.transmission:
-        found.append(f"transmission {', '.join(each.name for each in machine.transmission)}")
-    if machine.rayleigh.mass or machine.rayleigh.stiffness or machine.fractional is not None:
-        found.append("damping of the whole machine")
-    if machine.gravity != GRAVITY:
-        found.append(f"gravity {', '.join(f'{g:g}' for g in machine.gravity)} m/s^2")
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -144,6 +144,56 @@ class Part(BaseModel):
     """Base of all entries of machine and study files: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def omitted(machine: Part, carried: Mapping[type[Part], Collection[str]]) -> tuple[str, ...]:
+    """Properties of a machine that a format does not carry: those of its parts, then its own.
+
+    A key that differs from its default is named unless the format carries it, so that no new element or parameter is
+    lost without a word.
+
+    Args:
+        machine: the machine.
+        carried: keys that the format carries, by class; of other classes all.
+    """
+    found, own = _omitted_keys(machine, carried, ""), type(machine).model_fields
+    of_parts = [
+        f"{LABELS.get(key, key.replace('_', ' '))} of {', '.join(found[key])}" for key in found if key not in own
+    ]
+    return (*of_parts, *(_own_text(machine, key) for key in found if key in own))
+
+
+def _omitted_keys(part: Part, carried: Mapping[type[Part], Collection[str]], name: str) -> dict[str, list[str]]:
+    """Omitted keys with the names of their owners; a part without a name has that of its owner."""
+    fields = type(part).model_fields
+    keys = next((carried[cls] for cls in type(part).__mro__ if cls in carried), fields)
+    name, found = getattr(part, "name", None) or name, dict[str, list[str]]()
+    for key, field in fields.items():
+        value = getattr(part, key)
+        if key not in keys:
+            if field.is_required() or value != field.get_default():
+                found.setdefault(key, []).append(name)
+            continue
+        for each in value if isinstance(value, tuple) else (value,):
+            for inner, names in _omitted_keys(each, carried, name).items() if isinstance(each, Part) else ():
+                found.setdefault(inner, []).extend(names)
+    return found
+
+
+def _own_text(machine: Part, key: str) -> str:
+    """An omitted key of the machine itself, with the names of its parts."""
+    label, value = LABELS.get(key, key.replace("_", " ")), getattr(machine, key)
+    if key == "gravity":
+        return f"{label} {', '.join(f'{x:g}' for x in value)} m/s^2"
+    names = [each.name for each in value if hasattr(each, "name")] if isinstance(value, tuple) else []
+    return f"{label} {', '.join(names)}" if names else label
+
+
+LABELS = {
+    "locked": "lock", "rayleigh": "Rayleigh damping", "fractional": "fractional damping",
+    "posture": "reference posture", "independent": "selection of independent coordinates",
+}  # fmt: skip
+"""Names of keys in texts, where they differ from the keys."""
 
 
 class Origin(Part):

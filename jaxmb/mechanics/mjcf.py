@@ -11,10 +11,10 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from jaxmb.io.files import one_line, write_atomically
-from jaxmb.machine.elements import motion_matrix, origin_matrix, pose_matrix
+from jaxmb.machine.elements import Coupling, Loop, Transmission, motion_matrix, origin_matrix, pose_matrix
 from jaxmb.machine.mjcf import mujoco_module, without_log
-from jaxmb.machine.schema import EXACT, Body, Coordinate, Machine, RigidMass
-from jaxmb.machine.values import GROUND, Row6, numbers_text
+from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Motor, Payload, RigidMass, Spring
+from jaxmb.machine.values import GROUND, Part, Row6, numbers_text, omitted
 from jaxmb.mechanics.beam_chains import natural_frequencies, with_chains
 from jaxmb.mechanics.postures import build_model, posture as posture_of
 
@@ -147,6 +147,28 @@ def beyond_mjcf(machine: Machine) -> tuple[str, ...]:
     return tuple(found)
 
 
+_RIGID = ("name", "mass", "center_of_mass", "inertia_products", "inertia_tensor")
+CARRIED: dict[type[Part], tuple[str, ...]] = {
+    Machine: (
+        "name", "description", "source", "gravity", "body", "frame", "payload", "spring", "loop", "coupling",
+        "transmission", "posture",
+    ),
+    Body: (*_RIGID, "parent", "origin", "joint", "frame_deviation"),
+    Coordinate: (
+        "name", "type", "axis", "stiffness", "damping", "rotor_inertia", "friction", "locked", "motor", "range",
+        "effort_limit", "origin_deviation", "zero",
+    ),
+    Motor: ("name", "inertia", "ratio", "axis", "stiffness", "damping", "friction", "locked"),
+    Frame: ("name", "body", "origin", "deviation"),
+    Payload: (*_RIGID, "frame"),
+    Spring: ("name", "frame_a", "frame_b", "type", "free_length", "stiffness", "damping"),
+    Loop: ("name", "frame_a", "frame_b", "type", "axis", "rigid"),
+    Coupling: ("coordinate", "follows", "ratio", "offset"),
+    Transmission: ("name", "coordinates", "inertia", "damping", "friction"),
+}  # fmt: skip
+"""Keys that MJCF carries, by class; all others are listed as omitted where they are stated."""
+
+
 def _rotates(coordinate: Coordinate) -> bool:
     return coordinate.motor is not None and not coordinate.motor.locked
 
@@ -194,12 +216,7 @@ class _Writer:
     @property
     def notes(self) -> tuple[str, ...]:
         """Omitted or changed properties."""
-        joints = [c for body in self.machine.body for c in body.joint]
-        found = [
-            f"{key.replace('_', ' ')} of {', '.join(c.name for c in joints if getattr(c, key))}"
-            for key in ("offset", "speed_limit", "acceleration_limit")
-            if any(getattr(c, key) for c in joints)
-        ]
+        found = list(omitted(self.machine, CARRIED))
         locked = [c.name for c in self.machine.moving_parts if c.locked]
         if locked:
             found.append(f"{', '.join(locked)} fixed, as locked")

@@ -3,8 +3,13 @@
 import numpy as np
 import pinocchio as pin
 import pytest
+from pydantic import create_model
 
 import jaxmb
+from jaxmb.machine import urdf
+from jaxmb.machine.schema import Coordinate, Frame
+from jaxmb.machine.values import omitted
+from jaxmb.mechanics import mjcf
 
 DRAW = np.random.default_rng(1)
 
@@ -95,13 +100,43 @@ def test_what_a_urdf_cannot_say(tmp_path, data, told):
 def test_what_is_left_out_is_said(tmp_path):
     joint = {"name": "c", "stiffness": 3.0, "rotor_inertia": 0.2, "offset": 0.1}
     machine = jaxmb.Machine.model_validate(changed("side", joint=[joint]) | {"gravity": [0.0, -9.81, 0.0]})
-    told = ("rotor inertia of c", "stiffness of c", "offset of c", "gravity 0, -9.81, 0 m/s^2")
+    told = ("stiffness of c", "rotor inertia of c", "offset of c", "gravity 0, -9.81, 0 m/s^2")
     assert jaxmb.write_urdf(machine, tmp_path / "arm.urdf") == told
     assert f"<!-- omitted, without a URDF element: {'; '.join(told)} -->" in (tmp_path / "arm.urdf").read_text()
     model = jaxmb.build_model(jaxmb.load_machine(tmp_path / "arm.urdf"))
     bare = jaxmb.set_parameters(jaxmb.build_model(machine), {"rotor_inertia.c": 0.0})
     q = np.array([0.3, -0.8, 2.0])
     np.testing.assert_allclose(jaxmb.mass_matrix(model, q), jaxmb.mass_matrix(bare, q), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("joint", "more", "told"),
+    [
+        ({"zero": 0.1, "reading_scale": 1.1}, {}, ("zero of c", "reading scale of c")),
+        ({"origin_deviation": [1e-3, 0, 0, 0, 0, 0]}, {}, ("origin deviation of c",)),
+        ({}, {"posture": {"c": 0.3}, "rayleigh": {"mass": 0.1}}, ("Rayleigh damping", "reference posture")),
+        ({}, {"transmission": [{"name": "belt", "coordinates": {"c": 1.0}}]}, ("transmission belt",)),
+    ],
+)
+def test_every_key_that_a_urdf_does_not_carry_is_named(tmp_path, joint, more, told):
+    machine = jaxmb.Machine.model_validate(changed("side", joint=[{"name": "c", **joint}]) | more)
+    assert jaxmb.write_urdf(machine, tmp_path / "arm.urdf") == told
+
+
+class Worn(Coordinate):
+    """A coordinate with a parameter that no format knows."""
+
+    backlash: float = 0.0
+
+
+@pytest.mark.parametrize("carried", [urdf.CARRIED, mjcf.CARRIED])
+def test_a_new_parameter_and_a_new_element_are_named(carried):
+    machine = jaxmb.Machine.model_validate(changed("side", joint=[{"name": "c"}]))
+    assert omitted(machine, carried) == ()
+    worn = machine.body[-1].model_copy(update={"joint": (Worn(name="c", backlash=1e-3), Worn(name="d"))})
+    kind = create_model("Newer", __base__=jaxmb.Machine, rope=(tuple[Frame, ...], ()))
+    newer = kind.model_construct(**dict(machine) | {"body": (worn,), "rope": (Frame(name="long", body="side"),)})
+    assert omitted(newer, carried) == ("backlash of c", "rope long")
 
 
 def test_loops_are_named(tmp_path):
