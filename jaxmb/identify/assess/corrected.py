@@ -192,7 +192,8 @@ def joint_fit(
     """Most likely free parameters and errors of machine and tests, these with their tolerances as a prior.
 
     Responses near resonances and antiresonances are linear in such errors only next to their true sizes, where this
-    fit leads. None where an error is one of a test without derivatives, or a test is as described.
+    fit leads. A second start is the fit with Cauchy's loss: responses whose phase an error reverses would keep it in a
+    local minimum. None where an error is one of a test without derivatives, or a test is as described.
 
     Args:
         corrected: the residual.
@@ -223,12 +224,10 @@ def joint_fit(
 
     lower, upper = (np.asarray(bound) for bound in (study.free.lower, study.free.upper))
     least, most = np.array([error.bounds for error in errors]).T / std
-    y, _ = host_minimum(
-        with_prior,
-        np.append(u, np.zeros(std.size)),
-        np.append(np.minimum(lower, u), least),
-        np.append(np.maximum(upper, u), most),
-    )
+    bounds = np.append(np.minimum(lower, u), least), np.append(np.maximum(upper, u), most)
+    first = np.append(u, np.zeros(std.size))
+    starts = first, host_minimum(with_prior, first, *bounds, loss="cauchy")[0]
+    y, _ = min((host_minimum(with_prior, start, *bounds) for start in starts), key=lambda end: float(end[1] @ end[1]))
     residual, jacobian = state(y)
     std_there = identifiability(with_prior(y)[1], np.ones(residual.size + std.size)).std[:size]
     of_errors, rows = jacobian[:, size:], corrected.problem.data_rows

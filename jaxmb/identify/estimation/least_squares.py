@@ -8,7 +8,7 @@ interval.
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -198,6 +198,7 @@ def host_minimum(
     lower: Float[np.ndarray, "d"],
     upper: Float[np.ndarray, "d"],
     evaluations: int = MOST_EVALUATIONS,
+    loss: Literal["linear", "cauchy"] = "linear",
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]:
     """Bounded least squares by SciPy, without compiling a program of its own, and the residual at its end.
 
@@ -207,6 +208,7 @@ def host_minimum(
         lower: bounds.
         upper: bounds.
         evaluations: largest number of evaluations of the residual.
+        loss: of squared residuals; Cauchy's hardly counts large ones.
     """
 
     @functools.lru_cache(maxsize=1)
@@ -223,5 +225,6 @@ def host_minimum(
         x_scale="jac",
         ftol=SETTLED,
         max_nfev=evaluations,
+        loss=loss,
     )
     return found.x, found.fun
