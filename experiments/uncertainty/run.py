@@ -8,6 +8,9 @@ the study that reads them describes the nominal machine. Cases: FRFs and modes o
 2020, section 4.1; FRFs of two flexible links; deflections of the KUKA KR240; torques of a plane arm; poses of an arm
 under its weight. With --scale
 errors are so many times larger than their tolerance: then each study has a doubt or intervals that hold the values.
+With --growing each draw of errors is scaled from a quarter to seven tolerances by steps of 1.4, the noise the same: the
+largest factor between the standard deviations of neighbouring studies, where a hypothesis is accepted or rejected or
+the effect of errors stops to count as linear, and from which size on the data count as not followed.
 """
 
 import argparse
@@ -420,6 +423,31 @@ def _held(outcome: dict[str, Any]) -> bool:
     return not known or float(np.mean([low <= true <= high for true, (low, high) in known])) >= 0.9
 
 
+SCALES = 0.25 * 1.4 ** np.arange(11)
+
+
+def growing(name: str, kind: str, draw: int) -> str:
+    """Line of the largest factor between standard deviations at neighbouring sizes of one draw of errors."""
+    stated = {key: (value if kind in (key, "all") else 0.0) for key, value in all_tolerances().items()}
+    found = []
+    for scale in SCALES:
+        rng = np.random.default_rng([draw, *kind.encode()])
+        with tempfile.TemporaryDirectory() as folder:
+            file, _ = CASES[name].study(Path(folder), Errors(kind, rng, float(scale)), rng)
+            result = jaxmb.identify(make_study(file | {"tolerances": stated}, "growing", folder))
+        found.append({key: p.std_log if np.isfinite(p.std_log) else p.std for key, p in result.parameters.items()})
+    names = [key for key, value in found[0].items() if np.isfinite(value)]
+    std = np.array([[each[key] for key in names] for each in found])
+    known = np.isfinite(std).all(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factors = np.exp(np.abs(np.diff(np.log(std), axis=0)))
+    factors = np.where(np.isfinite(factors), factors, 1.0)
+    i, k = np.unravel_index(np.argmax(factors), factors.shape)
+    end = "" if known.all() else f", not followed from {SCALES[np.argmin(known)]:.2g}"
+    where = f"{names[k]} between {SCALES[i]:.2g} and {SCALES[i + 1]:.2g} tolerances"
+    return f"{name:18s} {kind:22s} {draw}: {factors[i, k]:6.2f} {where}{end}"
+
+
 def main() -> None:
     """Run the cases and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -427,11 +455,16 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--kind", default=None)
+    parser.add_argument("--growing", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("results/uncertainty"))
     given = parser.parse_args()
     found: dict[str, Any] = {"versions": versions(), "scale": given.scale}
     for name in given.cases:
         for kind in CASES[name].kinds if given.kind is None else (given.kind,):
+            if given.growing:
+                for draw in range(given.draws):
+                    print(growing(name, kind, draw), flush=True)
+                continue
             found[f"{name} {kind}"] = line = summary(list(draws(CASES[name], kind, given.draws, given.scale)))
             print(
                 f"{name:18s} {kind:22s} " + json.dumps({k: v for k, v in line.items() if k != "median std %"}),

@@ -60,7 +60,9 @@ def test_deviations_where_the_model_does_not_follow(tmp_path):
     study = example(tmp_path)
     test = dataclasses.replace(study.tests[0], std=np.asarray(study.tests[0].std) / 1.7)
     problem = dataclasses.replace(study.problem, tests=(test,))
-    entries = (dataclasses.replace(study.entries[0], test=test),)
+    source = study.entries[0].source
+    narrow = dataclasses.replace(source, rebuild=lambda *how: dataclasses.replace(source.rebuild(*how), std=test.std))
+    entries = (dataclasses.replace(study.entries[0], test=test, source=narrow),)
     result = identify(dataclasses.replace(study, problem=problem, entries=entries))
     square = result.metrics["misfit"]["square"]
     assert np.sqrt(square) == pytest.approx(1.7, rel=0.17)
