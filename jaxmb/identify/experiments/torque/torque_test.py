@@ -326,27 +326,33 @@ class TorqueSource(Source):
         if gains.any():  # of the measured effort with its noise
             factor = np.exp(-gains)[number]
             effort, std = effort * factor, std * factor
-        if late.any():
-            there = self._delayed(there, late)
-        if effort is np.asarray(there.effort):
-            return there
-        return dataclasses.replace(there, effort=jax.device_put(effort), std=jax.device_put(std))
+        if effort is not np.asarray(there.effort):
+            there = dataclasses.replace(there, effort=jax.device_put(effort), std=jax.device_put(std))
+        return self._delayed(there, late) if late.any() else there
 
     def _delayed(self, test: TorqueTest, late: Float[np.ndarray, "c"]) -> TorqueTest:
-        """The test with the predicted efforts of each coordinate so many seconds later, between neighbouring rows."""
-        regressor, number = np.array(test.regressor), np.asarray(test.coordinate)
+        """The test with the predicted efforts of each coordinate so many seconds later, between neighbouring rows.
+
+        Rows that are then more than a step from any other, as in the gap of a slow motion, where friction reverses,
+        have no prediction and an infinite standard deviation.
+        """
+        regressor, std, number = np.array(test.regressor), np.array(test.std), np.asarray(test.coordinate)
         constant = np.array(np.broadcast_to(np.asarray(test.constant), number.shape))
         for i in np.flatnonzero(late).tolist():
             own = np.flatnonzero(number == i)
             time_s = self.time_s[own]
-            at = np.clip(time_s - late[i], time_s[0], time_s[-1])
+            at, step = time_s - late[i], np.median(np.diff(time_s))
             k = np.clip(np.searchsorted(time_s, at, side="right") - 1, 0, own.size - 2)
-            share = (at - time_s[k]) / np.maximum(time_s[k + 1] - time_s[k], 1e-12)
+            share = np.clip((at - time_s[k]) / np.maximum(time_s[k + 1] - time_s[k], 1e-12), 0.0, 1.0)
+            distance = np.minimum(np.abs(at - time_s[k]), np.abs(time_s[k + 1] - at))
+            share = np.where(time_s[k + 1] - time_s[k] > 1.5 * step, np.round(share), share)
+            std[own[distance > 1.5 * step]] = np.inf
             for values in (regressor, constant):
                 old = values[own]
                 weight = share.reshape(-1, *(1,) * (old.ndim - 1))
                 values[own] = (1.0 - weight) * old[k] + weight * old[k + 1]
-        return dataclasses.replace(test, regressor=jax.device_put(regressor), constant=jax.device_put(constant))
+        fields = {"regressor": regressor, "constant": constant, "std": std}
+        return dataclasses.replace(test, **{name: jax.device_put(value) for name, value in fields.items()})
 
     def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
         """Reversed, exchanged and saturated torques, reversed angles, those in degrees and those of reversed gears."""
