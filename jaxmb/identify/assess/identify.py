@@ -201,9 +201,7 @@ def assess(estimate: Estimate) -> Result:
         slope = study.free.slope(estimate.values)
         budgets = parameter_budgets(goodness.budget, study.free, estimate.std, slope) or None
         estimate = estimate.with_added(goodness.budget.covariance)
-    rows = run.information
-    if rows is None:
-        rows = information_rows(estimate.jacobian, run.variances)
+    rows = information_rows(estimate.jacobian, run.variances) if run.information is None else run.information
     known_together = groups_by_name(groups(rows, estimate.identifiability.prior_std), study.free.names)
     metrics = dataclasses.replace(
         fit_metrics(estimate),
