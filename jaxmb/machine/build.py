@@ -189,7 +189,7 @@ class Model(eqx.Module):
     @property
     def joints(self) -> tuple[str, ...]:
         """Names of the joint coordinates, which come first in q; the motor shafts behind them move no frame."""
-        return self.coordinates[: len(self.coordinates) - len(self.motors)]
+        return self.coordinates[: min((shaft for _, shaft in self.motors), default=len(self.coordinates))]
 
     @property
     def elements(self) -> tuple[str, ...]:

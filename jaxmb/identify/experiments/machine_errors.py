@@ -26,10 +26,13 @@ from jaxmb.mechanics.kinematics import ELASTIC_AXES, ancestor_nodes
 
 RIGID = 1e6
 """Stiffness of locked coordinates over the largest of all others."""
+FREQUENCY = 20.0 * np.pi
+"""rad/s, natural frequency of the inertia of all bodies on the largest of the other stiffnesses, where there are none.
+"""
 MOST_GRAVITY = 9.9
 """m/s^2, largest gravity on Earth."""
-OWN_INERTIA = 1e-5
-"""Inertia of a further coordinate over that of all bodies."""
+OWN_INERTIA = 1e-4
+"""Inertia of a further coordinate over that of all bodies and beams."""
 T = TypeVar("T")
 
 
@@ -147,7 +150,7 @@ def _of_axes(model: Model, right: MachineErrors, named: Collection[str]) -> Iter
         is_first = all(further[k] for k in above if k < len(further))
         while 0 <= node < len(further) and further[node]:
             origin, node = np.asarray(model.origin)[node] @ origin, model.parent[node]
-        in_one_point = not is_first and np.array_equal(origin, np.eye(4))
+        in_one_point = not is_first and node < len(further) and np.array_equal(origin, np.eye(4))
         if further[i] or in_one_point or (is_first and seen_from_stations):
             continue
         for across in _across(np.asarray(model.axis)[i]):
@@ -342,21 +345,38 @@ def _steiner(xp: Any, c: Any) -> Any:
 
 def all_elastic(model: Model) -> Model:
     """The model with springs in place of locks, nearly rigid, their damping over stiffness as the machine states it or,
-    where it does not, the median of the others."""
+    where it does not, the median of the other joints."""
     locked, stiffness, damping = np.array(model.locked, bool), np.asarray(model.stiffness), np.asarray(model.damping)
     if not locked.any():
         return model
-    elastic = ~locked & (stiffness > 0.0)
-    seen = seen_at_joints(model)
-    rigid = RIGID * float(np.max(stiffness * seen, where=elastic, initial=1.0)) / seen
+    elastic, seen = ~locked & (stiffness > 0.0), seen_at_joints(model)
+    rigid = RIGID * _stiffest(model, (stiffness * seen)[elastic]) / seen
     own = damping / np.where(stiffness > 0.0, stiffness, np.inf)
-    ratio = np.where(own > 0.0, own, float(np.median(own[elastic])) if elastic.any() else 0.0)
+    joints = elastic & (np.arange(locked.size) < len(model.joints))
+    ratio = np.where(own > 0.0, own, float(np.median(own[joints])) if joints.any() else 0.0)
     return dataclasses.replace(
         model,
         locked=(False,) * locked.size,
         stiffness=jax.device_put(np.where(locked, rigid, stiffness)),
         damping=jax.device_put(np.where(locked, rigid * ratio, damping)),
     )
+
+
+def _stiffest(model: Model, joints: Float[np.ndarray, "j"]) -> float:
+    """The largest stiffness of joints, virtual springs and beams; see also `FREQUENCY`."""
+    own = np.diagonal(np.asarray(model.compliance), axis1=-2, axis2=-1)
+    bending = np.asarray(model.young_modulus)[:, None] * np.asarray(model.beam_second_moment)
+    of_beams = bending / (np.asarray(model.beam_length) * np.array(model.beam_elements))[:, None]
+    found = np.concatenate([joints, 1.0 / own[own > 0.0], np.ravel(of_beams)])
+    return float(np.max(found)) if found.size else FREQUENCY**2 * max(_mass_and_inertia(model))
+
+
+def _mass_and_inertia(model: Model) -> tuple[float, float]:
+    """Of all bodies and beams: mass and trace of the inertia about their own origins, beams as rods."""
+    length = np.asarray(model.beam_length) * np.array(model.beam_elements)
+    beams = np.asarray(model.density) * np.asarray(model.beam_area) * length
+    own = np.trace(np.sum(np.asarray(model.inertia), axis=0))
+    return float(np.sum(np.asarray(model.mass)) + np.sum(beams)), float(own + np.sum(beams * length**2) / 1.5)
 
 
 def _stiffness_text(name: str, of: str, own: float, value: float) -> str:
@@ -436,8 +456,13 @@ def with_further_springs(model: Model) -> Model:
     names, origin_rows, axes, turns = (list(x) for x in zip(*((t, o, a, r) for t, _, o, a, r in new), strict=True))
     padded = {"reading_scale": np.ones(count), "stribeck_speed": np.ones(count), "origin": np.array(origin_rows),
               "axis": np.array(axes)}  # fmt: skip
-    mass, inertia = float(np.sum(np.asarray(model.mass))), float(np.trace(np.sum(np.asarray(model.inertia), axis=0)))
-    padded["rotor_inertia"] = OWN_INERTIA * np.where(turns, inertia, mass)
+    mass, inertia = _mass_and_inertia(model)
+    # shafts on the ground, whose rotors no body contains
+    grounded = [shaft for _, shaft in model.motors if parent[shaft] < 0]
+    on_ground = np.where(
+        (np.arange(count) < base) & np.array(turns), np.asarray(model.rotor_inertia)[grounded].sum(), 0.0
+    )
+    padded["rotor_inertia"] = OWN_INERTIA * np.where(turns, inertia, mass) + on_ground
     leaves = {"origin": origins}
     for name in _OF_COORDINATES:
         own = leaves.get(name, np.asarray(getattr(model, name)))
