@@ -105,7 +105,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     known = estimate.identifiability if stated is None else estimate.with_added(stated.covariance).identifiability
     # gross errors invalidate everything else
     on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
-    on_bounds, of_values = value_remarks(estimate.study, linear, known)
+    on_bounds, of_values = value_remarks(estimate, linear, known)
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,
@@ -282,6 +282,8 @@ TRIED = 8
 """Errors that are refitted: those that explain most to first order."""
 LINEAR = 0.1
 """Least decrease to first order, over the largest one, of an error that may explain most of a misfit."""
+SAME = 1e-3
+"""Relative difference of sums of squares up to which starts fit alike."""
 STEP = 1e-3
 """Step of derivatives, in typical sizes."""
 MOST_STEPS = 30
@@ -340,16 +342,21 @@ class LinearHypothesisSearch:
 
         low, high = (bound / error.typical for bound in error.bounds)
         starts = [0.0, *(start / error.typical for start in error.starts if low <= start / error.typical <= high)]
-        first = min(starts, key=lambda start: float(np.sum(residual_at(np.array([start])) ** 2)))
-        inside = float(np.clip(first, low + 1e-9 * max(abs(low), 1.0) if np.isfinite(low) else -np.inf, high))
+        residuals = [residual_at(np.array([start])) for start in starts]
+        costs = [float(of_start @ of_start) for of_start in residuals]
+        # where free parameters share a scale, all starts fit alike and have no minimum: the first is kept
+        first = next(k for k, cost in enumerate(costs) if cost <= (1.0 + SAME) * min(costs))
+        start = starts[first]
+        inside = float(np.clip(start, low + 1e-9 * max(abs(low), 1.0) if np.isfinite(low) else -np.inf, high))
         found = scipy.optimize.least_squares(
             residual_at, [inside], bounds=([low], [high]), diff_step=STEP, x_scale=max(abs(inside), 1.0),
             ftol=1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
-        x, _ = self.solved({}, {error.key: float(found.x[0]) * error.typical})
-        return FittedHypothesis(
-            hypothesis, np.append(x, found.x), float(found.fun @ found.fun), self.squares(found.fun)
-        )
+        size, residual = float(found.x[0]), found.fun
+        if residual @ residual > (1.0 - SAME) * costs[first]:
+            size, residual = start, residuals[first]
+        x, _ = self.solved({}, {error.key: size * error.typical})
+        return FittedHypothesis(hypothesis, np.append(x, size), float(residual @ residual), self.squares(residual))
 
     def squares(self, residual: np.ndarray) -> float:
         """Sum of squares, in units of the noise alone, of a residual in units of the covariance."""

@@ -10,6 +10,7 @@ from jaxmb.identify.assess.budget import Budget
 from jaxmb.identify.assess.estimate import INCONSISTENT, Estimate, LinearSystem, on_bound
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.assess.model_errors import ModelError
+from jaxmb.identify.assess.uncertainty.nonlinear import beyond_bounds
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
 from jaxmb.identify.experiments.test import residual_of_test
 from jaxmb.identify.experiments.tolerances import Tolerances
@@ -263,7 +264,14 @@ _IN_COMBINATION = (
     " is identifiable only in combination with others: its value is one of many with the same fit",
     " are identifiable only in combination: their values are one set of many with the same fit",
 )
-_ON_LOWER, _ON_UPPER = (
+_ON_BOUND = tuple(
+    (
+        f" ends on its {which} bound: noise and tolerances explain that values beyond fit better",
+        f" end on their {which} bounds: noise and tolerances explain that values beyond fit better",
+    )
+    for which in ("lower", "upper")
+)
+_BEYOND = tuple(
     (
         f" ends on its {which} bound: the data would move it beyond, and do not determine it within its bounds",
         f" end on their {which} bounds: the data would move them beyond, and do not determine them within their bounds",
@@ -272,30 +280,29 @@ _ON_LOWER, _ON_UPPER = (
 )
 
 
-def value_remarks(study: Study, linear: LinearSystem, known: Identifiability) -> tuple[list[str], list[str]]:
-    """A doubt on the values limited by a bound, and remarks: one on undetermined values for each reason, and one on
-    values determined only relative to the width of their bounds.
+def value_remarks(estimate: Estimate, linear: LinearSystem, known: Identifiability) -> tuple[list[str], list[str]]:
+    """A doubt on the values limited by a bound that data contradict, and remarks: one on undetermined values for each
+    reason, and one on values determined only relative to the width of their bounds.
 
     Args:
-        study: a linear study.
+        estimate: of a linear study.
         linear: its linear step.
         known: standard deviations of u.
     """
-    named, (found, _, fit, start) = dict[tuple[str, str], list[str]](), linear
-    own = parameters(study.model)
+    named, (found, _, fit, start), study = dict[tuple[str, str], list[str]](), linear, estimate.study
+    own, (_, beyond) = parameters(study.model), beyond_bounds(estimate, fit.identifiability.std)
     for i, name in enumerate(study.free.names):
         if fit.without_effect[i]:
             reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
             named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
         elif fit.on_bound[i]:
-            lower = (fit.x[i] <= found.lower[i]) != found.reciprocal[i]
-            named.setdefault(_ON_LOWER if lower else _ON_UPPER, []).append(name)
+            upper = (fit.x[i] > found.lower[i]) != found.reciprocal[i]
+            named.setdefault((_BEYOND if beyond[i] else _ON_BOUND)[int(upper)], []).append(name)
         elif not np.isfinite(fit.identifiability.std[i]):
             named.setdefault(_IN_COMBINATION, []).append(name)
     doubts, remarks = list[str](), list[str]()
     for text, names in named.items():
-        some = doubts if text in (_ON_LOWER, _ON_UPPER) else remarks
-        some.append(listed(names) + text[len(names) > 1])
+        (doubts if text in _BEYOND else remarks).append(listed(names) + text[len(names) > 1])
     return doubts, [*remarks, *_wide_remarks(study, found.decode(fit.x), known)]
 
 

@@ -78,6 +78,15 @@ def test_a_value_on_a_bound_is_not_determined(study):
     assert np.isnan(result.covariance[3]).all()
 
 
+def test_a_bound_within_the_uncertainty_is_no_doubt(study, plain):
+    whole = plain.parameters["stiffness.q4"]
+    bounds = {"lower": 1e4, "upper": whole.value * np.exp(-0.5 * whole.std_log)}
+    result = jaxmb.identify(study(loaded(noise=1.0), free=FREE | {"stiffness.q4": bounds}))
+    assert result.parameters["stiffness.q4"].identifiable == "no"
+    assert told(result, "stiffness.q4 ends on its upper bound: noise and tolerances explain")
+    assert result.doubts == plain.doubts
+
+
 def test_what_no_test_loads_stays_as_the_machine_has_it(study):
     result = jaxmb.identify(study(loaded(wrench=DOWN, noise=1.0)))
     assert told(result, "stiffness.q1 is not known: no measurement depends on it, it keeps the machine's own value")
@@ -102,12 +111,19 @@ def test_what_no_test_loads_stays_at_its_initial_value_otherwise(study, bounds, 
 
 
 def test_values_on_their_lower_bounds_are_told(study):
+    """Those of 3.9e6, 2 % beyond the bound, are within their noise."""
     result = jaxmb.identify(study(loaded(), free={"stiffness.*": {"lower": 4e6, "upper": 1e9}}))
-    (remark,) = [r for r in result.remarks if " end on their lower bounds: the data would move them beyond" in r]
-    # 3.8e6, 3.2e6, 2.2e6 and less
+    texts = (
+        "end on their lower bounds: the data would move them beyond",
+        "ends on its lower bound: noise and tolerances",
+    )
+    (doubt,), (remark,) = (
+        [r for r in of if text in r] for of, text in zip((result.doubts, result.remarks), texts, strict=True)
+    )
     held = [name for name, p in result.parameters.items() if p.value == pytest.approx(4e6, rel=1e-12)]
-    assert len(held) > 1
-    assert remark.partition(" end on")[0].split(", ") == held
+    assert doubt.partition(" end on")[0].split(", ") == ["stiffness.q1", "stiffness.q4", "stiffness.q5", "stiffness.q6"]
+    assert remark.partition(" ends on")[0] == "stiffness.q3"
+    assert len(held) == 5
     assert all(4e6 * (1.0 - 1e-12) <= p.value <= 1e9 for p in result.parameters.values())
     assert all(np.isinf(result.parameters[name].std) for name in held)
 
@@ -164,7 +180,10 @@ def test_linear_scales_are_told_beside_the_value(study, tmp_path):
 def test_a_reversed_sign_is_the_first_remark(study):
     for free in (FREE, {"stiffness.*": {"lower": 1e4, "upper": 1e7}}):
         result = jaxmb.identify(study(displaced(loaded(noise=1.0), np.negative), free=free))
-        assert "with all displacements times -1: is a column in another unit, or its sign" in result.remarks[0]
+        assert (
+            "a factor of -1 on the loads of test 'near', or -1 on its displacements (sign reversed)"
+            in result.remarks[0]
+        )
         assert all(p.identifiable == "no" and not np.isfinite(p.std) for p in result.parameters.values())
 
 

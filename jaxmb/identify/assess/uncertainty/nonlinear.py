@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 from scipy.special import chdtri
 
 from jaxmb.compiled import compiled
@@ -42,8 +42,6 @@ CURVED = 0.5
 """Nonlinear part of the change of a residual above which another fit is a distinct minimum."""
 HELD = 5.0
 """Decrease of the cost without a bound, in standard deviations, above which it is not noise."""
-DISAGREES = 1.96
-"""Standard deviations beyond which another fit's value is not covered by the interval about the best one."""
 
 
 def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -> tuple[Estimate, list[str]]:
@@ -61,7 +59,7 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
     study, known = estimate.study, estimate.identifiability
     others = equally_good(estimate, fit, variances)
     distance = np.max(np.abs(others - estimate.u), axis=0, initial=0.0)
-    ambiguous = np.flatnonzero(distance > DISAGREES * known.std)
+    ambiguous = np.flatnonzero(distance > INTERVAL * known.std)
     std = known.std.copy()
     std[ambiguous] = distance[ambiguous]
     remarks, names = [], study.free.names
@@ -90,24 +88,39 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
 def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:
     """The estimate with infinite standard deviations of parameters limited by a bound, and a remark on these.
 
-    A standard deviation on a bound assumes a minimum there. It is invalid where the unbounded minimum is beyond the
-    bound by more than the 95 % interval, tolerances included. Where the cost would decrease by far (`HELD`), the bound
-    excludes the measured machine, and no standard deviation is known.
+    A standard deviation on a bound assumes a minimum there. It is invalid where the unbounded minimum is beyond it.
+    Where the cost would decrease by far (`HELD`), the bound excludes the measured machine, and no standard deviation is
+    known.
     """
-    study, known, budget = estimate.study, estimate.identifiability, estimate.goodness.budget
-    by_errors = 0.0 if budget is None else np.linalg.norm(budget.effect * budget.factors, axis=1)
-    bound = on_bound(study, estimate.u)
-    residual, jacobian = estimate.compressed
-    move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
-    beyond = np.flatnonzero((bound * move > 0.0) & (np.abs(move) > DISAGREES * np.hypot(known.std, by_errors)))
-    std = known.std.copy()
-    std[beyond] = np.inf
-    held = [f"{study.free.names[i]} ({'upper' if bound[i] > 0 else 'lower'})" for i in beyond]
+    study, std = estimate.study, estimate.identifiability.std
+    move, beyond = beyond_bounds(estimate, std)
+    side, (residual, jacobian) = on_bound(study, estimate.u), estimate.compressed
+    held = [f"{study.free.names[i]} ({'upper' if side[i] > 0 else 'lower'})" for i in np.flatnonzero(beyond)]
     sentences = [f"not known, limited by its bound: {listed(held)}"] if held else []
     gain = -np.sum((jacobian @ move) * (2.0 * residual + jacobian @ move))
     spare = max(int(np.sum(estimate.row_weights > 0.0)) - estimate.u.size, 1)
-    far = beyond.size > 0 and gain > HELD**2 * float(residual @ residual) / spare
-    return estimate.without_std if far else estimate.with_std(std), sentences
+    far = beyond.any() and gain > HELD**2 * float(residual @ residual) / spare
+    return estimate.without_std if far else estimate.with_std(np.where(beyond, np.inf, std)), sentences
+
+
+def beyond_bounds(
+    estimate: Estimate, std: Float[np.ndarray, "d"]
+) -> tuple[Float[np.ndarray, "d"], Bool[np.ndarray, "d"]]:
+    """Distance of the unbounded minimum to the estimate in each u, and whether it is beyond a bound by more than the
+    95 % interval, stated tolerances included.
+
+    Args:
+        estimate: with values on bounds.
+        std: standard deviations of u without those of tolerances.
+    """
+    side, budget, (residual, jacobian) = (
+        on_bound(estimate.study, estimate.u),
+        estimate.goodness.budget,
+        estimate.compressed,
+    )
+    by_errors = 0.0 if budget is None else np.linalg.norm(budget.effect * np.minimum(budget.factors, 1.0), axis=1)
+    move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
+    return move, (side * move > 0.0) & (np.abs(move) > INTERVAL * np.hypot(std, by_errors))
 
 
 def equally_good(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "k d"]:

@@ -172,8 +172,11 @@ class DeflectionSource(Source):
         check_postures(model, self.cases)
 
 
-FACTORS = tuple(sign * size**power - 1.0 for size in USUAL_FACTORS for power in (1, -1) for sign in (1.0, -1.0))
-"""Starting values of the size of the loads: usual wrong factors."""
+FACTORS = (
+    -2.0,
+    *(sign * size**power - 1.0 for size in USUAL_FACTORS for power in (1, -1) for sign in (1.0, -1.0)),
+)
+"""Starting values of the size of the loads: a reversed sign and usual wrong factors."""
 
 
 def loads_text(name: str, change: float) -> str:
