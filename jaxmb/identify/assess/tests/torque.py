@@ -34,6 +34,8 @@ from jaxmb.machine.elements import FRICTION_KINDS
 
 FAR = 0.2
 """Relative change of a Stribeck speed up to which efforts are linear in it."""
+SELDOM = 0.1
+"""Share of the samples of a coordinate that move in a direction, up to which friction in it is not known."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -170,7 +172,8 @@ def _held_out_errors(
     estimate: Estimate, entries: Sequence[TorqueEntry], entry: TorqueEntry, unrelated: np.ndarray
 ) -> dict[str, tuple[float, float]]:
     """Expected error and share within 95 % intervals, percent, by coordinate of a held-out test (see `TorqueRow`);
-    without coordinates that no fitted test has or whose prediction has no standard deviation.
+    without coordinates that no fitted test has, that move in a new direction or whose prediction has no standard
+    deviation.
 
     Errors within tolerances are left out: the same machine and instruments are wrong by as much in both tests, and a
     torque constant that is 5 % off changes all masses by 5 %, but no prediction of this drive's torque.
@@ -185,13 +188,36 @@ def _held_out_errors(
         beside = estimate.systematic_covariance - stated.covariance
         estimate = dataclasses.replace(estimate, systematic_covariance=beside)
     slope = entry.test.linear.equations(estimate.study.model, free).matrix * free.slope(estimate.values)
-    variance, found = _deviations(estimate, slope, unrelated) ** 2, {}
+    variance, found, new = _deviations(estimate, slope, unrelated) ** 2, {}, new_directions(entries, entry)
     for name, rows, error in _errors(estimate, entry):
+        if name in new:
+            continue
         own = variance[rows] + np.mean(np.concatenate(fitted.get(name, [np.array([np.nan])])) ** 2)
         if error.size and np.isfinite(own).all():
             share = np.mean(np.abs(error) <= INTERVAL * np.sqrt(own))
             found[name] = float(np.sqrt(own.mean())), 100.0 * float(share)
     return found
+
+
+def new_directions(entries: Sequence[TorqueEntry], entry: TorqueEntry) -> list[str]:
+    """Coordinates that a held-out test moves in a direction in which fitted tests do not (`SELDOM`): their friction in
+    it is extrapolated."""
+
+    def forwards(some: TorqueEntry) -> Iterator[tuple[str, np.ndarray]]:
+        for number, name in enumerate(some.source.coordinates):
+            yield name, some.source.velocity[np.asarray(some.test.coordinate) == number] > 0.0
+
+    fitted = dict[str, np.ndarray]()
+    for other in entries:
+        if other.role == "fit":
+            for name, forward in forwards(other):
+                fitted[name] = np.append(fitted.get(name, np.zeros(0)), forward)
+    shares = [(name, forward.mean(), fitted[name].mean()) for name, forward in forwards(entry) if name in fitted]
+    return [
+        name
+        for name, there, known in shares
+        if any(a > SELDOM >= b for a, b in ((there, known), (1 - there, 1 - known)))
+    ]
 
 
 def _errors(estimate: Estimate, entry: TorqueEntry) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -206,9 +232,17 @@ def _errors(estimate: Estimate, entry: TorqueEntry) -> Iterator[tuple[str, np.nd
 def torque_remarks(
     estimate: Estimate, entries: Sequence[TorqueEntry], metrics: TorqueMetrics
 ) -> tuple[list[str], list[str]]:
-    """Sentences on doubtful motions, and on Stribeck speeds far from the values of linearization."""
+    """Sentences on doubtful motions, and on held-out tests in a new direction and Stribeck speeds far from the values
+    of linearization."""
     causes = grouped((entry.name, text) for entry in entries for text in entry.source.doubts)
-    others, first = list[str](), parameters(estimate.study.model)
+    new = {entry.name: new_directions(entries, entry) for entry in entries if entry.role == "check"}
+    others = [
+        f"{display_name(test)} has no intervals of predicted efforts at {listed(names)}: it moves there in a direction"
+        " in which fitted tests do not, and where friction is not known"
+        for test, names in new.items()
+        if names
+    ]
+    first = parameters(estimate.study.model)
     for name, value in zip(estimate.study.free.names, estimate.values, strict=True):
         if name.startswith("stribeck_speed.") and abs(value / first[name] - 1.0) > FAR:
             others.append(

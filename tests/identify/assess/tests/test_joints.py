@@ -1,6 +1,8 @@
 """A payload of an arm whose equations are written by hand: joints that disagree, and friction that is not modelled."""
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.linear_estimate import linear_estimate
-from jaxmb.identify.assess.tests.torque import TorqueMetrics, joint_rows
+from jaxmb.identify.assess.tests.torque import TorqueMetrics, joint_rows, new_directions
 from jaxmb.identify.study.study import make_study
 from tests.identify.experiments.torque.test_free_gains import LOAD, loaded, motion
 from tests.identify.experiments.torque.test_torque_recovery import ARM, FREE, TRUE, efforts_by_hand
@@ -163,3 +165,18 @@ def test_a_prior_is_no_disagreement_of_joints(tmp_path):
     result = jaxmb.identify(recorded(tmp_path, free=free, prior={"mass.load": 1e-5}))
     assert result.parameters["mass.load"].value > 1.54
     assert not told(result, "disagree")
+
+
+def test_a_direction_that_fitted_tests_lack_has_no_interval():
+    """a moves forwards alone in the fitted test but for two of 40 samples, b in both directions."""
+
+    def entry(role, a, b):
+        velocity = np.concatenate([np.repeat([1.0, -1.0], a), np.repeat([1.0, -1.0], b)])
+        test = SimpleNamespace(coordinate=np.repeat([0, 1], [sum(a), sum(b)]))
+        return SimpleNamespace(role=role, test=test, source=SimpleNamespace(coordinates=("a", "b"), velocity=velocity))
+
+    fit: Any = entry("fit", (38, 2), (20, 20))
+    backwards: Any = entry("check", (1, 39), (5, 35))
+    forwards: Any = entry("check", (40, 0), (40, 0))
+    assert new_directions([fit, backwards], backwards) == ["a"]
+    assert new_directions([fit, forwards], forwards) == []
