@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from jaxmb.identify.assess.deflections import (
     Convergence,
@@ -30,7 +30,7 @@ from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry, deflection_test
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements
 from jaxmb.identify.experiments.test import Entry
-from jaxmb.identify.fit.linear import Unknowns, linear_equations, linear_step
+from jaxmb.identify.fit.linear import linear_equations, linear_step
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, least_squares
 from jaxmb.identify.study.study import Study
 from jaxmb.io.records import restored
@@ -150,9 +150,6 @@ def deflection_remarks(
     if linear is None:
         return size_remarks(fitted), []
     causes = factor_remarks(fitted, unexplained_share(estimate.study, linear))
-    if linear.step.on_bound.any():
-        values = values_by_upper_bounds(linear)
-        causes += bound_remarks(linear.unknowns, values, np.isfinite(linear.step.identifiability.std))
     causes += size_remarks(fitted)
     if not (causes or linear.step.misfit.explained or estimate.goodness.misfit_tolerated):
         causes = [CAUSES]
@@ -310,37 +307,6 @@ def factor_remarks(entries: Sequence[Entry], misfit: UnexplainedShare) -> list[s
     return [
         f"the residual is {100.0 * before:.3g} % of the displacements, and {100.0 * least:.2g} % with {best}: is a"
         " column in another unit, or its sign reversed?"
-    ]
-
-
-def values_by_upper_bounds(linear: LinearSystem) -> Float[np.ndarray, "d"]:
-    """Values of a linear study without lower bounds of stiffnesses and upper bounds of compliances."""
-    found, rows, _, start = linear
-    found = dataclasses.replace(found, upper=np.full(found.upper.size, np.inf))
-    return found.decode(linear_step(found, rows, start).x)
-
-
-def bound_remarks(found: Unknowns, values: Float[np.ndarray, "d"], known: Bool[np.ndarray, "d"]) -> list[str]:
-    """A sentence on factors of all displacements that bring all values inside their bounds, where none is inside.
-
-    Args:
-        found: unknowns of the study.
-        values: identified without bounds (`values_by_upper_bounds`).
-        known: mask of the values determined by the tests.
-    """
-
-    def inside(x: np.ndarray) -> np.ndarray:
-        return ((x >= np.array(found.free.lower_value)) & (x <= np.array(found.free.upper_value)))[known]
-
-    if not known.any() or inside(values).any():
-        return []
-    factors = (FACTORS | OF_ANGLES).items()
-    best = [change for change, f in factors if inside(found.decode(f * found.encode(values))).all()]
-    if not best:
-        return []
-    return [
-        "without bounds all values are outside of them, and inside with all displacements times"
-        f" {' or '.join(best)}: is a column in another unit?"
     ]
 
 

@@ -8,16 +8,14 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.estimate import LinearSystem
 from jaxmb.identify.assess.tests.deflections import (
-    bound_remarks,
     factor_remarks,
     share_scale,
     unexplained_share,
     unexplained_share_by,
 )
 from jaxmb.identify.fit.linear import linear_equations, linear_step, unknowns
-from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.stiffness_model.variants import stiffness_models
-from tests.identify.kr240 import JOINTS, MODEL, TRUTH, entry_of, loaded, study_of
+from tests.identify.kr240 import JOINTS, MODEL, entry_of, loaded, study_of
 
 ALL, LINEAR, ANGULAR = np.ones(6), np.repeat([1.0, 0.0], 3), np.repeat([0.0, 1.0], 3)
 START = np.full(6, 1e6)
@@ -119,19 +117,6 @@ def test_shares_know_no_units():
     changed = [times(sets[0], 1e3, LINEAR), sets[1]]
     again = np.concatenate([case.displacement.ravel() for cases in changed for case in cases])
     np.testing.assert_allclose(again / share_scale(changed), values / scale, rtol=1e-12)
-
-
-def test_bounds_know_the_size():
-    free = free_parameters(MODEL, [Bound((name,), 1e5, 1e7) for name in JOINTS])
-    found = unknowns(free, np.ones(6, bool))
-    known = np.ones(6, bool)
-    assert bound_remarks(found, TRUTH, known) == []
-    (remark,) = bound_remarks(found, TRUTH / 1000.0, known)
-    assert "inside with all displacements times 1/1000:" in remark
-    assert bound_remarks(found, TRUTH / 1e8, known) == []
-    # one inside says that the unit is right
-    assert bound_remarks(found, np.where(np.arange(6) == 2, TRUTH, TRUTH / 1000.0), known) == []
-    assert bound_remarks(found, TRUTH / 1000.0, np.zeros(6, bool)) == []
 
 
 def test_joints_of_a_complete_model_tell_a_sign():
