@@ -101,7 +101,10 @@ def numeric_arguments(
 
 def _numbers(name: str, values: Any, least: float) -> Array:
     try:
-        array = jnp.asarray(values, float)
+        array = jnp.asarray(values)
+        if (array.size and not jnp.issubdtype(array.dtype, jnp.number)) or jnp.iscomplexobj(array):
+            raise ValueError
+        array = array.astype(float)
     except (TypeError, ValueError):
         raise ValueError(f"{name} is {values!r}, expected an array of numbers") from None
     if not isinstance(array, Tracer):

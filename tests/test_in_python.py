@@ -74,6 +74,42 @@ def test_suggestions(result, call, message):
         call(result)
 
 
+MODEL = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+Q = np.asarray(MODEL.reference)
+LINE = np.array([5.0])
+SET = {"frequency_hz": LINE, "frf": np.ones((1, 1, 1)), "kind": "receptance"}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: jaxmb.build_model("kuka-kr90"), r'machine is "kuka-kr90", expected a Machine, .* jaxmb.load_machine$'),
+        (lambda: jaxmb.identify("kr90-modelled"), r'study is "kr90-modelled", expected a Study'),
+        (lambda: jaxmb.modes(Q), "tangent is ndarray, expected a Tangent"),
+        (lambda: jaxmb.mass_matrix(jaxmb.load_machine("kuka-kr90"), Q), "model is Machine, expected a Model"),
+        (lambda: jaxmb.mass_matrix(MODEL, Q + 1j), "q is .*, expected an array of numbers"),
+        (lambda: jaxmb.cartesian_stiffness(MODEL, Q * np.nan, "tool"), "q holds nan, expected finite numbers"),
+        (lambda: jaxmb.frame_pose(MODEL, Q, 3), "frame '3' does not exist"),
+        (lambda: jaxmb.frf(MODEL, Q, LINE, outputs=("tool", "x")), r"point 'tool': expected a list of pairs"),
+        (lambda: jaxmb.frf(MODEL, Q, LINE, inputs=["tool x"]), r"point 'tool x': expected a list of pairs"),
+        (lambda: jaxmb.frf(MODEL, Q, LINE, inputs=5), r"point 5: expected a list of pairs"),
+        (lambda: jaxmb.posture(MODEL, {"z1": None}), "z1 is null, expected a number"),
+        (lambda: jaxmb.set_parameters(MODEL, {"stiffness.z1": [1.0]}), r"'stiffness.z1' is \[1.0\], expected a number"),
+        (lambda: jaxmb.set_parameters(MODEL, {"first_moment.link1.x": np.nan}), "is nan, expected a finite number"),
+        (lambda: jaxmb.set_parameters(MODEL, ["stiffness.z1"]), "expected a dict of parameters with their values"),
+        (lambda: jaxmb.mac([1.0, 2.0], np.ones((2, 1))), r"shapes are \(2,\) and \(2, 1\), expected \[n, modes\]"),
+        (lambda: jaxmb.FrfSet(**SET, posture=[1.0]), r"posture is \[1.0\], expected a dict"),
+        (lambda: jaxmb.FrfSet(**SET, nodes={"1": 2.0}), "node '1' is at 2.0, expected three finite coordinates"),
+        (lambda: jaxmb.FrfSet(**SET, unit=9.81), "unit is 9.81, expected a text"),
+        (lambda: jaxmb.in_band(jaxmb.FrfSet(**SET), 5.0), "band_hz is 5.0, expected a low and a high frequency"),
+    ],
+)
+def test_wrong_types_and_shapes(call, message):
+    """Arguments of a wrong type or shape raise one sentence that states what was expected."""
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
 PROGRAM = """
 from pathlib import Path
 

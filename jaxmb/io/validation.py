@@ -1,12 +1,15 @@
 """Validation of file contents, with one sentence on the first error."""
 
 import difflib
+import functools
+import inspect
 import json
+import math
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -34,6 +37,8 @@ LIMITS = {
 Table = dict[str, Any]
 """A table of a TOML file or object of a JSON file, before validation or for writing."""
 T = TypeVar("T", bound=BaseModel)
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
 
 
 class InputError(ValueError):
@@ -244,7 +249,7 @@ def known_name(label: str, name: str, names: Iterable[str]) -> str:
     names = list(names)
     if not names:
         return f"{label} '{name}' does not exist, and there is no other"
-    hint = suggestion(name, names)
+    hint = suggestion(str(name), names)
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"{label} '{name}' does not exist{hint or ';'} expected one of: {shown}"
 
@@ -260,6 +265,43 @@ def check_known(label: str, given: Iterable[str], names: Collection[str]) -> Non
     for name in given:
         if name not in names:
             raise ValueError(known_name(label, name, names))
+
+
+MADE_BY = {"Machine": "load_machine", "Model": "build_model", "Study": "load_study", "FrfSet": "read_frf"}
+"""Function that returns an object of a class, for messages."""
+
+
+def typed_arguments(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Decorator: ValueError for an argument that is annotated with a class of jaxmb and is no object of it."""
+    signature = inspect.signature(function)
+    classes = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if isinstance(parameter.annotation, type) and parameter.annotation.__module__.startswith("jaxmb.")
+    }
+
+    @functools.wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        given = signature.bind(*args, **kwargs).arguments
+        for name, expected in classes.items():
+            if name in given and not isinstance(given[name], expected):
+                made_by = MADE_BY.get(expected.__name__)
+                hint = f", as returned by jaxmb.{made_by}" if made_by else ""
+                raise ValueError(f"{name} is {shown(given[name])}, expected a {expected.__name__}{hint}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+def finite_number(label: str, value: Any) -> float:
+    """The value as a float; ValueError where it is no finite real number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{label} is {shown(value)}, expected a number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{label} is {number}, expected a finite number")
+    return number
 
 
 def check_choice(label: str, value: object, choices: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ import tomli_w
 
 from jaxmb.io.files import find_description, library_names, read_text, read_toml, write_atomically
 from jaxmb.io.records import read_strict
-from jaxmb.io.validation import InputError, Table, error_location, validated
+from jaxmb.io.validation import InputError, Table, error_location, typed_arguments, validated
 from jaxmb.machine.khalil import expand_khalil
 from jaxmb.machine.mjcf import machine_from_mjcf
 from jaxmb.machine.schema import Machine
@@ -88,6 +88,7 @@ def machine_names() -> tuple[str, ...]:
     return library_names("machines")
 
 
+@typed_arguments
 def write_machine(machine: Machine, path: str | os.PathLike[str]) -> None:
     """Write a machine as TOML; `load_machine` reads the same machine back.
 

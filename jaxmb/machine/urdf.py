@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.io.files import write_atomically
-from jaxmb.io.validation import Table, check_known, sentence, shown
+from jaxmb.io.validation import Table, check_known, sentence, shown, typed_arguments
 from jaxmb.machine.elements import Coupling, rotation_matrix
 from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Payload, RigidMass
 from jaxmb.machine.values import (
@@ -330,6 +330,7 @@ CARRIED: dict[type[Part], tuple[str, ...]] = {
 """Keys that a URDF carries, by class; all others are listed as omitted where they are stated."""
 
 
+@typed_arguments
 def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Write a machine as URDF, which `load_machine` reads back with the same masses, geometry, damping and friction.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from jaxmb.io.validation import known_name, repeated, suggestion
+from jaxmb.io.validation import finite_number, known_name, repeated, shown, suggestion
 from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_kind
 
 if TYPE_CHECKING:
@@ -124,21 +124,21 @@ def point_names(points: Sequence[str | tuple[str, str]] | None, count: int) -> t
 
 def postures(posture: Mapping[str, float]) -> dict[str, float]:
     """Coordinates by name; ValueError where one is not finite."""
-    values = {str(name): float(value) for name, value in posture.items()}
-    for name, value in values.items():
-        if not math.isfinite(value):
-            raise ValueError(f"posture of '{name}' is {value}, expected a finite number")
-    return values
+    if not isinstance(posture, Mapping):
+        raise ValueError(f"posture is {shown(posture)}, expected a dict of coordinates with their values")
+    return {str(name): finite_number(f"posture of '{name}'", value) for name, value in posture.items()}
 
 
 def positions(nodes: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float, float]]:
     """Positions of nodes by name; ValueError where one is not three finite numbers."""
+    if not isinstance(nodes, Mapping):
+        raise ValueError(f"nodes are {shown(nodes)}, expected a dict of nodes with their positions")
     checked = {}
     for name, position in nodes.items():
-        values = tuple(float(x) for x in position)
-        if len(values) != 3 or not all(math.isfinite(x) for x in values):
-            raise ValueError(f"node '{name}' is at {values}, expected three finite coordinates")
-        checked[str(name)] = values
+        values = numbers(f"position of node '{name}'", position, float)
+        if values.shape != (3,) or not np.isfinite(values).all():
+            raise ValueError(f"node '{name}' is at {values.tolist()}, expected three finite coordinates")
+        checked[str(name)] = tuple(values.tolist())
     return checked
 
 
@@ -254,6 +254,8 @@ class FrfSet:
                 f" after {frequency_hz[i]:g} Hz"
             )
         check_kind(self.kind)
+        if not isinstance(self.unit or "", str):
+            raise ValueError(f"unit is {shown(self.unit)}, expected a text")
         outputs = point_names(self.outputs, h.shape[1])
         inputs = point_names(self.inputs, h.shape[2])
         if (len(outputs), len(inputs)) != h.shape[1:]:
@@ -326,13 +328,20 @@ def labelled(frf_set: FrfSet, labels: FrfLabels) -> FrfSet:
     return dataclasses.replace(frf_set, **{name: value for name, value in labels.items() if value is not None})
 
 
+def band_of(band_hz: Sequence[float]) -> tuple[float, float]:
+    """Band as (low, high), Hz."""
+    if np.shape(band_hz) != (2,):
+        raise ValueError(f"band_hz is {band_hz!r}, expected a low and a high frequency")
+    return finite_number("band_hz", band_hz[0]), finite_number("band_hz", band_hz[1])
+
+
 def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
     """The lines of a set within [low, high] Hz, ends included.
 
     Raises:
         ValueError: the band is reversed or holds no line.
     """
-    low, high = band_hz
+    low, high = band_of(band_hz)
     if not low < high:
         raise ValueError(f"band_hz is {low:g} to {high:g} Hz, expected the lower end first")
     slack = 1e-9 * max(abs(low), abs(high), 1.0)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.io.validation import typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import (
     element_centers,
@@ -212,6 +213,7 @@ def own_springs(model: Model) -> Float[Array, "n n"]:
     return jax.vmap(lambda unit: own_stretch(model, unit), out_axes=1)(jnp.eye(len(model.coordinates)))
 
 
+@typed_arguments
 @numeric_arguments("q")
 @compiled
 def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
@@ -281,6 +283,7 @@ def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
     return -moments @ model.gravity
 
 
+@typed_arguments
 @numeric_arguments("q")
 @compiled
 def gravity_effort(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -369,6 +372,7 @@ def total_energy(
     return kinetic + gravity_energy(model, q) + own + spring_energy(model, q, q_rest)
 
 
+@typed_arguments
 @numeric_arguments("q", "qd", "qdd", "q_rest")
 @compiled
 def inverse_dynamics(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.io.validation import typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import elastic_effort, gravity_effort
@@ -30,6 +31,7 @@ SHORTEST_STEP = 1e-6
 """Least fraction of a Newton step in the line search."""
 
 
+@typed_arguments
 @numeric_arguments("q_rest", "wrench")
 @compiled
 def static_equilibrium(

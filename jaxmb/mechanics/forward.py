@@ -14,6 +14,7 @@ import scipy
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.io.validation import typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import FAMILIES, OF_FRICTION
@@ -199,6 +200,7 @@ def _warn_of_flexible_parts(function: Callable[Arguments, Value]) -> Callable[Ar
     return call
 
 
+@typed_arguments
 @_warn_of_flexible_parts
 @numeric_arguments("q", "qd", "effort")
 @numeric_arguments("friction_speed", least=SLOWEST)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import check_known, known_name
+from jaxmb.io.validation import check_known, known_name, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
@@ -23,16 +23,19 @@ TOOL = "tool"
 """Name of the default frame."""
 
 
+@typed_arguments
 def coordinates(model: Model) -> tuple[str, ...]:
     """Names of the coordinates, in the order of q."""
     return model.coordinates
 
 
+@typed_arguments
 def frames(model: Model) -> tuple[str, ...]:
     """Names of the frames: ground, the bodies' own, then the named ones."""
     return model.frames
 
 
+@typed_arguments
 def reference_posture(model: Model) -> Float[Array, "n"]:
     """Reference posture q [n] of the machine, rad or m."""
     return model.reference
@@ -246,6 +249,7 @@ def frame_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "f 4 4"]:
     return node_poses(model, q)[jnp.array(model.frame_node)] @ frame_offsets(model)
 
 
+@typed_arguments
 @numeric_arguments("q")
 @compiled
 def frame_pose(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "4 4"]:
@@ -266,6 +270,7 @@ def frame_pose(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "
     return node_poses(model, q)[model.frame_node[index]] @ frame_offsets(model)[index]
 
 
+@typed_arguments
 @numeric_arguments("q")
 @compiled
 def frame_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "6 n"]:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 from scipy.linalg import qr
 
 from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.io.validation import typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, whole
 from jaxmb.spatial import rotation_vector
@@ -46,6 +47,7 @@ class Gap(NamedTuple):
     slope: np.ndarray
 
 
+@typed_arguments
 def independent_coordinates(model: Model) -> tuple[str, ...]:
     """Names of the m independent coordinates, which determine a posture; all n without loops."""
     return tuple(name for i, name in enumerate(model.coordinates) if i not in model.dependent)
@@ -69,6 +71,7 @@ def at_closed_posture(function: Callable[Arguments, Value]) -> Callable[Argument
     return call
 
 
+@typed_arguments
 @numeric_arguments("q")
 @at_closed_posture
 @compiled

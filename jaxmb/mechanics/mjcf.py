@@ -11,6 +11,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from jaxmb.io.files import one_line, write_atomically
+from jaxmb.io.validation import typed_arguments
 from jaxmb.machine.elements import Coupling, Loop, Transmission, motion_matrix, origin_matrix, pose_matrix
 from jaxmb.machine.mjcf import mujoco_module, without_log
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Motor, Payload, RigidMass, Spring
@@ -28,6 +29,7 @@ SOFT = "equalities are soft constraints in MuJoCo: loops and couplings open by a
 Element = ElementTree.Element
 
 
+@typed_arguments
 def write_mjcf(
     machine: Machine, path: str | os.PathLike[str], posture: Mapping[str, float | str] | None = None
 ) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, finite_number, typed_arguments
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import number_of_text
@@ -57,6 +57,7 @@ class OutOfReachError(ValueError):
     """A posture at which a closed chain cannot be closed, or a motion at which a test has other rows."""
 
 
+@typed_arguments
 def build_model(machine: Machine) -> Model:
     """Model of a machine, with the loops of its reference posture closed.
 
@@ -181,6 +182,7 @@ def _check_given(machine: Machine, slope: np.ndarray, free: Sequence[int]) -> No
         )
 
 
+@typed_arguments
 def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"]:
     """Posture q [n] with the named coordinates at the given values, the others as in the reference posture.
 
@@ -202,6 +204,7 @@ def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"
     return close_loops(model, values)
 
 
+@typed_arguments
 def close_loops(
     model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | None = None
 ) -> Float[Array, "n"]:
@@ -304,11 +307,9 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
             except ValueError as error:
                 raise ValueError(f"posture: {name}: found '{value}', {error}") from None
         index = model.coordinates.index(name)
-        if not isinstance(value, Tracer) and not np.isfinite(float(value)):
-            raise ValueError(f"posture: {name} is {float(value)}, expected a finite number")
-        if model.revolute[index] and not isinstance(value, Tracer) and abs(float(value)) > FULL_TURN:
-            number = f"{float(value):g}"
-            raise ValueError(f'posture: {name} is {number} rad, more than a turn; write "{number} deg" for degrees')
+        number = 0.0 if isinstance(value, Tracer) else finite_number(f"posture: {name}", value)
+        if model.revolute[index] and abs(number) > FULL_TURN:
+            raise ValueError(f'posture: {name} is {number:g} rad, more than a turn; write "{number:g} deg" for degrees')
         numbers[index] = value
     return numbers
 

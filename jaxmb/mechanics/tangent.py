@@ -19,7 +19,7 @@ from jaxtyping import Array, Complex, Float
 from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import check_choice
+from jaxmb.io.validation import check_choice, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import loop_forces
 from jaxmb.mechanics.dynamics import (
@@ -292,6 +292,7 @@ def with_loaded_stiffness(model: Model, q: Float[Array, "n"]) -> Model:
     )
 
 
+@typed_arguments
 @warns_of_mounting
 @numeric_arguments("q")
 @at_closed_posture
@@ -368,6 +369,7 @@ def _fractional(
     return FractionalStiffness(model.fractional_time**model.fractional_order * elastic, model.fractional_order)
 
 
+@typed_arguments
 @numeric_arguments("q", "qd", "qdd", "q_rest")
 @compiled
 def linearize_moving(

@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, typed_arguments
 from jaxmb.linalg.responses import Support, receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses, whole
@@ -49,6 +49,7 @@ class Sensor(NamedTuple):
 IDEAL = Sensor()
 
 
+@typed_arguments
 @warns_of_mounting
 @numeric_arguments("q")
 @numeric_arguments("frequency_hz", least=0.0)
@@ -160,6 +161,7 @@ def tangent_receptance(
     return receptance(t.mass, t.damping, t.stiffness, omega, *rows, support, t.structural, fractional)
 
 
+@typed_arguments
 @numeric_arguments("q")
 @numeric_arguments("frequency_hz", least=0.0)
 @at_closed_posture

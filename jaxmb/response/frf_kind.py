@@ -34,13 +34,26 @@ def check_kind(kind: str) -> int:
 def endpoints(
     frame: str, outputs: Sequence[Point] | None, inputs: Sequence[Point] | None
 ) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
-    """Outputs and inputs of a test; if only one is given it serves as both, by default x, y, z of the frame."""
-    at_frame = tuple((frame, axis) for axis in "xyz")
+    """Outputs and inputs of a test; if only one is given it serves as both, by default x, y, z of the frame.
+
+    Raises:
+        ValueError: they are no lists of pairs of texts.
+    """
     first = outputs if outputs is not None else inputs
     second = inputs if inputs is not None else outputs
-    chosen = at_frame if first is None else tuple((point, axis) for point, axis in first)
-    other = at_frame if second is None else tuple((point, axis) for point, axis in second)
-    return chosen, other
+    at_frame = tuple((frame, axis) for axis in "xyz")
+    return at_frame if first is None else _pairs(first), at_frame if second is None else _pairs(second)
+
+
+def _pairs(points: object) -> tuple[Point, ...]:
+    pairs = list[Point]()
+    for point in points if isinstance(points, Iterable) and not isinstance(points, str) else [points]:
+        match point:
+            case [str() as name, str() as direction]:
+                pairs.append((name, direction))
+            case _:
+                raise ValueError(f'point {point!r}: expected a list of pairs (frame, direction), as [("tool", "x")]')
+    return tuple(pairs)
 
 
 def turns(direction: Direction) -> bool:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Complex, Float, Inexact, Int
 from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.io.validation import typed_arguments
 from jaxmb.linalg.responses import FEW, damped_modes, eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
@@ -198,6 +199,7 @@ class Modes(eqx.Module):
     """Real eigenvalues of overdamped modes, 1/s."""
 
 
+@typed_arguments
 def modes(tangent: Tangent) -> Modes:
     """Complex modes of M dq'' + C dq' + K dq = 0.
 
@@ -441,6 +443,7 @@ def mac(
 
     Source: Allemang, "The modal assurance criterion", Sound and Vibration 37(8), 2003.
     """
+    shapes_a, shapes_b = (x if isinstance(x, jax.Array) else np.asarray(x) for x in (shapes_a, shapes_b))
     if shapes_a.ndim != 2 or shapes_b.ndim != 2 or shapes_a.shape[0] != shapes_b.shape[0]:
         raise ValueError(
             f"shapes are {shapes_a.shape} and {shapes_b.shape}, expected [n, modes] with the same n, shapes as columns"

@@ -10,6 +10,7 @@ from jaxtyping import Array, Complex, Float
 from scipy.linalg import cho_factor, cho_solve, eigh, null_space, qr
 
 from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.io.validation import typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, operating_point
 from jaxmb.response.frf import response_rows, tangent_receptance
@@ -43,6 +44,7 @@ class ReducedMotion(NamedTuple):
     frequencies up to the highest, from solutions of the full machine."""
 
 
+@typed_arguments
 @numeric_arguments("q")
 def reduce_motion(
     model: Model,

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.files import write_atomically
-from jaxmb.io.validation import check_choice
+from jaxmb.io.validation import check_choice, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import at_closed_posture
 from jaxmb.mechanics.tangent import LinearizeAt, linearize, operating_point, warns_of_mounting
@@ -47,6 +47,7 @@ class ReducedStateSpace(NamedTuple):
     """Upper bound of the same by twice the sum of the discarded Hankel singular values; None for modal truncation."""
 
 
+@typed_arguments
 @warns_of_mounting
 @numeric_arguments("q")
 @at_closed_posture

@@ -10,6 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.io.validation import typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import (
     cartesian_compliance,
@@ -36,6 +37,8 @@ LEAST_RANK = 1e-8
 """Ratio to the largest singular value of the scaled elastic Jacobian up to which a direction is rigid."""
 
 
+@typed_arguments
+@numeric_arguments("q", "wrench")
 def cartesian_stiffness(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"] | None = None
 ) -> Float[Array, "6 6"]:
@@ -67,6 +70,7 @@ def cartesian_stiffness(
     return jnp.linalg.inv(cartesian_compliance(model, q, frame, wrench))
 
 
+@typed_arguments
 @numeric_arguments("q", "wrench")
 @at_closed_posture
 @compiled
@@ -262,6 +266,7 @@ def actual_pose(
     return frame_pose(model, whole(model, q) + deflection, frame)
 
 
+@typed_arguments
 @numeric_arguments("q", "wrench")
 @compiled
 def compensate(

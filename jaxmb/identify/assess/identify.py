@@ -44,7 +44,7 @@ from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Solver, Study
-from jaxmb.io.validation import warnings_as_remarks
+from jaxmb.io.validation import typed_arguments, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.response.modal import modes, select_modes
 
@@ -54,6 +54,7 @@ SETTLED = 0.05
 """Change of the values in the last of them, in standard deviations, at convergence."""
 
 
+@typed_arguments
 def identify(
     study: Study,
     seed: int = 0,

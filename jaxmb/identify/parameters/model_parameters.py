@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, finite_number, shown, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, OF_GEOMETRY, Family, leaves_of
@@ -128,12 +128,14 @@ def _symmetric(i: int, a: int, b: int) -> tuple[tuple[int, ...], ...]:
     return ((i, a, b), (i, b, a)) if a != b else ((i, a, b),)
 
 
+@typed_arguments
 def parameters(model: Model) -> dict[str, float]:
     """Value of every parameter of the model by name, in SI units (see `parameter_table` for the names)."""
     leaves = {spec.leaf: np.asarray(getattr(model, spec.leaf)) for spec in parameter_table(model).values()}
     return {name: float(leaves[spec.leaf][spec.entries[0]]) for name, spec in parameter_table(model).items()}
 
 
+@typed_arguments
 def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]]) -> Model:
     """The model with the named parameters at the given values (numbers or traced scalars), SI units.
 
@@ -141,16 +143,21 @@ def set_parameters(model: Model, values: Mapping[str, float | Float[Array, ""]])
     distribution are unchanged. Torque is linear in all ten parameters either way.
 
     Raises:
-        ValueError: a parameter is unknown, one of the families in `NOT_NEGATIVE` is negative, or the order of
-            fractional damping exceeds 1.
+        ValueError: a parameter is unknown, a value is no finite number, one of the families in `NOT_NEGATIVE` is
+            negative, or the order of fractional damping exceeds 1.
     """
     known = parameter_table(model)
+    if not isinstance(values, Mapping):
+        raise ValueError(f"values are {shown(values)}, expected a dict of parameters with their values")
     check_known("parameter", values, known)
     for name, value in values.items():
-        if not isinstance(value, Tracer) and name.split(".")[0] in NOT_NEGATIVE and not float(value) >= 0.0:
-            raise ValueError(f"parameter '{name}' is {float(value):g}, expected 0 or more")
-        if not isinstance(value, Tracer) and name == ORDER and float(value) > 1.0:
-            raise ValueError(f"parameter '{name}' is {float(value):g}, expected 1 or less")
+        if isinstance(value, Tracer):
+            continue
+        number = finite_number(f"parameter '{name}'", value)
+        if name.split(".")[0] in NOT_NEGATIVE and number < 0.0:
+            raise ValueError(f"parameter '{name}' is {number:g}, expected 0 or more")
+        if name == ORDER and number > 1.0:
+            raise ValueError(f"parameter '{name}' is {number:g}, expected 1 or less")
     return assigned(model, [known[name] for name in values], list(values.values()))
 
 

@@ -34,7 +34,7 @@ from jaxmb.identify.plan.next_tests import NextPoses, NextTests, observability_o
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Solver, Study, known_values
 from jaxmb.io.records import plain, strict, versions
-from jaxmb.io.validation import Named, Table, listed
+from jaxmb.io.validation import Named, Table, listed, typed_arguments
 
 SCHEMA = 1
 PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion, "pose": plan_poses}
@@ -126,6 +126,7 @@ class Inspection:
         return json.dumps(self.as_json(), indent=1, allow_nan=False) + "\n"
 
 
+@typed_arguments
 @threadpool_limits.wrap(limits=1, user_api="blas")  # for small matrices threads within LAPACK only add overhead
 def inspect(study: Study) -> Inspection:
     """Predict which free parameters the tests of a study identify, and select the next tests, before any fit.

@@ -16,7 +16,7 @@ from jaxmb.identify.estimation.identifiability import SMALLEST_COLUMN
 from jaxmb.identify.parameters.free_parameters import matching_any
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
-from jaxmb.io.validation import check_choice, check_known
+from jaxmb.io.validation import check_choice, check_known, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import OF_BODIES
@@ -107,6 +107,7 @@ class BaseParameters(NamedTuple):
     """Rows of the matrix as text, such as "inertia.crank.zz + 0.0064 mass.slider"."""
 
 
+@typed_arguments
 def base_parameters(
     model: Model,
     of: Sequence[str] | None = None,

@@ -14,7 +14,7 @@ from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.parameters.free_parameters import matching, matching_any
 from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_table, parameters
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_BODIES, OF_FRICTION, OF_TORQUE
 from jaxmb.mechanics.dynamics import body_motion, total_energy
@@ -25,6 +25,7 @@ BLOCK = 512
 """Samples per call of a compiled program, limited by memory."""
 
 
+@typed_arguments
 def regressor_names(model: Model) -> tuple[str, ...]:
     """Names of the p columns of `torque_regressor`, in their order, as in `parameters`.
 
@@ -36,6 +37,7 @@ def regressor_names(model: Model) -> tuple[str, ...]:
     return tuple(_linear_parameters(model))
 
 
+@typed_arguments
 @numeric_arguments("q", "qd", "qdd", "q_rest")
 @numeric_arguments("friction_speed", least=SLOWEST)
 @at_closed_posture

@@ -14,9 +14,10 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Solver, Study
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import known_name, typed_arguments
 
 
+@typed_arguments
 def residual(study: Study) -> Callable[[Mapping[str, ArrayLike]], Float[Array, "m"]]:
     """The residual of a study as a pure function of its free parameters by name.
 
@@ -136,6 +137,7 @@ class LogDensity:
         return free.lower + (free.upper - free.lower) * jax.nn.sigmoid(self._stacked(position))
 
 
+@typed_arguments
 def log_density(study: Study) -> LogDensity:
     """Logarithm of the posterior density of a study's free parameters, a pure function of values by name.
 

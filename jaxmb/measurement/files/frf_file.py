@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.files import LARGEST_ARRAY, read_arrays, reading
-from jaxmb.io.validation import InputError, repeated
+from jaxmb.io.validation import InputError, repeated, typed_arguments
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_uff, write_uff
@@ -298,6 +298,7 @@ def read_frf_and_remarks(path: str | os.PathLike[str]) -> tuple[FrfSet, tuple[st
     return found, remarks
 
 
+@typed_arguments
 def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:
     """Write an FRF set as NPZ, universal file (58b) or CSV, by the extension; `read_frf` reads it back unchanged.
 

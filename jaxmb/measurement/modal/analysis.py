@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jaxmb.io.validation import check_choice
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.io.validation import check_choice, typed_arguments
+from jaxmb.measurement.frf_set import FrfSet, band_of
 from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
 from jaxmb.measurement.modal.model import ModalModel, as_lines, largest_of_rows, residual_terms
 from jaxmb.measurement.modal.refine import RefinedPoles, refine_poles
@@ -42,13 +42,6 @@ FIRST_ORDER, ORDER_STEP = 8, 2
 LARGEST_COMPANION = 240
 """Largest order times references: eigenvalues of a larger matrix are slow and give no further modes."""
 LEAST_LINES = 16
-
-
-def band_of(band_hz: Sequence[float]) -> tuple[float, float]:
-    """Band as (low, high), Hz."""
-    if len(band_hz) != 2:
-        raise ValueError(f"band_hz is {band_hz!r}, expected a low and a high frequency")
-    return float(band_hz[0]), float(band_hz[1])
 
 
 def within(frequency_hz: np.ndarray, band_hz: Sequence[float] | None) -> tuple[float, float]:
@@ -170,6 +163,7 @@ class ModalAnalysis:
         return self.model.points
 
 
+@typed_arguments
 def modal_analysis(
     frf_set: FrfSet,
     band_hz: Sequence[float] | None = None,

@@ -239,7 +239,7 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
 
 def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:
     """Whether the references are outputs rather than inputs."""
-    if isinstance(references, str) or not references:
+    if not isinstance(references, Sequence) or isinstance(references, str) or not references:
         raise ValueError(f"references are {references!r}, expected a list of inputs or of outputs")
     for side, transposed in ((frf_set.inputs, False), (frf_set.outputs, True)):
         if all(name in side for name in references):

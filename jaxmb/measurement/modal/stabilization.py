@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from jaxmb.io.validation import finite_number
 from jaxmb.measurement.modal.model import Lines, largest_of_rows, shapes
 
 LABELS = ("new", "frequency", "damping", "shape")
@@ -290,15 +291,15 @@ def by_hand(
     Raises:
         ValueError: nothing is selected, a frequency is invalid, or no unselected pole lies within 3 % of it.
     """
-    if len(chosen) == 0:
-        raise ValueError("chosen is empty, expected frequencies in Hz or pairs of order and frequency")
+    if isinstance(chosen, str) or not isinstance(chosen, Sequence) or len(chosen) == 0:
+        raise ValueError(f"chosen is {chosen!r}, expected frequencies in Hz or pairs of order and frequency")
     stable = stable_poles(chart)
     inside = (chart.frequency_hz >= band_hz[0]) & (chart.frequency_hz <= band_hz[1])
     picked, merged = list[int](), list[int]()
 
     def nearest(item: float | tuple[int, float], taken: np.ndarray) -> int:
         order, frequency_hz = item if isinstance(item, tuple | list) else (None, item)
-        if not (np.isfinite(frequency_hz) and frequency_hz > 0.0):
+        if not finite_number("chosen", frequency_hz) > 0.0:
             raise ValueError(f"chosen holds {frequency_hz:g} Hz, expected frequencies above 0")
         off = np.abs(chart.frequency_hz / frequency_hz - 1.0)
         free = inside & ~taken & (off <= BY_HAND)
