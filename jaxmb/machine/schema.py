@@ -16,7 +16,7 @@ from jaxmb.machine.elements import Coupling, Fractional, FurtherFriction, Loop, 
 from jaxmb.machine.values import (
     FEW,
     GROUND,
-    Angle,
+    CoordinateValue,
     Name,
     NonNegative,
     Number,
@@ -26,6 +26,7 @@ from jaxmb.machine.values import (
     Row6,
     Tensor,
     Vector,
+    check_no_angle,
     check_unit,
     first_cycle,
 )
@@ -104,7 +105,7 @@ class Coordinate(Part):
     """Whether it is fixed at its value in the posture: no vibration, and no deflection under a load."""
     motor: Motor | None = None
     """Motor behind a gear, whose spring and damper are those of the coordinate."""
-    range: tuple[Angle, Angle] | None = None
+    range: tuple[CoordinateValue, CoordinateValue] | None = None
     """Lowest and highest value; without it there is no limit. Planned motions respect it, recorded ones are checked
     against it [rad, m]."""
     speed_limit: Positive | None = None
@@ -116,7 +117,7 @@ class Coordinate(Part):
     origin_deviation: Row6 = EXACT
     """Deviation of its origin from the stated one, in the axes of the origin: translation, then rotation vector. Axis
     and motion of the coordinate, and all that it carries, are displaced by it [m, rad]."""
-    zero: Angle = 0.0
+    zero: CoordinateValue = 0.0
     """Actual value where the reading is 0 [rad, m]."""
     reading_scale: Number = 1.0
     """Change of the actual value over that of the reading: an error of the gear ratio [1]."""
@@ -141,6 +142,9 @@ class Coordinate(Part):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         check_unit("axis", self.axis)
+        if self.type == "prismatic":
+            for key, value in (("zero", self.zero), *(("range", end) for end in self.range or ())):
+                check_no_angle(key, value)
         if self.reading_scale == 0.0:
             raise ValueError("reading_scale is 0, expected the change of the actual value over that of the reading")
         if self.range is not None and not self.range[0] < self.range[1]:
@@ -337,7 +341,7 @@ class Machine(Part):
     """Rayleigh damping of the linearized equations."""
     fractional: Fractional | None = None
     """Fractional damping of the linearized equations."""
-    posture: Annotated[dict[Name, Angle], FEW] = {}
+    posture: Annotated[dict[Name, CoordinateValue], FEW] = {}
     """Reference posture: value of each coordinate, by default 0 [rad, m]."""
 
     @model_validator(mode="before")
@@ -431,6 +435,8 @@ class Machine(Part):
                        [spring.guide.coordinate], prismatic)  # fmt: skip
         _unique("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
         check_known("posture: coordinate", self.posture, self.coordinates)
+        for name in prismatic:
+            check_no_angle(f"posture: {name}", self.posture.get(name, 0.0))
         if not self.coordinates and not self.beam:
             raise ValueError("the machine has no coordinate: every joint is fixed")
         if len(self.coordinates) > MOST_COORDINATES:

@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
 
 GROUND = "ground"
 MOST_PARTS = 2000
@@ -19,6 +19,16 @@ _LONGEST_TEXT = 200
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_\-/]{{0,{_LONGEST_TEXT - 1}}}")
 
 
+class AngleText(float):
+    """Radians of a text such as "70 deg", which are no value of a prismatic coordinate."""
+
+
+def check_no_angle(label: str, value: object) -> None:
+    """Raise ValueError where the value of a prismatic coordinate was written as an angle."""
+    if isinstance(value, AngleText):
+        raise ValueError(f"{label} is an angle, expected a number in m, since the coordinate is prismatic")
+
+
 def angle(value: Any) -> Any:
     """Angle in radians from a number (radians) or a text such as "70 deg" or "1.2 rad"."""
     if isinstance(value, str):
@@ -27,7 +37,7 @@ def angle(value: Any) -> Any:
         if match is None:
             raise ValueError('expected a number in radians or a text such as "70 deg" or "1.2 rad"')
         number = float(match[1])
-        return math.radians(number) if match[2] == "deg" else number
+        return AngleText(math.radians(number) if match[2] == "deg" else number)
     return _number(value)
 
 
@@ -130,7 +140,16 @@ Name = Annotated[str, BeforeValidator(valid_name)]
 Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 Positive = Annotated[float, BeforeValidator(_number), Field(gt=0.0, allow_inf_nan=False)]
 NonNegative = Annotated[float, BeforeValidator(_number), Field(ge=0.0, allow_inf_nan=False)]
+
+
+def _as_written(value: Any, check: Callable[[Any], float]) -> float:
+    checked = check(value)
+    return value if isinstance(value, AngleText) else checked
+
+
 Angle = Annotated[float, BeforeValidator(angle), Field(allow_inf_nan=False)]
+CoordinateValue = Annotated[float, WrapValidator(_as_written), BeforeValidator(angle), Field(allow_inf_nan=False)]
+"""Value of a coordinate, which stays an `AngleText` where it was written so."""
 FEW = BeforeValidator(_not_too_many)
 SOME = BeforeValidator(_some)
 THREE_ROWS = _rows(3)

@@ -15,7 +15,7 @@ from jaxmb.compiled import compiled
 from jaxmb.io.validation import check_known, finite_number, typed_arguments
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.values import number_of_text
+from jaxmb.machine.values import check_no_angle, number_of_text
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import (
@@ -51,6 +51,8 @@ MOST_BESIDE = 0.3
 branch."""
 SHORTEST_STEP = 1e-6
 """Least step, relative to the total change."""
+LARGEST_TRAVEL = 100.0
+"""m, of a prismatic coordinate; a larger value indicates a wrong unit."""
 
 
 class OutOfReachError(ValueError):
@@ -307,10 +309,14 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
             except ValueError as error:
                 raise ValueError(f"posture: {name}: found '{value}', {error}") from None
         index = model.coordinates.index(name)
+        if not model.revolute[index]:
+            check_no_angle(f"posture: {name}", value)
         number = 0.0 if isinstance(value, Tracer) else finite_number(f"posture: {name}", value)
+        if not model.revolute[index] and abs(number) > LARGEST_TRAVEL:
+            raise ValueError(f"posture: {name} is {number:g} m, expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
         if model.revolute[index] and abs(number) > FULL_TURN:
             raise ValueError(f'posture: {name} is {number:g} rad, more than a turn; write "{number:g} deg" for degrees')
-        numbers[index] = value
+        numbers[index] = value if isinstance(value, Tracer) else number
     return numbers
 
 

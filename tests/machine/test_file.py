@@ -147,6 +147,11 @@ def test_byte_order_mark_is_no_error(tmp_path):
         ),
         ("[0.0, 1.0, 0.0]", "[0.0, 2.0, 0.0]", "axis [0.0, 2.0, 0.0] has length 2, expected a unit vector"),
         ("[0.0, 1.0, 0.0]", "[0.0, 0.0, 0.0]", "axis [0.0, 0.0, 0.0] has length 0, expected a unit vector"),
+        (
+            'name = "lift"',
+            'name = "lift", type = "prismatic", zero = "1 deg"',
+            "zero is an angle, expected a number in m",
+        ),
         ('name = "lift"', 'name = "lift", type = "screw"', "type: found \"screw\", expected 'revolute' or 'prismatic'"),
         ('"base"\njoint', '"boom"\njoint', "the body or frame name 'boom' is used twice, expected each once"),
         ('name = "tip"', 'name = "ground"', "the body or frame name 'ground' is used twice"),

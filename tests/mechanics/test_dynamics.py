@@ -265,3 +265,13 @@ def test_a_posture_in_degrees_is_refused():
     model = build_model(load_machine("kuka-kr90"))
     with pytest.raises(ValueError, match='z2 is 80 rad, more than a turn; write "80 deg" for degrees'):
         posture(model, {"z2": 80.0})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("30 deg", "is an angle, expected a number in m"), (150.0, "is 150 m, expected at most 100 m, is it in mm")],
+)
+def test_a_travel_in_another_unit_is_refused(value, message):
+    model = build_model(load_machine("slider-crank"))
+    with pytest.raises(ValueError, match=f"posture: q3 {message}"):
+        posture(model, {"q3": value})

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from jaxmb.io.validation import repeated
-from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Vector
+from jaxmb.machine.values import CoordinateValue, Name, NonNegative, Number, Part, Vector
 
 Positive = Annotated[Number, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)]
@@ -189,7 +189,7 @@ class RecordsFile(Part):
     """Sample rate of all channels."""
     kind: Literal["receptance", "mobility", "accelerance"] = "accelerance"
     """Kind of the FRFs: accelerations, velocities (mobility) or displacements (receptance)."""
-    posture: dict[Name, Angle] = {}
+    posture: dict[Name, CoordinateValue] = {}
     """Coordinates of the machine during the test [rad, m]."""
     nodes: dict[Text, Vector] = {}
     """Position of each node [m]."""

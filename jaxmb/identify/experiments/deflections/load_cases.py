@@ -20,7 +20,7 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
 from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_map
-from jaxmb.mechanics.postures import close_loops
+from jaxmb.mechanics.postures import LARGEST_TRAVEL, close_loops
 from jaxmb.response.static import deflection
 
 Term = tuple[tuple[int, int], ...]
@@ -33,8 +33,8 @@ LARGEST_WRENCH = 1e9
 """N or Nm."""
 LEAST_STD, LARGEST_STD = 1e-12, 10.0
 """m or rad: below the resolution of any instrument, above any useful measurement."""
-LARGEST_ANGLE, LARGEST_TRAVEL = 4.0 * math.pi, 100.0
-"""rad and m, of a coordinate; a larger value indicates a wrong unit."""
+LARGEST_ANGLE = 4.0 * math.pi
+"""rad, of a coordinate; a larger value indicates a wrong unit."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 
-from jaxmb.machine.values import Angle, Name, NonNegative, Number, Part, Positive
+from jaxmb.machine.values import CoordinateValue, Name, NonNegative, Number, Part, Positive
 
 Band = tuple[NonNegative, NonNegative]
 PointName = tuple[str, str]
@@ -70,7 +70,7 @@ class TestPart(Part):
     """Kind of the test."""
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     """Name in messages, tables and file names; by default that of the file without ending, or `test 1` and so on."""
-    posture: dict[Name, Angle] = {}
+    posture: dict[Name, CoordinateValue] = {}
     """Value of each coordinate; those not named are as in the reference posture [rad, m]."""
     role: Literal["fit", "check"] = "fit"
     """`"check"`: the test is predicted and compared, not fitted."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxmb.identify.experiments.deflections.load_cases import LARGEST_ANGLE, LARGEST_TRAVEL
+from jaxmb.identify.experiments.deflections.load_cases import LARGEST_ANGLE
 from jaxmb.identify.experiments.poses.pose_rows import (
     LEAST_DISTANCES,
     LENGTH,
@@ -29,7 +29,7 @@ from jaxmb.io.validation import InputError, check_known, error_location, known_n
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.loops import check_open_chain
-from jaxmb.mechanics.postures import candidate_postures, stated_posture
+from jaxmb.mechanics.postures import LARGEST_TRAVEL, candidate_postures, stated_posture
 
 DISTANCE_M = (2.0, 4.0)
 """Distance of simulated stations from the origin of the ground frame."""

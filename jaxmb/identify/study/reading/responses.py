@@ -67,7 +67,9 @@ def named_points(
     split = tuple(_split(names) for names in (read.outputs, read.inputs))
     present = {node for side in split if side is not None for node, _ in side}
     for node, frame in nodes.items():
-        check_known(f"nodes: '{read.source}' has no node", [node], sorted(present))
+        if node not in present:
+            nodes_text = ", ".join(sorted(present))
+            raise ValueError(f"nodes: '{read.source}' has no node '{node}', expected one of: {nodes_text}")
         check_known(f"nodes: {node}: frame", [frame], model.frames)
     frame_of = {node: nodes.get(node, node) for node in present}
     sides = ("outputs", split[0], outputs), ("inputs", split[1], inputs)
