@@ -186,8 +186,11 @@ class FrfDescription(Description["FrfTest"]):
         """Reversed and exchanged channels, other kinds of FRFs, a reversed sign of the phase, degrees for radians."""
         test = self.test
         measured, omega = np.asarray(test.measured), np.asarray(test.omega)[:, None, None]
+        used = np.asarray(test.weight) > 0.0
         for what, axis, points in (("output", 1, test.outputs), ("input", 2, test.inputs)):
             for key, text, order, sign in channel_alternatives(what, dof_names(points)):
+                if np.mean(np.take(used, order, axis=axis)[used]) < LEAST_COMPARED:
+                    continue
                 # with its noise: leakage is most of a weak FRF
                 noise = {
                     name: jax.device_put(np.take(np.asarray(getattr(test, name)), order, axis=axis))
@@ -205,6 +208,9 @@ class FrfDescription(Description["FrfTest"]):
         yield from posture_alternatives(test, model)
 
 
+LEAST_COMPARED = 0.9
+"""Share of the used values in whose place exchanged channels have used ones, below which they are not compared: without
+the others, a wrong exchange leaves no residual."""
 OF_NOISE = ("noise_std", "known_std", "additive_std", "magnitude", "leak")
 """Fields of the noise of each FRF."""
 

@@ -173,3 +173,15 @@ def test_exchanged_inputs_exchange_their_noise(tmp_path):
     np.testing.assert_array_equal(other.measured, tests[0].measured)
     np.testing.assert_allclose(other.noise_std, tests[0].noise_std, rtol=1e-12)
     assert np.ptp(np.asarray(other.noise_std)) > 0.1
+
+
+def test_channels_whose_exchange_leaves_nothing_to_compare_are_not_exchanged(tmp_path):
+    """Where the cross FRFs are zero, exchanged inputs have only values that are not used, which explain any data."""
+    points = [["tool", "x"], ["tool", "z"]]
+    own = {"posture": {"a": 0.2, "b": 0.5}, "outputs": points, "inputs": points, "noise_log_std": 0.01}
+    for cross, expected in ((0.0, False), (0.1, True)):
+        size = np.broadcast_to([[1.0, cross], [cross, 3.0]], (LINES.size, 2, 2)) + 0j
+        write_frf(tmp_path / "m.npz", FrfSet(LINES, size, "accelerance", POINTS, POINTS))
+        study = study_of(tmp_path, {"kind": "frf", "name": "m", "file": "m.npz"} | own)
+        texts = [text for _, text, _ in study.tests[0].description.alternatives(study.model)]
+        assert any("exchanged" in text for text in texts) == expected
