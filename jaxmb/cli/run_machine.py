@@ -1,7 +1,5 @@
 """Commands on machines: `jaxmb predict`, `jaxmb compensate` and `jaxmb map`."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -192,25 +190,25 @@ def _load(text: str) -> "list[float] | None":
 
 def _postures(path: Path, coordinates: Sequence[str], reference: Sequence[float]) -> list[list[float]]:
     """Postures of a CSV file, rad or m; coordinates without a column as in the reference posture."""
-    from jaxmb.io.files import read_text
+    from jaxmb.io.files import csv_lines
 
-    rows = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if any(cell.strip() for cell in row)]
+    rows = csv_lines(path)
     if len(rows) < 2:
         raise InputError(f"{path}: found {len(rows)} lines, expected a heading and a line for each posture")
-    heads = [cell.strip() for cell in rows[0]]
+    heads = rows[0][1]
     with error_location(str(path)):
         check_known("column: coordinate", heads, coordinates)
         if len(set(heads)) < len(heads):
             raise ValueError(f"columns are {', '.join(heads)}, expected each coordinate once")
     found = []
-    for number, row in enumerate(rows[1:], 1):
+    for number, row in rows[1:]:
         try:
             values = dict(zip(heads, map(float, row), strict=True))
             if not all(map(math.isfinite, values.values())):
                 raise ValueError
         except ValueError:
             raise InputError(
-                f"{path}: posture {number} is {', '.join(row)[:80]}, expected {len(heads)} finite numbers"
+                f"{path}: line {number} is {', '.join(row)[:80]}, expected {len(heads)} finite numbers"
             ) from None
         found.append([values.get(name, own) for name, own in zip(coordinates, reference, strict=True)])
     return found
@@ -332,8 +330,9 @@ def map_postures(options: MapOptions) -> None:
 
 def _is_modal(options: MapOptions, quantities: tuple[str, ...]) -> bool:
     """Whether the quantities are modal; ValueError for options that do not fit together."""
-    from jaxmb.maps import MODAL_QUANTITIES
+    from jaxmb.maps import MODAL_QUANTITIES, QUANTITIES
 
+    check_known("show: quantity", quantities, (*QUANTITIES, *MODAL_QUANTITIES))
     modal = [name for name in quantities if name in MODAL_QUANTITIES]
     if modal and len(modal) < len(quantities):
         other = next(name for name in quantities if name not in modal)

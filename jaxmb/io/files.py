@@ -22,6 +22,8 @@ from jaxmb.io.validation import InputError, Table, known_name
 
 LARGEST_FILE = 4_000_000
 """Largest size of a description, bytes; larger files are probably measured data, and slow to validate."""
+LARGEST_TABLE = 200_000_000
+"""Largest size of a CSV table of measurements, bytes: half an hour of six drives at 1 kHz."""
 MOST_KEY_PARTS = 1000
 _KEY_DOT = re.compile(r"""\.[ \t]*(?:["'A-Za-z_\-]|\d+[ \t]*\.)""")
 """A dot between the parts of a key, not the one of a decimal number."""
@@ -112,21 +114,21 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: {one_line(error)}") from None
 
 
-def read_text(path: Path) -> str:
-    """Contents of a small UTF-8 text file.
+def read_text(path: Path, largest: int = LARGEST_FILE, expected: str = "a description, not measured data") -> str:
+    """Contents of a UTF-8 text file of at most `largest` bytes.
 
     Raises:
-        InputError: the file cannot be read, is larger than `LARGEST_FILE`, or is not UTF-8 text.
+        InputError: the file cannot be read, is larger than expected, or is not UTF-8 text.
     """
     check_regular(path)
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
+            data = file.read(largest + 1)
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: cannot be read: {reason}") from None
-    if len(data) > LARGEST_FILE:
-        raise InputError(f"{path}: larger than {LARGEST_FILE} bytes, expected a description, not measured data")
+    if len(data) > largest:
+        raise InputError(f"{path}: larger than {largest} bytes, expected {expected}")
     try:
         text = data.decode("utf-8-sig")  # Windows editors put a byte order mark first
     except UnicodeDecodeError as error:
@@ -207,14 +209,21 @@ def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     """Number and stripped cells of each line of a CSV file that is not blank.
 
     Raises:
-        InputError: the file cannot be read, or is not CSV; the line is named.
+        InputError: the file cannot be read, or is not CSV with commas; the line is named.
     """
-    table = csv.reader(io.StringIO(read_text(path), newline=""))
+    text = read_text(path, LARGEST_TABLE, f"a table of at most {LARGEST_TABLE} bytes")
+    table = csv.reader(io.StringIO(text, newline=""))
     try:
         lines = [(number, [cell.strip() for cell in row]) for number, row in enumerate(table, 1)]
     except csv.Error as error:
         raise InputError(f"{path}: line {table.line_num} is not a valid CSV line: {error}") from None
-    return [(number, cells) for number, cells in lines if any(cells)]
+    lines = [(number, cells) for number, cells in lines if any(cells)]
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if lines and len(lines[0][1]) == 1 and separator in lines[0][1][0]:
+            raise InputError(
+                f"{path}: line {lines[0][0]}: cells are separated by {name}, expected commas, and points in numbers"
+            )
+    return lines
 
 
 def finite_number(what: str, text: str) -> float:

@@ -1,7 +1,5 @@
 """Recorded motions and torques from CSV files, or from recordings at the motors described by a TOML file."""
 
-import csv
-import io
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from jaxmb.io.files import find_description, read_text, read_toml
+from jaxmb.io.files import csv_lines, find_description, read_toml
 from jaxmb.io.validation import InputError, check_known, error_location, known_name, repeated, validated
 from jaxmb.machine.values import Angle, Name, Number, Part, Positive
 from jaxmb.measurement.motion.record import Drives, MotionRecord, check_record
@@ -41,11 +39,10 @@ def read_motion(
     Raises:
         InputError: the file cannot be read, or a column or a number is invalid; the message names the line.
     """
-    lines = list(csv.reader(io.StringIO(read_text(Path(path)))))
-    rows = [(number, row) for number, row in enumerate(lines, 1) if any(cell.strip() for cell in row)]
+    rows = csv_lines(Path(path))
     if len(rows) < 2:
         raise InputError(f"{path}: found {len(rows)} lines, expected a heading and numbers")
-    heads = [cell.strip() for cell in rows[0][1]]
+    heads = rows[0][1]
     with error_location(str(path)):
         _check_heads(heads, coordinates)
     table = np.empty((len(rows) - 1, len(heads)))
@@ -114,7 +111,8 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
             raise ValueError(f"column '{head}' occurs twice")
         name, _, what = head.partition(".")
         if head not in ("time_s", TEMPERATURE) and name not in coordinates:
-            raise ValueError(known_name("column: coordinate", name, coordinates))
+            names = (*coordinates, *(f"{name}.torque" for name in coordinates), "time_s", TEMPERATURE)
+            raise ValueError(known_name("column", head, names))
         if what.lower() in CURRENTS:
             raise ValueError(
                 f"column '{head}' is a current, expected '{name}.torque' in Nm or N; currents belong in a TOML"

@@ -235,7 +235,10 @@ def check_record(
     steps = np.diff(time)
     if np.any(steps <= 0.0):
         first = int(np.argmax(steps <= 0.0))
-        raise ValueError(f"time_s goes from {time[first]:g} to {time[first + 1]:g} s at sample {first + 2}")
+        raise ValueError(
+            f"time_s goes from {time[first]:g} to {time[first + 1]:g} s at sample {first + 2}, expected increasing"
+            " times"
+        )
     step = 1.0 / record.rate_hz
     deviation = np.abs(time - time[0] - step * np.arange(count))
     if even and deviation.max() > UNEVEN * step * max(1.0, 1e-3 * count):

@@ -776,7 +776,7 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.x,station", "0.1,1,"], r"line 2: station is empty"),
         (["q1,tool.x,tool.y,tool.z,station", "0.1,1,2,3,A", "0.2,1,2,4,A"], r"station 'A' has 2 fitted rows"),
         (["q1,tool.x", "0.1"], r"line 2 has 1 cells, expected 2"),
-        (["q1;tool.x", "0.1;1"], r"the heading is one cell, 'q1;tool.x', expected commas"),
+        (["q1;tool.x", "0.1;1"], r"line 1: cells are separated by semicolons, expected commas"),
         (["q1,tool.x", "57.3,1"], r"line 2: q1 is 57.3 rad, expected at most 12.57 rad, is it in deg\?"),
         (["q1,tool.x", "0.1,812.5", "0.2,301.5"], r"positions of point 'tool' are up to 511 m apart, .* in mm\?"),
         (["q1,tool.x"], r"found 1 lines, expected a heading and a line for each pose"),

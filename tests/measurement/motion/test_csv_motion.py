@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jaxmb.io.files import LARGEST_FILE
 from jaxmb.measurement.motion.csv_motion import read_motion, write_motion
 from jaxmb.measurement.motion.record import MotionRecord, resampled
 
@@ -57,13 +58,18 @@ def lines(heads="time_s,a,a.torque", rows=None):
     ("text", "message"),
     [
         (lines("t,a,a.torque"), "columns are t, a, a.torque, expected time_s among them"),
-        (lines("time_s,x,a.torque"), "column: coordinate 'x' does not exist"),
+        (lines("time_s,x,a.torque"), "column 'x' does not exist; expected one of: a, b, a.torque"),
+        (lines("time_s,a,a_torque"), "column 'a_torque' does not exist, did you mean 'a.torque'?"),
+        (lines("time_s;a;a.torque", ["0,00;0,1;0,2"]), "line 1: cells are separated by semicolons, expected commas"),
         (lines("time_s,a,b.torque"), "column 'b.torque' has no column 'b'"),
         (lines("time_s,a,a.force"), "column 'a.force': signal 'force' does not exist"),
         (lines(rows=[f"{t},{t}" for t in TIME]), "line 2 has 2 cells, expected 3 as in the heading"),
         (lines(rows=["0,x,1"]), "line 2: a is 'x', expected a number"),
         (lines(rows=[f"{t},nan,1" for t in TIME]), "a is nan at sample 1"),
-        (lines(rows=[f"{-t},1,1" for t in TIME]), r"time_s goes from -?0 to -0.01 s at sample 2"),
+        (
+            lines(rows=[f"{-t},1,1" for t in TIME]),
+            r"time_s goes from -?0 to -0.01 s at sample 2, expected increasing times",
+        ),
         (
             lines(rows=[f"{t**1.1},1,1" for t in TIME]),
             r"time_s is not even: sample \d+ is .* s off steps of .*, or resample_hz = 113 of the test",
@@ -88,3 +94,10 @@ def test_wrong_files(tmp_path, text, message):
     with pytest.raises(ValueError, match=message) as raised:
         read_motion(tmp_path / "motion.csv", ("a", "b"))
     assert "motion.csv" in str(raised.value)
+
+
+def test_a_table_may_be_larger_than_a_description(tmp_path):
+    path = tmp_path / "motion.csv"
+    path.write_text(lines(rows=[f"{t},{t:>90000},{2 * t:>90000}" for t in TIME]))
+    assert path.stat().st_size > LARGEST_FILE
+    np.testing.assert_array_equal(read_motion(path, ("a", "b")).time_s, TIME)

@@ -7,7 +7,7 @@ import io
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -174,11 +174,6 @@ def deflections_csv(model: Model, tests: Sequence[LoadCase]) -> str:
 def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
     """Index and unit of each column by name."""
     found: dict[str, tuple[int, float]] = {}
-    if len(headings) == 1 and (separator := next((c for c in ";\t" if c in headings[0]), None)):
-        separators = "tabs" if separator == "\t" else f"'{separator}'"
-        raise ValueError(
-            f"the headings are one cell, separated by {separators}, expected commas (and points in numbers)"
-        )
     for index, heading in enumerate(headings):
         plain = heading.removeprefix(MEASURED)
         name, _, unit = (heading, "", "") if heading in WORDS else plain.partition(" ")
@@ -194,8 +189,11 @@ def _columns(model: Model, headings: list[str]) -> dict[str, tuple[int, float]]:
         unit = unit.strip() or (next(iter(units)) if units in (FORCE, MOMENT) else "")
         if unit not in units:
             found_unit = f"has the unit '{unit}'" if unit else "has no unit"
-            raise ValueError(f"column '{heading}' {found_unit}, expected '{name} {next(iter(units))}' or another of"
-                             f" {', '.join(units)}" + _shared(model, [name] if name in UNITS else []))  # fmt: skip
+            shared = _shared(model, {name}.intersection(UNITS, model.coordinates))
+            raise ValueError(
+                f"column '{heading}' {found_unit}, expected '{name} {next(iter(units))}' or another of"
+                f" {', '.join(units)}{shared}"
+            )
         if name in found:
             raise ValueError(f"column '{name}' appears twice, expected it once")
         found[name] = (index, units[unit])
@@ -211,7 +209,7 @@ def _quantity(model: Model, name: str) -> str:
     return MEASURED + name if name in model.coordinates else name
 
 
-def _shared(model: Model, names: Sequence[str]) -> str:
+def _shared(model: Model, names: Collection[str]) -> str:
     """Clause on the headings of loads or displacements with the same names as coordinates."""
     headings = ", ".join(f"'{_quantity(model, name)}'" for name in names)
     return f"; since coordinates have these names, loads and displacements are headed {headings}" if names else ""

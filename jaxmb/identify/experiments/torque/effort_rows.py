@@ -227,7 +227,8 @@ def effort_rows(
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
-            raise ValueError(f"{name} is never faster than its least_speed, expected a lower one")
+            fastest = np.abs(speed[inside, i]).max()
+            raise ValueError(f"{name} is never faster than its least_speed, expected one below {fastest:.3g}")
 
     def to_rows(part: np.ndarray) -> np.ndarray:
         return filtered(part)[inside[sample], coordinate]

@@ -299,8 +299,6 @@ def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
 def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
     """Measured points of a heading."""
     points: dict[str, set[str]] = {}
-    if len(heads) == 1 and any(separator in heads[0] for separator in ";\t"):
-        raise ValueError(f"the heading is one cell, '{heads[0][:40]}', expected commas (and points in numbers)")
     for head in heads:
         if heads.count(head) > 1:
             raise ValueError(f"column '{head}' occurs twice, expected it once")

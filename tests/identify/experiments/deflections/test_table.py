@@ -71,8 +71,8 @@ def test_what_is_written_is_read_back(tmp_path):
     [
         ([], "is empty, expected a line of headings"),
         ([HEAD], "headings only"),
-        ([HEAD.replace(",", ";"), "a;45"], "the headings are one cell, separated by ';', expected commas"),
-        ([HEAD.replace(",", "\t")], "the headings are one cell, separated by tabs, expected commas"),
+        ([HEAD.replace(",", ";"), "a;45"], "line 1: cells are separated by semicolons, expected commas"),
+        ([HEAD.replace(",", "\t")], "line 1: cells are separated by tabs, expected commas"),
         (
             [HEAD.replace("fx N", "Fx N")],
             "column 'Fx N' does not exist, did you mean 'fx'? expected one of: test, load",
@@ -133,6 +133,12 @@ def test_mistakes_are_named(read, lines, told):
         read(*lines)
     assert told in str(error.value)
     assert "tests.csv: " in str(error.value)
+
+
+def test_a_wrong_unit_has_no_hint_on_coordinates_of_the_same_name(read):
+    with pytest.raises(InputError) as error:
+        read(HEAD.replace("dx mm", "dx inch"))
+    assert str(error.value).endswith("expected 'dx m' or another of m, mm, um")
 
 
 def test_coordinates_with_names_of_measured_columns(tmp_path):
