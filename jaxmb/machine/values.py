@@ -35,7 +35,8 @@ def angle(value: Any) -> Any:
         # The pattern's time grows with the square of the length.
         match = _ANGLE.fullmatch(value) if len(value) <= _LONGEST_TEXT else None
         if match is None:
-            raise ValueError('expected a number in radians or a text such as "70 deg" or "1.2 rad"')
+            travel = "; a travel is a number in m" if value.rstrip().endswith("m") else ""
+            raise ValueError(f'expected a number in radians or a text such as "70 deg" or "1.2 rad"{travel}')
         number = float(match[1])
         return AngleText(math.radians(number) if match[2] == "deg" else number)
     return _number(value)

@@ -165,6 +165,12 @@ def test_byte_order_mark_is_no_error(tmp_path):
             '"arm"\nposture = { lift = "70 grad" }',
             'posture, lift: found "70 grad", expected a number in radians',
         ),
+        (
+            '"arm"',
+            '"arm"\nposture = { lift = "300 mm" }',
+            'found "300 mm", expected a number in radians or a text such as "70 deg" or "1.2 rad"; a travel is a number'
+            " in m",
+        ),
         ('"arm"', '"arm"\ngravity = 9.81', "gravity: found 9.81, expected a list"),
         ('"arm"', '"arm', "not valid TOML: Illegal character '\\n' (at line 2, column 12)"),
         ('"arm"', "arm", "not valid TOML: Invalid value (at line 2, column 8); text needs quotes"),
