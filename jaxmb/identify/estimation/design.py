@@ -20,6 +20,8 @@ RESTARTS = 4
 are the same in every call."""
 ROUNDING = 1e-9
 """Relative difference up to which two criteria are equal: the same tests in another order."""
+REGULAR = 1e6
+"""Condition number of M up to which the rounding of the decrease of a criterion is far below that of its value."""
 MOST_PASSES = 20
 """Largest number of passes over the chosen tests; every exchange improves the criterion."""
 
@@ -79,16 +81,16 @@ def choose_tests(
     target = np.eye(size) if purpose is None else purpose
     problem = _Problem(candidates @ whitening, (target @ whitening).T @ (target @ whitening), criterion, repeat)
     chosen, matrix = _greedy(problem, before, count)
-    greedy = _value(matrix, problem.weight, criterion)
+    greedy = float(_value(matrix, problem.weight, criterion))
     chosen, matrix = _exchange(problem, chosen, matrix)
-    value = _value(matrix, problem.weight, criterion)
+    value = float(_value(matrix, problem.weight, criterion))
     rng = np.random.default_rng(0)
     for _ in range(RESTARTS):
         # candidates are repeated equally often if there are fewer than tests
         rounds = [rng.permutation(len(candidates)) for _ in range(-(-count // len(candidates)))]
         start = np.concatenate(rounds)[:count].tolist()
         end = _exchange(problem, start, before + sum(map(problem.information, start)))
-        other = _value(end[1], problem.weight, criterion)
+        other = float(_value(end[1], problem.weight, criterion))
         if other < value - ROUNDING * abs(value):
             (chosen, matrix), value = end, other
     covariance = whitening @ np.linalg.inv(matrix) @ whitening.T
@@ -111,11 +113,15 @@ class _Problem:
         return START / len(self.weight) * np.eye(len(self.weight))
 
     def best(self, matrix: np.ndarray, chosen: list[int]) -> int:
-        """The candidate with the largest gain when added to M."""
-        gains = _gains(self.candidates, matrix, self.weight, self.criterion)
+        """The candidate with the least criterion when added to M."""
+        if np.linalg.cond(matrix) < REGULAR:
+            values = -_gains(self.candidates, matrix, self.weight, self.criterion)
+        else:
+            after = matrix + np.swapaxes(self.candidates, 1, 2) @ self.candidates
+            values = _value(after, self.weight, self.criterion)
         if not self.repeat:
-            gains[chosen] = -np.inf
-        return int(np.argmax(gains))
+            values[chosen] = np.inf
+        return int(np.argmin(values))
 
     def information(self, candidate: int) -> np.ndarray:
         """Contribution of one test to M."""
@@ -210,11 +216,14 @@ def _gains(
     return np.einsum("crr->c", np.linalg.solve(inner, product @ weight @ np.swapaxes(product, 1, 2)))
 
 
-def _value(matrix: Float[np.ndarray, "d d"], weight: np.ndarray, criterion: Criterion) -> float:
+def _value(matrix: Float[np.ndarray, "*c d d"], weight: np.ndarray, criterion: Criterion) -> Float[np.ndarray, "*c"]:
+    """Criterion of each information matrix; inf where it is singular."""
     sign, size = np.linalg.slogdet(matrix)
-    if sign <= 0.0:
-        return np.inf
-    return -float(size) if criterion == "D" else float(np.trace(np.linalg.solve(matrix, weight)))
+    regular = sign > 0.0
+    if criterion == "D":
+        return np.where(regular, -size, np.inf)
+    covariance = np.linalg.solve(np.where(regular[..., None, None], matrix, np.eye(len(weight))), weight)
+    return np.where(regular, np.trace(covariance, axis1=-2, axis2=-1), np.inf)
 
 
 @dataclasses.dataclass(frozen=True)

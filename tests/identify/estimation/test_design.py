@@ -73,6 +73,15 @@ def test_tests_that_were_made_count():
     assert choose_tests(only, 5, repeat=True).chosen.count(0) in (2, 3)
 
 
+@pytest.mark.parametrize("criterion", ["D", "A"])
+def test_the_best_test_beside_barely_known_directions(criterion):
+    made = np.diag([1e-3, 1e-3, 3e3, 3e3])
+    for seed in range(5):
+        candidates = 1e3 * np.random.default_rng(seed).normal(size=(40, 4, 4))
+        values = [worth(np.stack([made, c]), [0, 1], criterion) for c in candidates]
+        assert choose_tests(candidates, 1, criterion, made=made).chosen == (int(np.argmin(values)),)
+
+
 def test_what_cannot_be_chosen():
     for arguments, message in (
         ((CANDIDATES, 15), "count is 15, expected 1 to 14"),
