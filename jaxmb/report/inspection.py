@@ -222,9 +222,8 @@ def next_report(found: Inspection) -> NextReport:
     std = found.next.known.std
     worst = int(np.argmax(std))
     least_known = f"{found.study.free.names[worst]}, {percent(100.0 * float(std[worst]))} %"
-    return report._replace(
-        parts=(*report.parts, *proposal), lines=(*report.lines, f"largest standard deviation after them: {least_known}")
-    )
+    largest = f"largest standard deviation due to noise after them: {least_known}"
+    return report._replace(parts=(*report.parts, *proposal), lines=(*report.lines, largest))
 
 
 def base_table(found: Inspection, std: tuple[float, ...] | None) -> Table:

@@ -249,7 +249,7 @@ def law_sections(result: Result) -> list[Section]:
 
 def one_model_part(found: OneModel, tests: int) -> Lines | Table:
     """A line if one model is consistent with all tests, else a table of the parameters that would have to vary."""
-    size = f"the residual is {number(found.residual_over_noise, 3)} times the noise"
+    size = f"residual {number(found.residual_over_noise, 3)} times the noise, tolerances included"
     if found.is_consistent:
         return Lines((f"one model is consistent with all {tests} tests: {size}",))
     rows = []

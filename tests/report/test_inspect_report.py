@@ -59,7 +59,7 @@ def test_tables(inspected, with_prior, deflections, text_of):
         "tool x, y, z",
         "2 tests chosen out of 5 candidates",
         "improved by gradient",
-        "largest standard deviation after them: ",
+        "largest standard deviation due to noise after them: ",
     ):
         assert text in shown
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= 120

@@ -230,8 +230,8 @@ def _remedy_clause(
     if best is None or not float(best.std[index]) < HELPS * before:
         return f"none of {len(own)} remedies tried improves it"
     return (
-        f"best of {len(own)} remedies tried: {best.text}, which reduces its standard deviation from {std_text(before)}"
-        f" to {std_text(float(best.std[index]))}"
+        f"best of {len(own)} remedies tried: {best.text}, which reduces its standard deviation due to noise from"
+        f" {std_text(before)} to {std_text(float(best.std[index]))}"
     )
 
 
