@@ -38,6 +38,7 @@ from jaxmb.identify.assess.model_errors import (
 from jaxmb.identify.assess.remarks import body_remarks, outlier_remarks, tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.assess.tests.torque import EXACT
+from jaxmb.identify.assess.uncertainty.nonlinear import beyond_bounds
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
     identifiability,
@@ -105,7 +106,8 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     known = estimate.identifiability if stated is None else estimate.with_added(stated.covariance).identifiability
     # gross errors invalidate everything else
     on_bodies, of_noise = ([], []) if estimate.goodness.gross_errors else body_remarks(estimate, step)
-    on_bounds, of_values = value_remarks(estimate, linear, known)
+    beyond = beyond_bounds(estimate, step.identifiability.std)[1]
+    on_bounds, of_values = value_remarks(estimate.study, linear, known, beyond)
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from jaxtyping import Bool
 from pydantic import ValidationError
 from scipy.special import chdtri
 
@@ -10,7 +11,6 @@ from jaxmb.identify.assess.budget import Budget
 from jaxmb.identify.assess.estimate import INCONSISTENT, Estimate, LinearSystem, on_bound
 from jaxmb.identify.assess.modal_agreement import unmatched_metrics
 from jaxmb.identify.assess.model_errors import ModelError
-from jaxmb.identify.assess.uncertainty.nonlinear import beyond_bounds
 from jaxmb.identify.estimation.identifiability import Identifiability, row_blocks
 from jaxmb.identify.experiments.test import residual_of_test
 from jaxmb.identify.experiments.tolerances import Tolerances
@@ -280,17 +280,19 @@ _BEYOND = tuple(
 )
 
 
-def value_remarks(estimate: Estimate, linear: LinearSystem, known: Identifiability) -> tuple[list[str], list[str]]:
+def value_remarks(
+    study: Study, linear: LinearSystem, known: Identifiability, beyond: Bool[np.ndarray, "d"]
+) -> tuple[list[str], list[str]]:
     """A doubt on the values limited by a bound that data contradict, and remarks: one on undetermined values for each
     reason, and one on values determined only relative to the width of their bounds.
 
     Args:
-        estimate: of a linear study.
+        study: a linear study.
         linear: its linear step.
         known: standard deviations of u.
+        beyond: mask of the values whose bound data contradict.
     """
-    named, (found, _, fit, start), study = dict[tuple[str, str], list[str]](), linear, estimate.study
-    own, (_, beyond) = parameters(study.model), beyond_bounds(estimate, fit.identifiability.std)
+    named, (found, _, fit, start), own = dict[tuple[str, str], list[str]](), linear, parameters(study.model)
     for i, name in enumerate(study.free.names):
         if fit.without_effect[i]:
             reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import IdentifiableCombinations, Probe
 from jaxmb.identify.experiments.frf.channels import predict_frf
-from jaxmb.identify.experiments.frf.noise import SMALLEST_RATIO
+from jaxmb.identify.experiments.frf.weights import SMALLEST_RATIO
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.linear import NO_EFFECT

@@ -14,7 +14,8 @@ from jaxtyping import Array, Bool, Complex, Float
 from jaxmb.compiled import on_host
 from jaxmb.identify.experiments.components import Description, Probe, Vibration
 from jaxmb.identify.experiments.frf.channels import Channels, FrfChannels, FrfEvaluation, known_channels, predict_frf
-from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at, peaks_hz, resonances
+from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at
+from jaxmb.identify.experiments.frf.weights import peaks_hz, resonances
 from jaxmb.identify.experiments.motion import (
     PlacementErrors,
     PostureTest,

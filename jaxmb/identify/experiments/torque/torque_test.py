@@ -24,8 +24,8 @@ from jaxmb.identify.experiments.components import (
 )
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, scale_error, zero_error
-from jaxmb.identify.experiments.torque.effort_noise import unexplained_efforts
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, stribeck
+from jaxmb.identify.experiments.torque.gross_errors import unexplained_efforts
 from jaxmb.identify.experiments.torque.preliminary_fits import GAIN_FAMILY, DriveRecording
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import ParameterSpec

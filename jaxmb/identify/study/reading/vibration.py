@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
-from jaxmb.identify.experiments.frf.noise import band_weights, leak_std, peak_weights, usable_lines
+from jaxmb.identify.experiments.frf.noise import leak_std
+from jaxmb.identify.experiments.frf.weights import band_weights, peak_weights, usable_lines
 from jaxmb.identify.experiments.modes_test import ModesTest
 from jaxmb.identify.experiments.motion_view import check_motion, motion_view
 from jaxmb.identify.experiments.test import Entry, Source, Truth

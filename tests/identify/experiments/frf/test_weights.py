@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import find_peaks, peak_widths
 
 from jaxmb.identify.assess.remarks import data_remarks
-from jaxmb.identify.experiments.frf.noise import MOST_DAMPING, band_weights, peak_weights, resonances, usable_lines
+from jaxmb.identify.experiments.frf.weights import MOST_DAMPING, band_weights, peak_weights, resonances, usable_lines
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.validation import InputError

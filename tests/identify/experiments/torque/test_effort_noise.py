@@ -105,7 +105,7 @@ def test_errors_of_the_regressor_shrink_parameters_and_scatter_them() -> None:
     the efforts of 0.2 times the length of the parameters. Limits: 4.5 standard errors, and what a bias of second order
     (0.04^2) leaves."""
     clean, draw = rows_of(0), np.random.default_rng(1)
-    values = least_squares(clean.regressor, clean.effort)[0]
+    values = least_squares(clean.regressor, clean.effort)
     effort = clean.regressor @ values
 
     def with_errors(matrix, sign=1.0, errors=None):
@@ -118,7 +118,7 @@ def test_errors_of_the_regressor_shrink_parameters_and_scatter_them() -> None:
         plus, errors = with_errors(rows.regressor)
         others += [plus, with_errors(rows.regressor, -1.0, errors)[0]]
     found = motion_errors(rows, others, np.ones(effort.size))
-    fitted = least_squares(rows.regressor, effort)[0]
+    fitted = least_squares(rows.regressor, effort)
     size = np.linalg.norm(values)
     limit = 4.5 * 0.2 * size / np.sqrt(effort.size) + 0.04**2 * 2.0 * np.abs(values)
     assert np.all(np.abs(fitted - found.bias - values) < limit)
