@@ -52,6 +52,8 @@ MOST_PASSES = 10
 """Largest number of linearizations of tests about the fitted machine."""
 SETTLED = 0.05
 """Change of the values in the last of them, in standard deviations, at convergence."""
+EXPLAINED = 0.99
+"""Part of the misfit that an error explains, above which no tolerance is contradicted beside it."""
 
 
 @typed_arguments
@@ -223,8 +225,11 @@ def assess(estimate: Estimate) -> Result:
         likely = [*gross, *causes, *found.causes]
     misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
     unknown = [UNKNOWN] if goodness.not_reproduced else []
-    # What does not reproduce the data is no small error: its attribution to a tolerance would mislead.
-    exceeded = [] if goodness.not_reproduced else exceeded_remarks(goodness.budget, study.tolerances)
+    # The attribution of another error to tolerances would mislead: of data that are not reproduced, and of all misfit
+    # where an error explains it.
+    explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
+    excess = not (goodness.not_reproduced or explained)
+    exceeded = exceeded_remarks(goodness.budget, study.tolerances) if excess else []
     doubts = (
         *misfit, *others, *unknown, *found.doubts, *exceeded, *held_out_remarks(estimate), *machine_remarks(machine),
     )  # fmt: skip

@@ -106,3 +106,12 @@ def test_usual_causes_are_named_where_tolerances_do_not_explain_the_residual(tmp
 
     assert told(0.01)[0]
     assert told(0.5)[1] == ()
+
+
+def test_an_error_that_explains_the_misfit_is_no_error_of_other_numbers(tmp_path):
+    """An angle off by 0.1 rad, which the tolerances of axes would absorb in part."""
+    wrong = 0.1 * np.eye(6)[2]
+    cases = [dataclasses.replace(case, q=case.q - wrong) for case in loaded(seed=1, noise=1.0, size=(2e4, 5e3))]
+    doubts = jaxmb.identify(study_of(tmp_path, cases, tolerances={})).doubts
+    assert "+5.75 deg of q3 in the posture of test 'near' would explain 100 % of the misfit" in doubts[0]
+    assert not any("contradict" in text for text in doubts)
