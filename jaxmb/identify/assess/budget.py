@@ -414,7 +414,7 @@ def explained(
     rest, squares = joint_residual(both, jacobian, row_weights, found.all_columns)
     explained = [own.explained for own in misfits(rest[:, 0], jacobian, row_weights, rows)]
     if found.draws is not None:  # residual of the curvature of each draw beside the errors and the other draws
-        drawn = np.sqrt(DRAWS) * rest[:count, 1:] / np.maximum(1.0 - squares[1:], np.finfo(float).tiny)
+        drawn = np.sqrt(DRAWS) * rest[:count, 1:] / np.maximum(1.0 - squares[1:], np.finfo(float).eps)
         more = [float(np.sum(rest[own, 0] ** 2) - np.sum(row_weights[own])) for own in rows]
         explained = [
             yes or own <= np.sum(drawn[part] ** 2, axis=0).max()

@@ -425,10 +425,16 @@ class TorqueSource(Source):
         if not joints:
             return ""
         rest_text = f"a motion of {listed(self.at_rest)}, of which there is no record, " if self.at_rest else ""
+        geared = {model.coordinates[i] for pair in model.motors for i in pair}
+        stiff = {name for name, k in zip(model.coordinates, model.stiffness, strict=True) if k > 0.0}
+        springs = [name for name in self.coordinates if name in stiff - geared]
+        spring_text = (
+            f"the stiffness of {listed(springs)}, which acts parallel to the drive (that of a gear needs"
+            " motor = { inertia, ratio }), "
+        )
         cause = cause or (
-            f"usual causes: {rest_text}order, sign or unit of columns, sign or zero of an angle, torque and angle"
-            " at different times, the direction of gravity, missing friction, the stiffness of a gear on a joint"
-            " without motor"
+            f"usual causes: {rest_text}{spring_text if springs else ''}order, sign or unit of columns, sign or zero of"
+            " an angle, torque and angle at different times, the direction of gravity, missing friction"
         )
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"
 

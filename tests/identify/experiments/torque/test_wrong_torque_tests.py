@@ -210,6 +210,17 @@ def test_a_motion_without_record_is_a_cause(tmp_path):
     assert any("usual causes: a motion of b, of which there is no record, order" in doubt for doubt in result.doubts)
 
 
+def test_the_stiffness_of_gears_without_motor_is_a_cause(tmp_path):
+    data = ARM.model_dump(exclude_unset=True)
+    for body, stiffness in zip(data["body"], (1e5, 5e4), strict=True):
+        body["joint"][0]["stiffness"] = stiffness
+    damping = {"damping.*": {"lower": 0.0, "upper": 9.0, "scale": "linear"}}
+    result = identified(tmp_path, written(tmp_path), machine=jaxmb.Machine.model_validate(data), free=damping)
+    assert result.status.startswith("data not followed")
+    (told,) = [doubt for doubt in result.doubts if "usual causes" in doubt]
+    assert "usual causes: the stiffness of a, b, which acts parallel to the drive (that of a gear needs" in told
+
+
 def test_torques_of_nothing(tmp_path):
     recorded = written(tmp_path, effort=np.zeros((1001, 2)))
     with pytest.raises(ValueError, match="test 'motion': all torques are 0, expected those that moved the machine"):
