@@ -96,12 +96,11 @@ def test_the_third_mode_lies_where_the_record_has_a_peak(fitted):
 
 @here
 def test_what_is_known(fitted):
-    """Spring, hub and payload are known to a few per cent; losses, and the mass of the arm beside the usual tolerances
-    of sensor and payload, less well; nothing ends on a bound."""
-    less = ("damping.", "mass.tenth")
-    known = {name for name, p in fitted.parameters.items() if p.identifiable == "yes"}
-    assert known == {name for name in fitted.parameters if not name.startswith(less)}
-    assert all(p.identifiable != "no" for p in fitted.parameters.values())
+    """Spring, hub, payload and the mass of the arm are known to 2 to 10 per cent, losses less well: that of the hinge may
+    be zero. Nothing ends on a bound."""
+    found = {name: p.identifiable for name, p in fitted.parameters.items()}
+    assert {name for name in found if found[name] == "yes"} == {n for n in found if not n.startswith("damping.")}
+    assert {name for name in found if found[name] == "no"} == {"damping.hinge"}
     assert not fitted.doubts
     assert fitted.remarks[0] == fitted.study.note
 
