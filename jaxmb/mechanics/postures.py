@@ -11,7 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import check_known, finite_number, typed_arguments
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
@@ -207,6 +207,7 @@ def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"
 
 
 @typed_arguments
+@numeric_arguments("near")
 def close_loops(
     model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | None = None
 ) -> Float[Array, "n"]:

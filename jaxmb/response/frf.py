@@ -218,6 +218,7 @@ def _omega(frequency_hz: Float[Array, "f"] | Float[np.ndarray, "f"]) -> Float[Ar
     return omega
 
 
+@numeric_arguments("frequency_hz", least=0.0)
 def convert_frf(
     frf: Complex[Array, "f o i"] | Complex[np.ndarray, "f o i"],
     frequency_hz: Float[Array, "f"] | Float[np.ndarray, "f"],
@@ -233,11 +234,13 @@ def convert_frf(
         to_kind: kind of the result.
 
     Raises:
-        ValueError: a kind is unknown, or the conversion integrates at 0 Hz, where it is undefined; `as_kind` of an
-            `FrfSet` omits that line.
+        ValueError: a kind is unknown, `frf` does not have one line for each frequency, or the conversion integrates at
+            0 Hz, where it is undefined; `as_kind` of an `FrfSet` omits that line.
     """
     power = check_kind(to_kind) - check_kind(from_kind)
-    omega = 2 * jnp.pi * jnp.asarray(frequency_hz, dtype=float)
+    omega = _omega(frequency_hz)
+    if jnp.ndim(frf) != 3 or len(frf) != omega.size:
+        raise ValueError(f"frf has shape {jnp.shape(frf)}, expected ({omega.size}, outputs, inputs)")
     if power < 0 and not isinstance(omega, Tracer) and bool(jnp.any(omega == 0.0)):
         raise ValueError(f"a {from_kind} at 0 Hz has no {to_kind}: remove that line first")
     return jnp.asarray(frf) * ((1j * omega) ** power)[:, None, None]

@@ -402,6 +402,7 @@ def _in_order(
     return values[order], _unit_shapes(shapes[:, order]), above[order]
 
 
+@typed_arguments
 def undamped_modes(tangent: Tangent) -> Modes:
     """Modes of M dq'' + K dq = 0: real shapes, no damping.
 
@@ -560,6 +561,7 @@ LEAST_STIFFNESS = 1e-12
 """Ratio of the smallest to the largest omega^2 at and below which a mode is a rigid-body mode."""
 
 
+@typed_arguments
 def with_modal_damping(tangent: Tangent, damping_ratio: float | Sequence[float] | np.ndarray) -> Tangent:
     """The tangent with a damping ratio for each undamped mode instead of all its damping, of any kind.
 

@@ -326,7 +326,7 @@ def make_study(
     """
     began, folder = time.monotonic(), Path(folder)
     with warnings_as_remarks() as remarks:
-        given = validated(StudyFile, file, source) if isinstance(file, dict) else file
+        given = file if isinstance(file, StudyFile) else validated(StudyFile, file, source)
         context, fixed, entries = _context_and_tests(given, folder, source, noise_seed)
         earlier = None if given.prior_from is None else earlier_result(folder / given.prior_from)
         problem, start = _problem_and_start(context, fixed, entries, source, earlier)
