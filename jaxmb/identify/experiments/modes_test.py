@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -310,8 +311,19 @@ class ModesDescription(Description[ModesTest]):
             yield error, none._replace(placement=placement)
 
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:
-        """Reversed and exchanged sensors, degrees for radians."""
+        """Reversed and exchanged sensors, exchanged numbers of two modes, degrees for radians."""
         test, shape = self.test, np.asarray(self.test.shape)
+        lists = {"frequencies": ("frequency_hz", "frequency_std"), "damping ratios": ("damping_ratio", "damping_std")}
+        if test.outputs:
+            lists["shapes"] = ("shape",)
+        frequency_hz = np.asarray(test.frequency_hz)
+        for i, k in itertools.combinations(range(frequency_hz.size), 2):
+            order = np.arange(frequency_hz.size)
+            order[[i, k]] = k, i
+            for what, names in lists.items():
+                text = f"exchanged {what} of the modes at {frequency_hz[i]:.4g} and {frequency_hz[k]:.4g} Hz"
+                fields = {name: jax.device_put(np.asarray(getattr(test, name))[order]) for name in names}
+                yield text, text, dataclasses.replace(test, **fields)
         for key, text, order, sign in channel_alternatives("output", dof_names(test.outputs)):
             yield key, text, dataclasses.replace(test, shape=jax.device_put(shape[:, order] * sign))
         yield from posture_alternatives(test, model)

@@ -19,7 +19,7 @@ from jaxmb.identify.fit.problem import with_tests
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.postures import build_model
-from tests.identify.arm import BRIEF, MACHINE, TRUTH, frf, study_of
+from tests.identify.arm import BRIEF, MACHINE, TRUTH, frf, shapes, study_of
 
 NOISE = 0.015
 
@@ -152,6 +152,18 @@ def test_tolerances_beside_a_simulated_test(tmp_path):
     for k in real - machine:
         assert not counts[rows[0], k].any(), keys[k]
         assert counts[rows[1], k].all(), keys[k]
+
+
+@pytest.mark.parametrize("what", ["shapes", "damping ratios"])
+def test_modes_in_another_order_are_named(tmp_path, what):
+    made = study_of(tmp_path, *(shapes(b, name=f"p{k}") for k, b in enumerate(POSTURES)), **BRIEF)
+    test, other = made.tests[0], made.tests[1:]
+    field = {"shapes": "shape", "damping ratios": "damping_ratio"}[what]
+    wrong = dataclasses.replace(test, **{field: getattr(test, field)[::-1]})
+    result = identify(made.with_problem(with_tests(made.problem, [wrong, *other])))
+    low, high = np.asarray(test.frequency_hz)
+    text = f"exchanged {what} of the modes at {low:.4g} and {high:.4g} Hz of test 'p0'"
+    assert text in [error.text for error in result.metrics.model_errors]
 
 
 def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
