@@ -96,8 +96,8 @@ def test_the_third_mode_lies_where_the_record_has_a_peak(fitted):
 
 @here
 def test_what_is_known(fitted):
-    """Spring, hub, payload and the mass of the arm are known to 2 to 10 per cent, losses less well: that of the hinge may
-    be zero. Nothing ends on a bound."""
+    """Spring, hub, payload and the mass of the arm are known to 2 to 10 per cent, losses less well: that of the hinge
+    may be zero. Nothing ends on a bound."""
     found = {name: p.identifiable for name, p in fitted.parameters.items()}
     assert {name for name in found if found[name] == "yes"} == {n for n in found if not n.startswith("damping.")}
     assert {name for name in found if found[name] == "no"} == {"damping.hinge"}
