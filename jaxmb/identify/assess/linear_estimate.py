@@ -27,7 +27,7 @@ from jaxmb.identify.assess.model_errors import (
     Hypothesis,
     Metric,
     ModelError,
-    drops_beside_tolerances,
+    drops,
     further_springs,
     metric,
     model_errors_text,
@@ -443,7 +443,7 @@ def _errors(search: LinearHypothesisSearch) -> list[StatedError]:
 
 def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
     """The errors that explain most to first order, and others with further starting values."""
-    errors, study = _errors(search), search.estimate.study
+    errors = _errors(search)
     matrix, measured = search.equations({}, {})
     x, residual = search.solved({}, {})
     columns = np.zeros((residual.size, len(errors)))
@@ -451,11 +451,8 @@ def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypo
         there, values = search.equations({}, {error.key: STEP * error.typical})
         change = (there @ x - values - (matrix @ x - measured)) / STEP
         columns[:, k] = finite(change)
-    budget = search.estimate.goodness.budget
-    tolerated = set() if budget is None else {error.key for error in budget.errors}
-    std = np.array([error.std(study.tolerances) / error.typical if error.key in tolerated else 0.0 for error in errors])
-    _, drops = drops_beside_tolerances(residual, matrix, columns, std, search.metric.squares(columns))
-    order = [k for k in np.argsort(-drops).tolist() if drops[k] > LINEAR * drops.max()][:TRIED]
+    _, less = drops(residual, matrix, columns)
+    order = [k for k in np.argsort(-less).tolist() if less[k] > LINEAR * less.max()][:TRIED]
     others = [k for k, error in enumerate(errors) if error.starts and k not in order and columns[:, k].any()]
     return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in others]
 

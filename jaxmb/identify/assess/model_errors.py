@@ -114,31 +114,22 @@ def metric(variances: Float[np.ndarray, "m"], effects: Float[np.ndarray, "m e"])
     return Metric(scale, left, 1.0 - 1.0 / np.hypot(1.0, values))
 
 
-def drops_beside_tolerances(
-    residual: Float[np.ndarray, "m"],
-    jacobian: Float[np.ndarray, "m d"],
-    columns: Float[np.ndarray, "m c"],
-    std: Float[np.ndarray, "c"],
-    largest: Float[np.ndarray, "c"],
+def drops(
+    residual: Float[np.ndarray, "m"], jacobian: Float[np.ndarray, "m d"], columns: Float[np.ndarray, "m c"]
 ) -> tuple[float, Float[np.ndarray, "c"]]:
-    """Sum of squares of the residual beside the free parameters, and its decrease by each column to first order.
+    """Sum of squares of the residual beside the free parameters, and its decrease in a fit with each error, to first
+    order; all in units of the covariance.
 
     Args:
-        residual: in units of its covariance.
-        jacobian: by the free parameters, in the same units.
-        columns: by the errors, in the same units.
-        std: standard deviation of each error that the covariance contains, 0 for none: it is released.
-        largest: sum of squares of each column in units of the noise alone.
+        residual: of the fit.
+        jacobian: by the free parameters.
+        columns: by the errors.
     """
     svd = scaled_svd(jacobian, RANK_TOLERANCE)
     beside, rest = svd.beside(columns), svd.beside(residual)
     own = np.sum(beside**2, axis=0)
     has_effect = own > 1e-12 * np.sum(columns**2, axis=0)
-    # rounding and curvature must not exceed the bound by noise alone
-    released = own * np.maximum(1.0 - own * std**2, 1.0 / (1.0 + largest * std**2))
-    drops = np.where(has_effect, (beside.T @ rest) ** 2 / np.where(has_effect, released, 1.0), 0.0)
-    whole = float(rest @ rest)
-    return whole, np.minimum(drops, whole)
+    return float(rest @ rest), np.where(has_effect, (beside.T @ rest) ** 2 / np.where(has_effect, own, 1.0), 0.0)
 
 
 class Hypothesis(NamedTuple):
@@ -271,7 +262,7 @@ def model_errors(estimate: Estimate) -> Explanations:
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *_without_tests(search, plain), start]
-    refits = _refitted(search, points, chi_square, std, estimate.goodness.beyond_tolerance)
+    refits = _refitted(search, points, chi_square, estimate.goodness.beyond_tolerance)
     found = [end for end in refits if end.is_plausible]
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     return Explanations(
@@ -332,14 +323,14 @@ def _without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.ndarra
 
 
 def _refitted(
-    search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, std: np.ndarray, beyond: Collection[str]
+    search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, beyond: Collection[str]
 ) -> list[FittedHypothesis]:
     """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
     explain most to first order at any of some points, then at the free parameters of the best refit, and of those that
     have starts of their own."""
     errors, channel = search.corrected.errors, _without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
-    expected, distinct, inside = _expected(search, at, std, None if channel is None else channel[1])
+    expected, distinct, inside = _expected(search, at, None if channel is None else channel[1])
     found, best = dict[int, FittedHypothesis](), np.inf
     enough = float(chdtri(search.noise, FALSE_ALARM))
 
@@ -369,13 +360,13 @@ def _refitted(
     refit([k for k in likely() if errors[k].starts])
     if found:
         at.append(min(found.values(), key=lambda end: end.chi_square).x[: search.size])
-        expected = np.concatenate([expected, _expected(search, at[-1:], std, None)[0]])
+        expected = np.concatenate([expected, _expected(search, at[-1:], None)[0]])
         refit(likely()[:TRIED])
     return [*found.values(), *(() if best <= enough else _alternatives(search, at))]
 
 
 def _expected(
-    search: HypothesisSearch, points: Sequence[np.ndarray], std: np.ndarray, channel: np.ndarray | None
+    search: HypothesisSearch, points: Sequence[np.ndarray], channel: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sum of squares that each error leaves to first order at each point [p, e]; whether its effect is distinct from
     that of earlier ones [e]; whether it has an effect in a channel alone, whose fit without it is the last point [e]:
@@ -389,10 +380,9 @@ def _expected(
         residual, jacobian = corrected.state(u, np.zeros(len(errors)), every)
         columns = search.metric(jacobian[:, size:] * typical)
         repeated = _repeated(columns)
-        at_u, largest = search.metric(jacobian[:, :size]), search.metric.squares(columns)
-        rest, drops = drops_beside_tolerances(search.metric(residual), at_u, columns, std / typical, largest)
-        drops[repeated] = 0.0
-        expected[p], distinct[repeated] = rest - drops, False
+        rest, less = drops(search.metric(residual), search.metric(jacobian[:, :size]), columns)
+        less[repeated] = 0.0
+        expected[p], distinct[repeated] = rest - less, False
         if channel is not None and p == len(points) - 1:
             effect = jacobian[:, size:] * typical * search.metric.scale[:, None]
             inside = np.any(effect != 0.0, axis=0) & ~np.any(effect[~channel], axis=0)

@@ -1,13 +1,12 @@
 """One error at a time in the description of deflections, and its name in the result."""
 
 import dataclasses
-import importlib
 
 import numpy as np
 import pytest
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import ModelError, drops_beside_tolerances, metric, model_errors_text, selected
+from jaxmb.identify.assess.model_errors import ModelError, drops, metric, model_errors_text, selected
 from tests.identify.kr240 import JOINTS, displaced, loaded, study_of
 
 
@@ -75,27 +74,6 @@ def test_a_held_out_test_that_is_not_reproduced_is_a_doubt(tmp_path):
     assert not identify(study_of(tmp_path, loaded(seed=1, noise=1.0), weak, free=free, parts=parts)).doubts
 
 
-def test_tolerances_beside_simulated_loads(tmp_path, monkeypatch):
-    """Those of the machine and of the measured test count, not those of the simulated one."""
-    module, seen = importlib.import_module("jaxmb.identify.assess.linear_estimate"), []
-    monkeypatch.setattr(module, "_likely", lambda search: seen.append(search) or ([], []))
-    simulate = {"tests": 6, "zones": {"all": {"q1": [-1.0, 1.0], "q2": [-1.0, 1.0], "q3": [-1.0, 1.0]}},
-                "force_n": [1e3, 2e3]}  # fmt: skip
-    study_file = [{"kind": "deflection", "file": "near.csv", "name": "near"},
-                  {"kind": "deflection", "name": "made", "simulate": simulate}]  # fmt: skip
-    free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
-    identify(study_of(tmp_path, made(exchanged), free=free, test=study_file))
-    monkeypatch.undo()
-    drops = module.drops_beside_tolerances
-    stds = []
-    monkeypatch.setattr(module, "drops_beside_tolerances", lambda *given: stds.append(given[3]) or drops(*given))
-    module._likely(seen[0])
-    sizes = dict(zip((error.key for error in module._errors(seen[0])), stds[0], strict=True))
-    tolerated = seen[0].estimate.goodness.budget.errors
-    assert {key for key, size in sizes.items() if size > 0.0} == {error.key for error in tolerated}
-    assert {"load_percent", "joint_zero_deg"} <= {error.kind for error in tolerated}
-
-
 def test_angles_in_degrees_are_an_alternative(tmp_path):
     study = study_of(tmp_path, loaded(seed=1, noise=1.0))
     entry = study.fitted[0]
@@ -113,23 +91,18 @@ def test_a_metric_is_the_inverse_root_of_a_covariance():
     np.testing.assert_allclose(root.T @ root, np.linalg.inv(np.diag(variances) + effects @ effects.T), rtol=1e-10)
 
 
-def test_the_drop_of_an_error_with_a_tolerance_is_that_of_its_fit():
-    """Its own tolerance is released: the drop is that of a fit where it is no part of the covariance."""
+def test_the_drop_of_an_error_is_that_of_its_fit():
+    """Also with the effects of tolerances at another point, such as the start of a ranking at the best refit."""
     draw = np.random.default_rng(2)
     residual, jacobian, columns = draw.normal(size=9), draw.normal(size=(9, 2)), draw.normal(size=(9, 3))
-    std = np.array([0.5, 2.0, 0.0])
-    whiten = metric(np.ones(9), columns * std)
-    largest = whiten.squares(whiten(columns))
-    np.testing.assert_allclose(largest, np.sum(columns**2, axis=0), rtol=1e-10)
-    rest, drops = drops_beside_tolerances(whiten(residual), whiten(jacobian), whiten(columns), std, largest)
+    whiten = metric(np.ones(9), draw.normal(size=(9, 3)) * np.array([0.5, 2.0, 30.0]))
+    own, slopes, errors = whiten(residual), whiten(jacobian), whiten(columns)
+    np.testing.assert_allclose(whiten.squares(errors), np.sum(columns**2, axis=0), rtol=1e-10)
+    rest, less = drops(own, slopes, errors)
+    assert rest == pytest.approx(np.linalg.lstsq(slopes, own, rcond=None)[1][0], rel=1e-9)
     for k in range(3):
-        other = np.where(np.arange(3) == k, 0.0, std)
-        own = metric(np.ones(9), columns * other)
-        both = np.column_stack([own(jacobian), own(columns[:, k])])
-        expected = np.linalg.lstsq(both, own(residual), rcond=None)[1][0]
-        plain = np.linalg.lstsq(own(jacobian), own(residual), rcond=None)[1][0]
-        assert drops[k] == pytest.approx(plain - expected, rel=1e-9)
-    assert rest == pytest.approx(np.linalg.lstsq(whiten(jacobian), whiten(residual), rcond=None)[1][0], rel=1e-9)
+        both = np.column_stack([slopes, errors[:, k]])
+        assert rest - less[k] == pytest.approx(np.linalg.lstsq(both, own, rcond=None)[1][0], rel=1e-9)
 
 
 def test_equivalent_hypotheses_are_one_group():
