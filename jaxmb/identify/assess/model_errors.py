@@ -39,6 +39,8 @@ LINEAR = 0.1
 """Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
 SCREENED, CONTINUED = 8, 0.05
 """Evaluations of a refit from each start, and the part of the misfit that it explains after them if it is continued."""
+SMALL = 5.0
+"""Size over the usual tolerance up to which an error that leaves noise alone ends the search."""
 EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
 MOST_NAMED = 4
@@ -348,7 +350,9 @@ def _refitted(
             end = min(ends, key=lambda end: end.chi_square)
             if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
                 end = search.fitted(end.hypothesis, end.x)
-            found[k], best = end, min(best, end.chi_square)
+            found[k] = end
+            if not errors[k].kind or abs(end.size) <= SMALL:
+                best = min(best, end.chi_square)
 
     def likely() -> list[int]:
         order = np.argsort(expected.min(axis=0), kind="stable").tolist()

@@ -188,10 +188,10 @@ def _of_bodies(
             if f"inertia.{body}.{axis}{axis}" not in free and size > 0.0:
                 error = StatedError(f"moment of inertia of {body} {axis}", "inertia_percent", 0.01 * size)
                 yield error._replace(least=-0.95 * size), right._replace(inertia=_at(right.inertia, i, k))
-    total = float(np.sum(mass))
+    size = 0.01 * float(np.sum(mass))
     for i in payload_carriers(model)[0].tolist():
         text = functools.partial(_payload_text, model.frames[i])
-        error = StatedError(f"payload {model.frames[i]}", size=0.01 * total, text=text)
+        error = StatedError(f"payload {model.frames[i]}", size=size, text=text, starts=(size, 3.0 * size, 10.0 * size))
         yield error, right._replace(payload=_at(right.payload, i))
 
 

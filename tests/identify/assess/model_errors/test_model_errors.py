@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import re
+import types
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,16 @@ import pytest
 from jaxmb.identify.assess.budget import DescribedTests
 from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import FittedHypothesis, Hypothesis, further_springs, model_errors
+from jaxmb.identify.assess.model_errors import (
+    NONE,
+    FittedHypothesis,
+    Hypothesis,
+    HypothesisSearch,
+    _refitted,
+    further_springs,
+    metric,
+    model_errors,
+)
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -121,6 +131,61 @@ def test_a_mistake_is_named_with_its_size(tmp_path, make, text, level):
     if result.parameters["stiffness.a"].interval_95 is not None:
         for name, value in first.values.items():
             assert abs(value - TRUTH[name]) < 4.0 * first.std[name]
+
+
+SIX = [
+    ([0, 0, 1], [0, 0, 0.4], 250.0, [0.05, 0, -0.1], 6.0, 3e6, 700.0),
+    ([0, 1, 0], [0.3, 0, 0.3], 180.0, [0.05, 0.1, 0.45], 12.0, 2.5e6, 600.0),
+    ([0, 1, 0], [0, 0, 0.9], 120.0, [0.1, 0, 0.1], 4.0, 1.5e6, 300.0),
+    ([1, 0, 0], [0.4, 0, 0.15], 60.0, [0.3, 0, 0], 2.0, 4e5, 100.0),
+    ([0, 1, 0], [0.6, 0, 0], 20.0, [0.05, 0, 0], 0.2, 3e5, 60.0),
+    ([1, 0, 0], [0.12, 0, 0], 10.0, [0.05, 0.01, 0.02], 0.05, 1.5e5, 30.0),
+]
+"""Axis, origin, mass, centre of mass, moment of inertia, stiffness and damping of each joint and its body."""
+
+
+@pytest.mark.parametrize("seed", [41, 43])
+def test_a_payload_far_from_the_fit_without_it_is_named(tmp_path, seed):
+    """Without it a centre of mass off by 286 mm leaves noise alone, or the fit ends in a local minimum."""
+    bodies = [
+        {"name": f"b{k}", "parent": f"b{k - 1}" if k else "ground", "origin": {"xyz": origin}, "mass": mass,
+         "center_of_mass": center, "inertia_products": {"xx": inertia, "yy": 1.2 * inertia, "zz": 0.9 * inertia},
+         "joint": [{"name": f"j{k}", "axis": axis, "stiffness": stiffness, "damping": damping}]}
+        for k, (axis, origin, mass, center, inertia, stiffness, damping) in enumerate(SIX)
+    ]  # fmt: skip
+    tool = {"name": "tool", "body": "b5", "origin": {"xyz": [0.25, 0.03, 0.05]}}
+    stated = {"name": "six", "body": bodies, "frame": [tool]}
+    load = {"name": "load", "frame": "tool", "mass": 10.0}
+    write_machine(Machine.model_validate(stated | {"payload": [load]}), tmp_path / "truth.toml")
+    simulate = {
+        "machine": "truth.toml", "lines": {"first_hz": 2.0, "last_hz": 50.0, "step_hz": 0.5}, "noise_log_std": 0.02,
+        "noise_seed": seed,
+    }  # fmt: skip
+    q = np.random.default_rng(seed).uniform(-1.0, 1.0, 6).tolist()
+    test = {"kind": "frf", "posture": {f"j{k}": x for k, x in enumerate(q)}, "simulate": simulate}
+    free = {"stiffness.*": {"lower": 1e4, "upper": 1e8}, "damping.*": {"lower": 1.0, "upper": 1e5}}
+    made = study_of(tmp_path, test | {"noise_log_std": 0.02}, free=free, machine=Machine.model_validate(stated))
+    first = identify(made).metrics.model_errors[0].text
+    assert first.endswith(" kg at tool")
+    assert float(first.split()[3]) == pytest.approx(10.0, rel=0.05)
+
+
+def test_an_implausibly_large_error_that_leaves_noise_alone_does_not_end_the_search():
+    """An error of about the typical size leaves noise alone too, but has no effect to first order."""
+    draw = np.random.default_rng(0)
+    noise, slopes = draw.normal(size=200), draw.normal(size=(200, 2))
+    errors = StatedError("far off", "gain_percent"), StatedError("usual", size=1.0, starts=(1.0,))
+
+    def state(u, x, columns, tests=None):
+        jacobian = np.column_stack([slopes, 20.0 * x[1] * slopes[:, 1]])
+        return noise + slopes @ [u[0], x[0] + 10.0 * x[1] ** 2 - 40.0], jacobian[:, columns]
+
+    free = types.SimpleNamespace(lower=[-1.0], upper=[1.0], size=1)
+    problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
+    corrected = types.SimpleNamespace(problem=problem, errors=errors, state=state)
+    search = HypothesisSearch(corrected, metric(np.ones(200), np.zeros((200, 0))), 199.0)
+    found = _refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
+    assert {end.text.split()[0]: round(abs(end.size)) for end in found} == {"far": 40, "usual": 2}
 
 
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
