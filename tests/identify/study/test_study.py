@@ -8,7 +8,7 @@ import pytest
 import tomli_w
 
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.study.format.study_format import study_names
+from jaxmb.identify.study.format.study_format import StudyFile, study_names
 from jaxmb.identify.study.study import load_study
 from jaxmb.io.validation import InputError
 from jaxmb.machine.file import load_machine, write_machine
@@ -351,3 +351,10 @@ def test_warnings_of_a_machine_are_remarks(study, tmp_path):
         result = identify(study(test, free={"stiffness.q1": {"lower": 1.0, "upper": 1e5, "initial": 100.0}}))
     about = [remark for remark in result.remarks if "the loops of 'four-bar' close with q3 from 2 to 1.6" in remark]
     assert len(about) == 1
+
+
+def test_several_directions_of_a_frame():
+    test = {"kind": "frf", "file": "hits.csv", "outputs": [["tool", "yz"], ["elbow", "XYZ"]]}
+    free = {"stiffness.*": {"lower": 1.0, "upper": 2.0}}
+    (part,) = StudyFile.model_validate({"machine": "arm.toml", "test": [test], "free": free}).test
+    assert part.outputs == (("tool", "y"), ("tool", "z"), ("elbow", "X"), ("elbow", "Y"), ("elbow", "Z"))

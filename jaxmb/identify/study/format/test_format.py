@@ -9,12 +9,12 @@ from jaxmb.machine.values import CoordinateValue, Name, NonNegative, Number, Par
 
 Band = tuple[NonNegative, NonNegative]
 PointName = tuple[str, str]
-SEVERAL = ("xyz", "XYZ")
-"""Directions of three points at one frame."""
+SEVERAL = ("xyz", "xy", "xz", "yz", "XYZ", "XY", "XZ", "YZ")
+"""Directions of several points at one frame."""
 
 
 def _each(points: Any) -> Any:
-    """A list of points with the directions "xyz" of a frame expanded."""
+    """A list of points with the directions "xyz" or two of them of a frame expanded."""
     if not isinstance(points, list | tuple):
         return points
     written: list[Any] = []
