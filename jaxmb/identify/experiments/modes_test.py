@@ -313,7 +313,10 @@ class ModesDescription(Description[ModesTest]):
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:
         """Reversed and exchanged sensors, exchanged numbers of two modes, degrees for radians."""
         test, shape = self.test, np.asarray(self.test.shape)
-        lists = {"frequencies": ("frequency_hz", "frequency_std"), "damping ratios": ("damping_ratio", "damping_std")}
+        lists: dict[str, tuple[str, ...]] = {
+            "frequencies": ("frequency_hz", "frequency_std"),
+            "damping ratios": ("damping_ratio", "damping_std"),
+        }
         if test.outputs:
             lists["shapes"] = ("shape",)
         frequency_hz = np.asarray(test.frequency_hz)
