@@ -39,6 +39,8 @@ LINEAR = 0.1
 """Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
 SCREENED, CONTINUED = 8, 0.05
 """Evaluations of a refit from each start, and the part of the misfit that it explains after them if it is continued."""
+DRAWN = 16
+"""Starts of refits between the bounds, where data are not reproduced: the fit itself is in a local minimum then."""
 SMALL = 5.0
 """Size over the usual tolerance up to which an error that leaves noise alone ends the search."""
 EXPLAINS = 0.9
@@ -265,6 +267,8 @@ def model_errors(estimate: Estimate) -> Explanations:
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *_without_tests(search, plain), start]
     refits = _refitted(search, points, chi_square, estimate.goodness.beyond_tolerance)
+    if estimate.goodness.not_reproduced:
+        refits = _from_draws(search, refits, estimate.seed)
     found = [end for end in refits if end.is_plausible]
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     return Explanations(
@@ -369,6 +373,23 @@ def _refitted(
     return [*found.values(), *(() if best <= enough else _alternatives(search, at))]
 
 
+def _from_draws(search: HypothesisSearch, found: Sequence[FittedHypothesis], seed: int) -> list[FittedHypothesis]:
+    """Refits, of which the best and those of alternatives are repeated from random starts unless one leaves noise
+    alone."""
+    order = sorted(found, key=lambda end: end.chi_square)
+    if not order or order[0].chi_square <= float(chdtri(search.noise, FALSE_ALARM)):
+        return order
+    free, errors = search.corrected.problem.free, [end for end in order if end.hypothesis.error is not None]
+    repeated = [*errors[:MOST_NAMED], *(end for end in order if end.hypothesis.error is None)]
+    draws = np.random.default_rng(seed).uniform(free.lower, free.upper, (DRAWN, search.size))
+    found = [end for end in order if not any(end is other for other in repeated)]
+    for end in repeated:
+        ends = (search.fitted(end.hypothesis, np.append(u, end.x[search.size :]), SCREENED) for u in draws)
+        best = min(ends, key=lambda end: end.chi_square)
+        found.append(min(end, search.fitted(end.hypothesis, best.x), key=lambda end: end.chi_square))
+    return found
+
+
 def _expected(
     search: HypothesisSearch, points: Sequence[np.ndarray], channel: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -378,7 +399,7 @@ def _expected(
     corrected, size = search.corrected, search.size
     errors, every = corrected.errors, np.arange(size + len(corrected.errors))
     typical = np.array([error.typical for error in errors])
-    expected, distinct = np.zeros((len(points), len(errors))), np.ones(len(errors), bool)
+    expected, distinct = np.zeros((len(points), len(errors))), np.zeros(len(errors), bool)
     inside = np.zeros(len(errors), bool)
     for p, u in enumerate(points):
         residual, jacobian = corrected.state(u, np.zeros(len(errors)), every)
@@ -386,7 +407,8 @@ def _expected(
         repeated = _repeated(columns)
         rest, less = drops(search.metric(residual), search.metric(jacobian[:, :size]), columns)
         less[repeated] = 0.0
-        expected[p], distinct[repeated] = rest - less, False
+        expected[p] = rest - less
+        distinct |= ~np.isin(np.arange(len(errors)), repeated)
         if channel is not None and p == len(points) - 1:
             effect = jacobian[:, size:] * typical * search.metric.scale[:, None]
             inside = np.any(effect != 0.0, axis=0) & ~np.any(effect[~channel], axis=0)

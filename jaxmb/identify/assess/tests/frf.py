@@ -14,7 +14,7 @@ from jaxmb.identify.assess.remarks import tests_text, undamped
 from jaxmb.identify.experiments.frf.frf_test import FrfEntry, FrfTest
 from jaxmb.identify.experiments.modes_test import ModesEntry, predict_modes
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.response.frf_kind import dof_names
+from jaxmb.response.frf_kind import DERIVATIVES, dof_names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -201,9 +201,30 @@ def _cause(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.nda
     opposite = _opposite_side(test, np.abs(np.imag(error)) > 0.5 * np.pi, used)
     if opposite:
         return f"measured and fitted are opposite at {opposite}: is a sensor or hammer reversed?"
+    kind = _passive_kind(test, measured, used)
+    if kind:
+        return f"where force and response coincide, it is passive as {kind} alone: is its kind of FRF right?"
     return (
         "check posture, unit, frame, sign and order of points, or whether weak FRFs are noise (coherence, cross_axis)"
     )
+
+
+ACTIVE, FEW, SOME = -0.5, 0.01, 0.1
+"""Cosine of the phase of mobility at a driven point below which a line supplies power; share of such lines up to which
+noise makes them, and above which it does not. Above 1 - `SOME`, a sensor may be reversed."""
+
+
+def _passive_kind(test: FrfTest, measured: np.ndarray, used: np.ndarray) -> str:
+    """The only kind of FRF as which all driven points absorb power, where they do not as that of the test; empty where
+    there is none, or no driven point."""
+    driven = used & np.array([[o == i for i in test.inputs] for o in test.outputs])
+    if not driven.any():
+        return ""
+    phase = (measured / np.abs(np.where(used, measured, 1.0)))[driven]
+    active = {kind: float(np.mean(np.real(phase / 1j ** (d - 1)) < ACTIVE)) for kind, d in DERIVATIVES.items()}
+    own = next(share for kind, share in active.items() if DERIVATIVES[kind] == test.derivatives)
+    passive = [kind for kind, share in active.items() if share < FEW]
+    return passive[0] if SOME < own < 1.0 - SOME and len(passive) == 1 else ""
 
 
 def _opposite_side(test: FrfTest, opposite: np.ndarray, used: np.ndarray) -> str:

@@ -81,6 +81,19 @@ def test_what_it_may_be(made, how, told):
     assert re.search(told, at_truth(changed(made, how)).cause)
 
 
+@pytest.mark.parametrize(("true", "stated"), [(1, 0), (1, 2), (0, 1), (2, 1)])
+def test_another_kind_of_frf_is_told_by_the_power_at_driven_points(made, true, stated):
+    """However bad the fit: here its phases are random. The FRFs of `made` are accelerances."""
+    [test] = made.tests
+    measured = np.asarray(test.measured) * (1j * np.asarray(test.omega)[:, None, None]) ** (true - 2)
+    fitted = measured * np.exp(2j * np.pi * np.random.default_rng(0).random(measured.shape))
+    told = frf_misfit(dataclasses.replace(test, measured=measured, derivatives=stated), fitted, True, False).cause
+    kind = ("receptance", "mobility", "accelerance")[true]
+    assert f"it is passive as {kind} alone" in told
+    right = frf_misfit(dataclasses.replace(test, measured=measured, derivatives=true), fitted, True, False).cause
+    assert "passive" not in right
+
+
 def test_how_far_it_is_off(made):
     off = at_truth(changed(made, lambda h: 9.80665 * h))
     assert off.factor == pytest.approx(9.80665, rel=0.05)
