@@ -17,6 +17,8 @@ from jaxmb.identify.assess.model_errors import (
     FittedHypothesis,
     Hypothesis,
     HypothesisSearch,
+    _expected,
+    _from_draws,
     _refitted,
     further_springs,
     metric,
@@ -186,6 +188,31 @@ def test_an_implausibly_large_error_that_leaves_noise_alone_does_not_end_the_sea
     search = HypothesisSearch(corrected, metric(np.ones(200), np.zeros((200, 0))), 199.0)
     found = _refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
     assert {end.text.split()[0]: round(abs(end.size)) for end in found} == {"far": 40, "usual": 2}
+
+
+def test_an_error_is_refitted_from_starts_far_from_a_fit_in_a_local_minimum():
+    """There its effect is that of an error of the machine, from which it differs elsewhere."""
+    noise, waves = np.random.default_rng(1).normal(size=300), np.arange(1.0, 301.0) / 20.0
+
+    def state(u, x, columns, tests=None):
+        far = u[0] - 0.3
+        residual = noise + 9.0 * (np.sin(waves * u[0]) - np.sin(0.9 * waves)) + 7.0 * far * x[0] + 7.0 * x[1] - 7.0
+        by_u = 9.0 * waves * np.cos(waves * u[0]) + 7.0 * x[0]
+        by_errors = np.full(300, 7.0 * far), np.full(300, 7.0)
+        return residual, np.column_stack([by_u, *by_errors])[:, columns]
+
+    errors = StatedError("masses", size=1.0), StatedError("gain", size=1.0)
+    problem = types.SimpleNamespace(
+        free=types.SimpleNamespace(lower=[0.0], upper=[1.0], size=1), row_slices=(), tests=()
+    )
+    corrected = types.SimpleNamespace(problem=problem, errors=errors, state=state)
+    search = HypothesisSearch(corrected, metric(np.ones(300), np.zeros((300, 0))), 299.0)
+    _, distinct, _ = _expected(search, [np.zeros(1), np.full(1, 0.3)], None)
+    assert distinct.all()
+    stuck = search.fitted(Hypothesis(errors[1]), np.zeros(2))
+    assert stuck.chi_square > 10.0 * search.noise
+    (found,) = _from_draws(search, [stuck], 0)
+    np.testing.assert_allclose(found.x, [0.9, 1.0], atol=0.05)
 
 
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
