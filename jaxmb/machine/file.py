@@ -44,6 +44,8 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
             return machine_from_urdf(read_text(path), path.stem)
 
     def expand(data: Table) -> Table:
+        if "test" in data and "machine" in data:
+            raise ValueError("is a study, expected a machine, such as the one it names")
         return expand_tables(expand_khalil(data, path.parent))
 
     return validated(Machine, read_toml(path), str(path), prepare=expand)

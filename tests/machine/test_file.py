@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from jaxmb.identify.study.study import load_study
 from jaxmb.io.validation import InputError
 from jaxmb.machine.file import load_machine, machine_names, result_folder, write_machine
 from jaxmb.machine.schema import Machine
@@ -265,6 +266,16 @@ def test_names_and_paths_that_lead_nowhere(tmp_path):
         load_machine("x" * 5000 + ".toml")
     with pytest.raises(InputError, match="cannot be read: embedded null byte"):
         load_machine("a\0b.toml")
+
+
+def test_a_study_and_a_machine_are_told_apart(tmp_path):
+    machine, study = tmp_path / "machine.toml", tmp_path / "study.toml"
+    write_machine(load_machine("manipulator-3r"), machine)
+    study.write_text('machine = "machine.toml"\n[[test]]\nkind = "frf"\n')
+    with pytest.raises(InputError, match=r"study.toml: is a study, expected a machine"):
+        load_machine(study)
+    with pytest.raises(InputError, match=r"machine.toml: is a machine, expected a study"):
+        load_study(machine)
 
 
 def test_the_folder_of_a_result_is_its_machine(tmp_path):

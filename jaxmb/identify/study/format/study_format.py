@@ -20,7 +20,7 @@ from jaxmb.identify.study.format.test_format import or_word
 from jaxmb.identify.study.format.torque_format import TorqueTestPart
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart
 from jaxmb.io.files import find_description, library_names, read_toml
-from jaxmb.io.validation import Table, error_location, validated
+from jaxmb.io.validation import InputError, Table, error_location, validated
 from jaxmb.machine.families import OF_GEOMETRY
 from jaxmb.machine.file import ENDINGS, load_machine
 from jaxmb.machine.schema import Machine
@@ -252,6 +252,8 @@ def read_study_file(
     """
     path = find_description(name_or_path, "studies", "study", (".toml",))
     data = read_toml(path)
+    if "body" in data and "test" not in data:
+        raise InputError(f"{path}: is a machine, expected a study, which names its machine and tests")
     if preset is not None:
         data = {key: value for key, value in data.items() if key != "method"} | {"preset": preset}
     if search is not None:
