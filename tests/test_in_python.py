@@ -95,6 +95,7 @@ SET = {"frequency_hz": LINE, "frf": np.ones((1, 1, 1)), "kind": "receptance"}
         (lambda: jaxmb.frf(MODEL, Q, LINE, inputs=5), r"point 5: expected a list of pairs"),
         (lambda: jaxmb.posture(MODEL, {"z1": None}), "z1 is null, expected a number"),
         (lambda: jaxmb.set_parameters(MODEL, {"stiffness.z1": [1.0]}), r"'stiffness.z1' is \[1.0\], expected a number"),
+        (lambda: jaxmb.set_parameters(MODEL, {"stiffness.z1": "5"}), "'stiffness.z1' is \"5\", expected a number"),
         (lambda: jaxmb.set_parameters(MODEL, {"first_moment.link1.x": np.nan}), "is nan, expected a finite number"),
         (lambda: jaxmb.set_parameters(MODEL, ["stiffness.z1"]), "expected a dict of parameters with their values"),
         (lambda: jaxmb.close_loops(MODEL, {}, near=Q * np.nan), "near holds nan, expected finite numbers"),

@@ -296,6 +296,8 @@ def typed_arguments(function: Callable[Arguments, Value]) -> Callable[Arguments,
 def finite_number(label: str, value: Any) -> float:
     """The value as a float; ValueError where it is no finite real number."""
     try:
+        if isinstance(value, str | bytes):
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{label} is {shown(value)}, expected a number") from None

@@ -20,8 +20,8 @@ RESTARTS = 4
 are the same in every call."""
 ROUNDING = 1e-9
 """Relative difference up to which two criteria are equal: the same tests in another order."""
-REGULAR = 1e6
-"""Condition number of M up to which the rounding of the decrease of a criterion is far below that of its value."""
+REGULAR = 1e10
+"""Condition number of M up to which the decrease of a criterion is exact to about 1e-6."""
 MOST_PASSES = 20
 """Largest number of passes over the chosen tests; every exchange improves the criterion."""
 

@@ -311,7 +311,7 @@ class ModesDescription(Description[ModesTest]):
             yield error, none._replace(placement=placement)
 
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:
-        """Reversed and exchanged sensors, exchanged numbers of two modes, degrees for radians."""
+        """Reversed and exchanged sensors, exchanged numbers of two neighbouring modes, degrees for radians."""
         test, shape = self.test, np.asarray(self.test.shape)
         lists: dict[str, tuple[str, ...]] = {
             "frequencies": ("frequency_hz", "frequency_std"),
@@ -320,7 +320,7 @@ class ModesDescription(Description[ModesTest]):
         if test.outputs:
             lists["shapes"] = ("shape",)
         frequency_hz = np.asarray(test.frequency_hz)
-        for i, k in itertools.combinations(range(frequency_hz.size), 2):
+        for i, k in itertools.pairwise(np.argsort(frequency_hz).tolist()):
             order = np.arange(frequency_hz.size)
             order[[i, k]] = k, i
             for what, names in lists.items():

@@ -203,15 +203,17 @@ def _cause(test: FrfTest, measured: np.ndarray, fitted: np.ndarray, used: np.nda
         return f"measured and fitted are opposite at {opposite}: is a sensor or hammer reversed?"
     kind = _passive_kind(test, measured, used)
     if kind:
-        return f"where force and response coincide, it is passive as {kind} alone: is its kind of FRF right?"
+        return f"at points that are both output and input its FRFs absorb power only as {kind}: is the kind right?"
     return (
         "check posture, unit, frame, sign and order of points, or whether weak FRFs are noise (coherence, cross_axis)"
     )
 
 
-ACTIVE, FEW, SOME = -0.5, 0.01, 0.1
-"""Cosine of the phase of mobility at a driven point below which a line supplies power; share of such lines up to which
-noise makes them, and above which it does not. Above 1 - `SOME`, a sensor may be reversed."""
+ACTIVE = -0.5
+"""Cosine of the phase of mobility at a driven point below which a line supplies power."""
+FEW, SOME = 0.01, 0.1
+"""Share of such lines up to which noise causes them, and above which it does not. Above 1 - `SOME` a sensor may be
+reversed."""
 
 
 def _passive_kind(test: FrfTest, measured: np.ndarray, used: np.ndarray) -> str:

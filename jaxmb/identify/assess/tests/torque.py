@@ -203,21 +203,20 @@ def new_directions(entries: Sequence[TorqueEntry], entry: TorqueEntry) -> list[s
     """Coordinates that a held-out test moves in a direction in which fitted tests do not (`SELDOM`): their friction in
     it is extrapolated."""
 
-    def forwards(some: TorqueEntry) -> Iterator[tuple[str, np.ndarray]]:
-        for number, name in enumerate(some.source.coordinates):
-            yield name, some.source.velocity[np.asarray(some.test.coordinate) == number] > 0.0
+    def shares(tests: Sequence[TorqueEntry], name: str) -> np.ndarray:
+        """Share of the samples that move forwards, and backwards."""
+        velocity = np.concatenate(
+            [
+                test.source.velocity[np.asarray(test.test.coordinate) == test.source.coordinates.index(name)]
+                for test in tests
+                if name in test.source.coordinates
+            ]
+        )
+        return np.array([np.mean(velocity > 0.0), np.mean(velocity < 0.0)])
 
-    fitted = dict[str, np.ndarray]()
-    for other in entries:
-        if other.role == "fit":
-            for name, forward in forwards(other):
-                fitted[name] = np.append(fitted.get(name, np.zeros(0)), forward)
-    shares = [(name, forward.mean(), fitted[name].mean()) for name, forward in forwards(entry) if name in fitted]
-    return [
-        name
-        for name, there, known in shares
-        if any(a > SELDOM >= b for a, b in ((there, known), (1 - there, 1 - known)))
-    ]
+    fitted = [other for other in entries if other.role == "fit"]
+    known = [name for name in entry.source.coordinates if any(name in other.source.coordinates for other in fitted)]
+    return [name for name in known if np.any((shares([entry], name) > SELDOM) & (shares(fitted, name) <= SELDOM))]
 
 
 def _errors(estimate: Estimate, entry: TorqueEntry) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
@@ -237,8 +236,8 @@ def torque_remarks(
     causes = grouped((entry.name, text) for entry in entries for text in entry.source.doubts)
     new = {entry.name: new_directions(entries, entry) for entry in entries if entry.role == "check"}
     others = [
-        f"{display_name(test)} has no intervals of predicted efforts at {listed(names)}: it moves there in a direction"
-        " in which fitted tests do not, and where friction is not known"
+        f"{display_name(test)} has no intervals of predicted efforts at {listed(names)}: fitted tests do not move in"
+        " its direction there, in which friction is extrapolated"
         for test, names in new.items()
         if names
     ]

@@ -118,7 +118,7 @@ def beyond_bounds(
         estimate.goodness.budget,
         estimate.compressed,
     )
-    by_errors = 0.0 if budget is None else np.linalg.norm(budget.effect * np.minimum(budget.factors, 1.0), axis=1)
+    by_errors = 0.0 if budget is None else np.linalg.norm(budget.effect, axis=1)
     move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
     return move, (side * move > 0.0) & (np.abs(move) > INTERVAL * np.hypot(std, by_errors))
 

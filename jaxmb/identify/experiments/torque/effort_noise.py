@@ -1,7 +1,7 @@
 """Noise of measured efforts (joint torques or forces): its size, correlation and an upper bound."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -10,9 +10,6 @@ from scipy.linalg import solve_toeplitz
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE
 from jaxmb.identify.estimation.linear import linear_fit, tukey
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_squares
-
-if TYPE_CHECKING:
-    pass
 
 ROUNDS = 3
 ROBUST_ROUNDS = 20

@@ -252,7 +252,7 @@ def read_study_file(
     """
     path = find_description(name_or_path, "studies", "study", (".toml",))
     data = read_toml(path)
-    if "body" in data and "test" not in data:
+    if {"body", "dh", "khalil"} & set(data) and "test" not in data:
         raise InputError(f"{path}: is a machine, expected a study, which names its machine and tests")
     if preset is not None:
         data = {key: value for key, value in data.items() if key != "method"} | {"preset": preset}

@@ -20,6 +20,7 @@ from jaxmb.identify.assess.model_errors import (
     _expected,
     _from_draws,
     _refitted,
+    _reported,
     further_springs,
     metric,
     model_errors,
@@ -190,29 +191,46 @@ def test_an_implausibly_large_error_that_leaves_noise_alone_does_not_end_the_sea
     assert {end.text.split()[0]: round(abs(end.size)) for end in found} == {"far": 40, "usual": 2}
 
 
-def test_an_error_is_refitted_from_starts_far_from_a_fit_in_a_local_minimum():
-    """There its effect is that of an error of the machine, from which it differs elsewhere."""
+def stuck_search(gain):
+    """Search whose residual has many local minima in u, and a fit of the error of a gain from u = 0, far from the true
+    0.9. At 0.3 an error of masses has the effect of the gain."""
     noise, waves = np.random.default_rng(1).normal(size=300), np.arange(1.0, 301.0) / 20.0
 
     def state(u, x, columns, tests=None):
         far = u[0] - 0.3
-        residual = noise + 9.0 * (np.sin(waves * u[0]) - np.sin(0.9 * waves)) + 7.0 * far * x[0] + 7.0 * x[1] - 7.0
+        residual = noise + 9.0 * (np.sin(waves * u[0]) - np.sin(0.9 * waves)) + 7.0 * (far * x[0] + x[1] - gain)
         by_u = 9.0 * waves * np.cos(waves * u[0]) + 7.0 * x[0]
-        by_errors = np.full(300, 7.0 * far), np.full(300, 7.0)
-        return residual, np.column_stack([by_u, *by_errors])[:, columns]
+        return residual, np.column_stack([by_u, np.full(300, 7.0 * far), np.full(300, 7.0)])[:, columns]
 
     errors = StatedError("masses", size=1.0), StatedError("gain", size=1.0)
-    problem = types.SimpleNamespace(
-        free=types.SimpleNamespace(lower=[0.0], upper=[1.0], size=1), row_slices=(), tests=()
-    )
-    corrected = types.SimpleNamespace(problem=problem, errors=errors, state=state)
+    free = types.SimpleNamespace(
+        lower=np.zeros(1), upper=np.ones(1), size=1, names=("k",), values=np.asarray, slope=np.ones_like,
+        named=lambda values: {"k": float(values[0])},
+    )  # fmt: skip
+    problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
+    corrected = types.SimpleNamespace(problem=problem, errors=errors, state=state, of_machine=1)
     search = HypothesisSearch(corrected, metric(np.ones(300), np.zeros((300, 0))), 299.0)
+    return search, search.fitted(Hypothesis(errors[1]), np.zeros(2))
+
+
+def test_an_error_is_refitted_from_starts_far_from_a_fit_in_a_local_minimum():
+    """An error of the machine whose effect is the same at one point does not replace it."""
+    search, stuck = stuck_search(1.0)
     _, distinct, _ = _expected(search, [np.zeros(1), np.full(1, 0.3)], None)
     assert distinct.all()
-    stuck = search.fitted(Hypothesis(errors[1]), np.zeros(2))
     assert stuck.chi_square > 10.0 * search.noise
     (found,) = _from_draws(search, [stuck], 0)
     np.testing.assert_allclose(found.x, [0.9, 1.0], atol=0.05)
+    assert [error.text.split()[0] for error in _reported(search, np.zeros(1), 1e5, [found])] == ["gain"]
+
+
+def test_a_local_minimum_without_an_error_is_no_error():
+    """Refits from random starts leave noise alone there, with errors of about 0."""
+    search, stuck = stuck_search(0.0)
+    (found,) = _from_draws(search, [stuck], 0)
+    assert found.chi_square < 1.2 * search.noise
+    (reported,) = _reported(search, np.zeros(1), 1e5, [found])
+    assert "minimum" in reported.text
 
 
 @pytest.mark.parametrize("level", [NOISE, "estimate"])

@@ -178,5 +178,6 @@ def test_a_direction_that_fitted_tests_lack_has_no_interval():
     fit: Any = entry("fit", (38, 2), (20, 20))
     backwards: Any = entry("check", (1, 39), (5, 35))
     forwards: Any = entry("check", (40, 0), (40, 0))
+    forwards.source.velocity[:30] = 0.0  # rest is no direction
     assert new_directions([fit, backwards], backwards) == ["a"]
     assert new_directions([fit, forwards], forwards) == []

@@ -89,9 +89,9 @@ def test_another_kind_of_frf_is_told_by_the_power_at_driven_points(made, true, s
     fitted = measured * np.exp(2j * np.pi * np.random.default_rng(0).random(measured.shape))
     told = frf_misfit(dataclasses.replace(test, measured=measured, derivatives=stated), fitted, True, False).cause
     kind = ("receptance", "mobility", "accelerance")[true]
-    assert f"it is passive as {kind} alone" in told
+    assert f"absorb power only as {kind}" in told
     right = frf_misfit(dataclasses.replace(test, measured=measured, derivatives=true), fitted, True, False).cause
-    assert "passive" not in right
+    assert "absorb power" not in right
 
 
 def test_how_far_it_is_off(made):
