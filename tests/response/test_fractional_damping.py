@@ -213,7 +213,11 @@ def test_wrong_numbers(tmp_path, wrong, sentence):
 
 def test_wrong_parameters(tmp_path):
     model = jaxmb.build_model(changed(MACHINE, fractional=LAW))
-    for name, wrong, expected in (("order", 1.2, "1 or less"), ("order", -0.1, "0 or more"), ("time", np.nan, "0 or")):
+    for name, wrong, expected in (
+        ("order", 1.2, "1 or less"),
+        ("order", -0.1, "0 or more"),
+        ("time", np.nan, "a finite number"),
+    ):
         with pytest.raises(ValueError, match=rf"parameter 'fractional\.{name}' is .*, expected {expected}"):
             jaxmb.set_parameters(model, {f"fractional.{name}": wrong})
     free = {"fractional.order": {"lower": 0.1, "upper": 2.0}}

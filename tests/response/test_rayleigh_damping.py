@@ -160,8 +160,8 @@ def test_wrong_numbers(tmp_path, key, wrong):
 
 def test_wrong_parameters():
     model = jaxmb.build_model(MACHINE)
-    for wrong in (-1.0, np.nan):
-        with pytest.raises(ValueError, match=r"parameter 'rayleigh\.mass' is .*, expected 0 or more"):
+    for wrong, expected in ((-1.0, "expected 0 or more"), (np.nan, "expected a finite number")):
+        with pytest.raises(ValueError, match=rf"parameter 'rayleigh\.mass' is .*, {expected}"):
             jaxmb.set_parameters(model, {"rayleigh.mass": wrong})
 
 

@@ -65,7 +65,7 @@ def refusal(path):
         ({"posture_names": ["a", "a"], "posture_values": [1.0, 2.0]}, "posture_names holds 'a' more than once"),
         ({"posture_names": ["a"], "posture_values": [np.nan]}, "posture of 'a' is nan, expected a finite number"),
         ({"node_names": ["1"]}, "node_positions has shape (0, 3), expected (1, 3) as node_names"),
-        ({"node_names": ["1"], "node_positions": [[1.0, 2.0, np.inf]]}, "node '1' is at (1.0, 2.0, inf)"),
+        ({"node_names": ["1"], "node_positions": [[1.0, 2.0, np.inf]]}, "node '1' is at [1.0, 2.0, inf]"),
     ],
 )
 def test_lies_in_a_file(tmp_path, changes, message):
