@@ -225,13 +225,9 @@ def assess(estimate: Estimate) -> Result:
         likely = [*gross, *causes, *found.causes]
     misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
     unknown = [UNKNOWN] if goodness.not_reproduced else []
-    # The attribution of another error to tolerances would mislead: of data that are not reproduced, and of all misfit
-    # where an error explains it.
-    explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
-    excess = not (goodness.not_reproduced or explained)
-    exceeded = exceeded_remarks(goodness.budget, study.tolerances) if excess else []
     doubts = (
-        *misfit, *others, *unknown, *found.doubts, *exceeded, *held_out_remarks(estimate), *machine_remarks(machine),
+        *misfit, *others, *unknown, *found.doubts, *_exceeded(estimate, metrics), *held_out_remarks(estimate),
+        *machine_remarks(machine),
     )  # fmt: skip
     ended = ended_text(goodness.missed, found.wrong, plain, estimate.identifiability.verdict, doubts)
     if isinstance(solved, LinearSystem):
@@ -264,6 +260,15 @@ def assess(estimate: Estimate) -> Result:
         seconds={},
         history=run.history,
     )
+
+
+def _exceeded(estimate: Estimate, metrics: Metrics) -> list[str]:
+    """Remarks on tolerances that the data contradict; none where data are not reproduced, or where an error explains
+    all misfit, as attributing it to tolerances would mislead."""
+    explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
+    if estimate.goodness.not_reproduced or explained:
+        return []
+    return exceeded_remarks(estimate.goodness.budget, estimate.study.tolerances)
 
 
 def _with_noise(study: Study, metrics: Metrics) -> Study:
