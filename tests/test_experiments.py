@@ -17,6 +17,8 @@ PROGRAMS = sorted(path for path in EXPERIMENTS.glob("*/*.py"))
 def loaded(path, monkeypatch):
     """The module of a program, which finds its neighbours as it does when it is run."""
     monkeypatch.syspath_prepend(str(path.parent))
+    for other in path.parent.glob("*.py"):  # one of this name in another folder
+        monkeypatch.delitem(sys.modules, other.stem, raising=False)
     name = f"experiment_{path.parent.name}_{path.stem}".replace("-", "_")
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
