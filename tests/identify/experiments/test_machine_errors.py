@@ -56,6 +56,17 @@ def test_a_released_joint_has_its_own_ratio_of_damping():
     np.testing.assert_allclose(ratio, np.where(np.arange(len(ratio)) == 0, own[0], own[1]), rtol=1e-12)
 
 
+def test_shafts_are_no_joints_beside_further_springs():
+    """Their springs are position loops, whose damping says nothing of a released lock."""
+    model = MODELS["motors, one of them on the ground"]
+    further = with_further_springs(model)
+    assert further.joints == model.joints == ("z1", "z2", "z3")
+    released = all_elastic(further)
+    ratio = np.asarray(released.damping) / np.asarray(released.stiffness)
+    np.testing.assert_allclose(ratio[6:], np.median(ratio[:3]), rtol=1e-12)
+    assert ratio[3] > 10.0 * np.max(ratio[:3])
+
+
 def test_a_stated_number_is_corrected_alone_where_locks_are_released():
     """Numbers that follow those of coordinates, such as the stiffness of a spring between frames, keep their place."""
     spring = {"name": "balancer", "frame_a": "wall", "frame_b": "tool", "type": "length", "stiffness": 100.0,
