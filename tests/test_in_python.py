@@ -110,7 +110,7 @@ SET = {"frequency_hz": LINE, "frf": np.ones((1, 1, 1)), "kind": "receptance"}
     ],
 )
 def test_wrong_types_and_shapes(call, message):
-    """Arguments of a wrong type or shape raise one sentence that states what was expected."""
+    """Arguments of a wrong type or shape raise one sentence with the value and the expectation."""
     with pytest.raises(ValueError, match=message):
         call()
 

@@ -41,7 +41,7 @@ SCREENED, CONTINUED = 8, 0.05
 """Evaluations of a refit from each start, and the part of the misfit that it explains after them if it is continued."""
 DRAWN = 16
 """Starts of refits between the bounds where data are not reproduced, as the fit may be in a local minimum: a factor of
-1000 on the FRFs of an arm of four joints is found from two of them."""
+1000 on the FRFs of an arm of four joints is found from nine of them."""
 SMALL = 5.0
 """Size over the typical one up to which an error with a tolerance ends the search if it leaves noise alone."""
 EXPLAINS = 0.9

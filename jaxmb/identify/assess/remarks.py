@@ -266,8 +266,8 @@ _IN_COMBINATION = (
 )
 _ON_BOUND = tuple(
     (
-        f" ends on its {which} bound: noise and tolerances explain that values beyond fit better",
-        f" end on their {which} bounds: noise and tolerances explain that values beyond fit better",
+        f" ends on its {which} bound: values beyond it fit better by no more than noise and tolerances explain",
+        f" end on their {which} bounds: values beyond them fit better by no more than noise and tolerances explain",
     )
     for which in ("lower", "upper")
 )

@@ -368,7 +368,7 @@ def _stiffest(model: Model, joints: Float[np.ndarray, "j"]) -> float:
     bending = np.asarray(model.young_modulus)[:, None] * np.asarray(model.beam_second_moment)
     of_beams = bending / (np.asarray(model.beam_length) * np.array(model.beam_elements))[:, None]
     found = np.concatenate([joints, 1.0 / own[own > 0.0], np.ravel(of_beams)])
-    return float(np.max(found)) if found.size else FREQUENCY**2 * max(_mass_and_inertia(model))
+    return float(np.max(found)) if found.size else FREQUENCY**2 * max(_mass_and_inertia(model)) or 1.0
 
 
 def _mass_and_inertia(model: Model) -> tuple[float, float]:

@@ -161,7 +161,7 @@ class Truth:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source:
-    """Raw data and metadata behind a test, and what they say of its errors. Kinds of tests derive their own class."""
+    """Raw data and metadata behind a test, and their possible errors. Kinds of tests derive classes of their own."""
 
     modal: ModalAnalysis | None = None
     """Modal analysis of all measured data."""

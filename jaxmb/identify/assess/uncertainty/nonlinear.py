@@ -113,11 +113,8 @@ def beyond_bounds(
         estimate: with values on bounds.
         std: standard deviations of u without those of tolerances.
     """
-    side, budget, (residual, jacobian) = (
-        on_bound(estimate.study, estimate.u),
-        estimate.goodness.budget,
-        estimate.compressed,
-    )
+    side, budget = on_bound(estimate.study, estimate.u), estimate.goodness.budget
+    residual, jacobian = estimate.compressed
     by_errors = 0.0 if budget is None else np.linalg.norm(budget.effect, axis=1)
     move = -np.linalg.lstsq(jacobian, residual, rcond=None)[0]
     return move, (side * move > 0.0) & (np.abs(move) > INTERVAL * np.hypot(std, by_errors))
