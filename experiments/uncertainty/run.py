@@ -1,6 +1,6 @@
 """How often combined 95 % intervals hold the true value where machine and tests are described with errors.
 
-    python experiments/uncertainty/run.py [--draws 10] [--out results/uncertainty] [--scale 1.0] [CASE ...]
+    python experiments/uncertainty/run.py [--draws 10] [--first 0] [--out results/uncertainty] [--scale 1.0] [CASE ...]
 
 Each study has one kind of error, drawn anew from its stated tolerance (or all kinds, from the default tolerances),
 beside its noise. Data are made by the public functions of jaxmb on a machine that has the error, and written to files;
@@ -17,7 +17,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -359,9 +359,9 @@ CASES = {
 }
 
 
-def draws(case: Case, kind: str, count: int, scale: float) -> Iterator[dict[str, Any]]:
+def draws(case: Case, kind: str, numbers: Iterable[int], scale: float) -> Iterator[dict[str, Any]]:
     """Outcome of each draw of a kind."""
-    for draw in range(count):
+    for draw in numbers:
         rng = np.random.default_rng([draw, *kind.encode()])
         with tempfile.TemporaryDirectory() as folder:
             file, truth = case.study(Path(folder), Errors(kind, rng, scale), rng)
@@ -453,19 +453,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--kind", default=None)
     parser.add_argument("--growing", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("results/uncertainty"))
     given = parser.parse_args()
+    numbers = range(given.first, given.first + given.draws)
     found: dict[str, Any] = {"versions": versions(), "scale": given.scale}
     for name in given.cases:
         for kind in CASES[name].kinds if given.kind is None else (given.kind,):
             if given.growing:
-                for draw in range(given.draws):
+                for draw in numbers:
                     print(growing(name, kind, draw), flush=True)
                 continue
-            found[f"{name} {kind}"] = line = summary(list(draws(CASES[name], kind, given.draws, given.scale)))
+            found[f"{name} {kind}"] = line = summary(list(draws(CASES[name], kind, numbers, given.scale)))
             print(
                 f"{name:18s} {kind:22s} " + json.dumps({k: v for k, v in line.items() if k != "median std %"}),
                 flush=True,

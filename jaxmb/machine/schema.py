@@ -27,6 +27,7 @@ from jaxmb.machine.values import (
     Tensor,
     Vector,
     check_no_angle,
+    check_travel,
     check_unit,
     first_cycle,
 )
@@ -143,8 +144,9 @@ class Coordinate(Part):
     def _consistent(self) -> Self:
         check_unit("axis", self.axis)
         if self.type == "prismatic":
-            for key, value in (("zero", self.zero), *(("range", end) for end in self.range or ())):
-                check_no_angle(key, value)
+            check_travel("zero", self.zero)
+            for end in self.range or ():
+                check_no_angle("range", end)
         if self.reading_scale == 0.0:
             raise ValueError("reading_scale is 0, expected the change of the actual value over that of the reading")
         if self.range is not None and not self.range[0] < self.range[1]:
@@ -436,7 +438,7 @@ class Machine(Part):
         _unique("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
         check_known("posture: coordinate", self.posture, self.coordinates)
         for name in prismatic:
-            check_no_angle(f"posture: {name}", self.posture.get(name, 0.0))
+            check_travel(f"posture: {name}", self.posture.get(name, 0.0))
         if not self.coordinates and not self.beam:
             raise ValueError("the machine has no coordinate: every joint is fixed")
         if len(self.coordinates) > MOST_COORDINATES:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from jaxmb.io.validation import Table, sentence, validated
 from jaxmb.machine.elements import FurtherFriction, origin_matrix, origin_table, pose_matrix
 from jaxmb.machine.schema import Machine, Motor, RigidMass
-from jaxmb.machine.values import GROUND, SOME, Angle, Name, NonNegative, Number, Origin, Part, Positive
+from jaxmb.machine.values import GROUND, SOME, Angle, CoordinateValue, Name, NonNegative, Number, Origin, Part, Positive
 
 Convention = Literal["standard", "modified"]
 
@@ -41,7 +41,7 @@ class DhRow(RigidMass):
     """As of a coordinate."""
     motor: Motor | None = None
     """As of a coordinate."""
-    range: tuple[Angle, Angle] | None = None
+    range: tuple[CoordinateValue, CoordinateValue] | None = None
     """As of a coordinate [rad, m]."""
     speed_limit: Positive | None = None
     """As of a coordinate [rad/s, m/s]."""

@@ -23,10 +23,21 @@ class AngleText(float):
     """Radians of a text such as "70 deg", which are no value of a prismatic coordinate."""
 
 
+LARGEST_TRAVEL = 100.0
+"""Largest value of a prismatic coordinate, m."""
+
+
 def check_no_angle(label: str, value: object) -> None:
     """Raise ValueError where the value of a prismatic coordinate was written as an angle."""
     if isinstance(value, AngleText):
         raise ValueError(f"{label} is an angle, expected a number in m, since the coordinate is prismatic")
+
+
+def check_travel(label: str, value: float) -> None:
+    """Raise ValueError where the value of a prismatic coordinate was written as an angle or is too large for m."""
+    check_no_angle(label, value)
+    if abs(value) > LARGEST_TRAVEL:
+        raise ValueError(f"{label} is {value:g} m, expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
 
 
 def angle(value: Any) -> Any:

@@ -3,7 +3,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import check_known, finite_number, typed_arguments
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.values import check_no_angle, number_of_text
+from jaxmb.machine.values import AngleText, check_travel, number_of_text
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import (
@@ -51,8 +51,6 @@ MOST_BESIDE = 0.3
 branch."""
 SHORTEST_STEP = 1e-6
 """Least step, relative to the total change."""
-LARGEST_TRAVEL = 100.0
-"""m, of a prismatic coordinate; a larger value indicates a wrong unit."""
 
 
 class OutOfReachError(ValueError):
@@ -310,15 +308,22 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
             except ValueError as error:
                 raise ValueError(f"posture: {name}: found '{value}', {error}") from None
         index = model.coordinates.index(name)
-        if not model.revolute[index]:
-            check_no_angle(f"posture: {name}", value)
         number = 0.0 if isinstance(value, Tracer) else finite_number(f"posture: {name}", value)
-        if not model.revolute[index] and abs(number) > LARGEST_TRAVEL:
-            raise ValueError(f"posture: {name} is {number:g} m, expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
+        if not model.revolute[index]:
+            check_travel(f"posture: {name}", value if isinstance(value, AngleText) else number)
         if model.revolute[index] and abs(number) > FULL_TURN:
             raise ValueError(f'posture: {name} is {number:g} rad, more than a turn; write "{number:g} deg" for degrees')
         numbers[index] = value if isinstance(value, Tracer) else number
     return numbers
+
+
+def check_ranges(label: str, model: Model, ranges: Mapping[str, Iterable[float]]) -> None:
+    """Raise ValueError where a range has an unknown coordinate, or an angle or more than 100 m for a prismatic one."""
+    check_known(f"{label}: coordinate", ranges, model.coordinates)
+    for name, ends in ranges.items():
+        if not model.revolute[model.coordinates.index(name)]:
+            for end in ends:
+                check_travel(f"{label}: {name}", end)
 
 
 def _closed_reference(model: Model, guess: np.ndarray, free: Sequence[Sequence[int]]) -> np.ndarray:
@@ -529,8 +534,8 @@ def candidate_postures(
     check_known("largest_effort: coordinate", largest_effort or {}, model.coordinates)
     if largest_effort and load is None:
         raise ValueError("largest_effort is given without a load, expected the frame and wrench of the tests as load")
+    check_ranges("range", model, ranges)
     for name, limits in ranges.items():
-        check_known("range: coordinate", [name], model.coordinates)
         if len(limits) < 2 or (len(limits) == 2 and not limits[0] <= limits[1]):
             raise ValueError(
                 f"range of '{name}' is {tuple(limits)}, expected lower and upper limit, or a list of values"

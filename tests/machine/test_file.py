@@ -153,6 +153,11 @@ def test_byte_order_mark_is_no_error(tmp_path):
             'name = "lift", type = "prismatic", zero = "1 deg"',
             "zero is an angle, expected a number in m",
         ),
+        (
+            'name = "lift"',
+            'name = "lift", type = "prismatic", zero = 300.0',
+            "zero is 300 m, expected at most 100 m, is it in mm?",
+        ),
         ('name = "lift"', 'name = "lift", type = "screw"', "type: found \"screw\", expected 'revolute' or 'prismatic'"),
         ('"base"\njoint', '"boom"\njoint', "the body or frame name 'boom' is used twice, expected each once"),
         ('name = "tip"', 'name = "ground"', "the body or frame name 'ground' is used twice"),

@@ -216,6 +216,11 @@ def test_table_in_a_file(tmp_path):
             "mass = 5.0\ninertia_products = { xx = 1.0, yy = 1.0, zz = 3.0 }",
             "dh, row 'elbow': has principal moments of inertia 1, 1, 3 kg m^2",
         ),
+        (
+            'type = "prismatic"',
+            'type = "prismatic"\nrange = ["-10 deg", 0.1]',
+            "range is an angle, expected a number in m, since the coordinate is prismatic",
+        ),
         ('name = "elbow"\n', "", "dh, row number 2, name: missing, expected a value"),
         ('name = "elbow"', 'name = "shoulder"', "the body or frame name 'shoulder' is used twice, expected each once"),
         ('name = "gripper"', 'name = "elbow_dh"', "the body or frame name 'elbow_dh' is used twice"),

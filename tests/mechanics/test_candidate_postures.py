@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.machine.values import angle
 from jaxmb.mechanics.kinematics import frame_poses
 from jaxmb.mechanics.postures import candidate_postures
 
@@ -37,6 +38,14 @@ def test_what_cannot_be_had(model):
         candidate_postures(model, {"q7": (0.0, 1.0)}, 2)
     with pytest.raises(ValueError, match=r"range of 'q1' is \(1.0, 0.0\)"):
         candidate_postures(model, {"q1": (1.0, 0.0)}, 2)
+
+
+def test_ranges_of_a_slide_are_lengths():
+    slides = jaxmb.build_model(jaxmb.load_machine("slider-crank"))
+    with pytest.raises(ValueError, match="range: q3 is an angle, expected a number in m"):
+        candidate_postures(slides, {"q3": (angle("1 deg"), 1.0)}, 2)
+    with pytest.raises(ValueError, match="range: q3 is 200 m, expected at most 100 m, is it in mm"):
+        candidate_postures(slides, {"q3": (100.0, 200.0)}, 2)
 
 
 @pytest.mark.parametrize(

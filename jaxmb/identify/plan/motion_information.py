@@ -16,6 +16,7 @@ from jaxmb.identify.study.format.next_format import LimitsPart
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
+from jaxmb.machine.values import check_travel
 from jaxmb.mechanics.loops import independent_coordinates, loop_motion
 from jaxmb.mechanics.postures import closed_along
 
@@ -46,6 +47,9 @@ def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, Limits
     for name in names:
         part, coordinate = given.get(name, LimitsPart()), own[name]
         low, high = part.range or coordinate.range or (-np.inf, np.inf)
+        for end in part.range or ():
+            if coordinate.type == "prismatic":
+                check_travel(f"limits of {name}: range", end)
         speed = part.speed or coordinate.speed_limit
         if speed is None:
             raise ValueError(f"'{name}' has no speed limit, expected one in the machine or in limits")

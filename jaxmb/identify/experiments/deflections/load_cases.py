@@ -17,10 +17,11 @@ from jaxmb.identify.estimation.identifiability import NOTABLE
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
+from jaxmb.machine.values import LARGEST_TRAVEL
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
 from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_map
-from jaxmb.mechanics.postures import LARGEST_TRAVEL, close_loops
+from jaxmb.mechanics.postures import close_loops
 from jaxmb.response.static import deflection
 
 Term = tuple[tuple[int, int], ...]

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from jaxmb.identify.study.format.test_format import Band, OneOrEach, Points
 from jaxmb.io.validation import known_name
-from jaxmb.machine.values import Angle, Name, Part, Positive
+from jaxmb.machine.values import CoordinateValue, Name, Part, Positive
 
 if TYPE_CHECKING:
     from jaxmb.machine.build import Model
@@ -40,8 +40,8 @@ def _form(value: Any) -> str:
     return LISTED if isinstance(value, list | tuple) else RANGES
 
 
-Ranges = Annotated[dict[Name, tuple[Angle, Angle]], Field(min_length=1)]
-Listed = Annotated[tuple[dict[Name, Angle], ...], Field(min_length=1, max_length=MOST_CANDIDATES)]
+Ranges = Annotated[dict[Name, tuple[CoordinateValue, CoordinateValue]], Field(min_length=1)]
+Listed = Annotated[tuple[dict[Name, CoordinateValue], ...], Field(min_length=1, max_length=MOST_CANDIDATES)]
 
 
 class NextPart(Part):
@@ -126,7 +126,7 @@ def _ends(
 class LimitsPart(Part):
     """Limits of a drive that differ from those of the machine."""
 
-    range: tuple[Angle, Angle] | None = None
+    range: tuple[CoordinateValue, CoordinateValue] | None = None
     """Lowest and highest value [rad, m]."""
     speed: Positive | None = None
     """Largest speed [rad/s, m/s]."""

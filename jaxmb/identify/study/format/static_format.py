@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.study.format.test_format import NoiseLevel, RecordedTestPart, Simulation
-from jaxmb.machine.values import SOME, Angle, Name, NonNegative, Number, Part, Positive, Vector
+from jaxmb.machine.values import SOME, CoordinateValue, Name, NonNegative, Number, Part, Positive, Vector
 
 MOST_SIMULATED = 5000
 REDUCTION_STEPS = ("original", "M1", "M2", "M3", "G1", "G2", "G3", "final")
@@ -20,7 +20,7 @@ class DesignPart(Part):
     criterion: Literal["D", "A", "test-pose"] = "D"
     """Smallest confidence region (D), least sum of variances (A), or least error of the compensated tool at
     `test_postures`."""
-    test_postures: tuple[dict[Name, Angle], ...] | None = Field(None, min_length=1)
+    test_postures: tuple[dict[Name, CoordinateValue], ...] | None = Field(None, min_length=1)
     """Postures at which the loaded tool is to be accurate after compensation, for `test-pose` alone [rad, m]."""
 
     @model_validator(mode="after")
@@ -53,7 +53,7 @@ class SimulateDeflections(Simulation):
 
     tests: Annotated[int, Field(ge=1, le=MOST_SIMULATED, strict=True)]
     """Number of tests."""
-    zones: dict[str, dict[Name, tuple[Angle, Angle]]] = Field(min_length=1)
+    zones: dict[str, dict[Name, tuple[CoordinateValue, CoordinateValue]]] = Field(min_length=1)
     """Ranges of coordinates by name of the zone. Tests are drawn uniformly in them, the zones in turn; other
     coordinates are as in the test's posture [rad, m]."""
     force_n: tuple[NonNegative, Positive]
@@ -138,7 +138,7 @@ class SimulatePoses(Simulation):
     """Number of further rows of the same stations that are held out."""
     stations: Annotated[int, Field(ge=0, le=MOST_STATIONS, strict=True)] = 1
     """Number of unknown poses of the measuring device; 0: its frame is the ground frame."""
-    ranges: Annotated[dict[Name, tuple[Angle, Angle]], SOME]
+    ranges: Annotated[dict[Name, tuple[CoordinateValue, CoordinateValue]], SOME]
     """Range of each coordinate, in which postures are drawn uniformly; the others are as in the test's posture [rad,
     m]."""
     points: tuple[Name, ...] = ("tool",)

@@ -40,7 +40,7 @@ from jaxmb.identify.study.format.static_format import (
 from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
-from jaxmb.mechanics.postures import close_loops, lowest_frame, posture, stated_posture
+from jaxmb.mechanics.postures import check_ranges, close_loops, lowest_frame, posture, stated_posture
 
 
 def designed(
@@ -139,7 +139,7 @@ def planned_tests(how: SimulateDeflections, part: DeflectionTestPart, std: np.nd
     draw = np.random.default_rng(how.plan_seed)
     zones = list(how.zones.items())
     for zone, ranges in zones:
-        check_known(f"zone '{zone}': coordinate", ranges, model.coordinates)
+        check_ranges(f"zone '{zone}'", model, ranges)
     postures, forces, names = [], [], []
     count = how.tests if how.design is None else how.design.candidates
     for number in range(count):

@@ -27,9 +27,10 @@ from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, S
 from jaxmb.io.files import csv_lines, finite_number
 from jaxmb.io.validation import InputError, check_known, error_location, known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.values import LARGEST_TRAVEL, check_travel
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.loops import check_open_chain
-from jaxmb.mechanics.postures import LARGEST_TRAVEL, candidate_postures, stated_posture
+from jaxmb.mechanics.postures import candidate_postures, stated_posture
 
 DISTANCE_M = (2.0, 4.0)
 """Distance of simulated stations from the origin of the ground frame."""
@@ -46,7 +47,6 @@ def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple
     Raises:
         ValueError: a coordinate or a frame does not exist, or too few postures are possible.
     """
-    check_known("ranges: coordinate", how.ranges, model.coordinates)
     points = tuple(dict.fromkeys((*how.points, *how.inclinations, *how.distances)))
     check_known("points, inclinations and distances: frame", points, model.frames)
     count = how.rows + how.check_rows
@@ -408,8 +408,7 @@ def _check_angle(name: str, value: float) -> None:
 def _check_distance(name: str, value: float) -> None:
     if value <= 0.0:
         raise ValueError(f"{name} is {value:g} m, expected a distance above 0")
-    if value > LARGEST_TRAVEL:
-        raise ValueError(f"{name} is {value:g} m, expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
+    check_travel(name, value)
 
 
 def _check_spread(points: Sequence[str], measured: np.ndarray, station: Sequence[str]) -> None:

@@ -161,3 +161,9 @@ def test_names_that_are_not_the_machine_s_are_refused():
         planned_tests(*part(simulate={"zones": {"a": {"q7": [0.0, 1.0]}}}), STD, MODEL)
     with pytest.raises(ValueError, match="frame 'hand'"):
         planned_tests(*part(frame="hand"), STD, MODEL)
+
+
+def test_a_zone_of_a_slide_in_degrees_is_refused():
+    slides = build_model(load_machine("slider-crank"))
+    with pytest.raises(ValueError, match="zone 'a': q3 is an angle, expected a number in m"):
+        planned_tests(*part(posture={}, simulate={"zones": {"a": {"q3": ["1 deg", 0.1]}}}), STD, slides)
