@@ -314,10 +314,12 @@ def check_choice(label: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{label} is '{value}'{hint} expected one of {', '.join(choices)}")
 
 
-def repeated(names: Sequence[str]) -> str | None:
-    """The first name that occurs more than once; None where there is none."""
+def check_distinct(names: Sequence[str], message: str) -> None:
+    """Raise ValueError for the first name that occurs more than once, which replaces "{}" in the message."""
     seen: set[str] = set()
-    return next((name for name in names if name in seen or seen.add(name)), None)
+    twice = next((name for name in names if name in seen or seen.add(name)), None)
+    if twice is not None:
+        raise ValueError(message.format(twice))
 
 
 Entry = TypeVar("Entry")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from jaxmb.io.validation import check_known, repeated
+from jaxmb.io.validation import check_distinct, check_known
 from jaxmb.machine.beam import FlexibleBeam, VirtualSpring, expand_beams
 from jaxmb.machine.elements import Coupling, Fractional, FurtherFriction, Loop, Rayleigh, Transmission
 from jaxmb.machine.values import (
@@ -475,6 +475,4 @@ class Machine(Part):
 
 
 def _unique(label: str, names: list[str]) -> None:
-    twice = repeated(names)
-    if twice is not None:
-        raise ValueError(f"the {label} name '{twice}' is used twice, expected each once")
+    check_distinct(names, f"the {label} name '{{}}' is used twice, expected each once")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from jaxmb.io.validation import finite_number, known_name, repeated, shown, suggestion
+from jaxmb.io.validation import check_distinct, finite_number, known_name, shown, suggestion
 from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_kind
 
 if TYPE_CHECKING:
@@ -263,9 +263,7 @@ class FrfSet:
                 f"frf has {h.shape[1]} outputs and {h.shape[2]} inputs, but {len(outputs)} and {len(inputs)} names"
             )
         for what, names in (("outputs", outputs), ("inputs", inputs)):
-            twice = repeated(names)
-            if twice is not None:
-                raise ValueError(f"{what} hold '{twice}' more than once, expected different degrees of freedom")
+            check_distinct(names, f"{what} hold '{{}}' more than once, expected different degrees of freedom")
         coherence = None if self.coherence is None else numbers("coherence", self.coherence, float)
         if coherence is not None and coherence.shape not in (h.shape, h.shape[:2]):
             raise ValueError(f"coherence has shape {coherence.shape}, expected {h.shape[:2]} or {h.shape}")

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxmb.io.validation import check_choice
+from jaxmb.io.validation import check_choice, check_distinct
 from jaxmb.measurement.frf_set import FrfSet, of_each_input, split_dof
 
 Keep = Literal["mean", "upper", "lower"]
@@ -118,9 +118,8 @@ def symmetrize(frf_set: FrfSet, keep: Keep | Sequence[str] = "mean") -> FrfSet:
     """
     _some_pairs(frf_set)
     h = frf_set.frf.copy()
-    coherence = frf_set.coherence
-    if coherence is not None:
-        coherence = of_each_input(coherence, h, frf_set.averages).copy()
+    known = frf_set.coherence
+    coherence = None if known is None else of_each_input(known, h, frf_set.averages).copy()
     for pair, kept_one in kept_of_pairs(frf_set, keep):
         (i, j), (k, m) = pair.upper, pair.lower
         upper, lower = h[:, i, j].copy(), _signed(h[:, k, m], pair.sign)
@@ -160,20 +159,14 @@ def stack_inputs(sets: Sequence[FrfSet]) -> FrfSet:
         ):
             raise ValueError(f"set {number} has other lines than set 1, expected the same")
     inputs = tuple(name for each in sets for name in each.inputs)
-    for name in inputs:
-        if inputs.count(name) > 1:
-            raise ValueError(f"input '{name}' occurs in more than one set, expected different inputs")
-    coherence = None
-    if all(each.coherence is not None for each in sets):
-        coherence = np.concatenate(
-            [of_each_input(np.asarray(each.coherence), each.frf, each.averages) for each in sets], axis=2
-        )
+    check_distinct(inputs, "input '{}' occurs in more than one set, expected different inputs")
+    known = [of_each_input(x.coherence, x.frf, x.averages) for x in sets if x.coherence is not None]
     averages = [each.averages for each in sets if each.averages is not None]
     return dataclasses.replace(
         first,
         frf=np.concatenate([each.frf for each in sets], axis=2),
         inputs=inputs,
-        coherence=coherence,
+        coherence=np.concatenate(known, axis=2) if len(known) == len(sets) else None,
         averages=min(averages) if len(averages) == len(sets) else None,
         nodes={name: position for each in sets for name, position in each.nodes.items()},
     )

@@ -18,7 +18,7 @@ from jaxmb.identify.parameters.model_parameters import (
     parameter_table,
     parameters,
 )
-from jaxmb.io.validation import check_known, known_name
+from jaxmb.io.validation import check_distinct, check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 
@@ -114,14 +114,10 @@ def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[st
             logarithmic scale, or an initial value outside its bounds.
     """
     known = parameter_table(model)
-    seen: set[str] = set()
     for bound in bounds:
         check_known("free parameter", bound.names, [*known, *of_tests])
-        for name in bound.names:
-            if name in seen:
-                raise ValueError(f"free parameter '{name}' is given twice")
-            seen.add(name)
         check_bound(bound)
+    check_distinct([name for bound in bounds for name in bound.names], "free parameter '{}' is given twice")
     if not bounds:
         raise ValueError("no parameter is free, expected at least one")
     entries = [(name, i) for i, bound in enumerate(bounds) for name in bound.names]

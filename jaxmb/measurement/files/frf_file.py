@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.files import LARGEST_ARRAY, read_arrays, reading
-from jaxmb.io.validation import InputError, repeated, typed_arguments
+from jaxmb.io.validation import InputError, check_distinct, typed_arguments
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_uff, write_uff
@@ -49,9 +49,7 @@ def set_from_arrays(arrays: Mapping[str, np.ndarray], source: str) -> FrfSet:
     if positions.shape != (len(node_names), 3):
         raise ValueError(f"node_positions has shape {positions.shape}, expected ({len(node_names)}, 3) as node_names")
     for name, names in (("posture_names", posture_names), ("node_names", node_names)):
-        twice = repeated(names)
-        if twice is not None:
-            raise ValueError(f"{name} holds '{twice}' more than once")
+        check_distinct(names, f"{name} holds '{{}}' more than once")
     return FrfSet(
         frequency_hz=arrays["frequency_hz"],
         frf=arrays["frf"],

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmb.io.validation import repeated
+from jaxmb.io.validation import check_distinct
 from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, select_lines, split_dof
 from jaxmb.measurement.modal.model import ModalModel
 
@@ -217,9 +217,7 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
     transposed = len(used.inputs) > len(used.outputs)
     if references is not None:
         transposed = _are_outputs(used, references)
-        twice = repeated(references)
-        if twice is not None:
-            raise ValueError(f"reference '{twice}' occurs more than once, expected different ones")
+        check_distinct(references, "reference '{}' occurs more than once, expected different ones")
         used = select_channels(used, outputs=references) if transposed else select_channels(used, inputs=references)
     used = _finite_channels(used, remarks)
     good = used.finite.all(axis=(1, 2))

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from jaxmb.io.files import csv_lines, find_description, read_toml
-from jaxmb.io.validation import InputError, check_known, error_location, known_name, repeated, validated
+from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name, validated
 from jaxmb.machine.values import Angle, Name, Number, Part, Positive
 from jaxmb.measurement.motion.record import Drives, MotionRecord, check_record
 from jaxmb.measurement.records.file import data_path, is_number, read_columns
@@ -186,9 +186,7 @@ class MotionFile(Part):
             raise ValueError(
                 f"effort has unit '{self.effort.unit}', expected none: gain of a drive is Nm per unit of its signal"
             )
-        twice = repeated([drive.name for drive in self.drive])
-        if twice is not None:
-            raise ValueError(f"drive '{twice}' occurs twice")
+        check_distinct([drive.name for drive in self.drive], "drive '{}' occurs twice")
         return self
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from jaxmb.io.validation import repeated
+from jaxmb.io.validation import check_distinct
 from jaxmb.machine.values import CoordinateValue, Name, NonNegative, Number, Part, Vector
 
 Positive = Annotated[Number, Field(gt=0.0)]
@@ -55,9 +55,7 @@ class Channels(Part):
             raise ValueError("names a column twice")
         if self.dofs and len(self.dofs) != count:
             raise ValueError(f"has {len(self.dofs)} dofs for {count} columns")
-        twice = repeated(self.dofs)
-        if twice is not None:
-            raise ValueError(f"names the degree of freedom '{twice}' twice")
+        check_distinct(self.dofs, "names the degree of freedom '{}' twice")
         if len(self.factors) not in (1, count):
             raise ValueError(f"has {len(self.factors)} factors for {count} columns")
         if any(factor == 0.0 for factor in self.factors):

@@ -176,13 +176,10 @@ def estimate_periodic_frf(
     size = np.abs(mean[:, 0])
     if size.min() <= np.sqrt(SILENT) * size.max():
         raise ValueError(f"the force has no harmonic {lines[np.argmin(size)]}, expected those that were excited")
-    coherence = None
-    if count > 1:
-        coherence = estimate(products(lines * rate / period, transforms[..., :1], transforms[..., 1:]))[1]
-    h = mean[:, 1:, None] / mean[:, 0, None, None]
-    return labelled(
-        FrfSet(lines * rate / period, h, "accelerance", coherence=coherence, averages=count, source=SOURCE), labels
-    )
+    frequency_hz, h = lines * rate / period, mean[:, 1:, None] / mean[:, 0, None, None]
+    spectra = frequency_hz, transforms[..., :1], transforms[..., 1:]
+    coherence = estimate(products(*spectra))[1] if count > 1 else None
+    return labelled(FrfSet(frequency_hz, h, "accelerance", coherence=coherence, averages=count, source=SOURCE), labels)
 
 
 def line_frequencies(samples: int, sample_rate_hz: float) -> np.ndarray:

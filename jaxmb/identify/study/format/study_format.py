@@ -20,7 +20,7 @@ from jaxmb.identify.study.format.test_format import or_word
 from jaxmb.identify.study.format.torque_format import TorqueTestPart
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart
 from jaxmb.io.files import find_description, library_names, read_toml
-from jaxmb.io.validation import InputError, Table, error_location, validated
+from jaxmb.io.validation import InputError, Table, check_distinct, error_location, validated
 from jaxmb.machine.families import OF_GEOMETRY
 from jaxmb.machine.file import ENDINGS, load_machine
 from jaxmb.machine.schema import Machine
@@ -43,9 +43,7 @@ class LawsPart(Part):
     @field_validator("parameters", "by")
     @classmethod
     def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if value.count(name) > 1:
-                raise ValueError(f"names '{name}' twice")
+        check_distinct(value, "names '{}' twice")
         return value
 
 
