@@ -300,39 +300,27 @@ def read_time_histories(path: Path) -> tuple[np.ndarray, float]:
         OSError: the file cannot be opened.
     """
     with path.open("rb") as file:
-        return _time_histories(file)
-
-
-def _time_histories(file: BinaryIO) -> tuple[np.ndarray, float]:
-    found: list[Function] = []
-
-    def data_bytes(dataset: Dataset) -> int:
-        return binary_size(read_function(dataset, 1))
-
-    others: Counter[str] = Counter()
-    for number, dataset in enumerate((d for d in datasets(file, data_bytes) if d.number == 58), start=1):
-        function = read_function(dataset, number)
-        if function.type == TIME_RESPONSE:
-            found.append(function)
-        else:
-            others[function.name] += 1
-    if not found:
-        raise ValueError(f"holds no time response (dataset 58, type 1); found {_counted(others)}")
-    first = found[0]
-    if first.points * len(found) > LARGEST_ARRAY:
-        raise ValueError(f"{first.location}: {len(found)} functions of {first.points} samples, expected fewer")
-    values = np.empty((first.points, len(found)))
-    for column, function in enumerate(found):
-        same = function.points == first.points and np.isclose(function.increment, first.increment, rtol=1e-6)
-        if not (function.even and function.increment > 0.0) or VALUES[function.data_type] == 2:
-            raise ValueError(f"{function.location}: expected real samples at equal steps of time above 0")
-        if not same:
-            raise ValueError(
-                f"{function.location}: {function.points} samples at steps of {function.increment:g} s, but"
-                f" {first.location}: {first.points} at {first.increment:g} s"
-            )
-        for start, _, part in pieces(file, function):
-            values[start : start + len(part), column] = part
+        every = datasets(file, lambda dataset: binary_size(read_function(dataset, 1)))
+        functions = [read_function(d, k) for k, d in enumerate((d for d in every if d.number == 58), start=1)]
+        found = [function for function in functions if function.type == TIME_RESPONSE]
+        if not found:
+            counts = Counter(function.name for function in functions)
+            raise ValueError(f"holds no time response (dataset 58, type 1); found {_counted(counts)}")
+        first = found[0]
+        if first.points * len(found) > LARGEST_ARRAY:
+            raise ValueError(f"{first.location}: {len(found)} functions of {first.points} samples, expected fewer")
+        values = np.empty((first.points, len(found)))
+        for column, function in enumerate(found):
+            same = function.points == first.points and np.isclose(function.increment, first.increment, rtol=1e-6)
+            if not (function.even and function.increment > 0.0) or VALUES[function.data_type] == 2:
+                raise ValueError(f"{function.location}: expected real samples at equal steps of time above 0")
+            if not same:
+                raise ValueError(
+                    f"{function.location}: {function.points} samples at steps of {function.increment:g} s, but"
+                    f" {first.location}: {first.points} at {first.increment:g} s"
+                )
+            for start, _, part in pieces(file, function):
+                values[start : start + len(part), column] = part
     return values, 1.0 / first.increment
 
 
