@@ -9,7 +9,7 @@ import numpy as np
 from jaxmb.identify.assess.deflections import DeflectionRow, Unit
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, Settling
-from jaxmb.identify.assess.tests.poses import PoseRow
+from jaxmb.identify.assess.tests.poses import PoseRow, lengths_of
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.poses.pose_rows import DISTANCE, INCLINATION, POSITION, ROTATION
 from jaxmb.identify.experiments.test import ROLES
@@ -255,7 +255,7 @@ def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart
         1e3 * np.array([getattr(row, what)[part] for row in rows]) for what in ("before", "error", "std")
     )
     x, size = np.arange(1, len(rows) + 1), 4.0 if len(rows) <= MANY else 2.0
-    lengths = _lengths_of(before), _lengths_of(error)
+    lengths = lengths_of(before), lengths_of(error)
     upper = (
         Line(x, lengths[0], "before the fit", INITIAL, 0.0, "", "x", size),
         Line(x, lengths[1], "after the fit", FITTED, 0.0, "", "o", size),
@@ -279,12 +279,6 @@ def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart
         " intervals." + quantity.note
     )
     return Chart(finding, caption, [[cell]], 6.8)
-
-
-def _lengths_of(vectors: np.ndarray) -> np.ndarray:
-    """Length of the measured components of each vector; NaN where none is measured."""
-    seen = np.isfinite(vectors).any(axis=1)
-    return np.where(seen, np.sqrt(np.nansum(vectors**2, axis=1)), np.nan)
 
 
 GAP = 1.5

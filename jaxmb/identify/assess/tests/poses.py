@@ -373,7 +373,8 @@ def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrors:
     errors = np.array([getattr(row, what) for row in rows]).reshape(-1, KIND.size)
     std = np.array([row.std for row in rows]).reshape(-1, KIND.size)
     parts = (POSITION, ROTATION, INCLINATION, DISTANCE)
-    lengths, angles, tilts, distances = (_lengths(errors[:, part]) for part in parts)
+    sizes = (lengths_of(errors[:, part]) for part in parts)
+    lengths, angles, tilts, distances = (each[np.isfinite(each)] for each in sizes)
     known = np.isfinite(errors) & np.isfinite(std)
     covered = None
     if what == "error" and known.any():
@@ -385,10 +386,10 @@ def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrors:
     )  # fmt: skip
 
 
-def _lengths(vectors: np.ndarray) -> np.ndarray:
-    """Length of the measured components of each vector, without those of which none is measured."""
+def lengths_of(vectors: np.ndarray) -> np.ndarray:
+    """Length of the measured components of each vector; NaN where none is measured."""
     seen = np.isfinite(vectors).any(axis=1)
-    return np.sqrt(np.nansum(vectors[seen] ** 2, axis=1))
+    return np.where(seen, np.sqrt(np.nansum(vectors**2, axis=1)), np.nan)
 
 
 def _statistics(sizes: np.ndarray) -> tuple[float | None, float | None, float | None]:

@@ -14,7 +14,7 @@ from jaxmb.identify.study.reading.deflections import read_deflection_test
 from jaxmb.identify.study.reading.poses import read_pose_test
 from jaxmb.identify.study.reading.torque import read_torque_test
 from jaxmb.identify.study.reading.vibration import read_frf_test, read_modes_test
-from jaxmb.io.validation import InputError, display_name, error_location
+from jaxmb.io.validation import InputError, check_distinct, display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_springs
 
@@ -40,9 +40,8 @@ def read_tests(file: StudyFile, source: str, context: ReadingContext) -> list[En
         InputError: a test is invalid; the message names it.
     """
     names = test_names(file.test)
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{source}: the test name '{name}' is used twice, expected each once")
+    with error_location(source):
+        check_distinct(names, "the test name '{}' is used twice, expected each once")
     _warn_of_repeated_data(names, file.test, source)
     found: list[Entry] = []
     for number in sorted(range(len(names)), key=lambda i: file.test[i].role == "check"):
