@@ -319,8 +319,10 @@ def _skeleton(body: Skeleton, data: _Data) -> str:
                 '<div>Share of the strain energy<div class="scale"></div><div class="ends"><span>0 %</span>'
                 '<span>100 %</span></div><ul class="shares"></ul></div>'
             )
-    for arrows in body.arrows:
-        controls.append(f'<div><span style="color:{escape(arrows.color)}">&#8594;</span> {escape(arrows.label)}</div>')
+    controls += [
+        f'<div><span style="color:{escape(each.color)}">&#8594;</span> {escape(each.label)}</div>'
+        for each in body.arrows
+    ]
     return (
         f'<div class="skeleton" data-skeleton="{len(data.skeletons) - 1}"><canvas tabindex="0" role="img"'
         f' aria-label="{escape(body.alternative_text)}"></canvas><div class="controls">{"".join(controls)}</div></div>'

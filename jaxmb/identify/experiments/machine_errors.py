@@ -420,11 +420,12 @@ def with_further_springs(model: Model) -> Model:
     if model.loops:
         return model
     parent, origin = list(model.parent), np.asarray(model.origin)
-    new: list[tuple[str, int, np.ndarray, np.ndarray, bool]] = []
     rigid, before = np.eye(4), dict[int, int]()
-    for k, axis in enumerate("XYZ"):
-        new.append((f"{FURTHER[0]} along {axis}", -2, rigid, np.eye(3)[k], False))
-        new.append((f"{FURTHER[0]} about {axis}", -2, rigid, np.eye(3)[k], True))
+    new: list[tuple[str, int, np.ndarray, np.ndarray, bool]] = [
+        (f"{FURTHER[0]} {how} {axis}", -2, rigid, np.eye(3)[k], turns)
+        for k, axis in enumerate("XYZ")
+        for how, turns in (("along", False), ("about", True))
+    ]
     base = len(new)
     for joint in range(len(model.joints)):
         if parent[joint] < 0 or not model.revolute[joint]:

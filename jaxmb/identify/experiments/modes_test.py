@@ -305,9 +305,8 @@ class ModesDescription(Description[ModesTest]):
                 text = functools.partial(factor_text, f"output {point}{end}")
                 kind = "" if end else "gain_percent"
                 yield StatedError(f"gain of output {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN), at
-        for error, placement in placement_errors(test, model):
-            yield error, none._replace(placement=placement)
-        for error, placement in point_errors(test, model, "output", test.outputs):
+        of_points = point_errors(test, model, "output", test.outputs)
+        for error, placement in (*placement_errors(test, model), *of_points):
             yield error, none._replace(placement=placement)
 
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:

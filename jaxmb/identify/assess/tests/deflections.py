@@ -315,18 +315,21 @@ def _candidates(entries: Sequence[Entry]) -> Iterator[tuple[str, Cases]]:
     cases = [entry.source.cases for entry in entries]
     every = [case for some in cases for case in some]
     whole, translations, rotations = np.ones(6), np.repeat([1.0, 0.0], 3), np.repeat([0.0, 1.0], 3)
-    columns: list[tuple[str, dict[str, float], str, np.ndarray, int | None]] = []
-    columns.append(("all displacements", FACTORS, "displacement", whole, None))
+    columns: list[tuple[str, dict[str, float], str, np.ndarray, int | None]]
+    columns = [("all displacements", FACTORS, "displacement", whole, None)]
     measured = np.any([case.measured.any(axis=0) for case in every], axis=0)
     if measured[:3].any() and measured[3:].any():
-        columns.append(("translations", FACTORS, "displacement", translations, None))
-        columns.append(("rotations", FACTORS | OF_ANGLES, "displacement", rotations, None))
+        columns += [
+            ("translations", FACTORS, "displacement", translations, None),
+            ("rotations", FACTORS | OF_ANGLES, "displacement", rotations, None),
+        ]
     loaded = np.any([case.wrench != 0.0 for case in every], axis=0)
     if loaded[:3].any() and loaded[3:].any():
-        columns.append(("forces", FACTORS, "wrench", translations, None))
-        columns.append(("moments", FACTORS, "wrench", rotations, None))
-    for k, entry in enumerate(entries if len(entries) > 1 else ()):
-        columns.append((f"the displacements of '{entry.name}'", FACTORS, "displacement", whole, k))
+        columns += [("forces", FACTORS, "wrench", translations, None), ("moments", FACTORS, "wrench", rotations, None)]
+    columns += [
+        (f"the displacements of '{entry.name}'", FACTORS, "displacement", whole, k)
+        for k, entry in enumerate(entries if len(entries) > 1 else ())
+    ]
     for what, factors, field, which, only in columns:
         for text, factor in factors.items():
             scale = np.where(which, factor, 1.0)
