@@ -19,6 +19,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from jaxmb.machine.build import Model
+    from jaxmb.machine.schema import Machine
     from jaxmb.report.section import Section
 
 DONE, WRONG_INPUT, NOT_CONVERGED, ALONE, INTERRUPTED = 0, 2, 3, 4, 130
@@ -225,10 +227,6 @@ def say_interrupted(state: Path | None, number: int = signal.SIGINT) -> int:
     how = f": the state is saved in {state}; the same command with --resume continues" if saved else ""
     return say(f"interrupted{how}", 128 + number)
 
-
-if TYPE_CHECKING:
-    from jaxmb.machine.build import Model
-    from jaxmb.machine.schema import Machine
 
 RobotArgument = Annotated[
     str,

@@ -1,7 +1,6 @@
 """Maps of dexterity, stiffness and deflection over a grid of coordinates, and zones, the connected good postures."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Unpack
@@ -217,7 +216,7 @@ def posture_maps(
         field = fields[name]
         better = QUANTITIES[name].higher_is_better
         known, share = field[~np.isnan(field)], 1.0 - GOOD_SHARE if better else GOOD_SHARE
-        best_share = np.quantile(known, share, method="nearest") if known.size else math.nan
+        best_share = np.quantile(known, share, method="nearest") if known.size else np.nan
         threshold = float((good or {}).get(name, best_share))
         maps[name] = PostureMap(
             machine=model.name,

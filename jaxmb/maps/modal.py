@@ -1,7 +1,6 @@
 """Maps of natural frequencies, damping and compliance over postures, with their standard deviations."""
 
 import json
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,8 +100,8 @@ def checked_covariance(
         raise ValueError("covariance: found infinite or undefined covariances, or negative variances")
     if np.any(np.abs(inner - inner.T) > 1e-6 * np.outer(size, size)):
         raise ValueError("covariance: not symmetric")
-    matrix[~known] = math.nan
-    matrix[:, ~known] = math.nan
+    matrix[~known] = np.nan
+    matrix[:, ~known] = np.nan
     return matrix
 
 
@@ -128,7 +127,7 @@ def propagated(
     inner = gradients[..., known]
     variance = np.einsum("...i,ij,...j->...", inner, covariance[np.ix_(known, known)], inner, optimize=True)
     effective = np.abs(gradients[..., ~known]) > NO_EFFECT * np.abs(values)[..., None]
-    std = np.where(np.any(effective, axis=-1) | np.isnan(values), math.nan, np.sqrt(np.maximum(variance, 0.0)))
+    std = np.where(np.any(effective, axis=-1) | np.isnan(values), np.nan, np.sqrt(np.maximum(variance, 0.0)))
     count = max(int(np.sum(~np.isnan(values))), 1)
     shares = effective.sum(axis=tuple(range(effective.ndim - 1))) / count
     unknown = [name for name, is_known in zip(names, known, strict=True) if not is_known]

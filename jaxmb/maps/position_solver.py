@@ -1,6 +1,5 @@
 """Postures for given positions of a frame, each solved from the posture of a neighbouring position."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -147,7 +146,7 @@ def position_solver(
 def _checked_limits(
     model: Model, limits: Mapping[str, tuple[float, float]] | None
 ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n"]]:
-    low, high = (np.full(len(model.coordinates), end) for end in (-math.inf, math.inf))
+    low, high = (np.full(len(model.coordinates), end) for end in (-np.inf, np.inf))
     for name, (least, most) in (limits or {}).items():
         check_known("limits: coordinate", (name,), model.coordinates)
         if not least < most:
@@ -163,7 +162,7 @@ def solved_outwards(solver: PositionSolver, targets: np.ndarray) -> np.ndarray:
     """
     shape = targets.shape[:-1]
     flat = targets.reshape(-1, targets.shape[-1])
-    found = np.full((len(flat), len(solver.start)), math.nan)
+    found = np.full((len(flat), len(solver.start)), np.nan)
     origin = solver.targets(solver.start)
     # The start may be outside the grid: targets are tried in order of their distance until one is reached.
     order = np.argsort(np.linalg.norm(flat - origin, axis=1), kind="stable")
@@ -193,7 +192,7 @@ def solved_outwards(solver: PositionSolver, targets: np.ndarray) -> np.ndarray:
 
 def solved_along(solver: PositionSolver, targets: np.ndarray) -> np.ndarray:
     """Postures [k, n] at targets [k, t], solved in sequence; NaN for targets that are not reached."""
-    found, last = np.full((len(targets), len(solver.start)), math.nan), solver.start
+    found, last = np.full((len(targets), len(solver.start)), np.nan), solver.start
     for i, target in enumerate(targets):
         solved, ok = solver.reach(target[None], last[None])
         if ok[0]:

@@ -123,11 +123,8 @@ def symmetrize(frf_set: FrfSet, keep: Keep | Sequence[str] = "mean") -> FrfSet:
     for pair, kept_one in kept_of_pairs(frf_set, keep):
         (i, j), (k, m) = pair.upper, pair.lower
         upper, lower = h[:, i, j].copy(), _signed(h[:, k, m], pair.sign)
-        if kept_one == "mean":
-            with np.errstate(invalid="ignore"):
-                kept = 0.5 * (upper + lower)
-        else:
-            kept = upper if kept_one == "upper" else lower
+        with np.errstate(invalid="ignore"):
+            kept = {"upper": upper, "lower": lower, "mean": 0.5 * (upper + lower)}[kept_one]
         h[:, i, j], h[:, k, m] = kept, _signed(kept, pair.sign)
         if coherence is not None:
             a, b = coherence[:, i, j].copy(), coherence[:, k, m].copy()

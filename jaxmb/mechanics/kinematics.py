@@ -1,7 +1,6 @@
 """Forward kinematics: poses and Jacobians of the frames of a machine."""
 
 import functools
-import math
 from collections.abc import Sequence
 
 import jax
@@ -14,7 +13,7 @@ from jaxmb.io.validation import check_known, known_name, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
-FULL_TURN = 2.0 * math.pi
+FULL_TURN = 2.0 * np.pi
 MOST_SEQUENTIAL = 24
 """Nodes up to which poses are computed one after the other, with least arithmetic; compile time grows with them."""
 ELASTIC_AXES = ("x", "y", "z", "rx", "ry", "rz")

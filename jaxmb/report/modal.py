@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxmb.io.records import strict, versions
 from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band, select_channels
-from jaxmb.measurement.modal.analysis import ModalAnalysis
+from jaxmb.measurement.modal.analysis import ModalAnalysis, counted
 from jaxmb.measurement.modal.data import cmif, distinguishable, frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.report.charts import FITTED, INITIAL, MEASURED, TRUE, Axis, Band, Chart, Line, Mark, Panel, Rule, single
@@ -110,15 +110,11 @@ def _summary(
         f"FRAC of synthesized and measured FRFs: median {np.nanmedian(compared.frac):.4f},"
         f" least {compared.frac[worst]:.4f} ({pair})",
         f"lines: {compared.measured.frequency_hz.size} from {compared.measured.frequency_hz[0]:g}"
-        f" to {compared.measured.frequency_hz[-1]:g} Hz, {_counted(compared.measured.outputs, 'output')},"
-        f" {_counted(compared.measured.inputs, 'input')}, unit {compared.measured.unit}",
+        f" to {compared.measured.frequency_hz[-1]:g} Hz, {counted(len(compared.measured.outputs), 'output')},"
+        f" {counted(len(compared.measured.inputs), 'input')}, unit {compared.measured.unit}",
         *records,
     ]
     return lines + [f"remark: {remark}" for remark in (*remarks, *analysis.remarks)]
-
-
-def _counted(names: Sequence[str], noun: str) -> str:
-    return f"{len(names)} {noun}" if len(names) == 1 else f"{len(names)} {noun}s"
 
 
 def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str]) -> str:

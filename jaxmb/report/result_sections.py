@@ -1,7 +1,6 @@
 """Sections of the report on a result, for the terminal, figures or a page: verdict, course of the fit, laws, and those
 of parameters and tests from other modules."""
 
-import math
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -118,7 +117,7 @@ def known(result: Result) -> list[tuple[str, list[str]]]:
             scale = shown[names[0]].value if free.logarithmic[i] else free.width[i]
             prior_std[names[0]] = float(prior.std[i]) * float(scale)
     for name, p in shown.items():
-        by_verdict[p.identifiable].append(f"{name}{labels.get(name, '')}{_std(p, prior_std.get(name, math.inf))}")
+        by_verdict[p.identifiable].append(f"{name}{labels.get(name, '')}{_std(p, prior_std.get(name, np.inf))}")
     counted = f"{len(by_verdict['yes'])} of {len(shown)} parameters"
     texts = [record.known_text for record in result.metrics.tests.values() if record.known_text]
     if texts and not any(result.study.free.logarithmic) and result.study.problem.prior is None:
@@ -132,9 +131,9 @@ def known(result: Result) -> list[tuple[str, list[str]]]:
 
 
 def _std(p: Parameter, prior_std: float) -> str:
-    if math.isfinite(p.std) and math.isfinite(prior_std):
+    if np.isfinite(p.std) and np.isfinite(prior_std):
         return f" (std {percent(100.0 * p.std / prior_std)} % of the prior's)"
-    return f" (std {percent(100.0 * p.std_log)} %)" if math.isfinite(p.std_log) else ""
+    return f" (std {percent(100.0 * p.std_log)} %)" if np.isfinite(p.std_log) else ""
 
 
 def doubts(result: Result) -> list[str]:

@@ -2,7 +2,6 @@
 
 import difflib
 import fnmatch
-import math
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
@@ -33,7 +32,7 @@ class Bound(NamedTuple):
     upper: float
     initial: float | None = None
     logarithmic: bool = True
-    needed: float = math.nan
+    needed: float = np.nan
     """Standard deviation of u that is sufficient; NaN: not stated."""
 
 
@@ -174,7 +173,7 @@ def nothing_free() -> FreeParameters:
 def check_bound(bound: Bound) -> None:
     """Raise ValueError if the bounds of a parameter are inconsistent."""
     location = f"free parameter '{bound.names[0]}'"
-    if not (math.isfinite(bound.lower) and math.isfinite(bound.upper)):
+    if not (np.isfinite(bound.lower) and np.isfinite(bound.upper)):
         raise ValueError(f"{location}: bounds {bound.lower} to {bound.upper}, expected finite numbers")
     if not bound.lower < bound.upper:
         raise ValueError(f"{location}: lower bound {bound.lower:g} is not below the upper bound {bound.upper:g}")

@@ -1,7 +1,6 @@
 """Causes of and remedies for parameters that are not identifiable, as sentences with numbers."""
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -38,7 +37,7 @@ class Remedy:
     """Standard deviations of u after it."""
     test: str | None = None
     """Test whose band it extends, if any."""
-    end_hz: float = math.inf
+    end_hz: float = np.inf
     """End of the extended band."""
 
 
@@ -175,7 +174,7 @@ def _unobserved_clause(index: int, name: str, tests: Sequence[Test], shares: Seq
 def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:
     """Clause on the modes that a parameter governs, in the test whose band is closest to one of them."""
     of = _energy(name)
-    best, nearest = None, math.inf
+    best, nearest = None, np.inf
     largest = (0.0, 0.0)
     for test, modes in zip(tests, shares, strict=True):
         if not modes.frequency_hz.size:
@@ -268,7 +267,7 @@ def points_text(points: Sequence[tuple[str, str]]) -> str:
 
 def std_text(std: float) -> str:
     """Text of a standard deviation of a logarithm, as a percentage."""
-    if not math.isfinite(std):
+    if not np.isfinite(std):
         return "unbounded"
     return ">1000 %" if std > 10.0 else f"{100.0 * std:.2g} %" if std < 0.995 else f"{100.0 * std:.0f} %"
 

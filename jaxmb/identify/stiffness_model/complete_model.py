@@ -5,7 +5,7 @@ Parameters are compliances: one of each coordinate, "q2", and those of the 6x6 m
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -139,7 +139,11 @@ def complete_model(model: Model, frames: Sequence[str] = (), sparse: bool = True
         kept = [symmetric.index(name) for name in (*joints, *(_name(*entry) for entry in beams))]
         steps.append(selection_step("M2", symmetric, kept, exact=False))
     aggregated, kept = _aggregation(model, frames)
-    steps.append(_addition(steps[-1].names, aggregated))
+    before = steps[-1].names
+    addition = selection_step("M3", before, [i for i, name in enumerate(before) if name not in aggregated])
+    for joint, term in aggregated.items():
+        addition.reduce[addition.names.index(term), before.index(joint)] = 1.0
+    steps.append(addition)
     reduced = [
         *joint_terms(model, tuple(kept)),
         *(spring_term(model, *entry) for entry in (beams if sparse else triangle)),
@@ -197,14 +201,6 @@ def _symmetrisation(before: Sequence[str], after: Sequence[str]) -> Step:
     # The mean of the pair, equal to both for symmetric compliances.
     reduce = expand.T / expand.sum(axis=0)[:, None]
     return Step("M1", tuple(before), tuple(after), expand, reduce, np.zeros(len(before)), exact=False)
-
-
-def _addition(before: Sequence[str], aggregated: Mapping[str, str]) -> Step:
-    """Step M3: joints are added to diagonal terms."""
-    step = selection_step("M3", before, [i for i, name in enumerate(before) if name not in aggregated])
-    for joint, term in aggregated.items():
-        step.reduce[step.names.index(term), before.index(joint)] = 1.0
-    return step
 
 
 def _aggregation(model: Model, frames: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -58,7 +58,8 @@ def within(frequency_hz: np.ndarray, band_hz: Sequence[float] | None) -> tuple[f
     return max(asked[0], low), min(asked[1], high)
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
+    """A number and its noun, in the plural unless it is 1."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
@@ -69,12 +70,12 @@ def orders_of(max_order: int, shape: tuple[int, ...], lost: int) -> tuple[range,
         raise ValueError(f"max_order is {max_order!r}, expected a whole number of at least 2")
     if count < LEAST_LINES:
         more = f", {lost} more are omitted because a response is not finite there" if lost else ""
-        raise ValueError(f"the band has {_counted(count, 'line')}, expected at least {LEAST_LINES}{more}")
+        raise ValueError(f"the band has {counted(count, 'line')}, expected at least {LEAST_LINES}{more}")
     most = min(max_order, count // 4, max(LARGEST_COMPANION // references, 2))
     remarks = []
     if most < max_order:
         remarks.append(
-            f"largest order reduced from {max_order} to {most}: {count} lines, {_counted(references, 'reference')}"
+            f"largest order reduced from {max_order} to {most}: {count} lines, {counted(references, 'reference')}"
         )
     return range(min(FIRST_ORDER, most), most + 1, ORDER_STEP), remarks
 

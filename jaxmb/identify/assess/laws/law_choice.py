@@ -221,7 +221,9 @@ def chosen_laws(estimate: Estimate) -> Laws | None:
         return None
     terms = terms_of(study)
     count = min(study.laws.most, len(terms))
-    groups = _groups(study, terms)
+    table = np.array([in_tests(study, term) for term in terms]).T.round(9)
+    _, group = np.unique(table, axis=0, return_inverse=True)
+    groups = [np.flatnonzero(group.ravel() == g) for g in range(group.max() + 1)]
     fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
     chosen: list[Term] = []
     first = held_out = _hold_out(study, chosen, [fit] * len(groups), groups)
@@ -240,13 +242,6 @@ def chosen_laws(estimate: Estimate) -> Laws | None:
         fit, held_out = best.fit, best.held_out
     laws = law_outcome(study, chosen, fit, considered, first, held_out, groups)
     return laws if converged else dataclasses.replace(laws, unsettled=True)
-
-
-def _groups(study: Study, terms: Sequence[Term]) -> list[np.ndarray]:
-    """Groups of indices of tests that share all covariates."""
-    table = np.array([in_tests(study, term) for term in terms]).T.round(9)
-    _, group = np.unique(table, axis=0, return_inverse=True)
-    return [np.flatnonzero(group.ravel() == g) for g in range(group.max() + 1)]
 
 
 def _hold_out(

@@ -1,6 +1,5 @@
 """Free and fixed parameters of a study, their initial values, and their prior, also from an earlier result."""
 
-import math
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Self
@@ -193,7 +192,7 @@ def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_test
             raise ValueError(f"'{pattern}' ties {different}, expected parameters of one unit")
         for each in ([together] if together else []) if part.tied else [(n,) for n in together]:
             logarithmic = each[0].split(".")[0] in LOGARITHMIC if part.scale is None else part.scale == "logarithmic"
-            bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic, part.needed or math.nan))
+            bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic, part.needed or np.nan))
     order = {name: i for i, name in enumerate(names)}
     return sorted(bounds, key=lambda b: order[b.names[0]])
 
