@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import math
 import os
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.io.validation import InputError, Table, known_name
+from jaxmb.io.validation import InputError, Table, known_name, suggestion
 
 LARGEST_FILE = 4_000_000
 """Largest size of a description, bytes; larger files are probably measured data, and slow to validate."""
@@ -48,7 +49,8 @@ def find_description(name_or_path: str | os.PathLike[str], kind: str, label: str
     path = Path(text)
     # For an invalid file name os.path.exists returns False, where Path.exists raises.
     if path.suffix not in endings and os.sep not in text and not os.path.exists(text):
-        raise InputError(known_name(label, text, names) + f", or a file ending in {' or '.join(endings)}")
+        files = [name for name in _names_in(Path()) if name.endswith(endings)]
+        raise InputError(known_name(label, text, names, files) + f", or a file ending in {' or '.join(endings)}")
     if path.suffix not in endings:
         raise InputError(f"{path}: expected a file ending in {' or '.join(endings)}")
     return path
@@ -70,16 +72,47 @@ def read_toml(path: Path) -> Table:
     except RecursionError:
         raise InputError(f"{path}: nested too deeply, expected at most a few levels") from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not valid TOML: {error}{_quotes_hint(str(error), text)}") from None
+        raise InputError(f"{path}: not valid TOML: {error}{_toml_hint(str(error), text)}") from None
     except ValueError:  # Python reads no integer of more than 4300 digits
         raise InputError(f"{path}: holds an integer of thousands of digits, expected a physical number") from None
 
 
-def _quotes_hint(message: str, text: str) -> str:
-    """Hint on missing quotes where the invalid value begins with a letter."""
-    at = re.fullmatch(r"Invalid value \(at line (\d+), column (\d+)\)", message)
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "; text needs quotes" if at and lines[int(at[1]) - 1][int(at[2]) - 1 :][:1].isalpha() else ""
+def _toml_hint(message: str, text: str) -> str:
+    """Hint on a frequent mistake: text without quotes, a key stated twice, an item of a list in single brackets."""
+    at = re.fullmatch(
+        r"(Invalid value|Cannot overwrite a value|Cannot declare .*) \(at line (\d+), column (\d+)\)", message
+    )
+    if at is None:
+        return ""
+    line = text.replace("\r\n", "\n").split("\n")[int(at[2]) - 1]
+    if at[1] == "Invalid value":
+        return "; text needs quotes" if line[int(at[3]) - 1 :][:1].isalpha() else ""
+    if line.lstrip().startswith("["):
+        return "; a table is stated once, and each item of a list in double brackets, such as [[test]]"
+    return "; the key is stated twice"
+
+
+LARGEST_FOLDER = 1000
+"""Largest number of files of a folder that are compared with a misspelt name."""
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Names of the first files of a folder; empty where it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in itertools.islice(entries, LARGEST_FOLDER)]
+    except (OSError, ValueError):
+        return []
+
+
+def cannot_be_read(path: Path, error: OSError | ValueError) -> InputError:
+    """Error for a file that cannot be read, with the closest name in its folder where it does not exist."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or error
+    hint = ""
+    if isinstance(error, FileNotFoundError):
+        exists = path.parent.is_dir()
+        hint = suggestion(path.name, _names_in(path.parent)) if exists else f", folder '{path.parent}' does not exist"
+    return InputError(f"{path}: cannot be read: {reason}{hint}")
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
@@ -107,7 +140,7 @@ def reading(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise cannot_be_read(path, error) from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
     except ValueError as error:
@@ -125,8 +158,7 @@ def read_text(path: Path, largest: int = LARGEST_FILE, expected: str = "a descri
         with path.open("rb") as file:
             data = file.read(largest + 1)
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{path}: cannot be read: {reason}") from None
+        raise cannot_be_read(path, error) from None
     if len(data) > largest:
         raise InputError(f"{path}: larger than {largest} bytes, expected {expected}")
     try:

@@ -81,6 +81,8 @@ class _Error(NamedTuple):
     loc: tuple[int | str, ...]
     siblings: tuple[str, ...]
     """Valid keys at the last step of the location."""
+    models: tuple[type[BaseModel], ...]
+    """Classes of the part at the location."""
     msg: str
     input: Any
     context: Table
@@ -113,7 +115,9 @@ def sentence(error: ValidationError, data: Table, cls: type[BaseModel]) -> str:
     elif first.type in ("union_tag_invalid", "union_tag_not_found"):
         key = str(context.get("discriminator", "kind")).strip("'_()")
         found_text = f"found {shown(context['tag'])}" if "tag" in context else "missing"
-        text = f"{location}, {key}: {found_text}, expected one of {context.get('expected_tags', 'the known kinds')}"
+        tags = [tag for m in first.models if key in m.model_fields for tag in get_args(m.model_fields[key].annotation)]
+        hint = suggestion(str(context["tag"]), tags) if "tag" in context else ""
+        text = f"{location}, {key}: {found_text}{hint or ','} expected one of {', '.join(map(repr, tags))}"
     elif first.type == "value_error":
         message = str(context.get("error"))
         found_text = "" if isinstance(first.input, dict | BaseModel) else f"found {shown(first.input)}, "
@@ -126,6 +130,8 @@ def sentence(error: ValidationError, data: Table, cls: type[BaseModel]) -> str:
 
 def _expected(error: _Error) -> str:
     """The expectation of an error on the type of a value or on a limit."""
+    if error.type in ("list_type", "tuple_type") and isinstance(error.input, dict) and error.models:
+        return f"a list of tables, [[{error.loc[-1]}]]"
     if error.type in LIMITS:
         name, segments = LIMITS[error.type]
         limit = error.context.get(name)
@@ -196,9 +202,11 @@ def _location_text(loc: tuple[int | str, ...], data: Any) -> str:
     return ", ".join(segments)
 
 
-def _without_tags(cls: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], tuple[str, ...]]:
-    """Location of an error without the tags of unions (such as "frf"), which are no keys of the file; and the valid
-    keys at its last step."""
+def _without_tags(
+    cls: type[BaseModel], loc: tuple[int | str, ...]
+) -> tuple[tuple[int | str, ...], tuple[str, ...], tuple[type[BaseModel], ...]]:
+    """Location of an error without the tags of unions (such as "frf"), which are no keys of the file; the valid keys at
+    its last step; and the classes of the part there."""
     keys: list[int | str] = []
     models: list[type[BaseModel]] = [cls]
     siblings: list[type[BaseModel]] = models
@@ -213,7 +221,7 @@ def _without_tags(cls: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[tup
         if holder is not None:
             models = list(_models_in(holder.model_fields[str(step)].annotation))
     fields = [f.alias or name for name, f in siblings[0].model_fields.items()] if siblings else []
-    return tuple(keys), (*fields, *(getattr(siblings[0], "FILE_KEYS", ()) if siblings else ()))
+    return tuple(keys), (*fields, *(getattr(siblings[0], "FILE_KEYS", ()) if siblings else ())), tuple(models)
 
 
 def _is_tagged(model: type[BaseModel], tag: int | str) -> bool:
@@ -244,20 +252,40 @@ def _shortened(name: str) -> str:
     return shown(name)[1:].removesuffix('"')
 
 
-def known_name(label: str, name: str, names: Iterable[str]) -> str:
-    """Message for a name that does not exist, with the closest existing name."""
+def known_name(label: str, name: str, names: Iterable[str], unlisted: Iterable[str] = ()) -> str:
+    """Message for a name that does not exist, with the closest existing name, also of those that are not listed."""
     names = list(names)
     if not names:
         return f"{label} '{name}' does not exist, and there is no other"
-    hint = suggestion(str(name), names)
+    hint = suggestion(str(name), (*names, *unlisted))
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"{label} '{name}' does not exist{hint or ';'} expected one of: {shown}"
 
 
 def suggestion(name: str, names: Iterable[str], close: float = CLOSE_NAME) -> str:
     """Clause ", did you mean '...'?" with the name closest to a wrong one; empty where none is close."""
-    closest = difflib.get_close_matches(name, list(names), n=1, cutoff=close)
-    return f", did you mean '{closest[0]}'?" if closest else ""
+    near = closest(name, names, close)
+    return f", did you mean '{near}'?" if near is not None else ""
+
+
+SHORTEST_BEGINNING = 3
+"""Least length of a wrong name that is taken for the beginning of a right one."""
+
+
+def closest(name: str, names: Iterable[str], close: float = CLOSE_NAME) -> str | None:
+    """The name most similar to a wrong one, or that begins with it, ignoring case; None where none is close."""
+    wanted = name.lower()
+    matcher, nearest, best = difflib.SequenceMatcher(b=wanted), None, (close, False, 0.0)
+    for candidate in names:
+        matcher.set_seq1(candidate.lower())
+        begins = len(wanted) >= SHORTEST_BEGINNING and candidate.lower().startswith(wanted)
+        alike = matcher.quick_ratio()  # of the letters in any order, an upper bound of the ratio
+        if not begins and alike < best[0]:
+            continue
+        rank = max(matcher.ratio(), CLOSE if begins else 0.0), begins, alike
+        if rank > best:
+            nearest, best = candidate, rank
+    return nearest
 
 
 def check_known(label: str, given: Iterable[str], names: Collection[str]) -> None:

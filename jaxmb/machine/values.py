@@ -19,6 +19,10 @@ _LONGEST_TEXT = 200
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_\-/]{{0,{_LONGEST_TEXT - 1}}}")
 
 
+LARGEST_ANGLE = 4.0 * math.pi
+"""Largest angle without a unit, rad; a larger number is probably in degrees."""
+
+
 class AngleText(float):
     """Radians of a text such as "70 deg", which are no value of a prismatic coordinate."""
 
@@ -159,7 +163,14 @@ def _as_written(value: Any, check: Callable[[Any], float]) -> float:
     return value if isinstance(value, AngleText) else checked
 
 
-Angle = Annotated[float, BeforeValidator(angle), Field(allow_inf_nan=False)]
+def _angle_in_radians(value: Any) -> Any:
+    number = angle(value)
+    if isinstance(value, int | float) and abs(value) > LARGEST_ANGLE:
+        raise ValueError(f'expected at most two turns in radians; write "{value:g} deg" for degrees')
+    return number
+
+
+Angle = Annotated[float, BeforeValidator(_angle_in_radians), Field(allow_inf_nan=False)]
 CoordinateValue = Annotated[float, WrapValidator(_as_written), BeforeValidator(angle), Field(allow_inf_nan=False)]
 """Value of a coordinate, which stays an `AngleText` where it was written so."""
 FEW = BeforeValidator(_not_too_many)

@@ -45,7 +45,8 @@ def unit_scale(unit: str, kind: FrfKind) -> float:
     try:
         return float(_registry().Quantity(1.0, _spelt(unit)).to(wanted).magnitude)
     except (pint.PintError, *NO_UNIT) as error:
-        raise ValueError(f"unit {unit!r} is not one of {kind} such as '{wanted}': {error}") from None
+        reason = "" if isinstance(error, pint.DimensionalityError) else f": {error}"
+        raise ValueError(f"unit {unit!r} is not one of {kind} such as '{wanted}'{reason}") from None
 
 
 def unit_over(above: str, below: str) -> str:

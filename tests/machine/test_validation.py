@@ -2,9 +2,12 @@
 
 import pytest
 
+from jaxmb.identify.parameters.free_parameters import unknown_pattern
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.io.validation import InputError, error_location, validated
+from jaxmb.io.files import find_description, read_text, read_toml
+from jaxmb.io.validation import InputError, closest, error_location, validated
 from jaxmb.machine.schema import Machine
+from jaxmb.machine.tables import expand_tables
 
 
 def told(*tests, **more):
@@ -68,3 +71,74 @@ def test_a_place_is_named_once(error):
         error_location("r.toml: record number 1"),
     ):  # fmt: skip
         raise error("wrong")
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "near"),
+    [
+        ("A2", ("a1", "a2"), "a2"),
+        ("torque_a2", ("a6.torque", "a2.torque"), "a2.torque"),
+        ("std", ("kind", "std_mm"), "std_mm"),
+        ("inertia", ("rotor_inertia", "inertia_tensor"), "inertia_tensor"),
+        ("st", ("std_mm",), None),
+        ("gain", ("posture",), None),
+    ],
+)
+def test_the_closest_name_ignores_case_and_may_begin_with_the_wrong_one(name, names, near):
+    assert closest(name, names) == near
+
+
+def test_a_missing_file_has_the_closest_name_of_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "hammer.csv").write_text("")
+    (tmp_path / "arm.toml").write_text("")
+    with pytest.raises(InputError, match=r"hamer\.csv: cannot be read: No such file .*, did you mean 'hammer\.csv'\?$"):
+        read_text(tmp_path / "hamer.csv")
+    with pytest.raises(InputError, match=r"folder '.*data' does not exist$"):
+        read_text(tmp_path / "data" / "hammer.csv")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        InputError, match=r"machine 'arm' does not exist, did you mean 'arm\.toml'\? expected one of: fl"
+    ):
+        find_description("arm", "machines", "machine", (".toml",))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[test]\n[test]", r"line 2, column 6\); a table is stated once, and each item of a list in double brackets"),
+        ("[test]\n[[test]]", r"line 2, column 7\); a table is stated once"),
+        ("a = 1\na = 2\n", r"line 2, column 6\); the key is stated twice$"),
+    ],
+)
+def test_a_repeated_table_or_key_is_explained(tmp_path, text, hint):
+    path = tmp_path / "s.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=hint):
+        read_toml(path)
+
+
+def test_a_table_in_place_of_a_list_of_tables():
+    with pytest.raises(InputError, match=r"s\.toml: test: found .*, expected a list of tables, \[\[test\]\]"):
+        validated(StudyFile, {"machine": "m", "test": DEFLECTION, "free": {}}, "s.toml")
+
+
+def test_kinds_are_listed_where_none_is_stated():
+    kinds = "expected one of 'frf', 'modes', 'deflection', 'torque', 'pose'"
+    assert f"test number 1, kind: missing, {kinds}" in told({"file": "a.csv"})
+    assert f"""test number 1, kind: found "FRF", did you mean 'frf'? {kinds}""" in told({"kind": "FRF"})
+
+
+def test_a_pattern_of_no_parameter_has_the_names_of_the_closest_family():
+    names = ("stiffness.a1", "stiffness.a2", "friction.a1")
+    one = unknown_pattern("parameter", "Stiffness.q*", names)
+    assert one.endswith("did you mean 'stiffness.a1'? expected one of: stiffness.a1, stiffness.a2")
+    assert unknown_pattern("parameter", "coulomb.*", names).endswith("expected one of: stiffness.*, friction.*")
+
+
+def test_an_angle_in_degrees_without_a_unit_is_refused():
+    row = {"name": "a1", "alpha": -90}
+    with pytest.raises(
+        ValueError, match=r"""alpha: found -90, expected at most two turns .*; write "-90 deg" for"""
+    ):
+        expand_tables({"name": "m", "dh": {"convention": "standard", "row": [row]}})
+    expand_tables({"name": "m", "dh": {"convention": "standard", "row": [row | {"alpha": "900 deg"}]}})

@@ -1,6 +1,5 @@
 """Free parameters of a fit, of the model and of tests, and their vector u."""
 
-import difflib
 import fnmatch
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
@@ -17,7 +16,7 @@ from jaxmb.identify.parameters.model_parameters import (
     parameter_table,
     parameters,
 )
-from jaxmb.io.validation import check_distinct, check_known, known_name
+from jaxmb.io.validation import check_distinct, check_known, closest, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 
@@ -195,12 +194,15 @@ def matching(names: Sequence[str], pattern: str) -> list[str]:
 
 
 def unknown_pattern(label: str, pattern: str, names: Sequence[str]) -> str:
-    """Message for a pattern that matches no name, with the closest family of parameters that has such names."""
+    """Message for a pattern that matches no name, with the closest family of parameters and its names."""
     family, _, rest = pattern.partition(".")
-    for near in difflib.get_close_matches(family, {name.partition(".")[0] for name in names}, n=1):
-        if near != family and matching(names, f"{near}.{rest}"):
-            return f"{label} '{pattern}' does not exist, did you mean '{near}.{rest}'?"
-    return known_name(label, pattern, names)
+    families = dict.fromkeys(name.partition(".")[0] for name in names)
+    near = closest(family, families)
+    if near is None:
+        return known_name(label, pattern, [f"{family}.*" for family in families])
+    if matching(names, f"{near}.{rest}"):
+        return f"{label} '{pattern}' does not exist, did you mean '{near}.{rest}'?"
+    return known_name(label, pattern, matching(names, f"{near}.*"))
 
 
 def matching_any(names: Sequence[str], patterns: Sequence[str], label: str) -> list[str]:

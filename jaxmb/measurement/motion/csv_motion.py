@@ -110,6 +110,9 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
         if heads.count(head) > 1:
             raise ValueError(f"column '{head}' occurs twice")
         name, _, what = head.partition(".")
+        word = head.partition(" ")[0]
+        if word in coordinates and word != name:
+            raise ValueError(f"column '{head}' has a unit, expected the heading '{word}', in rad or m")
         if head not in ("time_s", TEMPERATURE) and name not in coordinates:
             names = (*coordinates, *(f"{name}.torque" for name in coordinates), "time_s", TEMPERATURE)
             raise ValueError(known_name("column", head, names))

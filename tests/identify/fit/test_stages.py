@@ -209,7 +209,7 @@ def test_unknown_algorithm_in_a_study(tmp_path):
         f'[[test]]\nkind = "frf"\nsimulate = {{ lines = {{ {", ".join(f"{k} = {v}" for k, v in lines.items())} }} }}\n'
         '[free]\n"stiffness.*" = { lower = 2e5, upper = 2e7 }\n[search]\nalgorithm = "CMAS"\n'
     )
-    message = r"s\.toml: \[search\]: search algorithm 'CMAS' does not exist, did you mean 'CMA_ES'\?"
+    message = r"s\.toml: \[search\]: search algorithm 'CMAS' does not exist, did you mean 'cmaes'\?"
     with pytest.raises(InputError, match=message):
         load_study(tmp_path / "s.toml")
 

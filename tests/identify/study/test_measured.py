@@ -277,7 +277,7 @@ def test_names_without_direction_are_taken_one_by_one(tmp_path):
         (("1 z", "2 -x", "1 y"), {}, r"outputs of .* are at nodes 1, 2, no frame of the machine.*nodes = \{"),
         (("1 z", "1 -x", "1 rx"), {}, r"'tool y' is not among the outputs of .*, which has 1 z, 1 -x, 1 rx"),
         (("1 z", "1 -x", "1 x"), {"outputs": [("tool", "x")]}, r"'tool x' is more than once"),
-        (("1 z", "1 -x", "1 y"), {"nodes": {"2": "tool"}}, r"has no node '2'"),
+        (("1 z", "1 -x", "1 y"), {"nodes": {"2": "tool"}}, "node '2' does not exist; expected one of: 1$"),
         (("1 z", "1 -x", "1 y"), {"nodes": {"1": "tol"}}, r"nodes: 1: frame 'tol' does not exist, did you mean 'tool'"),
         (
             ("1 z", "2 z", "1 y"),

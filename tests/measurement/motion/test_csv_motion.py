@@ -59,6 +59,7 @@ def lines(heads="time_s,a,a.torque", rows=None):
     [
         (lines("t,a,a.torque"), "columns are t, a, a.torque, expected time_s among them"),
         (lines("time_s,x,a.torque"), "column 'x' does not exist; expected one of: a, b, a.torque"),
+        (lines("time_s,a deg,a.torque"), "column 'a deg' has a unit, expected the heading 'a', in rad or m"),
         (lines("time_s,a,a_torque"), "column 'a_torque' does not exist, did you mean 'a.torque'?"),
         (lines("time_s;a;a.torque", ["0,00;0,1;0,2"]), "line 1: cells are separated by semicolons, expected commas"),
         (lines("time_s,a,b.torque"), "column 'b.torque' has no column 'b'"),

@@ -17,7 +17,7 @@ from jaxmb.identify.estimation.identifiability import NOTABLE
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
-from jaxmb.machine.values import LARGEST_TRAVEL
+from jaxmb.machine.values import LARGEST_ANGLE, LARGEST_TRAVEL
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, frame_index
 from jaxmb.mechanics.loops import check_closed, independent_coordinates, motion_map
@@ -34,8 +34,6 @@ LARGEST_WRENCH = 1e9
 """N or Nm."""
 LEAST_STD, LARGEST_STD = 1e-12, 10.0
 """m or rad: below the resolution of any instrument, above any useful measurement."""
-LARGEST_ANGLE = 4.0 * math.pi
-"""rad, of a coordinate; a larger value indicates a wrong unit."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

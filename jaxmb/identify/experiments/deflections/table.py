@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import difflib
 import io
 import math
 import os
@@ -15,7 +14,7 @@ import numpy as np
 
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, check_names
 from jaxmb.io.files import csv_lines, finite_number
-from jaxmb.io.validation import CLOSE, InputError, error_location
+from jaxmb.io.validation import CLOSE, InputError, error_location, suggestion
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import closed_posture
 
@@ -216,13 +215,10 @@ def _shared(model: Model, names: Collection[str]) -> str:
 
 
 def _unknown(heading: str, names: Sequence[str]) -> str:
-    """Sentence on an unknown heading, with the closest known one, ignoring case."""
-    lower = {name.lower(): name for name in names}
-    words = [text.strip().lower() for text in (heading, heading.partition(" ")[0])]
-    near = [m for word in words for m in (difflib.get_close_matches(word, lower, n=1, cutoff=CLOSE) if word else [])]
+    """Sentence on an unknown heading, with the known one that is closest to it or to its first word."""
+    word = heading.partition(" ")[0]
     # The whole heading may be nearer to another column than its first word is.
-    near.sort(key=lambda m: m not in words)
-    hint = f", did you mean '{lower[near[0]]}'?" if near else ";"
+    hint = suggestion(word, names, 1.0) or suggestion(heading, names, CLOSE) or suggestion(word, names, CLOSE) or ";"
     return f"column '{heading}' does not exist{hint} expected one of: {', '.join(names)}"
 
 

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from jaxmb.identify.experiments.deflections.load_cases import LARGEST_ANGLE
 from jaxmb.identify.experiments.poses.pose_rows import (
     LEAST_DISTANCES,
     LENGTH,
@@ -27,7 +26,7 @@ from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, S
 from jaxmb.io.files import csv_lines, finite_number
 from jaxmb.io.validation import InputError, check_known, error_location, known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.values import LARGEST_TRAVEL, check_travel
+from jaxmb.machine.values import LARGEST_ANGLE, LARGEST_TRAVEL, check_travel
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.mechanics.postures import candidate_postures, stated_posture
