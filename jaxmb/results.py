@@ -31,7 +31,7 @@ from jaxmb.identify.assess.uncertainty.monte_carlo import (
 )
 from jaxmb.identify.assess.uncertainty.nonlinear import with_profiles as with_profiles
 from jaxmb.identify.estimation.identifiability import KnownTogether as KnownTogether
-from jaxmb.io.records import (
+from jaxmb.io.files import (
     strict as strict,
     versions as versions,
 )

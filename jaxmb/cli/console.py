@@ -119,7 +119,7 @@ def deliver(
         files: for each file name the function that writes the file at a path.
         figure: writes a further figure in a folder and returns its path.
     """
-    from jaxmb.report.saved_sections import REPORT
+    from jaxmb.report.page import REPORT
     from jaxmb.report.terminal import on_terminal
 
     written = [*files, REPORT]
@@ -138,8 +138,8 @@ def deliver(
 
 def write_report_files(name: str, folder: Path, sections: "Sequence[Section]") -> list[str]:
     """Write the sections of a command's report as data and their figures; returns the names of the files."""
+    from jaxmb.report.page import REPORT, with_charts, write_sections
     from jaxmb.report.rendering import write_pictures
-    from jaxmb.report.saved_sections import REPORT, with_charts, write_sections
 
     sections = with_charts(sections)
     write_sections(folder / REPORT, name, shlex.join(["jaxmb", *sys.argv[1:]]), sections)

@@ -100,8 +100,8 @@ def identify(options: IdentifyOptions) -> None:
     from jaxmb.identify.assess.uncertainty.nonlinear import profiled, with_profiles
     from jaxmb.identify.fit.devices import is_first
     from jaxmb.identify.study.study import make_study
+    from jaxmb.report.page import REPORT
     from jaxmb.report.result_sections import sections
-    from jaxmb.report.saved_sections import REPORT
     from jaxmb.report.terminal import on_terminal
 
     with wrong_input():

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import tomli_w
 
-from jaxmb.io.files import find_description, library_names, read_text, read_toml, write_atomically
-from jaxmb.io.records import read_strict
+from jaxmb.io.files import find_description, library_names, read_strict, read_text, read_toml, write_atomically
 from jaxmb.io.validation import InputError, Table, error_location, typed_arguments, validated
 from jaxmb.machine.khalil import expand_khalil
 from jaxmb.machine.mjcf import machine_from_mjcf

@@ -7,7 +7,7 @@ from typing import Unpack
 
 import numpy as np
 
-from jaxmb.io.records import strict
+from jaxmb.io.files import strict
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.maps.kinetostatic import (

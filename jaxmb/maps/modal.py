@@ -15,7 +15,7 @@ from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.saved import read_saved
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching, unknown_pattern
 from jaxmb.identify.parameters.model_parameters import parameters
-from jaxmb.io.records import strict
+from jaxmb.io.files import strict
 from jaxmb.io.validation import InputError, check_choice
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_CHANNELS

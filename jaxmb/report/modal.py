@@ -8,7 +8,7 @@ from functools import partial
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmb.io.records import strict, versions
+from jaxmb.io.files import strict, versions
 from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band, select_channels
 from jaxmb.measurement.modal.analysis import ModalAnalysis, counted
 from jaxmb.measurement.modal.data import cmif, distinguishable, frac, modal_phase_collinearity, modal_phase_deviation

@@ -34,10 +34,9 @@ from jaxmb.report.charts import (
 from jaxmb.report.charts_of_tests import measured_rows
 from jaxmb.report.inspection import next_sections
 from jaxmb.report.mode_shapes import mode_shape_skeleton
-from jaxmb.report.page import Page, notebook_html
+from jaxmb.report.page import REPORT, Page, notebook_html, read_sections, versions_text
 from jaxmb.report.parameters import free_values
 from jaxmb.report.result_sections import data_sentences, doubts, sections, to_do
-from jaxmb.report.saved_sections import REPORT, read_sections, versions_text
 from jaxmb.report.section import (
     Facts,
     Group,

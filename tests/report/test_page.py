@@ -14,9 +14,8 @@ from jaxmb.cli import main
 from jaxmb.identify.assess.saved import write_result
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel
-from jaxmb.report.page import Page, notebook_html, page_html
+from jaxmb.report.page import REPORT, Page, notebook_html, page_html, read_sections, write_sections
 from jaxmb.report.result_page import comparison_page, page_of_folders, result_page
-from jaxmb.report.saved_sections import REPORT, read_sections, write_sections
 from jaxmb.report.section import Cell, Facts, Group, Lines, Picture, Section, Table, left, pictures, side_by_side
 from tests.report.browser import chromium
 

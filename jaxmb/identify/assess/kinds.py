@@ -21,7 +21,7 @@ from jaxmb.identify.assess.tests.poses import PoseMetrics, errors_between_statio
 from jaxmb.identify.assess.tests.torque import TorqueMetrics, systematic_errors, torque_remarks
 from jaxmb.identify.experiments.test import by_kind
 from jaxmb.identify.study.study import Solver, Study
-from jaxmb.io.records import restored
+from jaxmb.io.files import restored
 
 
 class Kind(NamedTuple):

@@ -18,7 +18,7 @@ from jaxmb.identify.experiments.test import Entry, Score
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.stiffness_model.completion import CompletionOutcome
 from jaxmb.identify.study.study import Study
-from jaxmb.io.records import plain, restored
+from jaxmb.io.files import plain, restored
 from jaxmb.io.validation import known_name
 from jaxmb.response.modal import Modes, modes, paired_modes
 

@@ -16,7 +16,7 @@ from jaxmb.identify.estimation.identifiability import Identifiability
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
-from jaxmb.io.records import strict, versions
+from jaxmb.io.files import strict, versions
 from jaxmb.io.validation import Named, Table, check_known, display_name, known_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
@@ -299,9 +299,8 @@ def _parameter_columns(result: Result) -> dict[str, list[Any]]:
 
 
 def _correlation_columns(result: Result) -> dict[str, list[Any]]:
-    names = result.study.free.names
-    if len(names) != len(result.correlation):  # of a stiffness model
-        names = tuple(result.parameters)
+    free = result.study.free.names
+    names = free if len(free) == len(result.correlation) else tuple(result.parameters)  # of a stiffness model
     return {"name": list(names)} | dict(zip(names, np.asarray(result.correlation).T.tolist(), strict=True))
 
 

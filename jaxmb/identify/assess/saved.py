@@ -22,8 +22,7 @@ from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.parameters.model_parameters import with_numbers
 from jaxmb.identify.study.format.study_format import StudyFile, plain_study
 from jaxmb.identify.study.study import Solver, Study, StudyOrigin, make_study
-from jaxmb.io.files import read_toml, write_atomically
-from jaxmb.io.records import read_strict
+from jaxmb.io.files import read_strict, read_toml, write_atomically
 from jaxmb.io.validation import InputError, Table, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.file import MACHINE_FILE as MACHINE, RESULT_FILE as RESULT, check_machine, machine_toml

@@ -33,7 +33,7 @@ from jaxmb.identify.plan.exciting_motion import BaseDeviation, NextMotion, base_
 from jaxmb.identify.plan.next_tests import NextPoses, NextTests, observability_of, plan_poses, plan_tests
 from jaxmb.identify.plan.why import remedies, why
 from jaxmb.identify.study.study import Solver, Study, known_values
-from jaxmb.io.records import plain, strict, versions
+from jaxmb.io.files import plain, strict, versions
 from jaxmb.io.validation import Named, Table, listed, typed_arguments
 
 SCHEMA = 1

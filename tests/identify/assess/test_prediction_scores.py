@@ -6,7 +6,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.metrics import prediction_scores
-from jaxmb.io.records import plain
+from jaxmb.io.files import plain
 from jaxmb.io.validation import InputError
 from jaxmb.response.modal import modes
 from tests.identify.arm import BRIEF, frf, loads, shapes, study_of

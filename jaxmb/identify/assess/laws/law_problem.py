@@ -15,7 +15,7 @@ from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.fit.refine import least_squares_to_end
 from jaxmb.identify.study.law_terms import Term, covariate, law_terms
 from jaxmb.identify.study.study import Study
-from jaxmb.io.records import restored
+from jaxmb.io.files import restored
 from jaxmb.machine.build import Model
 
 

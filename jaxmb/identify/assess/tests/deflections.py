@@ -33,7 +33,7 @@ from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import linear_equations, linear_step
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, least_squares
 from jaxmb.identify.study.study import Study
-from jaxmb.io.records import restored
+from jaxmb.io.files import restored
 from jaxmb.io.validation import Table, display_name
 from jaxmb.machine.beam import ROUNDING, least_scaled_eigenvalue
 from jaxmb.machine.build import Model

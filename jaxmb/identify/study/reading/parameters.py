@@ -17,7 +17,7 @@ from jaxmb.identify.fit.problem import Prior, Problem
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching, unknown_pattern
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, unit
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
-from jaxmb.io.records import read_strict
+from jaxmb.io.files import read_strict
 from jaxmb.io.validation import validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY, STATION

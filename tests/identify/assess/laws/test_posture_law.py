@@ -16,7 +16,7 @@ from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.law_terms import Term, covariate
 from jaxmb.identify.study.study import make_study
-from jaxmb.io.records import plain
+from jaxmb.io.files import plain
 from jaxmb.io.validation import InputError
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
