@@ -18,7 +18,7 @@ from jaxmb.cli.console import (
     writing,
     wrong_input,
 )
-from jaxmb.io.validation import InputError, check_known, error_location
+from jaxmb.io.validation import check_distinct, check_known, error_location
 
 if TYPE_CHECKING:
     from jaxmb.maps import ModalMaps, PostureMap
@@ -179,10 +179,9 @@ def _load(text: str) -> "list[float] | None":
     """Wrench of a text of six numbers; None for an empty one."""
     if not text:
         return None
-    try:
-        values = [float(part) for part in text.split(",")]
-    except ValueError:
-        values = []
+    from jaxmb.io.files import finite_number
+
+    values = [finite_number("wrench", part) for part in text.split(",")]
     if len(values) != 6:
         raise ValueError(f'wrench: found "{text}", expected six numbers "fx,fy,fz,mx,my,mz"')
     return values
@@ -190,26 +189,16 @@ def _load(text: str) -> "list[float] | None":
 
 def _postures(path: Path, coordinates: Sequence[str], reference: Sequence[float]) -> list[list[float]]:
     """Postures of a CSV file, rad or m; coordinates without a column as in the reference posture."""
-    from jaxmb.io.files import csv_lines
+    from jaxmb.io.files import csv_table, finite_number
 
-    rows = csv_lines(path)
-    if len(rows) < 2:
-        raise InputError(f"{path}: found {len(rows)} lines, expected a heading and a line for each posture")
-    heads = rows[0][1]
+    heads, rows = csv_table(path, "a line for each posture")
     with error_location(str(path)):
         check_known("column: coordinate", heads, coordinates)
-        if len(set(heads)) < len(heads):
-            raise ValueError(f"columns are {', '.join(heads)}, expected each coordinate once")
+        check_distinct(heads, "column '{}' occurs twice, expected it once")
     found = []
-    for number, row in rows[1:]:
-        try:
-            values = dict(zip(heads, map(float, row), strict=True))
-            if not all(map(math.isfinite, values.values())):
-                raise ValueError
-        except ValueError:
-            raise InputError(
-                f"{path}: line {number} is {', '.join(row)[:80]}, expected {len(heads)} finite numbers"
-            ) from None
+    for number, row in rows:
+        with error_location(f"{path}: line {number}"):
+            values = {name: finite_number(name, cell) for name, cell in zip(heads, row, strict=True)}
         found.append([values.get(name, own) for name, own in zip(coordinates, reference, strict=True)])
     return found
 

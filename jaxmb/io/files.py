@@ -10,8 +10,8 @@ import math
 import os
 import platform
 import re
+import secrets
 import stat
-import tempfile
 import tokenize
 import tomllib
 import types
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from pydantic_core import to_jsonable_python
 
 from jaxmb.io.validation import InputError, Table, known_name, suggestion
 
@@ -125,7 +126,9 @@ def check_regular(path: str | os.PathLike[str]) -> None:
     """Raise InputError for a pipe, a socket or a device, which might block when opened or read."""
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # reported by the reader
+    except ValueError as error:  # a zero byte in the path
+        raise InputError(f"{os.fspath(path)}: cannot be read: {error}") from None
+    except OSError:  # reported by the reader
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InputError(
@@ -159,40 +162,32 @@ def read_text(path: Path, largest: int = LARGEST_FILE, expected: str = "a descri
     Raises:
         InputError: the file cannot be read, is larger than expected, or is not UTF-8 text.
     """
-    check_regular(path)
-    try:
+    with reading(path):
         with path.open("rb") as file:
             data = file.read(largest + 1)
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        raise cannot_be_read(path, error) from None
-    if len(data) > largest:
-        raise InputError(f"{path}: larger than {largest} bytes, expected {expected}")
-    try:
+        if len(data) > largest:
+            raise InputError(f"{path}: larger than {largest} bytes, expected {expected}")
         text = data.decode("utf-8-sig")  # Windows editors put a byte order mark first
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
     if "\0" in text:
         raise InputError(f"{path}: holds a zero byte at {text.index(chr(0))}, expected a text file")
     return text
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file atomically, by writing a temporary file in the same folder and renaming it."""
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """Path of a temporary file in the same folder, to be written inside, which then replaces the file atomically."""
+    temporary = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
+        yield temporary
+        os.replace(temporary, path)
     finally:
-        Path(temporary).unlink(missing_ok=True)  # left over only where an error occurred
+        temporary.unlink(missing_ok=True)  # left over only where an error occurred
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file atomically."""
+    with replaced(Path(path)) as temporary, temporary.open("xb") as file:
+        file.write(data)
 
 
 LARGEST_ARRAY = 50_000_000
@@ -264,6 +259,26 @@ def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     return lines
 
 
+def csv_table(path: Path, expected: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Heading of a CSV file, and number and stripped cells of each line below that is not blank.
+
+    Args:
+        path: of the file.
+        expected: description of the lines below the heading, for messages.
+
+    Raises:
+        InputError: the file cannot be read, or has no lines below its heading or lines of another length.
+    """
+    lines = csv_lines(path)
+    if len(lines) < 2:
+        raise InputError(f"{path}: found {len(lines)} lines, expected a heading and {expected}")
+    (_, heads), *rows = lines
+    for number, row in rows:
+        if len(row) != len(heads):
+            raise InputError(f"{path}: line {number} has {len(row)} cells, expected {len(heads)} as in the heading")
+    return heads, rows
+
+
 def finite_number(what: str, text: str) -> float:
     """The number in a cell of a table.
 
@@ -287,21 +302,7 @@ def versions() -> dict[str, str]:
 
 def strict(value: Any) -> Any:
     """A value as data for strict JSON: numbers, lists and dictionaries, None for numbers that are not finite."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return strict(dataclasses.asdict(value))
-    if isinstance(value, dict):
-        return {str(k): strict(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [strict(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return strict(value.tolist())
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return value
+    return to_jsonable_python(value, fallback=lambda of_numpy: of_numpy.tolist(), inf_nan_mode="null")
 
 
 def read_strict(path: Path, expected: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from jaxmb.io.files import check_regular, one_line
+from jaxmb.io.files import one_line, reading
 from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.machine.mujoco_model import ModelReader
 from jaxmb.machine.schema import Machine
@@ -59,7 +59,6 @@ def machine_from_mjcf(path: Path) -> Machine:
         NotImplementedError: a free or ball joint, a deformable body, an equality, a tendon or a controller that no part
             of a machine corresponds to, or stiffness or damping that depends on the displacement.
     """
-    check_regular(path)
     _check_root(path)
     try:
         mujoco = mujoco_module()
@@ -77,16 +76,12 @@ def _check_root(path: Path) -> None:
     first: list[str] = []
     parser = expat.ParserCreate()
     parser.StartElementHandler = lambda tag, _: first.append(tag)
-    try:
-        with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
+        try:
             while not first and (part := file.read(65536)):
                 parser.Parse(part, False)
-    except expat.ExpatError as error:
-        reason = expat.ErrorString(error.code)
-        raise InputError(f"{path}: line {error.lineno}: not valid XML: {reason}") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{path}: cannot be read: {reason}") from None
+        except expat.ExpatError as error:
+            raise ValueError(f"line {error.lineno}: not valid XML: {expat.ErrorString(error.code)}") from None
     if not first or first[0] != "mujoco":
         found = f"<{first[0]}>" if first else "no element"
         hint = "; a URDF has the ending .urdf" if first and first[0] == "robot" else ""

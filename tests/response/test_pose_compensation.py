@@ -80,9 +80,9 @@ def test_command(tmp_path, capsys):
     [
         ("q1,q9\n0,0\n", "'q9' does not exist"),
         ("q1\n", "found 1 lines"),
-        ("q1\nabc\n", "line 2 is abc"),
-        ("q1\nnan\n", "line 2 is nan, expected 1 finite numbers"),
-        ("q1,q1\n0,1\n", "q1, q1, expected each coordinate once"),
+        ("q1\nabc\n", "line 2: q1 is 'abc', expected a finite number"),
+        ("q1\nnan\n", "line 2: q1 is 'nan', expected a finite number"),
+        ("q1,q1\n0,1\n", "column 'q1' occurs twice, expected it once"),
     ],
 )
 def test_wrong_files(tmp_path, capsys, text, message):

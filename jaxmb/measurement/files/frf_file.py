@@ -5,7 +5,6 @@ NPZ and MATLAB files hold a set as named arrays.
 
 import dataclasses
 import os
-import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.io.files import LARGEST_ARRAY, read_arrays, reading
+from jaxmb.io.files import LARGEST_ARRAY, read_arrays, reading, replaced
 from jaxmb.io.validation import InputError, check_distinct, typed_arguments
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import Shapes, read_variables
@@ -311,18 +310,15 @@ def write_frf(path: str | os.PathLike[str], frf_set: FrfSet) -> None:
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         raise ValueError(f"{path}: expected a file ending in {_list(WRITERS)}")
-    temporary = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
-    try:
-        writer(temporary, frf_set)
-        mismatch = difference(frf_set, read_frf(temporary))
-        if mismatch:
-            raise ValueError(mismatch)
-        os.replace(temporary, path)
-    except ValueError as error:
-        reason = str(error).removeprefix(f"{temporary}: ")
-        raise ValueError(f"{path}: a {path.suffix} file cannot hold this set: {reason}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replaced(path) as temporary:
+        try:
+            writer(temporary, frf_set)
+            mismatch = difference(frf_set, read_frf(temporary))
+            if mismatch:
+                raise ValueError(mismatch)
+        except ValueError as error:
+            reason = str(error).removeprefix(f"{temporary}: ")
+            raise ValueError(f"{path}: a {path.suffix} file cannot hold this set: {reason}") from None
 
 
 def difference(expected: FrfSet, found: FrfSet) -> str:

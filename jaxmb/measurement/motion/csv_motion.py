@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from jaxmb.io.files import csv_lines, find_description, read_toml
+from jaxmb.io.files import csv_table, find_description, read_toml
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name, validated
 from jaxmb.machine.values import Angle, Name, Number, Part, Positive
 from jaxmb.measurement.motion.record import Drives, MotionRecord, check_record
@@ -39,16 +39,11 @@ def read_motion(
     Raises:
         InputError: the file cannot be read, or a column or a number is invalid; the message names the line.
     """
-    rows = csv_lines(Path(path))
-    if len(rows) < 2:
-        raise InputError(f"{path}: found {len(rows)} lines, expected a heading and numbers")
-    heads = rows[0][1]
+    heads, rows = csv_table(Path(path), "numbers")
     with error_location(str(path)):
         _check_heads(heads, coordinates)
-    table = np.empty((len(rows) - 1, len(heads)))
-    for i, (number, row) in enumerate(rows[1:]):
-        if len(row) != len(heads):
-            raise InputError(f"{path}: line {number} has {len(row)} cells, expected {len(heads)} as in the heading")
+    table = np.empty((len(rows), len(heads)))
+    for i, (number, row) in enumerate(rows):
         try:
             table[i] = [float(cell) for cell in row]
         except ValueError:
@@ -106,9 +101,8 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
         )
     if "time_s" not in heads:
         raise ValueError(f"columns are {', '.join(heads)}, expected time_s among them")
+    check_distinct(heads, "column '{}' occurs twice, expected it once")
     for head in heads:
-        if heads.count(head) > 1:
-            raise ValueError(f"column '{head}' occurs twice")
         name, _, what = head.partition(".")
         word = head.partition(" ")[0]
         if word in coordinates and word != name:

@@ -23,8 +23,8 @@ from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pos
 from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
-from jaxmb.io.files import csv_lines, finite_number
-from jaxmb.io.validation import InputError, check_known, error_location, known_name
+from jaxmb.io.files import csv_table, finite_number
+from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.values import LARGEST_ANGLE, LARGEST_TRAVEL, check_travel
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
@@ -284,23 +284,19 @@ def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
     Raises:
         InputError: the file is not such a table; one sentence names the line.
     """
-    lines = csv_lines(path)
-    if len(lines) < 2:
-        raise InputError(f"{path}: found {len(lines)} lines, expected a heading and a line for each pose")
-    if len(lines) > MOST_ROWS + 1:
-        raise InputError(f"{path}: found {len(lines) - 1} poses, expected at most {MOST_ROWS}")
-    heads = lines[0][1]
+    heads, lines = csv_table(path, "a line for each pose")
+    if len(lines) > MOST_ROWS:
+        raise InputError(f"{path}: found {len(lines)} poses, expected at most {MOST_ROWS}")
     with error_location(str(path)):
         points = _check_heads(heads, model)
-        return _rows(heads, points, lines[1:], model, posture)
+        return _rows(heads, points, lines, model, posture)
 
 
 def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
     """Measured points of a heading."""
     points: dict[str, set[str]] = {}
+    check_distinct(heads, "column '{}' occurs twice, expected it once")
     for head in heads:
-        if heads.count(head) > 1:
-            raise ValueError(f"column '{head}' occurs twice, expected it once")
         if head in (STATION, ROLE) or head.removesuffix(APPROACH) in model.coordinates:
             continue
         point, dot, axis = head.rpartition(".")
@@ -330,8 +326,6 @@ def _rows(
     measured = np.full((len(lines), len(points), len(COLUMNS)), np.nan)
     station, held_out, inclined = list[str](), np.zeros(len(lines), bool), np.zeros(len(lines), bool)
     for i, (number, row) in enumerate(lines):
-        if len(row) != len(heads):
-            raise ValueError(f"line {number} has {len(row)} cells, expected {len(heads)} as in the heading")
         cells = dict(zip(heads, row, strict=True))
         with error_location(f"line {number}"):
             for k, name in enumerate(model.coordinates):
