@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.identify.assess.result import Result
 from jaxmb.identify.assess.saved import read_saved
-from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching, unknown_pattern
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, free_parameters, matching_any
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.io.files import strict
 from jaxmb.io.validation import InputError, check_choice
@@ -51,12 +51,8 @@ def logarithmic(model: Model, patterns: Sequence[str]) -> FreeParameters:
     if isinstance(patterns, str):
         raise ValueError(f"free: found '{patterns}', expected a list of names or patterns")
     values = parameters(model)
-    names: dict[str, None] = {}
-    for pattern in patterns:
-        found = matching(list(values), pattern)
-        if not found:
-            raise ValueError(unknown_pattern("free parameter or pattern", pattern, list(values)))
-        names |= dict.fromkeys(found)
+    chosen = (matching_any(list(values), [pattern], "free parameter or pattern") for pattern in patterns)
+    names = dict.fromkeys(name for some in chosen for name in some)
     for name in names:
         _check_positive(name, values[name])
     return free_parameters(model, [Bound((name,), 0.5 * values[name], 2.0 * values[name]) for name in names])

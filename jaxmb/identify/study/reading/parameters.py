@@ -14,7 +14,7 @@ from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.torque.torque_test import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior, Problem
-from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching, unknown_pattern
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching, matching_any, unknown_pattern
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, unit
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.files import read_strict
@@ -334,9 +334,7 @@ def prior_of(
         return None
     std = np.full(free.size, np.inf)  # inf: no prior
     for pattern in sorted(patterns, key=free.names.__contains__):
-        names = matching(list(free.names), pattern)
-        if not names:
-            raise ValueError(unknown_pattern("free parameter or pattern", pattern, free.names))
+        names = matching_any(free.names, [pattern], "free parameter or pattern")
         std[[free.names.index(n) for n in names]] = patterns[pattern]
     known = zip(free.names, free.logarithmic, std, strict=True)
     accepted = {*OF_GEOMETRY, "station", "compliance", "guide_exponent", "play"}
