@@ -22,8 +22,7 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.components import is_robust, own_names
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length
-from jaxmb.identify.experiments.torque.effort_rows import stribeck
-from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY
+from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY, term_effort
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, late_text
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
@@ -710,12 +709,8 @@ def _effect(estimate: Estimate, change: Float[np.ndarray, "d"]) -> str:
 def _candidates(joint: JointRows) -> list[tuple[str, np.ndarray]]:
     """Candidate efforts missing in the model, in units of the noise: kinds of friction with a coefficient of 1, and a
     delay of 1 s."""
-    v, found = joint.velocity, list[tuple[str, np.ndarray]]()
-    if "load" in joint.absent:
-        found.append(("load", np.abs(joint.load) * np.sign(v)))
-    if "cubic" in joint.absent:
-        found.append(("cubic", v**3))
-    if "stribeck" in joint.absent:
-        found += [("stribeck", stribeck(v, speed)) for speed in SPEEDS * np.abs(v).max(initial=0.0) if speed > 0.0]
-    friction = [(kind, joint.root * effort) for kind, effort in found if effort.any()]
+    v, speeds = joint.velocity, SPEEDS * np.abs(joint.velocity).max(initial=0.0)
+    kinds = [("load", None), ("cubic", None), *(("stribeck", speed) for speed in speeds.tolist() if speed > 0.0)]
+    efforts = ((kind, term_effort(kind, speed, v, joint.load)) for kind, speed in kinds if kind in joint.absent)
+    friction = [(kind, joint.root * effort) for kind, effort in efforts if effort.any()]
     return [*friction, ("delay", joint.by_delay)]

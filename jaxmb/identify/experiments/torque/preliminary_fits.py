@@ -309,10 +309,10 @@ def term_columns(rows: EffortRows, names: Sequence[str], choice: FrictionChoice)
     columns, slopes = [], []
     for term in choice.terms:
         i = rows.measured.index(term.coordinate)
-        columns.append(term_column(rows, i, term_effort(term.kind, term.speed, samples, i, loads, values)))
+        v, load = samples.velocity[:, i], samples.regressor[:, i, loads] @ values[loads]
+        columns.append(term_column(rows, i, term_effort(term.kind, term.speed, v, load, samples.temperature)))
         if term.speed is not None:
-            slope = term.coefficient * stribeck_slope(samples.velocity[:, i], term.speed)
-            slopes.append(term_column(rows, i, slope))
+            slopes.append(term_column(rows, i, term.coefficient * stribeck_slope(v, term.speed)))
     empty = np.zeros((len(rows.effort), 0))
     return np.column_stack([empty, *columns]), np.column_stack([empty, *slopes])
 
@@ -331,27 +331,28 @@ def term_column(rows: EffortRows, coordinate: int, effort: Float[np.ndarray, "k"
 
 
 def term_effort(
-    kind: str, speed: float | None, samples: Samples, i: int, loads: np.ndarray, values: np.ndarray
+    kind: str,
+    speed: float | None,
+    velocity: Float[np.ndarray, "k"],
+    load: Float[np.ndarray, "k"],
+    temperature: Float[np.ndarray, "k"] | None = None,
 ) -> Float[np.ndarray, "k"]:
-    """Effort of a kind of term with a coefficient of 1, at all samples of one coordinate.
+    """Effort of a kind of term with a coefficient of 1, at samples of one coordinate.
 
     Args:
         kind: one of `FRICTION_KINDS`.
         speed: Stribeck speed, rad/s or m/s.
-        samples: of the motion.
-        i: index of the coordinate among those measured.
-        loads: indices of the columns that load the gear.
-        values: of the regressor's parameters.
+        velocity: of the coordinate.
+        load: effort transmitted by its gear.
+        temperature: where recorded.
     """
-    v = samples.velocity[:, i]
     if kind == "stribeck" and speed is not None:
-        return stribeck(v, speed)
+        return stribeck(velocity, speed)
     if kind == "cubic":
-        return v**3
+        return velocity**3
     if kind == "load":
-        return np.abs(samples.regressor[:, i, loads] @ values[loads]) * np.sign(v)
-    temperature = samples.temperature
-    return np.zeros(v.shape) if temperature is None else (temperature - temperature.mean()) * v
+        return np.abs(load) * np.sign(velocity)
+    return np.zeros(velocity.shape) if temperature is None else (temperature - temperature.mean()) * velocity
 
 
 FOLDS = 5
@@ -499,9 +500,9 @@ def _candidates(rows: EffortRows, names: Sequence[str], kinds: Sequence[str]) ->
     values = least_squares(rows.regressor, rows.effort - rows.constant)
     found = []
     for i in range(len(rows.measured)):
-        fastest = float(np.abs(samples.velocity[:, i]).max())
+        v, load = samples.velocity[:, i], samples.regressor[:, i, loads] @ values[loads]
         for kind in kinds:
-            for speed in SPEEDS * fastest if kind == "stribeck" else (None,):
-                column = term_column(rows, i, term_effort(kind, speed, samples, i, loads, values))
+            for speed in SPEEDS * np.abs(v).max() if kind == "stribeck" else (None,):
+                column = term_column(rows, i, term_effort(kind, speed, v, load, samples.temperature))
                 found.append(_Candidate(i, kind, speed, column))
     return found
