@@ -57,7 +57,7 @@ def test_wrong_input(tmp_path, capsys):
         (["--over", "q2=0:1", "--directions", "x,w"], "directions: component 'w'"),
         (["--over", "q2=0:1", "--joints", "q9"], "joints: coordinate 'q9'"),
         (["--over", "q2=0:1", "--show", "damping", "--directions", "x"], "directions: not used by a map of damping"),
-        (["--over", "q2=0:1", "--points", "1"], "points: 1"),
+        (["--over", "q2=0:1", "--points", "1"], "points is 1"),
         (["--over", "q2=0:1", "--plane", "zx"], "plane: 'zx'"),
         (["--over", "q2=0:1", "--good", "dexterity"], "good: found 'dexterity'"),
         (["--over", "q2=0:1", "--show", "freq"], "least_stiffness, greatest_stiffness, frequency, damping, "),

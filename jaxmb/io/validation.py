@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -321,17 +322,30 @@ def typed_arguments(function: Callable[Arguments, Value]) -> Callable[Arguments,
     return call
 
 
-def finite_number(label: str, value: Any) -> float:
-    """The value as a float; ValueError where it is no finite real number."""
+def finite_number(
+    label: str, value: Any, *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf
+) -> float:
+    """The value as a float; ValueError where it is no finite real number within the limits."""
     try:
-        if isinstance(value, str | bytes):
+        if isinstance(value, str | bytes | bool):
             raise TypeError
         number = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{label} is {shown(value)}, expected a number") from None
     if not math.isfinite(number):
         raise ValueError(f"{label} is {number}, expected a finite number")
+    if not (number > above and least <= number < below):
+        limits = {"above": above, "of at least": least, "below": below}
+        expected = " and ".join(f"{name} {limit:g}" for name, limit in limits.items() if math.isfinite(limit))
+        raise ValueError(f"{label} is {value}, expected a number {expected}")
     return number
+
+
+def whole_number(label: str, value: object, least: int) -> int:
+    """The value as a whole number of at least `least`; ValueError for others."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{label} is {value!r}, expected a whole number of at least {least}")
+    return int(value)
 
 
 def check_choice(label: str, value: object, choices: Iterable[str]) -> None:

@@ -70,24 +70,24 @@ def coordinate_values(text: str) -> dict[str, float]:
             raise ValueError(f"posture: found '{part}', expected an entry such as \"z2=70 deg\"")
         if name in values:
             raise ValueError(f"posture: '{name}' is given twice")
-        try:
-            values[name] = number_of_text(value)
-        except ValueError as error:
-            raise ValueError(f"posture: {name}: found '{value}', {error}") from None
+        values[name] = number_of_text(f"posture: {name}", value)
     return values
 
 
-def number_of_text(text: str) -> float:
+def number_of_text(location: str, text: str) -> float:
     """Number of a text as a user types it: "0.5", or an angle such as "70 deg", in radians.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the text is neither; the message begins with the location.
     """
     try:
         number: float | str = float(text)
     except ValueError:
         number = text
-    return angle(number)
+    try:
+        return angle(number)
+    except ValueError as error:
+        raise ValueError(f"{location}: found '{text}', {error}") from None
 
 
 def numbers_text(values: Iterable[float]) -> str:

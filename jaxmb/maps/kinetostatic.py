@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import batch_size, batch_size_for, compiled, in_batches
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, finite_number
 from jaxmb.machine.build import Model
 from jaxmb.maps.position_solver import check_all_closed
 from jaxmb.mechanics.compliance import (
@@ -431,9 +431,7 @@ def checked_settings(
         for need in QUANTITIES[name].needs:
             if given[need] is None:
                 raise ValueError(f"a map of '{name}' needs a {need}, found none")
-    length = 1.0 if length is None else length
-    if not (np.isfinite(length) and length > 0.0):
-        raise ValueError(f"length: {length:g} m, expected more than 0")
+    length = finite_number("length", 1.0 if length is None else length, above=0.0)
     load = None if wrench is None else np.asarray(wrench, dtype=float)
     if load is not None:
         check_wrench(jnp.asarray(load))
@@ -441,7 +439,7 @@ def checked_settings(
             raise ValueError(f"wrench: {load}, expected finite numbers")
     along = None if direction is None else checked_direction(direction)
     return MapSettings(
-        length_m=float(length),
+        length_m=length,
         joints=joints_moving_frame(model, frame, joints),
         directions=tuple(directions),
         wrench=None if load is None else tuple(load.tolist()),

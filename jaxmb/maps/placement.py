@@ -1,7 +1,6 @@
 """Placement of a task for the smallest deflection of a robot under its loads."""
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import batch_size, compiled, in_batches
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, finite_number, whole_number
 from jaxmb.machine.build import Model
 from jaxmb.maps.kinetostatic import DIRECTIONS, characteristic_length, inverse_condition, normalized_jacobian
 from jaxmb.mechanics.compliance import compliance_matrix, elastic_jacobian
@@ -215,8 +214,8 @@ def best_along(follower: Follower, path: ToolPath, places: Float[np.ndarray, "p 
 def _best(follower: Follower, place: Mapping[str, float], poses: int, found: Sequence[np.ndarray]) -> Placement:
     joints = follower.joints
     paths, distance, deflection, dexterity, side = found
-    best, reason, chosen = math.inf, 1, -1
-    nearest = math.inf
+    best, reason, chosen = np.inf, 1, -1
+    nearest = np.inf
     shifted = [_within(joints, path) for path in paths]
     for b, path in enumerate(shifted):
         if np.any(distance[b] >= REACHED):
@@ -235,9 +234,9 @@ def _best(follower: Follower, place: Mapping[str, float], poses: int, found: Seq
         if cost < best * (1.0 - 1e-9) or (cost < best * (1.0 + 1e-9) and away < nearest):
             best, chosen, nearest = cost, b, away
     if chosen < 0:
-        nothing = np.full(poses, math.nan)
-        postures = np.full((poses, len(follower.model.coordinates)), math.nan)
-        return Placement(place, False, REASONS[reason], math.inf, postures, nothing, nothing)
+        nothing = np.full(poses, np.nan)
+        postures = np.full((poses, len(follower.model.coordinates)), np.nan)
+        return Placement(place, False, REASONS[reason], np.inf, postures, nothing, nothing)
     return Placement(place, True, "", best, shifted[chosen], deflection[chosen], dexterity[chosen])
 
 
@@ -348,12 +347,9 @@ def place_task(
     grid = _checked_search(search)
     check_known("criterion", (criterion,), CRITERIA)
     settings = PlacementSettings(length_m=1.0 if length is None else length, limits=dict(limits), **options)
-    if settings.starts < 1:
-        raise ValueError(f"starts: {settings.starts}, expected 1 or more")
-    if not (math.isfinite(settings.length_m) and settings.length_m > 0.0):
-        raise ValueError(f"length: {settings.length_m:g} m, expected more than 0")
-    if not 0.0 <= settings.least_dexterity < 1.0:
-        raise ValueError(f"least_dexterity: {settings.least_dexterity:g}, expected 0 or more and less than 1")
+    whole_number("starts", settings.starts, 1)
+    finite_number("length", settings.length_m, above=0.0)
+    finite_number("least_dexterity", settings.least_dexterity, least=0.0, below=1.0)
     check_open_chain(model, "place_task")
     frame = frame_name(model, frame)
     joints = _checked_limits(model, frame, limits)
@@ -367,7 +363,7 @@ def place_task(
         settings = replace(settings, length_m=length)
     follower = Follower(model, frame, joints, first, settings, criterion)
 
-    cost, reason = np.full(len(placements), math.inf), np.zeros(len(placements), dtype=int)
+    cost, reason = np.full(len(placements), np.inf), np.zeros(len(placements), dtype=int)
     for i, found in enumerate(best_along(follower, path, placements)):
         cost[i], reason[i] = found.cost, REASONS.index(found.reason)
     shape = tuple(len(values) for values in grid.values())
@@ -406,7 +402,7 @@ def _refine(
     at = [int(np.argmin(np.abs(v - start[i]))) for v, i in zip(values, varied, strict=True)]
     low = np.array([v[max(k - 1, 0)] for v, k in zip(values, at, strict=True)])
     high = np.array([v[min(k + 1, len(v) - 1)] for v, k in zip(values, at, strict=True)])
-    best = [math.inf, start]
+    best = [np.inf, start]
 
     def cost(x: np.ndarray) -> float:
         placement = start.copy()
@@ -440,7 +436,7 @@ def _checked_limits(model: Model, frame: str, limits: Mapping[str, tuple[float, 
         if name not in limits:
             raise ValueError(f"limits: coordinate '{name}' has none, expected its lower and upper limit")
         low, high = limits[name]
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
             raise ValueError(f"limits: {name} from {low:g} to {high:g}, expected finite numbers, the lower first")
     index = np.array([model.coordinates.index(name) for name in names])
     low, high = np.array([limits[name] for name in names], dtype=float).T

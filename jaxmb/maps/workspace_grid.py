@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, whole_number
 from jaxmb.machine.build import Model
 from jaxmb.machine.values import number_of_text
 from jaxmb.maps.position_solver import (
@@ -30,7 +30,7 @@ def grid_of(model: Model, texts: Sequence[str], points: int) -> dict[str, np.nda
     Raises:
         ValueError: a text is not such a range, its lower end is not first, or an angle exceeds a turn.
     """
-    _check_points(points)
+    whole_number("points", points, 2)
     return {name: np.linspace(low, high, points) for name, (low, high) in _ranges(model, "over", texts).items()}
 
 
@@ -40,7 +40,7 @@ def path_of(model: Model, text: str, points: int) -> dict[str, np.ndarray]:
     Raises:
         ValueError: a part of the text is not a range.
     """
-    _check_points(points)
+    whole_number("points", points, 2)
     parts = [part.strip() for part in text.split(",")]
     ends = _ranges(model, "path", parts, ascending=False)
     return {name: np.linspace(first, last, points) for name, (first, last) in ends.items()}
@@ -74,11 +74,6 @@ def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _check_points(points: int) -> None:
-    if points < 2:
-        raise ValueError(f"points: {points}, expected 2 or more")
-
-
 def _ranges(model: Model, option: str, texts: Sequence[str], ascending: bool = True) -> dict[str, tuple[float, float]]:
     """The two ends by name; `option` is named in errors."""
     revolute = dict(zip(model.coordinates, model.revolute, strict=True))
@@ -94,7 +89,7 @@ def _ranges(model: Model, option: str, texts: Sequence[str], ascending: bool = T
         unit = next((u for u in UNITS if high_text.endswith(u)), "")
         if unit and not low_text.endswith(UNITS):
             low_text = f"{low_text} {unit}"
-        low, high = (_end(f"{option}: {name}", end) for end in (low_text, high_text))
+        low, high = (number_of_text(f"{option}: {name}", end) for end in (low_text, high_text))
         if ascending and not low < high:
             raise ValueError(f"{option}: {name}: found '{range_text}', expected the lower end first")
         if unit and not revolute.get(name, "." not in name):
@@ -107,13 +102,6 @@ def _ranges(model: Model, option: str, texts: Sequence[str], ascending: bool = T
             raise ValueError(f"{option}: {name}: found '{range_text}', which exceeds a full turn in rad{hint}")
         found[name] = (low, high)
     return found
-
-
-def _end(location: str, text: str) -> float:
-    try:
-        return number_of_text(text)
-    except ValueError as error:
-        raise ValueError(f"{location}: found '{text}', {error}") from None
 
 
 AXES = ("x", "y", "z")

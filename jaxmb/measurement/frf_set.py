@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
-from jaxmb.io.validation import check_distinct, finite_number, known_name, shown, suggestion
+from jaxmb.io.validation import check_distinct, finite_number, known_name, shown, suggestion, whole_number
 from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, FrfKind, check_kind
 
 if TYPE_CHECKING:
@@ -270,10 +270,8 @@ class FrfSet:
             raise ValueError(f"coherence has shape {coherence.shape}, expected {h.shape[:2]} or {h.shape}")
         if coherence is not None and not np.all((coherence >= 0.0) & (coherence <= 1.0) | np.isnan(coherence)):
             raise ValueError("coherence holds values outside 0 to 1")
-        if self.averages is not None and not (isinstance(self.averages, int) and self.averages >= 1):
-            raise ValueError(f"averages is {self.averages!r}, expected a whole number of at least 1")
-        if not (isinstance(self.decay_1_s, int | float) and 0.0 <= self.decay_1_s < math.inf):
-            raise ValueError(f"decay_1_s is {self.decay_1_s!r}, expected a finite number of 0 or more")
+        averages = None if self.averages is None else whole_number("averages", self.averages, 1)
+        decay_1_s = finite_number("decay_1_s", self.decay_1_s, least=0.0)
         if largest_part(h) > LARGEST:
             raise ValueError(f"frf holds numbers above {LARGEST:g}, expected a response in SI units")
         for name, value in (
@@ -282,6 +280,8 @@ class FrfSet:
             ("outputs", outputs),
             ("inputs", inputs),
             ("coherence", coherence),
+            ("averages", averages),
+            ("decay_1_s", decay_1_s),
             ("unit", self.unit or SI_UNITS[self.kind]),
             ("posture", MappingProxyType(postures(self.posture))),
             ("nodes", MappingProxyType(positions(self.nodes))),

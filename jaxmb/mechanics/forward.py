@@ -14,7 +14,7 @@ import scipy
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import typed_arguments
+from jaxmb.io.validation import finite_number, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import FAMILIES, OF_FRICTION
@@ -284,8 +284,7 @@ def simulate_motion(
     n, m = len(model.coordinates), len(names)
     posture, rate = np.asarray(q, dtype=float), np.asarray(qd, dtype=float)
     for label, value in (("duration_s", duration_s), ("rate_hz", rate_hz), ("friction_speed", friction_speed)):
-        if not (isinstance(value, int | float) and 0.0 < value < np.inf):
-            raise ValueError(f"{label} is {value}, expected a finite number above 0")
+        finite_number(label, value, above=0.0)
     _check_start(model, posture, rate, names)
     time = np.arange(max(1, round(duration_s * rate_hz)) + 1) / rate_hz
 

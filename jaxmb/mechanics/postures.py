@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import check_known, finite_number, typed_arguments
+from jaxmb.io.validation import check_known, finite_number, typed_arguments, whole_number
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import AngleText, check_travel, number_of_text
@@ -303,10 +303,7 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
     for name, value in values.items():
         check_known("posture: coordinate", [name], model.coordinates)
         if isinstance(value, str):
-            try:
-                value = number_of_text(value)
-            except ValueError as error:
-                raise ValueError(f"posture: {name}: found '{value}', {error}") from None
+            value = number_of_text(f"posture: {name}", value)
         index = model.coordinates.index(name)
         number = 0.0 if isinstance(value, Tracer) else finite_number(f"posture: {name}", value)
         if not model.revolute[index]:
@@ -528,8 +525,7 @@ def candidate_postures(
         ValueError: a name is not a coordinate, a range is reversed, a load or a count is invalid, or too few of the
             drawn postures are admissible.
     """
-    if count < 1:
-        raise ValueError(f"count is {count}, expected at least one posture")
+    whole_number("count", count, 1)
     load = None if load is None else _checked_load(model, load)
     check_known("largest_effort: coordinate", largest_effort or {}, model.coordinates)
     if largest_effort and load is None:

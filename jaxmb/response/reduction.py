@@ -10,7 +10,7 @@ from jaxtyping import Array, Complex, Float
 from scipy.linalg import cho_factor, cho_solve, eigh, null_space, qr
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import typed_arguments
+from jaxmb.io.validation import finite_number, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, operating_point
 from jaxmb.response.frf import response_rows, tangent_receptance
@@ -69,8 +69,7 @@ def reduce_motion(
     Raises:
         ValueError: a shape, a frame or a direction is wrong, or highest_hz is not above 0.
     """
-    if not (np.isfinite(highest_hz) and highest_hz > 0.0):
-        raise ValueError(f"highest_hz is {highest_hz}, expected a frequency above 0")
+    finite_number("highest_hz", highest_hz, above=0.0)
     outputs, inputs = endpoints(frame, outputs, inputs)
     full, point = linearize(model, q, at), operating_point(model, q, at)
     rows = [np.asarray(response_rows(model, point, points)) for points in (outputs, inputs)]

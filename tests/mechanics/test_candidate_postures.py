@@ -51,7 +51,7 @@ def test_ranges_of_a_slide_are_lengths():
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"count": 0}, "count is 0, expected at least one posture"),
+        ({"count": 0}, "count is 0, expected a whole number of at least 1"),
         ({"load": LOAD, "largest_effort": {"q7": 1.0}}, "largest_effort: coordinate 'q7' does not exist"),
         ({"largest_effort": {"q2": 1.0}}, "largest_effort is given without a load"),
         ({"load": ("tool", np.ones(3))}, r"load: wrench is \[1.0, 1.0, 1.0\], expected six finite numbers"),

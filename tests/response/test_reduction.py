@@ -79,5 +79,5 @@ def test_a_chain_that_nothing_holds(added):
 
 @pytest.mark.parametrize("highest_hz", [0.0, -1.0, np.nan])
 def test_highest_frequency(highest_hz):
-    with pytest.raises(ValueError, match=r"highest_hz is .*, expected a frequency above 0"):
+    with pytest.raises(ValueError, match=r"highest_hz is .*, expected a (finite number|number above 0)"):
         reduce_motion(jaxmb.build_model(ARM), np.zeros(1), highest_hz)

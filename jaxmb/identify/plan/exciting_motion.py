@@ -46,7 +46,7 @@ from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.format.torque_format import MotionPart
 from jaxmb.identify.study.reading.motions import states_along
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import Table, check_known, validated
+from jaxmb.io.validation import Table, check_known, finite_number, validated
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.loops import independent_coordinates
@@ -210,8 +210,7 @@ def exciting_motion(
     std = torque_std if isinstance(torque_std, Mapping) else dict.fromkeys(coordinates, torque_std)
     check_known("torque_std: coordinate", std, coordinates)
     for label, value in (*((f"torque_std of '{name}'", each) for name, each in std.items()), ("rate_hz", rate_hz)):
-        if not 0.0 < value < np.inf:
-            raise ValueError(f"{label} is {value}, expected a finite number above 0")
+        finite_number(label, value, above=0.0)
     if not std:
         raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
     measured = np.array([1.0 / std[name] if name in std else 0.0 for name in coordinates])

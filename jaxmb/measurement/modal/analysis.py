@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jaxmb.io.validation import check_choice, typed_arguments
+from jaxmb.io.validation import check_choice, typed_arguments, whole_number
 from jaxmb.measurement.frf_set import FrfSet, band_of
 from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
 from jaxmb.measurement.modal.model import ModalModel, as_lines, largest_of_rows, residual_terms
@@ -66,8 +66,7 @@ def counted(count: int, what: str) -> str:
 def orders_of(max_order: int, shape: tuple[int, ...], lost: int) -> tuple[range, list[str]]:
     """Model orders to try, and remarks where the requested largest order was reduced."""
     count, _, references = shape
-    if not isinstance(max_order, int) or max_order < 2:
-        raise ValueError(f"max_order is {max_order!r}, expected a whole number of at least 2")
+    whole_number("max_order", max_order, 2)
     if count < LEAST_LINES:
         more = f", {lost} more are omitted because a response is not finite there" if lost else ""
         raise ValueError(f"the band has {counted(count, 'line')}, expected at least {LEAST_LINES}{more}")

@@ -299,8 +299,7 @@ def by_hand(
 
     def nearest(item: float | tuple[int, float], taken: np.ndarray) -> int:
         order, frequency_hz = item if isinstance(item, tuple | list) else (None, item)
-        if not finite_number("chosen", frequency_hz) > 0.0:
-            raise ValueError(f"chosen holds {frequency_hz:g} Hz, expected frequencies above 0")
+        finite_number("chosen", frequency_hz, above=0.0)
         off = np.abs(chart.frequency_hz / frequency_hz - 1.0)
         free = inside & ~taken & (off <= BY_HAND)
         near = stable[free[stable]] if order is None else np.flatnonzero(free & (chart.order == order))

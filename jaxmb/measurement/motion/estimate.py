@@ -11,7 +11,7 @@ import scipy
 from jaxtyping import Float, Int
 from scipy.linalg import solve_banded
 
-from jaxmb.io.validation import error_location
+from jaxmb.io.validation import error_location, finite_number
 from jaxmb.measurement.motion.record import ALIAS, Cutoff, MotionRecord, check_cutoff, edge, low_pass, rates
 
 
@@ -213,8 +213,7 @@ def kalman_motion(
     5.2, 6.2.3 and 8.6; Schweppe 1965, "Evaluation of likelihood functions for Gaussian signals"; Rauch, Tung and
     Striebel 1965, "Maximum likelihood estimates of linear dynamic systems".
     """
-    if not (np.isfinite(rate_hz) and rate_hz > 0.0):
-        raise ValueError(f"rate_hz is {rate_hz:g}, expected a positive number of samples per second")
+    finite_number("rate_hz", rate_hz, above=0.0)
     given = (("position", position, position_std), ("velocity", velocity, velocity_std),
              ("acceleration", acceleration, acceleration_std))  # fmt: skip
     shape = np.shape(position)

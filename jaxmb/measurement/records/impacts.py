@@ -7,7 +7,7 @@ from typing import Unpack
 
 import numpy as np
 
-from jaxmb.io.validation import error_location
+from jaxmb.io.validation import error_location, finite_number, whole_number
 from jaxmb.measurement.frf_set import FrfLabels, FrfSet, labelled
 from jaxmb.measurement.records.spectra import (
     Estimator,
@@ -17,9 +17,7 @@ from jaxmb.measurement.records.spectra import (
     exponential_window,
     force_window,
     products,
-    real_number,
     signal_columns,
-    whole_number,
 )
 from jaxmb.measurement.records.time_records import inner_lines, line_frequencies
 
@@ -167,12 +165,12 @@ def find_hits(
         ValueError: the record or the settings are invalid, or there is no hit.
     """
     f = _one_force(signal_columns("force", force))
-    rate = real_number("sample_rate_hz", sample_rate_hz, above=0.0)
-    before = round(real_number("pre_trigger_s", pre_trigger_s, least=0.0) * rate)
+    rate = finite_number("sample_rate_hz", sample_rate_hz, above=0.0)
+    before = round(finite_number("pre_trigger_s", pre_trigger_s, least=0.0) * rate)
     if whole_number("block", block, 16) <= before:
         raise ValueError(f"pre_trigger_s is {pre_trigger_s:g} s, expected less than the {block / rate:g} s of a block")
     size = np.abs(f - np.median(f))
-    level = 0.1 * size.max() if trigger is None else real_number("trigger", trigger)
+    level = 0.1 * size.max() if trigger is None else finite_number("trigger", trigger)
     if not 0.0 < level < size.max():
         raise ValueError(f"trigger is {level:g}, expected above 0 and below the force's largest, {size.max():g}")
     above = np.flatnonzero(size > level)
@@ -243,14 +241,14 @@ def estimate_frf_from_hits(
     Source: Halvorsen, Brown, Sound and Vibration 11(11), 1977, 8-21; Fladung, Rost, Mech. Systems and Signal
     Processing 11(1), 1997, 23-36.
     """
-    rate = real_number("sample_rate_hz", sample_rate_hz, above=0.0)
-    real_number("decay_1_s", decay_1_s, least=0.0)
-    real_number("double_hit_level", double_hit_level, least=0.0, below=1.0)
+    rate = finite_number("sample_rate_hz", sample_rate_hz, above=0.0)
+    finite_number("decay_1_s", decay_1_s, least=0.0)
+    finite_number("double_hit_level", double_hit_level, least=0.0, below=1.0)
     if force_window_s is not None:
-        real_number("force_window_s", force_window_s, least=0.0)
+        finite_number("force_window_s", force_window_s, least=0.0)
     for what, value in (("force_full_scale", force_full_scale), ("response_full_scale", response_full_scale)):
         if value is not None:
-            real_number(what, value, above=0.0)
+            finite_number(what, value, above=0.0)
     hits = _checked_hits(records)
     check_estimator(estimator, hits[0][1].shape[1], 1)
     transforms, accepted, peaks, rejected, remarks = [], [], [], {}, []

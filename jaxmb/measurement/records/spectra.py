@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from jaxmb.io.validation import check_choice
+from jaxmb.io.validation import check_choice, finite_number
 
 
 def signal_columns(what: str, values: object) -> np.ndarray:
@@ -53,28 +53,6 @@ def checked_record(force: object, response: object) -> tuple[np.ndarray, np.ndar
     if f.shape[0] != y.shape[0]:
         raise ValueError(f"force has {f.shape[0]} samples and response {y.shape[0]}, expected the same number")
     return f, y
-
-
-def real_number(
-    what: str, value: object, *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf
-) -> float:
-    """The value as a finite real number within the limits; ValueError for others."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ValueError(f"{what} is {value!r}, expected a number")
-    if not math.isfinite(value):
-        raise ValueError(f"{what} is {value!r}, expected a finite number")
-    if not (value > above and least <= value < below):
-        limits = {"above": above, "of at least": least, "below": below}
-        expected = " and ".join(f"{name} {limit:g}" for name, limit in limits.items() if math.isfinite(limit))
-        raise ValueError(f"{what} is {value!r}, expected a number {expected}")
-    return float(value)
-
-
-def whole_number(what: str, value: object, least: int) -> int:
-    """The value as a whole number of at least `least`; ValueError for others."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{what} is {value!r}, expected a whole number of at least {least}")
-    return int(value)
 
 
 Estimator = Literal["H1", "H2", "Hv"]
@@ -280,9 +258,9 @@ def decay_of_end_level(end_level: float, length_s: float) -> float:
     Raises:
         ValueError: the level is not between 0 and 1, or the length is not above 0.
     """
-    if not 0.0 < real_number("end_level", end_level) <= 1.0:
+    if not 0.0 < finite_number("end_level", end_level) <= 1.0:
         raise ValueError(f"end_level is {end_level!r}, expected above 0 and at most 1")
-    return math.log(1.0 / end_level) / real_number("length_s", length_s, above=0.0)
+    return math.log(1.0 / end_level) / finite_number("length_s", length_s, above=0.0)
 
 
 def without_window_damping(eigenvalue: Number, decay_1_s: float) -> Number:

@@ -6,6 +6,7 @@ from typing import Unpack
 
 import numpy as np
 
+from jaxmb.io.validation import finite_number, whole_number
 from jaxmb.measurement.frf_set import FrfLabels, FrfSet, labelled
 from jaxmb.measurement.records.spectra import (
     SILENT,
@@ -16,10 +17,8 @@ from jaxmb.measurement.records.spectra import (
     effective_averages,
     estimate,
     products,
-    real_number,
     segment_window,
     summed,
-    whole_number,
 )
 
 SOURCE = "time records"
@@ -66,13 +65,13 @@ def estimate_frf(
     Source: Welch, IEEE Trans. Audio Electroacoustics 15, 1967; Bendat, Piersol, Random Data, 4th ed., 11.5-11.6.
     """
     f, y = checked_record(force, response)
-    rate = real_number("sample_rate_hz", sample_rate_hz, above=0.0)
+    rate = finite_number("sample_rate_hz", sample_rate_hz, above=0.0)
     check_estimator(estimator, y.shape[1], f.shape[1])
     n = f.shape[0]
     if segment is None:
         segment = min(n, max(16, 2 ** int(np.log2(max(n / 8, 1)))))
     segment = whole_number("segment", segment, 4)
-    step = segment - round(real_number("overlap", overlap, least=0.0, below=1.0) * segment)
+    step = segment - round(finite_number("overlap", overlap, least=0.0, below=1.0) * segment)
     if step == 0:
         raise ValueError(f"overlap is {overlap!r} of {segment} samples, expected segments that differ")
     whole = estimator == "H2" and f.shape[1] > 1  # it requires all of G_yy
@@ -162,7 +161,7 @@ def estimate_periodic_frf(
     from scipy.fft import rfft
 
     f, y = checked_record(force, response)
-    rate = real_number("sample_rate_hz", sample_rate_hz, above=0.0)
+    rate = finite_number("sample_rate_hz", sample_rate_hz, above=0.0)
     if f.shape[1] != 1:
         raise ValueError(f"force has {f.shape[1]} channels, expected the one of a periodic test")
     period = whole_number("period", period, 4)

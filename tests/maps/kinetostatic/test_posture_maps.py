@@ -155,7 +155,7 @@ def test_wrong_input(robot):
         ({"over": over, "quantities": ("deflection",), "wrench": [0, 0, 1]}, "wrench has shape"),
         ({"over": over, "quantities": ("stiffness",), "direction": [0, 0, 0]}, "direction: "),
         ({"over": over, "good": {"nu_r": 1.0}}, "good: quantity 'nu_r' does not exist"),
-        ({"over": over, "length": -1.0}, "length: -1 m"),
+        ({"over": over, "length": -1.0}, "length is -1.0, expected a number above 0"),
         ({"over": over, "shown": "wrist"}, "frame 'wrist' does not exist"),
     ]:
         with pytest.raises(ValueError, match=sentence):

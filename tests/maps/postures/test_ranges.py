@@ -41,7 +41,7 @@ def test_what_is_no_range(robot):
     ]:
         with pytest.raises(ValueError, match=sentence):
             grid_of(robot, texts, 3)
-    with pytest.raises(ValueError, match="points: 1, expected 2 or more"):
+    with pytest.raises(ValueError, match="points is 1, expected a whole number of at least 2"):
         grid_of(robot, ["z2=0:1"], 1)
     with pytest.raises(ValueError, match="good: found 'dexterity'"):
         thresholds_of(["dexterity"])

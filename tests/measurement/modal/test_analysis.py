@@ -205,8 +205,8 @@ def test_poles_chosen_by_hand():
         ([24.0, 24.01], r"24\.01 Hz: the chart has none within 3% that is not selected already"),
         ([(40, 24.0), (38, 24.0)], "order 38, 24 Hz: the chart has none"),
         ([31.0, 31.1, 31.05], r"31\.05 Hz: the chart has none"),
-        ([24.0, -24.0], "chosen holds -24 Hz, expected frequencies above 0"),
-        ([0.0], "chosen holds 0 Hz"),
+        ([24.0, -24.0], "chosen is -24.0, expected a number above 0"),
+        ([0.0], "chosen is 0.0"),
         ([np.nan], "chosen is nan, expected a finite number"),
         ([(40, np.inf)], "chosen is inf, expected"),
     ):

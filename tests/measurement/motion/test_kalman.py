@@ -144,7 +144,7 @@ def test_coordinates_are_apart_and_estimates_causal():
         ({"velocity": np.zeros((30, 2)), "velocity_std": 1.0}, r"velocity has shape \(30, 2\), expected \(30, 1\)"),
         ({"position": np.full((30, 1), np.inf)}, "position holds inf, expected finite numbers"),
         ({"jerk_density": [1.0, 2.0]}, r"jerk_density has shape \(2,\), expected one number or one for each of 1"),
-        ({"rate_hz": 0.0}, "rate_hz is 0, expected a positive number"),
+        ({"rate_hz": 0.0}, "rate_hz is 0.0, expected a number above 0"),
     ],
 )
 def test_wrong_requests(changes, message):

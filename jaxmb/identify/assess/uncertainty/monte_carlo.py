@@ -25,7 +25,7 @@ from jaxmb.identify.fit.problem import Problem, final_state, test_at
 from jaxmb.identify.fit.refine import least_squares_to_end
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.files import write_atomically
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, whole_number
 
 AT_ONCE = 32
 """Draws per device between two progress reports."""
@@ -185,8 +185,7 @@ def write_draws(path: str | os.PathLike[str], draws: Draws) -> None:
 def _check(study: Study, draws: int) -> None:
     if study.solver is Solver.STIFFNESS_MODEL:
         raise NotImplementedError("draws are for studies with free parameters, and this one has [complete]")
-    if draws < 2:
-        raise ValueError(f"draws is {draws}, expected at least 2")
+    whole_number("draws", draws, 2)
 
 
 def _true_values(

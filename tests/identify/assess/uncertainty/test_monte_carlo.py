@@ -128,7 +128,7 @@ def test_bootstrap_tells_what_the_noise_does(tmp_path):
 
 
 def test_what_cannot_be_drawn(study):
-    with pytest.raises(ValueError, match=r"draws is 1, expected at least 2"):
+    with pytest.raises(ValueError, match=r"draws is 1, expected a whole number of at least 2"):
         monte_carlo(study, 1)
     with pytest.raises(ValueError, match=r"the true value of 'stiffness.b' is not known, expected truth with all free"):
         monte_carlo(study, 5, truth={"stiffness.a": 1e4})

@@ -138,9 +138,9 @@ def test_loop_that_cannot_follow():
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"torque_std": 0.0}, "torque_std of '.*' is 0.0, expected a finite number above 0"),
+        ({"torque_std": 0.0}, "torque_std of '.*' is 0.0, expected a number above 0"),
         ({"torque_std": {}}, "torque_std is empty"),
-        ({"rate_hz": -5.0}, "rate_hz is -5.0, expected a finite number above 0"),
+        ({"rate_hz": -5.0}, "rate_hz is -5.0, expected a number above 0"),
     ],
 )
 def test_wrong_noise(settings, told):
