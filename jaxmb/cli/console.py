@@ -147,8 +147,9 @@ def write_report_files(name: str, folder: Path, sections: "Sequence[Section]") -
 
 
 def print_written(folder: Path, files: Sequence[str], aside: str) -> None:
-    """Print the files written in a folder, and the clause of `move_aside`, as one line."""
-    console_of().print(f"written in {folder}: {', '.join(files)}{aside}", soft_wrap=True)
+    """Print the files written in a folder, and the clause of `move_aside`, as one line unless on a terminal."""
+    console = console_of()
+    console.print(f"written in {folder}: {', '.join(files)}{aside}", soft_wrap=not console.is_terminal)
 
 
 def printable(text: str) -> str:

@@ -420,6 +420,16 @@ def listed(names: Sequence[str], most: int = MOST_NAMED) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+LARGEST_PERCENTAGE = 1000.0
+
+
+def percentage(value: float, form: str = ".0f") -> str:
+    """A percentage in a sentence or table, ">1000" or "<-1000" where it is larger."""
+    if math.isfinite(value) and abs(value) > LARGEST_PERCENTAGE:
+        return f">{LARGEST_PERCENTAGE:g}" if value > 0.0 else f"<-{LARGEST_PERCENTAGE:g}"
+    return format(value, form)
+
+
 def display_name(name: str) -> str:
     """A test in a sentence: "test 'arm'", and "test 1" where that is all its name."""
     return name if re.fullmatch(r"test \d+", name) else f"test '{name}'"

@@ -14,6 +14,7 @@ from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.poses.pose_rows import DISTANCE, INCLINATION, POSITION, ROTATION
 from jaxmb.identify.experiments.test import ROLES
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
+from jaxmb.io.validation import percentage
 from jaxmb.report.charts import (
     ALERT,
     AXIS,
@@ -32,6 +33,7 @@ from jaxmb.report.charts import (
     in_grid,
     single,
 )  # fmt: skip
+from jaxmb.report.section import percent
 
 MANY = 80
 """Number of rows in a panel above which markers are small, names are left out and intervals of poses are bands."""
@@ -58,8 +60,8 @@ def displacement_chart(metrics: DeflectionMetrics) -> Chart:
         ])  # fmt: skip
         marks = _compared(rows, lengths[:, 0], lengths[:, 1])
         top = 1.08 * float(np.nanmax(lengths[..., 0] + INTERVAL * np.nan_to_num(lengths[..., 1])))
-        upper = Panel(marks, Axis(), Axis("displacement (mm)", limits=(0.0, top)), title, 1.7)
-        cells.append([(upper, Panel(_residuals(rows), _tests(rows), Axis("measured -\npredicted (mm)"), height=1.3))])
+        upper = Panel(marks, _tests(rows), Axis("displacement (mm)", limits=(0.0, top)), title, 1.7)
+        cells.append([(upper, Panel(_residuals(rows), _tests(rows), Axis("residual (mm)"), height=1.3))])
     return Chart(
         f"Displacements: {_explained(metrics, 'mm')}",
         "Length of the translation of each point, measured and predicted, and the difference along each ground axis.",
@@ -70,7 +72,8 @@ def displacement_chart(metrics: DeflectionMetrics) -> Chart:
 def _explained(metrics: DeflectionMetrics, unit: Unit) -> str:
     shares = [line.gaps(unit).explained_percent for line in metrics.sets]
     known = [share for share in shares if share is not None]
-    return f"{min(known):.1f} % explained" if len(known) == 1 else f"{min(known):.1f} to {max(known):.1f} % explained"
+    ends = dict.fromkeys(percentage(share, ".1f") for share in (min(known), max(known)))
+    return f"{' to '.join(ends)} % explained"
 
 
 def _residuals(rows: list[DeflectionRow]) -> list[Mark]:
@@ -113,7 +116,7 @@ def _sets(metrics: DeflectionMetrics, unit: Unit) -> list[tuple[str, list[Deflec
         if share is not None:
             role = "used in the fit" if line.role == "fit" else "not used in the fit"
             rows = [row for row in metrics.deflections if row.set == line.set]
-            found.append((f"{line.set}: {line.tests} tests {role}, {share:.1f} % explained", rows))
+            found.append((f"{line.set}: {line.tests} tests {role}, {percentage(share, '.1f')} % explained", rows))
     return found
 
 
@@ -171,7 +174,7 @@ def convergence_chart(result: Result, found: Settling) -> Chart:
         apart |= ~(np.maximum(np.abs(band.lower - end), np.abs(band.upper - end)) <= SETTLED * abs(end))
     count = found.tests[min(int(np.flatnonzero(apart)[-1]) + 1, apart.size - 1) if apart.any() else 0]
     return Chart(
-        f"{result.study.name}: {100.0 * SETTLED:.0f} % from the final values at most from {count} tests on",
+        f"{result.study.name}: within {100.0 * SETTLED:.0f} % of the final values from {count} tests on",
         f"Values against the number of tests in {found.orders} random orders: the band shrinks where all orders agree,"
         " it shows convergence, not uncertainty.",
         in_grid(cells, 3),
@@ -316,9 +319,9 @@ def torque_chart(result: Result, entry: TorqueEntry) -> Chart:
         unit = "Nm" if turns else "N"
         cell.append(Panel(marks, Axis("time (s)", limits=limits), Axis(f"{name} ({unit})"), height=1.55))
     worst = max(errors, key=errors.__getitem__)
-    smallest = f"s of {min(errors.values()):.2g} to" if len(errors) > 1 else " of"
-    title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}: RMS error{smallest} {errors[worst]:.2g} % of the"
-    title += f" measurement, the largest of {worst}" if len(errors) > 1 else " measurement"
+    ends = " to ".join(dict.fromkeys((percent(min(errors.values())), percent(errors[worst]))))
+    title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}: RMS error {ends} % of the measurement"
+    title += f", the largest of {worst}" if len(errors) > 1 else ""
     return Chart(
         title,
         "Measured and predicted torque or force of each drive over time, and their difference.",

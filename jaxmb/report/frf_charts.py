@@ -172,7 +172,7 @@ def frf_chart(title: str, responses: Responses, caption: str = "", link: str = "
     )  # fmt: skip
     names = " and ".join(c.label for c in curves)
     caption = caption or f"Magnitude and phase of each FRF, {names}; titles name output / input."
-    width = 2.75 if max(rows, columns) <= 3 else 2.05
+    width = SINGLE if columns == 1 else 2.75 if max(rows, columns) <= 3 else 2.05
     note = f"{KIND[responses.derivatives]}, output / input{shown}"
     return Chart(title, caption, grid, width, shared_y=True, shared_x=True, note=note, link=link)
 
@@ -273,6 +273,8 @@ def unit_in_si(output: Sequence[str], force: Sequence[str], derivatives: int) ->
     return f"{response}{per}/{load}" if load == "N" else f"{response}{per}/({load})"
 
 
+SINGLE = 3.6
+"""Width of the panels of one column, inches: of the texts above them."""
 BAND = 2.0
 """Half width of the 95 % band of pure noise, standard deviations."""
 WITHIN = 0.98
@@ -363,12 +365,11 @@ def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> Fr
     return select_channels(of_test, dof_names(test.outputs), dof_names(test.inputs))
 
 
-def _noise_std(result: Result, entry: FrfEntry) -> np.ndarray:
-    """Standard deviation of log H [f, o, i]: the estimated one if there is one, else the stated one."""
+def _at_level(result: Result, entry: FrfEntry) -> FrfTest:
+    """A test with the estimated noise if there is one, else with the stated one."""
     record = result.metrics.of(FrfMetrics) or FrfMetrics()
     estimated = (record.noise_log_std or {}).get(entry.name)
-    test = entry.test if estimated is None else entry.test.noise.with_level(estimated)
-    return np.asarray(test.noise_std)
+    return entry.test if estimated is None else entry.test.noise.with_level(estimated)
 
 
 def standard_residuals(result: Result, entry: FrfEntry) -> np.ndarray:
@@ -377,7 +378,7 @@ def standard_residuals(result: Result, entry: FrfEntry) -> np.ndarray:
     test = entry.test
     weight = np.asarray(test.weight)
     residual = result.residual(entry.name, entry.role).reshape(2, *weight.shape)
-    size = np.asarray(test.noise_std) / _noise_std(result, entry)
+    size = np.asarray(test.noise_std) / np.asarray(_at_level(result, entry).noise_std)
     return np.where(weight > 0.0, residual / np.sqrt(np.where(weight > 0.0, weight, 1.0)), np.nan) * size
 
 
@@ -401,24 +402,33 @@ def residual_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
         for i in range(columns):
             none = "see the reciprocal FRF" if shown[:, o, i].any() else "no usable line"
             text = _scatter(residual[:, :, o, i]) or none
-            y = Axis("residual / std" if o == rows // 2 else "", limits=(-reach, reach))
+            y = Axis("residual / std", limits=(-reach, reach))
             x = Axis(f"frequency ({entry.source.frequency_unit})", limits=_span(frequency_hz))
             marks = _residual_marks(frequency_hz, residual[:, :, o, i], reach)
             cells.append((Panel(marks, x, y, f"{outputs[o]} / {inputs[i]}: {text}", 1.25),))
         grid.append(cells)
-    # the median of a standard deviation that varies with coherence or leakage
-    level = float(np.median(_noise_std(result, entry)[np.asarray(test.weight) > 0.0]))
-    how = ("stated" if test.noise.is_known else "estimated") + (
-        "" if np.ptp(test.noise_std) == 0.0 else " (median of the lines)"
-    )
     whole = residual[np.isfinite(residual)]
     rms = f"RMS {np.sqrt(np.mean(whole**2)):.2g}" if whole.size else "none"
-    title = f"{_title(entry)}: residual over noise, {rms}; the standard deviation (std) of log H is {level:.2g}, {how}"
     caption = (
         "Difference of log H between model and data over its standard deviation: pure noise scatters without a pattern,"
         f" 5 % of it beyond the band of ± {BAND:g}; triangles are beyond the axis."
     )
-    return Chart(title, caption, grid, 2.6, shared_y=True, shared_x=True, link=link)
+    title, note = f"{_title(entry)}: residual over noise, {rms}", _noise_text(_at_level(result, entry))
+    width = SINGLE if columns == 1 else 2.6
+    return Chart(title, caption, grid, width, shared_y=True, shared_x=True, note=note, link=link)
+
+
+def _noise_text(test: FrfTest) -> str:
+    """Sentence on the standard deviation of log H, and on its parts that vary from line to line."""
+    text = f"standard deviation (std) of log H: {test.noise.nominal:.2g}, "
+    text += "stated" if test.noise.is_known else "estimated"
+    leak, known = np.asarray(test.leak), np.asarray(test.known_std)
+    # the largest response of a line has no leakage
+    parts = {"leakage between directions": leak.any(), "coherence": known[leak == 0.0].any()}
+    if not any(parts.values()):
+        return text
+    median = float(np.median(np.asarray(test.noise_std)[np.asarray(test.weight) > 0.0]))
+    return f"{text}; with {' and '.join(name for name, has in parts.items() if has)} {median:.2g}, median of all lines"
 
 
 def _scatter(residual: np.ndarray) -> str:

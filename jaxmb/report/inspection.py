@@ -179,7 +179,7 @@ def inspection_sections(found: Inspection) -> list[Section]:
                 else None,
             ],
         ),
-        *section("Next tests", [*after.parts, last]),
+        *section("What to measure next", [*after.parts, last]),
     ]  # fmt: skip
 
 

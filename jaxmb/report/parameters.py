@@ -37,6 +37,7 @@ from jaxmb.report.charts import (
 from jaxmb.report.section import (
     Cell,
     Lines,
+    Part,
     Picture,
     Section,
     Table,
@@ -132,7 +133,7 @@ NOTABLE = 0.1
 
 def budget_table(
     known: Mapping[str, tuple[float, float]], budgets: Mapping[str, ParameterBudget] | None
-) -> Table | None:
+) -> Part | None:
     """Parts of standard deviations: noise, and the tolerances of machine and tests; None without budgets.
 
     Args:
@@ -141,8 +142,10 @@ def budget_table(
     """
     if budgets is None:
         return None
-    rows = []
     finite = {name: each for name, each in known.items() if math.isfinite(each[1])}
+    if not finite:
+        return Lines(("no standard deviation is known",))
+    rows = []
     for name, (value, std) in finite.items():
         own, scale = budgets[name], 100.0 / abs(value) if value else math.inf
         sources = [
@@ -157,8 +160,8 @@ def budget_table(
         "noise: also of a misfit that no tolerance explains; tolerances: [tolerances] of the study, else those usual in"
         " the field"
     )
-    unknown = len(known) - len(finite)
-    caption += f"; {unknown} parameters of unknown standard deviation left out" if unknown else ""
+    if unknown := len(known) - len(finite):
+        caption += f"; {unknown} parameter{'s' if unknown > 1 else ''} of unknown standard deviation left out"
     return Table("", columns, tuple(rows), caption)
 
 
@@ -344,6 +347,8 @@ LABELS = {"yes": "identified, 95 %", "weak": "weakly identified", "no": "not ide
 MARKERS = {"yes": ("o", True), "weak": ("o", False), "no": ("x", True)}
 """Marker of a parameter by its verdict, and whether it is filled."""
 BEYOND = "#e0e0e0"
+MOST_LISTED = 12
+"""Largest number of parameters without an interval that are named."""
 
 
 def parameter_chart(result: Result) -> Chart:
@@ -373,7 +378,7 @@ def parameter_chart(result: Result) -> Chart:
         ),
         rows,
         5.0,
-        note=f"no interval: {', '.join(unknown)}" if unknown else "",
+        note=f"no interval: {listed(unknown, MOST_LISTED)}" if unknown else "",
     )
 
 

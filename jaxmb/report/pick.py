@@ -20,7 +20,7 @@ from jaxmb.measurement.modal.model import ModalModel
 from jaxmb.measurement.modal.stabilization import Chosen, StabilizationChart, same_mode
 from jaxmb.report.charts import ALERT, FITTED, MEASURED, Axis, Line, Panel, Rule
 from jaxmb.report.modal import Comparison, automac_chart, cmif_chart, pole_rules, stabilization_chart, synthesized
-from jaxmb.report.rendering import draw_panel, handle
+from jaxmb.report.rendering import draw_panel, handle, title_size
 from jaxmb.report.style import drawing
 
 REACH = 9.0
@@ -220,7 +220,8 @@ class PolePicker:
                 own.clear()
                 own.set_axis_on()
                 if key in panels:
-                    draw_panel(own, panels[key], ROOM[key][2] * SIZE[0])
+                    width = ROOM[key][2] * SIZE[0]
+                    draw_panel(own, panels[key], width, title_size([panels[key]], width))
                     own.tick_params(
                         labelsize=7.0, grid_color="0.9", grid_linewidth=0.5
                     )  # drawn later, in another style

@@ -127,6 +127,7 @@ class _Sheet:
         if columns == 1 and self.width < 4.4:
             self.right[0] += 4.4 - self.width
             self.width = 4.4
+        self.title_size = title_size(chart.panels, chart.width)
         self.handles = [handle(mark) for mark in chart.legend()]
         self.title = _wrapped(chart.title, self.width, TITLE)
         self.note = _wrapped(chart.note, self.width, SMALL)
@@ -196,7 +197,7 @@ class _Sheet:
             box = (x / self.width, (y - panel.height) / self.height, self.chart.width / self.width,
                    panel.height / self.height)  # fmt: skip
             axes = figure.add_axes(box)
-            draw_panel(axes, panel, self.chart.width)
+            draw_panel(axes, panel, self.chart.width, self.title_size)
             last = k + 1 == len(cell)
             if not last or (self.chart.shared_x and not self._is_lowest(r, c)):
                 axes.tick_params(labelbottom=False)
@@ -258,8 +259,14 @@ def _wrapped(text: str, width: float, size: float) -> list[str]:
     return [line for part in text.split("\n") for line in textwrap.wrap(part, max(most, 20))] if text else []
 
 
-def draw_panel(axes: Axes, panel: Panel, width: float) -> None:
-    """Draw the marks and axes of a panel of a given width [inches]."""
+def title_size(panels: Iterable[Panel], width: float) -> float:
+    """Size of the font of all titles of panels of a given width [inches], points."""
+    fits = all(inches(panel.title, TEXT) <= width for panel in panels)
+    return TEXT if fits else SMALL
+
+
+def draw_panel(axes: Axes, panel: Panel, width: float, size: float) -> None:
+    """Draw the marks and axes of a panel of a given width [inches] and size of the title [points]."""
     for direction, axis in (("x", panel.x), ("y", panel.y)):
         if axis.log:
             (axes.set_xscale if direction == "x" else axes.set_yscale)("log")
@@ -270,7 +277,7 @@ def draw_panel(axes: Axes, panel: Panel, width: float) -> None:
     if any(isinstance(mark, Cells | Contours | Patches) for mark in panel.marks):
         axes.grid(False)
     if panel.title:
-        axes.set_title(panel.title, pad=3, y=1.0, fontsize=SMALL if inches(panel.title, TEXT) > width else TEXT)
+        axes.set_title(panel.title, pad=3, y=1.0, fontsize=size)
     for direction, axis in (("x", panel.x), ("y", panel.y)):
         _draw_axis(axes, direction, panel, width)
         if axis.limits is not None:

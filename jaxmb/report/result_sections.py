@@ -99,9 +99,13 @@ def _parts(v: PredictionScores) -> list[str]:
         None if v.frac is None else f"FRAC {v.frac:.4f}",
         None if v.log_error is None else f"error of log H {number(v.log_error, 2)}",
         None if v.frequency_error_hz is None else f"mean frequency error {number(v.frequency_error_hz, 2)} Hz",
-        None if v.explained_percent is None else f"{v.explained_percent:.1f} % of the measured values explained",
+        None if v.explained_percent is None else f"{_explained(v.explained_percent)} of the measured values explained",
     )
     return [part for part in parts if part is not None]
+
+
+def _explained(share: float) -> str:
+    return f"{share:.1f} %" if share > 0.0 else "none"
 
 
 def known(result: Result) -> list[tuple[str, list[str]]]:

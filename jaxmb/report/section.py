@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
+from jaxmb.io.validation import percentage
 from jaxmb.report.charts import Chart, Skeleton
 
 
@@ -138,8 +139,8 @@ def capital(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital first letter and a full stop."""
-    return capital(text if text.endswith(".") else f"{text}.")
+    """The text with a capital first letter and a full stop, unless it ends as a question."""
+    return capital(text if text.endswith((".", "?")) else f"{text}.")
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -161,10 +162,8 @@ def short(value: float) -> str:
 
 def percent(value: float, signed: bool = False) -> str:
     """A percentage with two significant digits, an integer from 10 to 1000, ">1000" above."""
-    if abs(value) > 1000.0 and math.isfinite(value):
-        return ">1000" if value > 0.0 else "<-1000"
-    if 9.95 <= abs(value) <= 1000.0:
-        return f"{value:+.0f}" if signed else f"{value:.0f}"
+    if abs(value) >= 9.95 and math.isfinite(value):
+        return percentage(value, "+.0f" if signed else ".0f")
     return f"{value:+.2g}" if signed else number(value, 2)
 
 

@@ -48,7 +48,7 @@ def on_terminal(sections: Iterable[Section], width: int = WIDTH) -> Group:
 def _part(part: Part, width: int) -> Iterator[RenderableType]:
     # Text, because rich would read "[x]" in a name as a style.
     if isinstance(part, Lines):
-        lines = part.lines if part.verbatim else map(_one_line, part.lines)
+        lines = ("", *part.lines, "") if part.verbatim else map(_one_line, part.lines)
         yield Text("\n".join(lines), no_wrap=part.verbatim, overflow="ignore" if part.verbatim else "fold")
     if isinstance(part, Facts):
         grid = RichTable.grid(padding=(0, 1))

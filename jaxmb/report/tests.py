@@ -14,6 +14,7 @@ from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.test import ROLES, Entry, by_kind
 from jaxmb.identify.study.study import Study
+from jaxmb.io.validation import percentage
 from jaxmb.machine.families import OF_GEOMETRY, STATION
 from jaxmb.measurement.modal.data import distinguishable
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
@@ -62,7 +63,7 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
         ("FRAC", lambda p: None if p.frac is None else f"{p.frac:.4f}"),
         ("error of log H", lambda p: None if p.log_error is None else number(p.log_error, 2)),
         ("frequency error Hz", lambda p: None if p.frequency_error_hz is None else number(p.frequency_error_hz, 2)),
-        ("explained %", lambda p: None if p.explained_percent is None else f"{p.explained_percent:.1f}"),
+        ("explained %", lambda p: None if p.explained_percent is None else percentage(p.explained_percent, ".1f")),
     ]
     shown = [
         (heading, cell) for heading, cell in kinds if any(p is not None and cell(p) is not None for _, p in predictions)
@@ -76,7 +77,7 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
         )
         for entry, p in predictions
     ]
-    return Table("", (*left("test", "role"), *right("rows", *(heading for heading, _ in shown))), tuple(rows))
+    return Table("", (*left("test", "role"), *right("values", *(heading for heading, _ in shown))), tuple(rows))
 
 
 def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:
@@ -162,7 +163,7 @@ def deflection_sections(result: Result, entries: Sequence[Entry]) -> list[Sectio
     parts = (
         gap_table(metrics),
         budget_table(metrics.budget),
-        None if metrics.table2 is None else instrument_table(result, metrics.table2),
+        instrument_table(result, metrics.table2) if metrics.table2 and metrics.table2[0].draws else None,
         None if convergence is None else Picture("convergence", partial(convergence_chart, result, convergence)),
         Picture("displacements", partial(displacement_chart, metrics)) if measured_rows(metrics, "mm") else None,
         Picture("rotations", partial(rotation_chart, metrics)) if measured_rows(metrics, "deg") else None,
@@ -181,7 +182,8 @@ def gap_table(metrics: DeflectionMetrics) -> Table:
             rows.append(
                 (
                     line.set, ROLES[line.role], str(line.tests), kind,
-                    *(MISSING if x is None else number(x, 3) for x in lengths), f"{errors.explained_percent:.1f}",
+                    *(MISSING if x is None else number(x, 3) for x in lengths),
+                    percentage(errors.explained_percent, ".1f"),
                 )
             )  # fmt: skip
     columns = (
@@ -194,24 +196,24 @@ def gap_table(metrics: DeflectionMetrics) -> Table:
 def instrument_table(result: Result, lines: Sequence[ErrorRow]) -> Table:
     """Identified values with their errors, in the layout of Table II of Dumas et al. 2011.
 
-    The errors are the standard deviation over the Monte-Carlo draws, if any, and that by first-order propagation of the
+    The errors are the standard deviation over the Monte-Carlo draws and that by first-order propagation of the
     displacement errors. "on a bound" counts the draws that ended on a bound, which reduces the scatter.
     """
-    draws = lines[0].draws if lines else 0
-    columns_of_draws = (f"error, {draws} draws", "%", "on a bound") if draws else ()
+    columns_of_draws = (f"error, {lines[0].draws} draws", "%", "on a bound")
     rows = []
     for row in lines:
         unit = result.parameters[row.parameter].unit
         if row.value is None:
             cells = ["not identifiable", *[MISSING] * len(columns_of_draws), MISSING, MISSING]
         else:
-            by_draws = [number(row.error, 2), number(row.percent, 2), str(row.clipped)] if draws else []
+            by_draws = [number(row.error, 2), number(row.percent, 2), str(row.clipped)]
             cells = [number(row.value), *by_draws, number(row.linear_error, 2), number(row.linear_percent, 2)]
         rows.append((row.parameter, unit, *cells))
     return Table(
         "Values with their errors (layout of Dumas et al. 2011, Table II)",
         (*left("parameter", "unit"), *right("value", *columns_of_draws, "error, first order", "%")),
         tuple(rows),
+        "errors due to the instruments alone, without tolerances of the machine and the tests",
     )
 
 
@@ -364,9 +366,9 @@ def torque_table(metrics: TorqueMetrics) -> Table:
     rows = tuple(
         (
             row.test, ROLES[row.role], row.coordinate, number(row.rms, 3),
-            number(row.rms_error, 3), f"{row.relative_percent:.2f}",
+            number(row.rms_error, 3), percentage(row.relative_percent, ".2f"),
             *(["" if row.covered_percent is None else f"{row.covered_percent:.1f}"] if held_out else []),
-            *([] if row.essential_percent is None else [f"{row.essential_percent:.2f}"]),
+            *([] if row.essential_percent is None else [percentage(row.essential_percent, ".2f")]),
         )
         for row in metrics.torques
     )  # fmt: skip

@@ -137,8 +137,6 @@ def test_a_pattern_of_no_parameter_has_the_names_of_the_closest_family():
 
 def test_an_angle_in_degrees_without_a_unit_is_refused():
     row = {"name": "a1", "alpha": -90}
-    with pytest.raises(
-        ValueError, match=r"""alpha: found -90, expected at most two turns .*; write "-90 deg" for"""
-    ):
+    with pytest.raises(ValueError, match=r"""alpha: found -90, expected at most two turns .*; write "-90 deg" for"""):
         expand_tables({"name": "m", "dh": {"convention": "standard", "row": [row]}})
     expand_tables({"name": "m", "dh": {"convention": "standard", "row": [row | {"alpha": "900 deg"}]}})

@@ -16,6 +16,7 @@ from jaxmb.report.charts_of_tests import displacement_chart
 from jaxmb.report.rendering import figure_of, png_of
 from jaxmb.report.result_page import arrow_sections
 from jaxmb.report.result_sections import sections
+from jaxmb.report.tests import deflection_sections
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
 STD = np.repeat([3e-5, 6e-5], 3)
@@ -93,13 +94,23 @@ def test_arrows_as_a_picture(result, overlapping):
 
 
 def test_what_is_missed_is_shown_along_each_axis(result):
-    _, missed = displacement_chart(result.metrics.of(DeflectionMetrics)).panels
+    lengths, missed = displacement_chart(result.metrics.of(DeflectionMetrics)).panels
+    assert lengths.x.names == missed.x.names
     points = [mark for mark in missed.marks if isinstance(mark, Intervals)]
     assert [each.label for each in points] == [f"residual along {axis}" for axis in "xyz"]
     rows = result.metrics.of(DeflectionMetrics).deflections
     for i, each in enumerate(points):
         left = [row.measured_mm[i] - row.predicted_mm[i] for row in rows]
         np.testing.assert_allclose(each.y, left, rtol=1e-12)
+
+
+def test_errors_of_the_instruments_have_a_table_where_they_were_drawn(result, text_of):
+    metrics = result.metrics.of(DeflectionMetrics)
+    assert "layout of Dumas" in text_of(deflection_sections(result, ()))
+    first_order = [dataclasses.replace(row, draws=0) for row in metrics.table2]
+    without = dataclasses.replace(metrics, table2=tuple(first_order))
+    other = dataclasses.replace(result.metrics, tests=result.metrics.tests | {"deflection": without})
+    assert "layout of Dumas" not in text_of(deflection_sections(dataclasses.replace(result, metrics=other), ()))
 
 
 def test_draws_on_a_bound_stand_in_the_table(result, text_of):

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.result import Mode
 from jaxmb.identify.assess.tests.frf import ModesMetrics
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
+from jaxmb.io.validation import percentage
 from jaxmb.measurement.modal.data import distinguishable
 from jaxmb.report import figure_of, write_report
 from jaxmb.report.charts import Line
@@ -32,9 +34,9 @@ from jaxmb.report.frf_charts import (
 )
 from jaxmb.report.mode_shapes import predicted_sections
 from jaxmb.report.modes import fitted_modes, identified_modes_table, measured_modes_chart, measured_modes_table
-from jaxmb.report.parameters import _error, cost_chart, parameter_chart
-from jaxmb.report.result_sections import fit_section, sections
-from jaxmb.report.section import Picture, Table, deviation, number, percent, short
+from jaxmb.report.parameters import _error, budget_table, cost_chart, parameter_chart
+from jaxmb.report.result_sections import data_sentences, fit_section, sections
+from jaxmb.report.section import Lines, Picture, Table, deviation, number, percent, sentence, short
 from jaxmb.report.tests import SECTIONS, frf_sections
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study
@@ -428,4 +430,70 @@ def test_residuals_stand_in_standard_deviations(result, figures_of):
     assert all(panel.y.limits == (-4.0, 4.0) for panel in chart.panels)
     drawn = next(mark for mark in chart.panels[0].marks if isinstance(mark, Line))
     np.testing.assert_allclose(drawn.y, left[0, :, 0, 0])
-    assert "of log H is 0.01, stated" in chart.title
+    assert all(panel.y.label == "residual / std" for panel in chart.panels)
+    assert chart.note == "standard deviation (std) of log H: 0.01, stated"
+
+
+def test_the_noise_of_a_figure_is_not_that_of_leakage(result):
+    entry = result.study.fitted[0]
+    leak = np.zeros(entry.test.measured.shape)
+    leak[:, 0, 1] = 0.1
+    known = np.where(leak > 0.0, 0.3, 0.0)
+    wide = dataclasses.replace(entry.test, leak=leak, known_std=known, noise_std=np.hypot(0.01, 0.3 + 0.0 * known))
+    chart = residual_chart(result, dataclasses.replace(entry, test=wide))
+    expected = (
+        "standard deviation (std) of log H: 0.01, stated; with leakage between directions 0.3, median of all lines"
+    )
+    assert chart.note == expected
+
+
+def test_titles_of_panels_have_one_size(result):
+    frf = np.ones((3, 1, 2), complex)
+    inputs = [["tool", "x"], ["a frame with a name that is longer than a panel is wide", "x"]]
+    figure = figure_of(
+        frf_chart("a", Responses(np.arange(3.0), [Curve("b", frf, "k", 1.0, "-")], [["tool", "x"]], inputs, 2))
+    )
+    assert {axes.title.get_fontsize() for axes in figure.axes if axes.get_title()} == {7.0}
+
+
+def test_a_budget_without_standard_deviations_is_a_sentence():
+    assert budget_table({"a": (1.0, np.inf)}, {}) == Lines(("no standard deviation is known",))
+    own = ParameterBudget(0.1, 0.0, ())
+    caption = budget_table({"a": (1.0, np.inf), "b": (1.0, 0.1)}, {"b": own}).caption
+    assert "; 1 parameter of unknown" in caption
+
+
+def test_what_explains_nothing_has_no_percentage(result):
+    scores = dataclasses.replace(result.metrics.fit, explained_percent=-231093.2)
+    wrong = dataclasses.replace(result, metrics=dataclasses.replace(result.metrics, fit=scores))
+    assert "none of the measured values explained" in " ".join(data_sentences(wrong))
+
+
+def test_few_parameters_without_an_interval_are_named(result):
+    """Of many, the first dozen."""
+    name, one = next(iter(result.parameters.items()))
+    assert parameter_chart(result).note == ""
+    unknown = dataclasses.replace(result, parameters=result.parameters | {name: one._replace(interval_95=None)})
+    assert parameter_chart(unknown).note == f"no interval: {name}"
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [(1e6, ".1f", ">1000"), (-4e5, ".0f", "<-1000"), (12.34, ".1f", "12.3"), (np.inf, ".1f", "inf")],
+)
+def test_large_percentages_are_capped(value, form, text):
+    assert percentage(value, form) == text
+
+
+def test_a_question_ends_as_a_question():
+    assert sentence("is it in degrees?") == "Is it in degrees?"
+    assert sentence("it is in degrees") == "It is in degrees."
+
+
+@pytest.mark.parametrize(
+    ("std_log", "text"), [(np.inf, "(std unknown)"), (0.0123, "(std 1.2 %)"), (123.0, "(std >1000 %)")]
+)
+def test_the_least_known_parameter_of_a_result(result, std_log, text):
+    name, one = next(iter(result.parameters.items()))
+    changed = dataclasses.replace(result, parameters=result.parameters | {name: one._replace(std_log=std_log)})
+    assert f"least known {name} {text}" in repr(changed)

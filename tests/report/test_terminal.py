@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from jaxmb.report.section import Section, Table, left, right
+from jaxmb.report.section import Lines, Section, Table, left, right
 
 NUMBERS = ("2.234e6", "1234", "0.0123", "-4.567e-12", "12.3", ">1000")
 NAMES = ("stiffness.shoulder_pan_joint", "damping.z1", "first_moment.wrist_3_link.x (12 tied)", "friction.q1")
@@ -58,3 +58,8 @@ def test_columns_below_stand_beside_all_columns_that_distinguish_the_rows(text_o
         *("fit translation (mm) 89.1", "fit rotation (deg) 82.7"),
         *("check translation (mm) 84.3", "check rotation (deg) 84.5"),
     ]
+
+
+def test_lines_of_a_file_stand_apart(text_of):
+    shown = text_of([Section("a", (Lines(("append:",)), Lines(("[[test]]",), verbatim=True), Lines(("1 test",))))])
+    assert [line.rstrip() for line in shown.splitlines()][1:6] == ["append:", "", "[[test]]", "", "1 test"]

@@ -21,7 +21,7 @@ from jaxmb.identify.fit.search import DEFAULT
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import parameters, unit
 from jaxmb.identify.study.study import Study
-from jaxmb.io.validation import display_name, listed, sentence
+from jaxmb.io.validation import display_name, listed, percentage, sentence
 from jaxmb.machine.families import OF_DAMPING
 from jaxmb.machine.schema import Machine
 
@@ -324,7 +324,7 @@ def _wide_remarks(study: Study, values: np.ndarray, known: Identifiability) -> l
     }
     if not percents:
         return []
-    wide = [f"{name} ({p:.3g} %)" for name, p in sorted(percents.items(), key=lambda pair: -pair[1])]
+    wide = [f"{name} ({percentage(p, '.3g')} %)" for name, p in sorted(percents.items(), key=lambda pair: -pair[1])]
     return [
         "identifiable 'yes' relative to the width of the bounds (linear scale), with a standard deviation that is large"
         f" relative to the value: {listed(wide)}"

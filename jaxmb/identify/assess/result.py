@@ -17,7 +17,7 @@ from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.files import strict, versions
-from jaxmb.io.validation import Named, Table, check_known, display_name, known_name, listed
+from jaxmb.io.validation import Named, Table, check_known, display_name, known_name, listed, percentage
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import NOT_NEGATIVE
 from jaxmb.machine.file import machine_toml
@@ -159,8 +159,9 @@ class Result:
         verdicts = [p.identifiable for p in self.parameters.values()]
         counts = ", ".join(f"{verdicts.count(each)} {each}" for each in ("yes", "weak", "no") if each in verdicts)
         least = max(self.parameters, key=lambda name: self.parameters[name].std_log, default=None)
-        std = "" if least is None else f"{float(f'{100.0 * self.parameters[least].std_log:.2g}'):g}"
-        worst = "" if least is None else f", least known {least} (std {std.replace('inf', 'unknown')} %)"
+        std = math.nan if least is None else float(f"{100.0 * self.parameters[least].std_log:.2g}")
+        size = f"{percentage(std, 'g')} %" if math.isfinite(std) else "unknown"
+        worst = "" if least is None else f", least known {least} (std {size})"
         status = self.status if len(self.status) <= LONGEST_STATUS else f"{self.status[:LONGEST_STATUS]}..."
         return f"<Result of {self.study.name}: {status}; {len(verdicts)} parameters: {counts}{worst}>"
 

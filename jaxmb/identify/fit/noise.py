@@ -273,7 +273,7 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     if unconverged:
         sentences.append(
             f"{unconverged} of {len(others)} fits from other starts did not converge with the noise estimated at the"
-            " best one: ambiguities may be missing"
+            " best one: other values with the same fit may exist"
         )
     refined = dataclasses.replace(
         fit, best_u=u, best=best, ends=ends, refine_evaluations=fit.refine_evaluations + evaluations

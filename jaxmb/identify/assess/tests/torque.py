@@ -28,7 +28,7 @@ from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
 from jaxmb.identify.parameters.model_parameters import parameters, unit
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
-from jaxmb.io.validation import display_name, listed
+from jaxmb.io.validation import display_name, listed, percentage
 from jaxmb.machine.elements import FRICTION_KINDS
 
 FAR = 0.2
@@ -118,7 +118,7 @@ class TorqueMetrics(KindMetrics):
     def noise_text(self) -> str:
         """Text on the residual of the fitted tests over the torque, with its range over joints."""
         residual = sorted(row.relative_percent for row in self.torques if row.role == "fit" and row.rms > 0.0)
-        ends = dict.fromkeys(f"{percent:.1f}" for percent in (*residual[:1], *residual[-1:]))
+        ends = dict.fromkeys(percentage(percent, ".1f") for percent in (*residual[:1], *residual[-1:]))
         joints = "the torque at each joint" if len(residual) > 1 else "the torque"
         return f"{' to '.join(ends)} % of {joints}" if residual else ""
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
+from jaxmb.io.validation import percentage
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.torque.torque_test import TorqueTest
@@ -83,7 +84,7 @@ def unexplained_efforts(
         own = coordinate == joint
         found[joint] = float(np.sqrt(np.mean(residual[own] ** 2))) / float(np.std(effort[own]))
     order = sorted(found, key=lambda i: -found[i])
-    return [f"{names[i]} (residual {100.0 * found[i]:.0f} % of its standard deviation)" for i in order], cause
+    return [f"{names[i]} (residual {percentage(100.0 * found[i])} % of its standard deviation)" for i in order], cause
 
 
 def _predicted_share(residual: np.ndarray, columns: np.ndarray, time_s: np.ndarray) -> float:

@@ -317,7 +317,7 @@ def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
     """Reason for a selected cut-off."""
     if part.role == "check":
         return ", as in the fitted tests"
-    return "" if cutoff >= HIGHEST * record.rate_hz else ": higher ones predict torques worse"
+    return "" if cutoff >= HIGHEST * record.rate_hz else ": higher cut-off frequencies predict torques worse"
 
 
 OVERSAMPLED = 20.0
