@@ -1,8 +1,8 @@
 """Stiffness identification from deflections: load cases, displacements, and stiffness models of joints and links.
 
-A `LoadCase` is one load in one posture. Displacements are linear in compliances, J_p C J_l^T w: `observation_matrix` is
-the matrix of this relation, `stiffness_models` are models of increasing detail, and `completion` makes a complete
-machine from a reduced model.
+A `LoadCase` is one load in one posture. Displacements of a point p under a wrench w at a frame l are linear in the
+compliances C, J_p C J_l^T w: `observation_matrix` is the matrix of this relation, `stiffness_models` are models of
+increasing detail, and `completion` returns all compliances for the values of a reduced model.
 """
 
 from jaxmb.identify.assess.deflections import (

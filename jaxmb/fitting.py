@@ -1,7 +1,7 @@
 """Fitting: the least-squares problem of a study and its solvers, for custom experiments.
 
-`Study.problem` is the problem; `run_fit` searches and refines, `linear_step` solves a linear one, `final_state` has the
-residual and Jacobian for standard deviations.
+`Study.problem` is the problem; `run_fit` searches and refines, `linear_step` solves linear equations, `final_state`
+returns the residual and Jacobian for standard deviations.
 """
 
 from jaxmb.identify.experiments.components import Equations as Equations

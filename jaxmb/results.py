@@ -1,6 +1,6 @@
 """Results of identifications: parameters, metrics and uncertainty.
 
-`jaxmb.identify` returns a `Result`; its `metrics` are a record, and a mapping with the names of result.json.
+`jaxmb.identify` returns a `Result`; its `metrics` have attributes, and are a mapping with the names of result.json.
 """
 
 from jaxmb.identify.assess.estimate import Estimate as Estimate

@@ -1,6 +1,6 @@
 """Reports of results: sections built once, printed on a terminal or drawn as figures.
 
-The public names are in `__init__.pyi`; each is imported when it is first used.
+The public names are in `__init__.pyi`; each is imported at first use.
 """
 
 from jaxmb.runtime import public_names

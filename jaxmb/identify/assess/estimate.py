@@ -316,7 +316,7 @@ class SolverRun(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Estimate(Solution):
-    """A finished fit: a solution with its goodness of fit, standard deviations, and the course of its solver."""
+    """A finished fit: a solution with its goodness of fit, standard deviations, and the history of its solver."""
 
     values: Float[np.ndarray, "d"]
     """Physical values of the free parameters."""

@@ -295,7 +295,7 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
 
 @dataclasses.dataclass(frozen=True)
 class KnownTogether:
-    """A `Group` in the form of results."""
+    """A `Group` of parameters by name, as in results."""
 
     std: float
     dimension: int

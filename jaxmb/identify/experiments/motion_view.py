@@ -53,7 +53,7 @@ def motion_view(
     shares_energy: bool = False,
     weightless: bool = False,
 ) -> MotionView:
-    """The view of a machine at posture q: its tangent there, and the rows of sensors and shakers.
+    """The view of a machine at posture q: its tangent there, and the Jacobian rows of sensors and forces.
 
     With the stiffness of each spring if `shares_energy`. NaN where the equilibrium of linearization does not exist, so
     that a fit rejects the step. Weightless: see `tangent_about`.

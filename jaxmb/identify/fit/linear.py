@@ -103,7 +103,7 @@ def _is_not_negative(name: str) -> bool:
 
 
 def linear_equations(model: Model, free: FreeParameters, tests: Sequence[Test]) -> Equations:
-    """Stacked equations of some tests, with consecutive case numbers."""
+    """Linear equations of several tests, stacked and with consecutive case numbers; tests without are left out."""
     parts = [test.linear.equations(model, free) for test in tests if test.linear is not None]
     first = np.cumsum([0, *(int(part.case.max(initial=-1)) + 1 for part in parts)])
     cases = [part.case + start for part, start in zip(parts, first, strict=False)]

@@ -62,7 +62,7 @@ def misfit(
     robust_weight: Float[np.ndarray, "m"] | None = None,
     lengths: Float[np.ndarray, "m"] | None = None,
 ) -> Misfit:
-    """Reduced chi-square of rows in a fit of so many parameters.
+    """Reduced chi-square of rows of a fit.
 
     Args:
         residual: in units of the noise, scaled by the roots of the weights (and of the robust weights).
@@ -216,10 +216,7 @@ def explained_objective(problem: Problem) -> float:
 
 
 def noise_objective(problem: Problem) -> float:
-    """Expected objective at the true values under the stated noise.
-
-    inf where the noise of a test is not known.
-    """
+    """Expected objective at the true values under the stated noise; inf where the noise of a test is estimated."""
     if not all(test.noise.is_known for test in problem.tests):
         return float("inf")
     return float(np.sum(sampled_weights(problem, np.asarray(problem.row_weights())))) * float(problem.noise_unit) ** 2

@@ -329,7 +329,7 @@ def noise_unit(tests: Sequence[Test]) -> Float[Array, ""]:
 
 
 def with_tests(problem: Problem, tests: Sequence[Test]) -> Problem:
-    """The problem with other data of the same tests and the unit of their noise; the same problem for equal tests."""
+    """The problem with its tests replaced, and `noise_unit` updated; the problem itself if no test differs."""
     if all(new is old for new, old in zip(tests, problem.tests, strict=True)):
         return problem
     return dataclasses.replace(problem, tests=tuple(tests), noise_unit=noise_unit(tests))

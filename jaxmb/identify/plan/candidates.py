@@ -117,7 +117,7 @@ def candidates_of(part: NextPart, like: Test, names: Sequence[str]) -> tuple[Can
 
 
 def planned(test: Test) -> tuple[Probe, Float[np.ndarray, "n"]]:
-    """Probe of a test and its posture [n].
+    """Probe with the settings of a test, and the posture [n] of the test.
 
     Raises:
         ValueError: tests of this kind cannot be planned.
@@ -245,7 +245,7 @@ def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
 
 
 def information_of(operating_point: OperatingPoint, candidates: Sequence[Candidate]) -> Float[np.ndarray, "c d d"]:
-    """`compressed` observation matrices of the candidates; NaN for postures that the machine cannot reach."""
+    """Information rows R [candidate, d, d] of FRF tests, R^T R their information on u; NaN where out of reach."""
     return np.stack([compressed(observation(operating_point, candidate)) for candidate in candidates])
 
 

@@ -182,7 +182,8 @@ def predict(variant: Variant, model: Model, tests: Sequence[LoadCase]) -> Float[
 
 
 def compensated_percent(measured: Sequence[LoadCase], predicted: Float[np.ndarray, "m"]) -> float:
-    """100 (1 - RMS of the residual / RMS of the deflection), over the norms of the translations of all points."""
+    """Share of the deflections that a model predicts, 100 (1 - RMS of the residual / RMS of the deflection), by the
+    norms of the translations of all points."""
     residual, deflection = residual_norms(measured, predicted)
     return 100.0 * (1.0 - float(np.sqrt(np.mean(residual**2) / np.mean(deflection**2))))
 

@@ -128,19 +128,19 @@ def _check_posture(model: Model, location: str, q: np.ndarray) -> None:
 
 
 def measured_displacements(cases: Sequence[LoadCase]) -> tuple[np.ndarray, np.ndarray]:
-    """Measured displacements of all cases, stacked [rows], and their standard deviations."""
+    """Measured displacements of all cases, stacked [rows], and their standard deviations, m and rad."""
     values = [test.displacement[test.measured] for test in cases]
     return np.concatenate(values), np.concatenate([test.std[test.measured] for test in cases])
 
 
 def joint_terms(model: Model, names: Sequence[str]) -> list[Term]:
-    """Terms of the compliances of coordinates."""
+    """Term of the compliance of each named coordinate, for `observation_matrix`."""
     check_known("coordinate", names, model.coordinates)
     return [((model.coordinates.index(name), model.coordinates.index(name)),) for name in names]
 
 
 def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = True) -> Term:
-    """Term of one entry of a virtual spring's compliance, in both triangles if symmetric."""
+    """Term of the entry (a, b) of a virtual spring's compliance, axes as "x" and "rx"; with (b, a) if symmetric."""
     check_known("virtual spring", [spring], model.virtual_springs)
     first = len(model.coordinates) + 6 * model.virtual_springs.index(spring)
     row, column = first + ELASTIC_AXES.index(a), first + ELASTIC_AXES.index(b)
@@ -205,7 +205,8 @@ def observation(rows: ElasticRows, terms: Sequence[Term]) -> Float[np.ndarray, "
 
 
 def observation_matrix(model: Model, cases: Sequence[LoadCase], terms: Sequence[Term]) -> Float[np.ndarray, "m d"]:
-    """`observation` of all load cases."""
+    """Observation matrix A [rows, parameter] of all load cases: `measured_displacements` are A times the compliances
+    [m/N, m/(N m) or rad/(N m)] of the terms, to first order in the load; see `observation`."""
     return observation(elastic_rows(model, cases), terms)
 
 
@@ -236,7 +237,7 @@ def _jacobians(
 
 
 def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
-    """Displacements [p, 6] of the points of each load case at the nonlinear equilibrium under the load.
+    """Displacements [p, 6], m and rad, of the points of each load case at the nonlinear equilibrium under the load.
 
     Raises:
         ValueError: no equilibrium was found; the load case is named.
@@ -253,7 +254,7 @@ def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
 
 
 def predicted(model: Model, cases: Sequence[LoadCase], gravity: bool = False) -> list[np.ndarray]:
-    """Displacements [p, 6] of the points of each load case, to first order in the load."""
+    """Displacements [p, 6], m and rad, of the points of each load case, to first order in the load."""
     found: dict[int, np.ndarray] = {}
     for group, (at_points, effort) in _grouped(model, cases):
         c = np.asarray(compliances(model, jnp.asarray(np.stack([cases[i].q for i in group])), gravity))
