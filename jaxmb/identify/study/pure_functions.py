@@ -14,7 +14,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Solver, Study
-from jaxmb.io.validation import known_name, typed_arguments
+from jaxmb.io.validation import check_known, typed_arguments
 
 
 @typed_arguments
@@ -57,9 +57,8 @@ def check_named(parameters: Mapping[str, ArrayLike], names: Sequence[str]) -> No
     """Raise ValueError where values by name are no dictionary of real scalars of these names."""
     if not isinstance(parameters, Mapping):
         raise ValueError(f"parameters: found {kind_of(parameters)}, expected a dictionary of values by name")
+    check_known("free parameter", map(str, parameters), names)
     for name, value in parameters.items():
-        if name not in names:
-            raise ValueError(known_name("free parameter", str(name), names))
         if not is_real(value) or np.shape(value) != ():
             raise ValueError(f"{name}: found {kind_of(value)}, expected a real scalar (`jax.vmap` for several)")
 

@@ -34,7 +34,7 @@ from jaxmb.identify.experiments.poses.pose_rows import (
 from jaxmb.identify.experiments.poses.row_poses import compiled_poses
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.parameters.free_parameters import Bound
-from jaxmb.io.validation import known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import DISTANCE_OFFSET, STATION
 from jaxmb.measurement.noise import correlation_length
@@ -441,9 +441,7 @@ def with_scatter(test: PoseTest, model: Model, std: Mapping[str, float]) -> Pose
         return test
     names = [f"{spring}.{axis}" for spring in model.virtual_springs for axis in ELASTIC_AXES]
     rotations = [name for name in names if name.rpartition(".")[2] in ELASTIC_AXES[3:]]
-    for name in std:
-        if name not in rotations:
-            raise ValueError(known_name("rotation of a virtual spring", name, rotations))
+    check_known("rotation of a virtual spring", std, rotations)
     index = np.array([len(model.coordinates) + names.index(name) for name in std])
     whole_test = dataclasses.replace(test.at_all_points(model), name="")
     found = np.zeros((len(test.q) * len(test.points) * KIND.size, len(std)))

@@ -303,8 +303,7 @@ def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
         if not dot or axis not in COLUMNS:
             names = (*model.coordinates, *(f"tool.{axis}" for axis in COLUMNS), STATION, ROLE)
             raise ValueError(known_name("column", head, names))
-        if point not in model.frames:
-            raise ValueError(known_name(f"column '{head}': point", point, model.frames))
+        check_known(f"column '{head}': point", [point], model.frames)
         points.setdefault(point, set()).add(axis)
     if not points:
         raise ValueError("there is no column of a measured point, expected tool.x, tool.y and tool.z for example")

@@ -16,7 +16,7 @@ from jaxmb.identify.experiments.motion_view import MotionView, check_motion, mot
 from jaxmb.identify.experiments.test import Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, Hits, Lines, Simulate
-from jaxmb.io.validation import check_known, known_name
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import (
     SI_UNITS,
@@ -67,8 +67,7 @@ def named_points(
     split = tuple(_split(names) for names in (read.outputs, read.inputs))
     present = {node for side in split if side is not None for node, _ in side}
     for node, frame in nodes.items():
-        if node not in present:
-            raise ValueError(known_name(f"nodes: '{read.source}': node", node, sorted(present)))
+        check_known(f"nodes: '{read.source}': node", [node], sorted(present))
         check_known(f"nodes: {node}: frame", [frame], model.frames)
     frame_of = {node: nodes.get(node, node) for node in present}
     sides = ("outputs", split[0], outputs), ("inputs", split[1], inputs)

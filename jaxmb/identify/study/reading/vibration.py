@@ -173,10 +173,7 @@ def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple)
 def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
     if wanted is None:
         return list(range(len(points)))
-    for point in wanted:
-        if tuple(point) not in points:
-            known = ", ".join(dof_names(points))
-            raise ValueError(f"{what} {' '.join(point)} is not in the test, expected one of {known}")
+    check_known(what, dof_names(wanted), dof_names(points))
     return [points.index(tuple(p)) for p in wanted]
 
 

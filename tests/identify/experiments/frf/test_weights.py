@@ -227,7 +227,7 @@ def test_the_first_fit_is_to_lines_that_count(measured, study):
         ({"bands": [{"band_hz": [12.0, 9.0], "weight": 1.0}]}, "weights: band_hz 12 to 9 Hz is reversed"),
         (
             {"bands": [{"band_hz": [1.0, 9.0], "weight": 1.0, "outputs": [["link1", "x"]]}]},
-            "weights: output link1 x is not in the test, expected one of tool x, tool y, tool z",
+            "weights: output 'link1 x' does not exist; expected one of: tool x, tool y, tool z",
         ),
     ],
 )
