@@ -242,7 +242,7 @@ WITH_NAN = np.where(np.arange(100) == 16, np.nan, X)
         (X, X, 1.0, {"segment": 16.0}, r"segment is 16\.0, expected a whole number"),
         (X, X, 1.0, {"overlap": 1.0}, r"overlap is 1\.0, expected a number of at least 0 and below 1"),
         (X, X, 1.0, {"overlap": -0.1}, r"overlap is -0\.1, expected a number of at least 0 and below 1"),
-        (X, X, 1.0, {"overlap": "half"}, "overlap is 'half', expected a number"),
+        (X, X, 1.0, {"overlap": "half"}, 'overlap is "half", expected a number'),
         (X, X, 1.0, {"segment": 8, "overlap": 0.99}, r"overlap is 0\.99 of 8 samples, expected segments that differ"),
         (X, X, 1.0, {"window": "hanning"}, r"window is 'hanning', did you mean 'hann'\? expected one of hann, boxcar"),
         (X, X, 1.0, {"estimator": "H3"}, "estimator is 'H3', expected one of H1, H2, Hv"),
