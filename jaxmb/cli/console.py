@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -198,9 +199,10 @@ def progress(name: str, first: str) -> Iterator[Callable[[str], None]]:
     current, ended = [first], threading.Event()
 
     def print_lines() -> None:
-        wait_s = FIRST_LINE_AFTER_S
+        wait_s, start_s = FIRST_LINE_AFTER_S, time.monotonic()
         while not ended.wait(wait_s):
-            print(_line(f"{name}: {current[0]}"), file=sys.stderr, flush=True)
+            elapsed = f"{time.monotonic() - start_s:.0f} s"
+            print(_line(f"{name}: {current[0]}, {elapsed}"), file=sys.stderr, flush=True)
             wait_s = LINE_EVERY_S
 
     thread = threading.Thread(target=print_lines, daemon=True)

@@ -26,7 +26,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from pydantic_core import to_jsonable_python
 
-from jaxmb.io.validation import InputError, Table, known_name, suggestion
+from jaxmb.io.validation import InputError, Table, closest, known_name
 
 LARGEST_FILE = 4_000_000
 """Largest size of a description, bytes; larger files are probably measured data, and slow to validate."""
@@ -59,7 +59,8 @@ def find_description(name_or_path: str | os.PathLike[str], kind: str, label: str
         files = [name for name in _names_in(Path()) if name.endswith(endings)]
         raise InputError(known_name(label, text, names, files) + f", or a file ending in {' or '.join(endings)}")
     if path.suffix not in endings:
-        raise InputError(f"{path}: expected a file ending in {' or '.join(endings)}")
+        found = "" if os.path.exists(text) else f"does not exist{nearby(path)} "
+        raise InputError(f"{path}: {found}expected a file ending in {' or '.join(endings)}")
     return path
 
 
@@ -115,11 +116,20 @@ def _names_in(folder: Path) -> list[str]:
 def cannot_be_read(path: Path, error: OSError | ValueError) -> InputError:
     """Error for a file that cannot be read, with the closest name in its folder where it does not exist."""
     reason = (error.strerror if isinstance(error, OSError) else None) or error
-    hint = ""
-    if isinstance(error, FileNotFoundError):
-        exists = path.parent.is_dir()
-        hint = suggestion(path.name, _names_in(path.parent)) if exists else f", folder '{path.parent}' does not exist"
+    hint = nearby(path).removesuffix(",") if isinstance(error, FileNotFoundError) else ""
     return InputError(f"{path}: cannot be read: {reason}{hint}")
+
+
+def nearby(path: Path) -> str:
+    """Clause on a path that does not exist, before an expectation: the closest name in its folder, or that the folder
+    does not exist."""
+    if not path.parent.is_dir():
+        return f", folder '{path.parent}' does not exist,"
+    # an ending in common makes no name close; of two endings that of the path comes last, and is kept
+    names = sorted(_names_in(path.parent), key=lambda name: (Path(name).suffix == path.suffix, name))
+    by_stem = {Path(name).stem: name for name in names}
+    near = closest(path.stem, by_stem)
+    return "," if near is None else f", did you mean '{by_stem[near]}'?"
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:

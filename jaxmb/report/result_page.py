@@ -14,6 +14,7 @@ from jaxmb.identify.assess.saved import RESULT, load_result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.study.study import Solver
+from jaxmb.io.files import nearby
 from jaxmb.io.validation import InputError
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.tangent import linearize
@@ -404,7 +405,8 @@ def _names(folders: Sequence[Path]) -> list[str]:
 def _loaded(folder: Path) -> Result | Page:
     """The result in a folder, or the page of its saved report."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: expected the output folder of a command")
+        found = "is no folder," if folder.exists() else f"does not exist{nearby(folder)}"
+        raise InputError(f"{folder}: {found} expected the output folder of a command")
     reason = ""
     if (folder / RESULT).exists():
         try:

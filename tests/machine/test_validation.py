@@ -95,7 +95,11 @@ def test_a_missing_file_has_the_closest_name_of_its_folder(tmp_path, monkeypatch
         read_text(tmp_path / "hamer.csv")
     with pytest.raises(InputError, match=r"folder '.*data' does not exist$"):
         read_text(tmp_path / "data" / "hammer.csv")
+    with pytest.raises(InputError, match=r"path\.csv: cannot be read: No such file or directory$"):
+        read_text(tmp_path / "path.csv")
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^amr: does not exist, did you mean 'arm\.toml'\? expected a file ending"):
+        find_description("./amr", "machines", "machine", (".toml",))
     with pytest.raises(
         InputError, match=r"machine 'arm' does not exist, did you mean 'arm\.toml'\? expected one of: fl"
     ):

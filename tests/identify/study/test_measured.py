@@ -226,6 +226,12 @@ def test_units_are_converted_and_have_to_be_known(tmp_path):
         study(tmp_path, unknown, unit="mm/N")
 
 
+def test_a_noise_in_percent_is_noted(tmp_path):
+    assert not any("noise_log_std is" in note for note in data_remarks(study(tmp_path, exact(), noise_log_std=0.5)))
+    notes = data_remarks(study(tmp_path, exact(), noise_log_std=2.0))
+    assert any(note.endswith("noise_log_std is 2, 200 % of the response; 1 % is 0.01") for note in notes)
+
+
 def test_a_unit_that_the_file_states_is_not_overruled(tmp_path):
     whole = exact()
     with pytest.raises(jaxmb.InputError, match=r"unit is 'mm/s\^2/N', but .* states g/N"):

@@ -101,6 +101,8 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
         notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
+    if nominal > 1.0:
+        notes.append(f"noise_log_std is {nominal:g}, {100.0 * nominal:g} % of the response; 1 % is 0.01")
     notes += mesh_warnings(model, test.vibration.highest_hz)
     entry = Entry("frf", test, source, truth, part.amplitude, part.role, (*changed, *notes, *remarks))
     if part.check_every is None:
