@@ -21,7 +21,7 @@ from jaxmb.maps.position_solver import check_all_closed
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import TOOL, check_no_virtual_springs, frame_index
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_coordinates, motion_jacobian, tangent_about
-from jaxmb.response.modal import check_mass_matrix, first_order_modes, singular_mass_matrices
+from jaxmb.response.modal import REAL, check_mass_matrix, first_order_modes, singular_mass_matrices
 
 DEFECTIVE = 1e-6
 """|phi^T (2 lambda M + C) phi| over the size of its terms, below which an eigenvalue is defective (double with a single
@@ -66,7 +66,8 @@ def lowest_modes(
     eigenvalue: Complex[np.ndarray, "b 2n"], shape: Complex[np.ndarray, "b n 2n"], modes: int
 ) -> tuple[Complex[np.ndarray, "b m"], Complex[np.ndarray, "b m n"]]:
     """The first modes of each posture by |lambda| [b, m] and their shapes [b, m, n], NaN for missing modes."""
-    size = np.where(np.imag(eigenvalue) > 0.0, np.abs(eigenvalue), np.inf)
+    size = np.abs(eigenvalue)
+    size = np.where(np.imag(eigenvalue) > REAL * size, size, np.inf)
     order = np.argsort(size, axis=1, kind="stable")[:, :modes]
     exists = np.isfinite(np.take_along_axis(size, order, axis=1))
     lam = np.where(exists, np.take_along_axis(eigenvalue, order, axis=1), np.nan)

@@ -179,6 +179,9 @@ def _is_duplicate(mode: tuple[complex, np.ndarray], roots: list[complex], shapes
     return False
 
 
+REAL = 1e-8
+"""Ratio of the imaginary part of an eigenvalue to its size up to which it is rounding: rounding splits a double root by
+its square root."""
 LEAST_MASS = 1e-13
 """Ratio of the smallest to the largest eigenvalue of a scaled mass matrix, at and below which it is singular."""
 
@@ -246,8 +249,9 @@ def modes(tangent: Tangent) -> Modes:
             return _modes(*_coupled_by_losses(np.real(shapes), M, np.asarray(tangent.structural)), np.zeros(0))
     values, shapes = first_order_modes(M, C, K)
     order = np.argsort(np.abs(values), kind="stable")
-    pairs = order[np.imag(values[order]) > 0.0]
-    real = np.sort(np.real(values[np.imag(values) == 0.0]))
+    size = REAL * np.abs(values)
+    pairs = order[(np.imag(values) > size)[order]]
+    real = np.sort(np.real(values[np.abs(np.imag(values)) <= size]))
     return _modes(values[pairs], shapes[:, pairs], real)
 
 
@@ -397,7 +401,7 @@ def _in_order(
     values: Complex[Array, "m"], shapes: Complex[Array, "n m"]
 ) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
     """The first n eigenvalues and shapes, oscillating ones first, and whether each oscillates."""
-    above = values.imag > 0.0
+    above = values.imag > REAL * jnp.abs(values)
     order = jnp.argsort(jnp.where(above, jnp.abs(values), jnp.inf))[: shapes.shape[0]]
     return values[order], _unit_shapes(shapes[:, order]), above[order]
 

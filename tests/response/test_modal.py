@@ -98,6 +98,23 @@ def test_overdamped_roots_stand_apart():
     assert oscillates.tolist() == [True, False]
 
 
+def test_rounding_of_real_roots_displaces_no_mode():
+    """Complex arithmetic gives real roots small imaginary parts of either sign: shafts without springs, beside loss
+    factors."""
+    rng, omega = np.random.default_rng(0), np.array([100.0, 200.0, 300.0, 400.0])
+    damping = np.diag([400.0, 90.0, 700.0, 8.0, 10.0, 12.0, 20.0])
+    stiffness = np.diag([1.0, 2.0, 3.0, *omega**2])
+    for _ in range(10):
+        mix = np.eye(7) + 0.3 * rng.normal(size=(7, 7))
+        parts = [jnp.array(mix.T @ part @ mix) for part in (np.eye(7), damping, stiffness, np.zeros((7, 7)))]
+        eigenvalue, _, oscillates = oscillating_modes(Tangent(*parts))
+        found = modes(Tangent(*parts))
+        assert oscillates.tolist() == [True] * 4 + [False] * 3
+        np.testing.assert_allclose(jnp.abs(eigenvalue[:4]), omega, rtol=1e-9)
+        np.testing.assert_allclose(2 * np.pi * found.frequency_hz, omega, rtol=1e-9)
+        assert found.overdamped.shape == (6,)
+
+
 def test_undamped_modes_against_scipy():
     tangent = some_tangent()
     values, vectors = scipy.linalg.eigh(tangent.stiffness, tangent.mass)
