@@ -33,7 +33,7 @@ from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import LinearStep, Unknowns
 from jaxmb.identify.fit.noise import Misfit, effective_length, misfits, misfits_of_tests, sampled_weights
-from jaxmb.identify.fit.problem import is_large
+from jaxmb.identify.fit.problem import is_large, with_tests
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.machine.build import Model
@@ -210,7 +210,9 @@ def _explained(
     if study.tolerances is None or (step is None and not_linearized):
         none = (False,) * len(each)
         return None, none, none, None
-    tests = DescribedTests(study.fitted, solution.model, study.free, study.tolerances, study.exact)
+    simulated = [test.noise.noiseless(view) for test, view in zip(problem.tests, solution.views, strict=True)]
+    entries = [dataclasses.replace(entry, test=test) for entry, test in zip(study.fitted, simulated, strict=True)]
+    tests = DescribedTests(entries, solution.model, study.free, study.tolerances, study.exact)
     point = solution.residual, _within_bounds(solution)
     if step is not None:
         factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)
@@ -222,7 +224,7 @@ def _explained(
         return found, by_errors * len(each), _tolerated(found, whole, by_errors) * len(each), None
     noise = noise_variances(solution)
     std = identifiability(solution.jacobian, noise, problem.prior_std).std
-    refit = functools.partial(nonlinear_refit, problem, solution.u)
+    refit = functools.partial(nonlinear_refit, with_tests(problem, simulated), solution.u)
     found = budget(tests, refit, solution.jacobian, std, solution.seed)
     joint = None
     if found.draws is not None:

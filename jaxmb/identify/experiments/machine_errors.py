@@ -31,6 +31,8 @@ FREQUENCY = 20.0 * np.pi
 """
 MOST_GRAVITY = 9.9
 """m/s^2, largest gravity on Earth."""
+LEAST_MASS = 0.95
+"""Largest part of the mass of a body that may be missing at a frame."""
 OWN_INERTIA = 1e-4
 """Inertia of a further coordinate over that of all bodies and beams."""
 T = TypeVar("T")
@@ -189,10 +191,10 @@ def _of_bodies(
                 error = StatedError(f"moment of inertia of {body} {axis}", "inertia_percent", 0.01 * size)
                 yield error._replace(least=-0.95 * size), right._replace(inertia=_at(right.inertia, i, k))
     size = 0.01 * float(np.sum(mass))
-    for i in payload_carriers(model)[0].tolist():
+    for i, carrier in zip(*(part.tolist() for part in payload_carriers(model)), strict=True):
         text = functools.partial(_payload_text, model.frames[i])
         error = StatedError(f"payload {model.frames[i]}", size=size, text=text, starts=(size, 3.0 * size, 10.0 * size))
-        yield error, right._replace(payload=_at(right.payload, i))
+        yield error._replace(least=-LEAST_MASS * float(mass[carrier])), right._replace(payload=_at(right.payload, i))
 
 
 def _of_coordinates(

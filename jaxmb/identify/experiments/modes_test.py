@@ -53,6 +53,8 @@ class PairedModes(NamedTuple):
     """Share of the measured mode's dominant coordinates in the strain energy of the predicted mode."""
     mac: Float[Array, "m"]
     """MAC of its shape at the sensors with the measured shape."""
+    shape: Complex[Array, "m o"]
+    """Its shape at the sensors, the largest component 1."""
     errors: Float[Array, "m r"]
     """Errors of all measured quantities, in units of the noise."""
 
@@ -125,7 +127,7 @@ class ModesTest(PostureTest):
         seen = (view.output_rows @ shape).T.reshape(*near.shape, -1).swapaxes(1, 2)
         share = jnp.diagonal(self._shares(view, shape[:, ::count]))
         (frequency, damping, shares, mac), errors = self._compared(_Candidate(value.reshape(near.shape), seen, share))
-        return PairedModes(frequency, damping, shares, mac, errors)
+        return PairedModes(frequency, damping, shares, mac, _scaled(seen[..., 0]), errors)
 
     def _shares(self, view: MotionView, shape: Complex[Array, "x n"]) -> Float[Array, "m n"]:
         """Share of the dominant coordinates of each measured mode in the strain energy of each predicted mode; 0 where
@@ -209,8 +211,23 @@ class ModesTest(PostureTest):
         return ModesVibration(self)
 
 
+def _scaled(shape: Complex[Array, "m o"]) -> Complex[Array, "m o"]:
+    """Shapes with the largest component 1; 0 where all components are."""
+    if not shape.shape[1]:
+        return shape
+    largest = jnp.take_along_axis(shape, jnp.argmax(jnp.abs(shape), axis=1)[:, None], axis=1)
+    return shape / jnp.where(largest == 0.0, 1.0, largest)
+
+
 class ModesNoise(Noise[ModesTest]):
     """Noise of modes; scale and phase of each shape are nuisance parameters."""
+
+    def noiseless(self, view: MotionView) -> ModesTest:
+        """The test with noise-free data of a machine: the residual is not linear in measured shapes."""
+        found = predict_modes(self.test, view)
+        return dataclasses.replace(
+            self.test, frequency_hz=found.frequency_hz, damping_ratio=found.damping_ratio, shape=found.shape
+        )
 
     @property
     def nuisance_rows(self) -> int:

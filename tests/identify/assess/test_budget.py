@@ -17,7 +17,7 @@ from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
-from tests.identify.arm import BRIEF, MACHINE, TRUTH, frf, loads, shapes, study_of
+from tests.identify.arm import BRIEF, MACHINE, OUTPUTS, TRUTH, estimate_at, frf, loads, shapes, study_of
 
 EXACT = dict.fromkeys(Tolerances.model_fields, 0.0)
 TOOL = np.array([0.7, 0.1, 0.05])
@@ -208,6 +208,37 @@ def test_tolerances_explain_a_residual_by_its_shape():
     found = [explained(stated, [slice(0, 40)], residual - residual.mean(), jacobian, weights)
              for residual in (of_error, other)]  # fmt: skip
     assert found == [(True,), (False,)]
+
+
+@pytest.mark.parametrize("kind", ["frf", "modes"])
+def test_data_with_a_reversed_sensor_leave_the_effects_of_errors_as_they_are(tmp_path, kind):
+    """Next to half a turn a small delay changes the phase of a ratio by a turn, and a shape that is not the measured
+    one changes its residual otherwise."""
+    model, posture = jaxmb.build_model(MACHINE), {"a": 0.2, "b": 0.5}
+    model = jaxmb.set_parameters(model, TRUTH)
+    q, found = jaxmb.posture(model, posture), []
+    for sign in (1.0, -1.0):
+        if kind == "frf":
+            f, names = np.arange(1.0, 25.0), ("tool x", "tool z")
+            h = np.array(jaxmb.frf(model, q, f, outputs=[("tool", "x"), ("tool", "z")], inputs=[("tool", "x")]))
+            h[:, 1] *= sign * np.exp(1e-9j)
+            jaxmb.write_frf(tmp_path / "h.npz", jaxmb.FrfSet(f, h, "accelerance", names, names[:1]))
+            test = {"kind": "frf", "file": "h.npz", "posture": posture, "outputs": [["tool", "xz"]],
+                    "inputs": [["tool", "x"]], "cross_axis": 0.0}  # fmt: skip
+        else:
+            own = jaxmb.modes(jaxmb.linearize(model, q))
+            shape = np.array(jaxmb.response_rows(model, q, [tuple(p) for p in OUTPUTS]) @ own.shape)
+            shape[-1] *= sign
+            test = shapes(frequency_hz=own.damped_frequency_hz.tolist(), shapes=[
+                [[float(x.real), float(x.imag)] for x in column] for column in shape.T
+            ], damping_percent=(100.0 * own.damping_ratio).tolist())  # fmt: skip
+            del test["simulate"]
+        known = EXACT | {"delay_us" if kind == "frf" else "sensor_direction_deg": 1.0}
+        study = study_of(tmp_path, test, **BRIEF, tolerances=known)
+        u = study.free.encode(np.array([TRUTH[name] for name in study.free.names]))
+        found.append(estimate_at(study, u).goodness.budget.columns)
+    assert np.abs(found[0]).max() > 0.0
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6 * np.abs(found[0]).max())
 
 
 def test_where_nothing_is_stated(tmp_path):

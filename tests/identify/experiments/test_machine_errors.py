@@ -56,6 +56,17 @@ def test_a_released_joint_has_its_own_ratio_of_damping():
     np.testing.assert_allclose(ratio, np.where(np.arange(len(ratio)) == 0, own[0], own[1]), rtol=1e-12)
 
 
+def test_no_body_misses_more_mass_than_it_has():
+    """A misfit of gravity led to a payload of minus 6e8 kg."""
+    free = free_parameters(ARM, [Bound(("stiffness.a",), 1e3, 1e6)])
+    known = list(machine_errors(ARM, free, {}))
+    payloads = [error for error, _ in known if error.key.startswith("payload")]
+    assert len(payloads) == len(ARM.frames) - 1  # not at the ground
+    for error in payloads:
+        there = with_machine_errors(ARM, free, known, {error.key: error.bounds[0]})
+        assert 0.0 < np.min(there.mass) < 0.1 * np.max(ARM.mass)
+
+
 def test_shafts_are_no_joints_beside_further_springs():
     """Their springs are position loops, whose damping says nothing of a released lock."""
     model = MODELS["motors, one of them on the ground"]

@@ -123,7 +123,8 @@ class ModesMetrics(KindMetrics):
         names = (*model.coordinates, *model.springs, *model.beams)
         for entry, view, _ in estimate.of(entries):
             test = entry.test
-            frequency, damping, share, likeness, _ = (np.asarray(x) for x in predict_modes(test, view))
+            paired = predict_modes(test, view)
+            frequency, damping, share, likeness = (np.asarray(x) for x in paired[:4])
             lines += [
                 ModePair(
                     posture=entry.name,
