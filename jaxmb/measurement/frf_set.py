@@ -354,13 +354,13 @@ def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
 
 
 def split_dof(name: str) -> tuple[str, str, int]:
-    """Node, direction and sign (+1 or -1) of a degree of freedom such as "tool x" or "12 -rz".
+    """Node, direction and sign (+1 or -1) of a degree of freedom such as "tool x", "tool +x" or "12 -rz".
 
     Raises:
         ValueError: the name does not end in a direction.
     """
     node, _, axis = name.rpartition(" ")
-    direction = axis.removeprefix("-")
+    direction = axis[1:] if axis.startswith(("-", "+")) else axis
     if not node or direction not in ALL_DIRECTIONS:
         raise ValueError(f"'{name}' is no degree of freedom, expected a node and one of {', '.join(ALL_DIRECTIONS)}")
     return node, direction, -1 if axis.startswith("-") else 1

@@ -260,6 +260,7 @@ def as_mounted(names=("1 z", "1 -x", "1 y")):
         (("1 z", "1 -x", "1 y"), {}),
         (("1 z", "1 -x", "1 y"), {"nodes": {"1": "tool"}}),
         (("tool z", "tool -x", "tool y"), {}),
+        (("tool +z", "tool -x", "tool +y"), {}),
         (("1 z", "2 -x", "3 y"), {"nodes": {"1": "tool", "2": "tool", "3": "tool"}}),
     ],
 )
@@ -291,6 +292,7 @@ def test_names_without_direction_are_taken_one_by_one(tmp_path):
             r"'tool z' more than once",
         ),
         (("1 z", "1 -x", "1 y"), {"outputs": [("tool", "x"), ("link3", "x")]}, r"those of the test at link3, tool"),
+        (("tool z", "tool x", "tool w"), {}, r"has the point 'tool w' beside tool z, tool x: expected a node and one of x"),
         (("a", "b"), {}, r"has 2 outputs and 2 inputs, expected 3 and 3 for tool x, tool y, tool z"),
     ],
 )

@@ -37,7 +37,7 @@ from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness, with_loaded_stiffness
 from jaxmb.response.frf import IDEAL, Sensor, response_rows
-from jaxmb.response.frf_kind import DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
+from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
 from jaxmb.response.hits import Softening, record_hits
 from jaxmb.response.modal import modes
 
@@ -64,7 +64,7 @@ def named_points(
     Raises:
         ValueError: a point of the test is not in the file, or cannot be distinguished.
     """
-    split = tuple(_split(names) for names in (read.outputs, read.inputs))
+    split = tuple(_split(read, names) for names in (read.outputs, read.inputs))
     present = {node for side in split if side is not None for node, _ in side}
     for node, frame in nodes.items():
         check_known(f"nodes: '{read.source}': node", [node], sorted(present))
@@ -86,13 +86,26 @@ def named_points(
 Side = tuple[str, list[tuple[str, str]] | None, Sequence[Point]]
 
 
-def _split(names: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Node and direction with its sign of every name; None where one of them has none."""
-    try:
-        parts = [split_dof(name) for name in names]
-    except ValueError:
-        return None
-    return [(node, direction if sign > 0 else f"-{direction}") for node, direction, sign in parts]
+def _split(read: FrfSet, names: Sequence[str]) -> list[tuple[str, str]] | None:
+    """Node and direction with its sign of every name; None where no name has them.
+
+    Raises:
+        ValueError: some names have them: the order of the points is no order of all names.
+    """
+    parts, without = list[tuple[str, str]](), list[str]()
+    for name in names:
+        try:
+            node, direction, sign = split_dof(name)
+        except ValueError:
+            without.append(name)
+        else:
+            parts.append((node, direction if sign > 0 else f"-{direction}"))
+    if parts and without:
+        raise ValueError(
+            f"'{read.source}' has the point '{without[0]}' beside {', '.join(n for n in names if n not in without)}:"
+            f" expected a node and one of {', '.join(ALL_DIRECTIONS)} for all of them or for none"
+        )
+    return None if without else parts
 
 
 def _by_direction(read: FrfSet, sides: Sequence[Side]) -> dict[str, str]:
