@@ -60,6 +60,9 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
             raise ValueError(f"{what} holds a point twice: {', '.join(dof_names(points))}")
     source, truth, remarks = responses_of_test(part, outputs, inputs, context)
     measured = source.fitted
+    known = measured.frf[measured.finite]
+    if part.simulate is None and known.any() and np.all((known.imag == 0.0) & (known.real >= 0.0)):
+        raise ValueError("all FRFs are real and none is negative, as magnitudes without phase: expected complex values")
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
