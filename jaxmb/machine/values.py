@@ -163,14 +163,13 @@ def _as_written(value: Any, check: Callable[[Any], float]) -> float:
     return value if isinstance(value, AngleText) else checked
 
 
-def _angle_in_radians(value: Any) -> Any:
-    number = angle(value)
-    if isinstance(value, int | float) and abs(value) > LARGEST_ANGLE:
+def _at_most_two_turns(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, AngleText) and abs(value) > LARGEST_ANGLE:
         raise ValueError(f'expected at most two turns in radians; write "{value:g} deg" for degrees')
-    return number
+    return value
 
 
-Angle = Annotated[float, BeforeValidator(_angle_in_radians), Field(allow_inf_nan=False)]
+Angle = Annotated[float, BeforeValidator(_at_most_two_turns), BeforeValidator(angle), Field(allow_inf_nan=False)]
 CoordinateValue = Annotated[float, WrapValidator(_as_written), BeforeValidator(angle), Field(allow_inf_nan=False)]
 """Value of a coordinate, which stays an `AngleText` where it was written so."""
 FEW = BeforeValidator(_not_too_many)

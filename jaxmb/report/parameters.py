@@ -158,7 +158,7 @@ def budget_table(
     columns = (*left("parameter"), *right("std %", "noise %", "tolerances %"), *left("largest sources, %"))
     caption = (
         "noise: also of a misfit that no tolerance explains; tolerances: [tolerances] of the study, else those usual in"
-        " the field"
+        " the field; sources: to first order"
     )
     if unknown := len(known) - len(finite):
         caption += f"; {unknown} parameter{'s' if unknown > 1 else ''} of unknown standard deviation left out"

@@ -220,7 +220,8 @@ class Instruments(Part):
     """Standard deviations of the normally distributed errors of the instruments."""
 
     tracker_mm: Positive
-    """Standard deviation of each component of a measured position; a displacement is the difference of two."""
+    """Standard deviation of each component of a measured position, of a tracker or a dial gauge; a displacement is the
+    difference of two."""
     reflectors_m: Positive = 0.2
     """Distance of the reflectors from the point. The error of a rotation is that of a translation over this
     distance."""

@@ -430,7 +430,7 @@ class TorqueSource(Source):
         springs = [name for name in self.coordinates if name in stiff - geared]
         spring_text = (
             f"the stiffness of {listed(springs)}, which acts parallel to the drive (that of a gear needs"
-            " motor = { inertia, ratio }), "
+            " motor = { inertia, ratio }, or 0 in [hold]), "
         )
         cause = cause or (
             f"usual causes: {rest_text}{spring_text if springs else ''}order, sign or unit of columns, sign or zero of"

@@ -272,7 +272,7 @@ def parallel_springs(model: Model, measured: Sequence[str], kinds: Sequence[str]
         return []
     return [
         f"in torque tests the stiffness of {listed(found)} acts parallel to the drive, with k (q - q_rest): a joint"
-        " whose stiffness is that of the gear between drive and link needs motor = { inertia, ratio }"
+        " whose stiffness is that of the gear between drive and link needs motor = { inertia, ratio }, or 0 in [hold]"
     ]
 
 
