@@ -375,20 +375,21 @@ def predicted_sections(
         posture: coordinate name -> value, rad or m.
         angles: names of the revolute coordinates.
     """
-    at = [
+    stated = [
         f"{coordinate} {np.degrees(value):.4g} deg" if coordinate in angles else f"{coordinate} {value:.4g} m"
         for coordinate, value in posture.items()
         if value != 0.0
     ]
+    at = f"at {', '.join(stated) or 'the zero posture'}"
     curves = [Curve("predicted", frf, FITTED, 1.0, "-")]
     modes_hz = np.asarray(found.frequency_hz)
     count = modes_hz.size
     first = f": lowest mode at {modes_hz[0]:.4g} Hz" if count else ""
     draw = partial(
         frf_chart,
-        f"{name} at {', '.join(at) or 'the zero posture'}{first}",
+        f"{name} {at}{first}",
         Responses(frequency_hz, curves, points, points, derivatives),
     )
     shown = count if count <= LISTED_MODES else max(int(np.sum(modes_hz <= frequency_hz[-1])), 1)
     more = (Lines((f"and {count - shown} more above {modes_hz[shown - 1]:.6g} Hz",)),) if shown < count else ()
-    return [Section(f"Modes of {name}", (predicted_modes_table(found, "", shown), *more, Picture("frf", draw)))]
+    return [Section(f"Modes of {name}", (predicted_modes_table(found, at, shown), *more, Picture("frf", draw)))]

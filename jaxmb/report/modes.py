@@ -301,14 +301,14 @@ def _errors(pair: TrueMode | ModePair) -> tuple[float, float]:
     return abs(pair.frequency_hz - known[0]), abs(pair.damping_percent - known[1])
 
 
-def predicted_modes_table(found: Modes, title: str, most: int | None = None) -> Table:
+def predicted_modes_table(found: Modes, caption: str, most: int) -> Table:
     """Table of the first predicted modes of a machine."""
     columns = (np.asarray(x)[:most] for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
     rows = [
         (str(m), hertz(frequency), hertz(damped), f"{100.0 * damping:.3f}")
         for m, (frequency, damped, damping) in enumerate(zip(*columns, strict=True), 1)
     ]
-    return Table(title, right("mode", "frequency Hz", "damped frequency Hz", "damping %"), tuple(rows))
+    return Table("", right("mode", "frequency Hz", "damped frequency Hz", "damping %"), tuple(rows), caption)
 
 
 MOST_MODES = 20

@@ -263,6 +263,7 @@ def test_zero_frfs_have_no_scale():
     assert [[t.get_text() for t in axes.texts] for axes in magnitudes] == [[], ["zero"], ["zero"], ["zero"]]
     assert [bool(len(axes.get_yticks())) for axes in magnitudes] == [True, True, False, False]
     assert chart.title == "arm at a 45 deg, c 0.2 m"
+    assert section.parts[0].caption == "at a 45 deg, c 0.2 m"
     assert chart.note == "accelerance, output / input"
     figure.draw_without_rendering()
 

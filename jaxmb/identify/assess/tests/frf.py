@@ -44,7 +44,7 @@ class FrfMetrics(KindMetrics):
     def noise_text(self) -> str:
         """Text on the estimated standard deviations of log H."""
         levels = (self.noise_log_std or {}).items()
-        return f"of log H {', '.join(f'{level:.2g} ({name})' for name, level in levels)}" if levels else ""
+        return f"std of log H {', '.join(f'{level:.2g} ({name})' for name, level in levels)}" if levels else ""
 
     @classmethod
     def found(cls, estimate: Estimate, entries: Sequence[FrfEntry]) -> "FrfMetrics":
