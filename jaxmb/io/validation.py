@@ -75,6 +75,9 @@ CLOSE, CLOSE_NAME = 0.7, 0.65
 """Similarity of two keys or headings, and of two names, by `difflib`, from which on one may be meant by the other."""
 
 
+Models = tuple[type[BaseModel], ...]
+
+
 class _Error(NamedTuple):
     """An error of pydantic."""
 
@@ -82,7 +85,7 @@ class _Error(NamedTuple):
     loc: tuple[int | str, ...]
     siblings: tuple[str, ...]
     """Valid keys at the last step of the location."""
-    models: tuple[type[BaseModel], ...]
+    models: Models
     """Classes of the part at the location."""
     msg: str
     input: Any
@@ -205,7 +208,7 @@ def _location_text(loc: tuple[int | str, ...], data: Any) -> str:
 
 def _without_tags(
     cls: type[BaseModel], loc: tuple[int | str, ...]
-) -> tuple[tuple[int | str, ...], tuple[str, ...], tuple[type[BaseModel], ...]]:
+) -> tuple[tuple[int | str, ...], tuple[str, ...], Models]:
     """Location of an error without the tags of unions (such as "frf"), which are no keys of the file; the valid keys at
     its last step; and the classes of the part there."""
     keys: list[int | str] = []
