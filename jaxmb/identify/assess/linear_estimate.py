@@ -29,8 +29,10 @@ from jaxmb.identify.assess.model_errors import (
     ModelError,
     drops,
     further_springs,
+    group_rows,
     metric,
     model_errors_text,
+    outlying_groups,
     selected,
     single_and_common,
     with_hypotheses,
@@ -53,7 +55,7 @@ from jaxmb.identify.experiments.machine_errors import (
     with_machine_errors,
 )
 from jaxmb.identify.experiments.test import Entry, Test
-from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.experiments.tolerances import NEAR, StatedError, usual
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
@@ -99,7 +101,8 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     wrong = wrong or bool(hypotheses or (restricted and not systematic and step.misfit.square > RESTRICTED))
     if wrong:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
-    estimate = with_hypotheses(estimate, hypotheses)
+    common = [] if wrong else _common_factor(estimate, linear)
+    estimate = with_hypotheses(estimate, [*hypotheses, *common])
     if any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.without_std
     stated = estimate.goodness.budget
@@ -111,16 +114,54 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,
-        doubts=(*outlier_remarks(step.robust_weight), *systematic, *on_bodies, *on_bounds),
+        doubts=(
+            *(error.text for error in common),
+            *outlier_remarks(step.robust_weight),
+            *systematic,
+            *on_bodies,
+            *on_bounds,
+        ),
         remarks=(*of_noise, *of_values),
         causes=restricted,
         hypothesis=model_errors_text(hypotheses),
         metrics={
             "adjusted_parameters": adjusted_parameters(estimate.study, estimate.values, step) or None,
-            "model_errors": hypotheses or None,
+            "model_errors": (*hypotheses, *common) or None,
             "further_springs": springs or None,
         },
     )
+
+
+AS_STATED, LEAST_FACTOR, MOST_OFF = 0.9, 3.0, 0.1
+"""Part of the squares of the data that the stated machine explains up to a common factor, least such factor, and
+largest relative difference from a usual one, for a doubt."""
+
+
+def _common_factor(estimate: Estimate, linear: LinearSystem) -> list[ModelError]:
+    """A usual factor between the data and their prediction by the machine as stated, which free parameters absorb."""
+    study, rows = estimate.study, linear.equations
+    own = parameters(study.model)
+    values = np.array([own.get(names[0], 0.0) for names in study.free.tied])
+    with np.errstate(divide="ignore"):
+        stated = linear.unknowns.encode(values)
+    if not np.isfinite(stated).all():
+        return []
+    scale = np.sqrt(estimate.row_weights[: rows.measured.size]) / rows.std
+    predicted, measured = rows.matrix @ stated * scale, rows.measured * scale
+    size, both = float(predicted @ predicted), float(predicted @ measured)
+    if size <= 0.0 or both <= 0.0:
+        return []
+    factor, share = both / size, both**2 / (size * float(measured @ measured))
+    near = float(np.clip(3.0 * np.sqrt((1.0 - share) / values.size), NEAR, MOST_OFF))
+    if share < AS_STATED or abs(np.log(factor)) < np.log(LEAST_FACTOR) or not usual(factor, near):
+        return []
+    text = (
+        f"the data are {factor:.3g} times the prediction of the machine as stated, which explains {100.0 * share:.3g} %"
+        f" of them with this factor{usual(factor, near)}: the free parameters absorb a wrong unit of all loads,"
+        " displacements or torques"
+    )
+    corrected = linear.unknowns.decode(linear.step.x / factor)
+    return [ModelError(text, share, study.free.named(corrected))]
 
 
 def linear_estimate(study: Study, seed: int = 0) -> Estimate:
@@ -393,8 +434,11 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     noise = float(np.clip(least / degrees, 1e-300, 1.0)) if estimated else 1.0
     tried = len(_errors(search)) + len(found)
     found = [end._replace(chi_square=end.chi_square / noise) for end in found]
-    chi_squares, sizes = [end.chi_square for end in found], [end.size for end in found]
+    springs = further_springs(search.model, found, plain / noise, degrees, tried)
+    chi_squares, sizes = [end.chi_square for end in found], [end.surprise for end in found]
     named, explains = selected(chi_squares, sizes, plain / noise, degrees, tried)
+    if not (named or estimated):
+        return Explanations(_without_groups(search, plain, degrees), springs)
     machine = [error for error, _ in search.machine]
     errors = tuple(
         ModelError(
@@ -403,7 +447,26 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         )
         for end in (found[k] for k in named)
     )  # fmt: skip
-    return Explanations(errors, further_springs(search.model, found, plain / noise, degrees, tried))
+    return Explanations(errors, springs)
+
+
+def _without_groups(search: LinearHypothesisSearch, plain: float, degrees: float) -> tuple[ModelError, ...]:
+    """Load cases without which the residual is noise, with the values of a fit without them."""
+    size, x = search.estimate.residual.size, np.zeros(0)
+
+    def fitted(kept: np.ndarray) -> tuple[Metric, np.ndarray, np.ndarray]:
+        nonlocal x
+        own = dataclasses.replace(search, metric=search.metric.without(kept))
+        x, residual = own.solved({}, {})
+        return own.metric, residual, own.equations({}, {})[0]
+
+    kept, names = outlying_groups(group_rows(search.estimate), np.ones(size), degrees, fitted)
+    if not names:
+        return ()
+    residual, free = fitted(kept)[1], search.estimate.study.free
+    explains = 1.0 - (float(residual @ residual) - degrees) / max(plain - degrees, 1e-300)
+    values = free.named(search.linear.unknowns.decode(x[: free.size]))
+    return (ModelError(f"excluding {' and '.join(names)}", min(explains, 1.0), values),)
 
 
 MOST_LEFT = 0.5

@@ -3,12 +3,12 @@
 import dataclasses
 import functools
 import types
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.corrected import Corrected
@@ -106,6 +106,10 @@ class Metric(NamedTuple):
         scaled = (columns.T * self.scale).T
         return scaled - self.basis @ ((self.basis.T @ scaled).T * self.less).T
 
+    def without(self, kept: Float[np.ndarray, "m"]) -> "Metric":
+        """The metric of the rows that are kept."""
+        return self._replace(scale=self.scale * kept, basis=self.basis * kept[:, None])
+
     def squares(self, columns: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "c"]:
         """Sums of squares in units of the noise alone, of columns in units of the covariance."""
         along = self.basis.T @ columns
@@ -164,6 +168,12 @@ class FittedHypothesis(NamedTuple):
     def size(self) -> float:
         """Size of an error over the typical one; 0 for alternatives."""
         return 0.0 if self.hypothesis.error is None else float(self.x[-1])
+
+    @property
+    def surprise(self) -> float:
+        """Size for comparisons of likelihood; 0 for alternatives."""
+        error = self.hypothesis.error
+        return 0.0 if error is None else error.surprise(self.size * error.typical)
 
     @property
     def is_plausible(self) -> bool:
@@ -273,7 +283,7 @@ def model_errors(estimate: Estimate) -> Explanations:
     found = [end for end in refits if end.is_plausible]
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     return Explanations(
-        named or _single_lines(estimate, search, plain, chi_square),
+        named or _single_lines(estimate, search, (plain, start), chi_square),
         further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)),
     )
 
@@ -510,7 +520,7 @@ def _reported(
     chi_squares, corrected = [end.chi_square for end in found], search.corrected
     free = corrected.problem.free
     named, explains = selected(
-        chi_squares, [end.size for end in found], chi_square, search.noise, len(corrected.errors)
+        chi_squares, [end.surprise for end in found], chi_square, search.noise, len(corrected.errors)
     )
     if not named:
         return ()
@@ -558,29 +568,87 @@ def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str
 
 
 def _single_lines(
-    estimate: Estimate, search: HypothesisSearch, u: np.ndarray, chi_square: float
+    estimate: Estimate, search: HypothesisSearch, starts: Sequence[np.ndarray], chi_square: float
 ) -> tuple[ModelError, ...]:
-    """Outlier lines and rows, where the residual without them is noise."""
+    """Outlier lines, rows and load cases, where the residual without them is noise."""
     problem, kept, texts = estimate.study.problem, np.ones(estimate.residual.size), []
-    for rows, entry in zip(problem.row_slices, estimate.study.fitted, strict=True):
-        test, residual = entry.test, estimate.residual[rows]
-        if test.lines is None:
-            outlying, text = entry.source.outliers(test, residual)
-            kept[rows] = ~outlying
-            texts += [f"{text} of {display_name(test.name)}"] if text else []
-            continue
-        outliers = test.lines.outliers(residual, estimate.row_weights[rows])
-        if outliers.size:
-            kept[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0
-            texts.append(f"{test.lines.lines_text(outliers)} of {display_name(test.name)} (robust = true)")
+    for rows, test in zip(problem.row_slices, problem.tests, strict=True):
+        if test.lines is not None:
+            outliers = test.lines.outliers(estimate.residual[rows], estimate.row_weights[rows])
+            if outliers.size:
+                kept[rows] = np.asarray(test.lines.without(outliers).row_weights()) > 0.0
+                texts.append(f"{test.lines.lines_text(outliers)} of {display_name(test.name)} (robust = true)")
+    ends = list[FittedHypothesis]()
+
+    def fitted(mask: np.ndarray) -> tuple[Metric, np.ndarray, np.ndarray]:
+        own = dataclasses.replace(search, metric=search.metric.without(mask))
+        ends.append(min((own.fitted(NONE, start) for start in starts), key=lambda end: end.chi_square))
+        return own.metric, *own.state(NONE, ends[-1].x)
+
+    kept, names = outlying_groups(group_rows(estimate), kept, search.noise, fitted)
+    texts += names
     if not texts:
         return ()
-    without = search.metric._replace(scale=search.metric.scale * kept, basis=search.metric.basis * kept[:, None])
-    rest = dataclasses.replace(search, metric=without).fitted(NONE, u).chi_square
+    if not names:
+        fitted(kept)
+    end, free = ends[-1], search.corrected.problem.free
     noise = search.noise - float(np.sum((search.metric.scale > 0.0) & (kept == 0.0)))
-    explains = min(1.0 - (rest - noise) / max(chi_square - search.noise, 1e-300), 1.0)
+    explains = min(1.0 - (end.chi_square - noise) / max(chi_square - search.noise, 1e-300), 1.0)
+    if explains < EXPLAINS:
+        return ()
+    slopes = dataclasses.replace(search, metric=search.metric.without(kept)).state(NONE, end.x)[1]
     text = f"excluding {' and '.join(texts)}"
-    return (ModelError(text, explains),) if explains >= EXPLAINS else ()
+    return (_with_values(free, text, explains, end.x, slopes, end.chi_square / max(noise, 1.0)),)
+
+
+def group_rows(estimate: Estimate) -> list[tuple[Int[np.ndarray, "k"], str]]:
+    """Rows of each group of rows of the tests, of which single ones may be wrong, and the text of each."""
+    found = list[tuple[np.ndarray, str]]()
+    for rows, entry in zip(estimate.study.problem.row_slices, estimate.study.fitted, strict=True):
+        group, names = entry.source.groups(entry.test)
+        every = np.arange(rows.start, rows.stop)
+        found += [(every[group == k], f"{name} of {display_name(entry.name)}") for k, name in enumerate(names)]
+    return [(own, text) for own, text in found if own.size]
+
+
+MOST_GROUPS, LEAST_GROUPS = 3, 6
+"""Largest number of wrong groups of rows, and smallest number of groups of which one may be wrong."""
+
+
+def outlying_groups(
+    groups: Sequence[tuple[Int[np.ndarray, "k"], str]], kept: Float[np.ndarray, "m"], noise: float,
+    fitted: Callable[[Float[np.ndarray, "m"]], tuple[Metric, Float[np.ndarray, "m"], Float[np.ndarray, "m d"]]],
+) -> tuple[Float[np.ndarray, "m"], list[str]]:  # fmt: skip
+    """Rows without outlying groups, 1 where they are kept, and the texts of these groups; none where leaving out a few
+    groups does not leave noise alone.
+
+    A fit without a group is one with an unknown error of each of its rows: to first order the sum of squares decreases
+    by that of these columns beside the free parameters. The group that explains most is left out first.
+
+    Args:
+        groups: rows of each, and its text.
+        kept: rows before.
+        noise: expected sum of squares of all rows.
+        fitted: returns the metric, the residual and the Jacobian in it of a fit of some rows.
+    """
+    before, names, most = kept, list[str](), min(MOST_GROUPS, len(groups) // LEAST_GROUPS)
+    if most:
+        scale, residual, jacobian = fitted(kept)
+    while len(names) < most:
+        svd = scaled_svd(jacobian, RANK_TOLERANCE)
+        rest, drop = svd.beside(residual), np.zeros(len(groups))
+        for k, (rows, _) in enumerate(groups):
+            own = rows[scale.scale[rows] > 0.0]
+            columns = scale((np.arange(residual.size)[:, None] == own).astype(float))
+            drop[k] = np.sum((np.linalg.qr(svd.beside(columns))[0].T @ rest) ** 2)
+        rows, text = groups[int(np.argmax(drop))]
+        kept = np.where(np.isin(np.arange(kept.size), rows), 0.0, kept)
+        names.append(text)
+        scale, residual, jacobian = fitted(kept)
+        degrees = noise - float(np.sum(before > kept))
+        if degrees > 0.0 and float(residual @ residual) <= float(chdtri(degrees, FALSE_ALARM)):
+            return kept, names
+    return before, []
 
 
 def with_hypotheses(estimate: Estimate, found: Sequence[ModelError]) -> Estimate:

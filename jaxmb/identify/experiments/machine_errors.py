@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.experiments.tolerances import StatedError, usual
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import (
     TENSOR,
@@ -174,7 +175,7 @@ def _of_bodies(
     if not heavy:
         return
     every = right._replace(log_mass=np.ones(right.log_mass.size))
-    yield StatedError("masses", size=0.1, text=lambda x: f"all masses {np.exp(x):.3g} times as large"), every
+    yield StatedError("masses", size=0.1, text=_masses_text), every
     for i in heavy:
         body, (_, about_centre) = model.masses[i], central_inertia(float(mass[i]), moment[i], inertia[i])
         if f"mass.{body}" not in free:
@@ -237,6 +238,33 @@ def _at(zeros: Any, *index: int) -> np.ndarray:
     found = np.zeros_like(zeros)
     found[index] = 1.0
     return found
+
+
+def coordinate_errors(model: Model, q: Float[np.ndarray, "t n"]) -> Iterator[tuple[str, Float[np.ndarray, "t n"]]]:
+    """Texts of errors of the columns of coordinates, and the corrected values: units, signs and exchanged columns.
+
+    Args:
+        model: the machine.
+        q: stated values, rad or m.
+    """
+    names, turns = model.coordinates, np.array(model.revolute[: q.shape[1]])
+    varied = np.flatnonzero(np.ptp(q, axis=0) > 0.0).tolist()
+    for revolute, every, wrong, factor in (
+        (True, "joint angles", "degrees", np.pi / 180.0),
+        (False, "travel of joints", "mm", 1e-3),
+    ):
+        own = [k for k in varied if turns[k] == revolute]
+        if own:
+            yield f"{every} in {wrong}", np.where(turns == revolute, factor * q, q)
+        for k in own if len(own) > 1 else ():
+            yield f"{names[k]} in {wrong}", np.where(np.arange(turns.size) == k, factor * q, q)
+    for k in varied:
+        yield f"the sign of {names[k]}", np.where(np.arange(turns.size) == k, -q, q)
+    for i, k in itertools.combinations(varied, 2):
+        if turns[i] == turns[k]:
+            order = np.arange(turns.size)
+            order[[i, k]] = k, i
+            yield f"exchanged values of {names[i]} and {names[k]}", q[:, order]
 
 
 def seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
@@ -394,6 +422,10 @@ def _rotor_text(name: str, of: str, own: float, value: float) -> str:
 
 def _stated_text(name: str, of: str, own: float, value: float) -> str:
     return f"{name} of {own * np.exp(value):.3g} {of} instead of {own:.3g}"
+
+
+def _masses_text(value: float) -> str:
+    return f"all masses {np.exp(value):.3g} times as large{usual(float(np.exp(value)))}"
 
 
 def _mass_text(body: str, value: float) -> str:

@@ -240,15 +240,14 @@ class Source:
         """Errors that are no number; see `Description.alternatives`."""
         return () if test.description is None else test.description.alternatives(model)
 
-    def outliers(self, test: Any, residual: np.ndarray) -> tuple[np.ndarray, str]:
-        """Mask of single rows of the residual that are further off than all others, and their name; this default: none
-        beside the frequency lines of a test.
+    def groups(self, test: Any) -> "tuple[np.ndarray, tuple[str, ...]]":
+        """Group of each row of the residual, of which single ones may be wrong, and their names; this default: no
+        groups, as in tests with frequency lines.
 
         Args:
             test: the test.
-            residual: of its fit.
         """
-        return np.zeros(residual.size, dtype=bool), ""
+        return np.zeros(test.rows, dtype=int), ()
 
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming the location, where the data do not permit a linear step."""

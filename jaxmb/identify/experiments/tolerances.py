@@ -110,6 +110,8 @@ class StatedError(NamedTuple):
     """Further starting values of a fit, for errors outside the convergence region around 0."""
     parameter: str = ""
     """Parameter that a study may free in its place; empty for none."""
+    of_factor: bool = False
+    """Whether it is the change of a factor of 1."""
 
     def std(self, tolerances: Tolerances | None) -> float:
         """Standard deviation, SI; 0 without tolerance."""
@@ -135,6 +137,13 @@ class StatedError(NamedTuple):
         degrees = abs(math.degrees(value))
         return degrees <= 45.0 or abs(degrees - 90.0 * round(degrees / 90.0)) < 2.0
 
+    def surprise(self, value: float) -> float:
+        """An error of a size, SI, over the typical one; of a factor by its logarithm, so that a factor and its inverse
+        are equally likely, and a reversed sign is no large error."""
+        if self.of_factor:
+            value = math.log(max(abs(1.0 + value), 1e-300))
+        return abs(value) / self.typical
+
     def described(self, value: float) -> str:
         """Text of an error of a size, SI, true minus stated."""
         if self.text is not None:
@@ -152,6 +161,7 @@ def posture_text(coordinate: str, test: str, revolute: bool, value: float) -> st
 USUAL_FACTORS = {
     9.80665: "9.81: kilograms and newtons, or g and m/s^2",
     1000.0: "1000: millimetres and metres, or another prefix",
+    25.4: "25.4: inches and millimetres",
     2.0 * math.pi: "2 pi: Hz and rad/s",
     180.0 / math.pi: "180 / pi: degrees and radians",
     4.4482216: "4.448: pounds and newtons",
@@ -164,11 +174,16 @@ NEAR = 0.01
 """Relative difference from a usual factor up to which it is named."""
 
 
-def usual(factor: float) -> str:
-    """Meaning of a factor in brackets, with a leading space; empty where it has none."""
+def usual(factor: float, near: float = NEAR) -> str:
+    """Meaning of a factor in brackets, with a leading space; empty where it has none.
+
+    Args:
+        factor: the factor.
+        near: relative difference from a usual one up to which it has its meaning.
+    """
     size = max(abs(factor), 1.0 / max(abs(factor), 1e-300))
     found = ["sign reversed"] if factor < 0.0 else []
-    found += [text for value, text in USUAL_FACTORS.items() if abs(size / value - 1.0) < NEAR][:1]
+    found += [text for value, text in USUAL_FACTORS.items() if abs(size / value - 1.0) < near][:1]
     return f" ({', '.join(found)})" if found else ""
 
 

@@ -19,6 +19,7 @@ from tests.identify.kr240 import (
     displaced,
     entry_of,
     loaded,
+    measured_by,
     study_of,
     with_arm,
 )
@@ -223,18 +224,17 @@ def test_coordinates_without_a_column_are_told(study):
     assert data_remarks(study(loaded(noise=1.0), cells=without, parts=({"posture": {"q2": "20 deg"}},))) == []
 
 
-def singular(cases, angle=3.5e-4):
-    """The fourth load case where the axes of joints 4 and 6 are nearly one."""
-    cases = list(cases)
-    cases[3] = dataclasses.replace(cases[3], q=np.where(np.arange(6) == 4, angle, cases[3].q))
-    return cases
+def singular(cases, angle=3.5e-4, which=range(12)):
+    """Load cases where the axes of joints 4 and 6 are nearly one."""
+    there = [dataclasses.replace(case, q=np.where(np.arange(6) == 4, angle, case.q)) for case in cases]
+    return measured_by(MODEL, [there[i] if i in which else case for i, case in enumerate(cases)])
 
 
 def test_messages_name_study_and_test(study):
     with pytest.raises(jaxmb.InputError) as error:
         jaxmb.identify(study(loaded(), singular(loaded(seed=4))))
     assert str(error.value).startswith(
-        "study 'mine': test 'far': deflection test 't4': its posture is singular, q4 and q6"
+        "study 'mine': test 'far': deflection test 't1': its posture is singular, q4 and q6"
     )
     assert "expected at least 0.001" in str(error.value)
     with pytest.raises(jaxmb.InputError, match=r"^study 'mine': \[free\]: free parameter 'damping.q1' has no effect"):
@@ -273,9 +273,17 @@ def test_parallel_loads_that_leave_a_joint_unknown_are_refused():
     check(entry, JOINTS[1:5])  # what they do load is found
 
 
-def test_a_singular_posture_is_refused():
-    with pytest.raises(ValueError, match="deflection test 't4': its posture is singular"):
+def test_singular_postures_alone_are_refused():
+    with pytest.raises(ValueError, match="deflection test 't1': its posture is singular"):
         entry_of(singular(loaded(), 0.0)).source.check_linear(MODEL)
+
+
+def test_a_singular_posture_beside_others_is_fitted(study):
+    """It determines a combination of two joints, which the others separate."""
+    result = jaxmb.identify(study(singular(loaded(), 0.0, which=[3])))
+    assert len(told(result, "deflection test 't4': its posture is singular, q4 and q6")) == 1
+    for name, true in zip(JOINTS, TRUTH, strict=True):
+        assert result.parameters[name].value == pytest.approx(true, rel=1e-6)
 
 
 def test_studies_that_cannot_be_fitted_are_refused(study):

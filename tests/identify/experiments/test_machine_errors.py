@@ -9,6 +9,7 @@ import jaxmb
 from jaxmb import Machine, build_model, linearize, modes
 from jaxmb.identify.experiments.machine_errors import (
     all_elastic,
+    coordinate_errors,
     machine_errors,
     with_further_springs,
     with_machine_errors,
@@ -95,3 +96,21 @@ def test_a_stated_number_is_corrected_alone_where_locks_are_released():
         assert name in changed
         assert all("fore" in own or own == name for own in changed)
     assert after["mass.fore"] == pytest.approx(before["mass.fore"] * np.exp(0.1))
+
+
+def test_columns_of_coordinates_are_in_another_unit_reversed_or_exchanged():
+    """Of two slides and a hinge that move, and a hinge at rest."""
+    joints = [
+        {"name": name, "type": kind} for name, kind in zip("xyab", ("prismatic",) * 2 + ("revolute",) * 2, strict=True)
+    ]
+    model = build_model(Machine.model_validate({"name": "m", "body": [{"name": "b", "mass": 1.0, "joint": joints}]}))
+    q = np.array([[0.1, 0.5, 0.2, 0.4], [0.3, 0.6, -0.7, 0.4]])
+    found = dict(coordinate_errors(model, q))
+    assert set(found) == {
+        "joint angles in degrees", "travel of joints in mm", "x in mm", "y in mm", "the sign of x", "the sign of y",
+        "the sign of a", "exchanged values of x and y",
+    }  # fmt: skip
+    np.testing.assert_allclose(found["travel of joints in mm"], q * [1e-3, 1e-3, 1.0, 1.0])
+    np.testing.assert_allclose(found["y in mm"], q * [1.0, 1e-3, 1.0, 1.0])
+    np.testing.assert_allclose(found["joint angles in degrees"], q * [1.0, 1.0, np.pi / 180.0, np.pi / 180.0])
+    np.testing.assert_allclose(found["exchanged values of x and y"], q[:, [1, 0, 2, 3]])

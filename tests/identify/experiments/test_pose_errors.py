@@ -176,6 +176,13 @@ def outlying(q, points, station):
     return q, points
 
 
+def misread(q, points, station):
+    """The angle of q2 in the line of the eighth row 60 deg too large."""
+    q = q.copy()
+    q[7, 1] += np.radians(60.0)
+    return q, points
+
+
 ZERO = (0.0, 3e-3, -2e-3)
 
 
@@ -187,9 +194,11 @@ ZERO = (0.0, 3e-3, -2e-3)
         (lambda q, points, station: (q * [1.0, 1.0, -1.0], points), "the sign of q3 of test 't'"),
         (lambda q, points, station: (q[:, [0, 2, 1]], points), "exchanged values of q2 and q3 of test 't'"),
         (lambda q, points, station: (q, 1e-3 * points), "lengths 1000 times too small of test 't'"),
+        (lambda q, points, station: (q, points / 0.0254), "lengths in inches instead of m of test 't'"),
         (outlying, "excluding line 9 of test 't'"),
+        (misread, "excluding line 9 of test 't'"),
     ],
-    ids=["mirror", "points", "sign", "coordinates", "units", "outlier"],
+    ids=["mirror", "points", "sign", "coordinates", "units", "inches", "outlier", "posture"],
 )
 def test_a_wrong_table_is_named(tmp_path, change, text):
     q = drawn()

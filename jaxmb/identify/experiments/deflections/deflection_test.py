@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import equinox as eqx
@@ -22,24 +22,28 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     LoadCase,
     Term,
     check_cases,
-    check_postures,
     common_errors,
     compliances,
     decorrelation,
+    displaced_posture,
     elastic_rows,
     joint_terms,
     measured_displacements,
     observation,
+    singular_postures,
     spring_term,
     true_case,
 )
+from jaxmb.identify.experiments.machine_errors import coordinate_errors
 from jaxmb.identify.experiments.motion import LINEAR_LEAVES, LOSS_FACTORS
 from jaxmb.identify.experiments.motion_view import directions_of_change
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import (
+    MOST_GAIN,
     USUAL_FACTORS,
     Instruments,
     StatedError,
+    factor_text,
     posture_text,
     usual,
     zero_error,
@@ -51,6 +55,8 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import closed_stiffness, elastic_springs, elastic_stiffness, has_guides, stable_inverse
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.loops import independent_coordinates
+
+Change = Callable[[LoadCase], LoadCase]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,37 +78,61 @@ class DeflectionSource(Source):
         return dict.fromkeys((name for case in self.cases for name in (case.frame, *case.points)), False)
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
-        """Errors of the loads, common to all cases, and of the zeros of coordinates and the postures."""
-        return (error for error, _ in self._errors(test.name, model))
+        """Errors of the loads and of the axes of the displacements, common to all cases, of the zeros of coordinates
+        and the postures, and factors on one kind of columns where two kinds are known."""
+        name = test.name
+        yield from (error for error, _ in self._of_cases(name, model))
+        yield from (error for error, _ in self._of_columns(name))
 
-    def _errors(self, name: str, model: Model) -> Iterator[tuple[StatedError, int]]:
+    def _of_cases(self, name: str, model: Model) -> Iterator[tuple[StatedError, int]]:
         """Errors with their index in the errors of `true_case`; 0 for the size of the loads."""
-        text = functools.partial(loads_text, name)
-        yield StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text, most=np.inf, starts=FACTORS), 0
+        yield _size_error(name)._replace(starts=FACTORS), 0
         for i, axis in enumerate("XYZ"):
-            error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", np.pi / 180.0)
+            error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", DEGREE)
             yield error, 1 + i
             yield StatedError(f"lever of loads of {name} along {axis}", "load_lever_mm", 1e-3), 4 + i
         for coordinate in independent_coordinates(model):
             k = model.coordinates.index(coordinate)
-            if model.revolute[k] and coordinate in model.joints:
-                error = zero_error(coordinate, revolute=True)
-                yield error, 7 + k
-                of_test = StatedError(f"posture of {name} {coordinate}", size=np.pi / 180.0)
-                yield (
-                    of_test._replace(text=functools.partial(posture_text, coordinate, display_name(name), True)),
-                    7 + k,
-                )
+            if coordinate in model.joints:
+                revolute = model.revolute[k]
+                yield zero_error(coordinate, revolute), 7 + k
+                of_test = StatedError(f"posture of {name} {coordinate}", size=DEGREE if revolute else 1e-2)
+                text = functools.partial(posture_text, coordinate, display_name(name), revolute)
+                yield of_test._replace(text=text), 7 + k
+
+    def _of_columns(self, name: str) -> Iterator[tuple[StatedError, Callable[[float], Change]]]:
+        """Errors of one kind of columns, each with the change of load cases that corrects it, by its size."""
+        measured = np.concatenate([case.measured for case in self.cases])
+        for own, kinds, change in (
+            (measured, ("translations", "rotations"), _smaller_displacements),
+            (self.loads != 0.0, ("forces", "moments"), _smaller_loads),
+        ):
+            both = own.reshape(-1, 2, 3).any(axis=(0, 2)).all()
+            for k, what in enumerate(kinds if both else ()):
+                text = functools.partial(factor_text, f"the {what} of {display_name(name)}")
+                error = StatedError(f"{what} of {name}", size=0.1, text=text, most=MOST_GAIN, starts=LOG_FACTORS)
+                yield error, functools.partial(change, np.repeat(np.arange(2) == k, 3))
+        if all(parts.all() or not parts.any() for parts in measured.reshape(-1, 3)):
+            for axis, direction in zip("XYZ", np.eye(3), strict=True):
+                text = functools.partial(_axes_text, display_name(name), axis)
+                error = StatedError(f"axes of {name} {axis}", size=DEGREE, text=text, most=np.pi, starts=QUARTERS)
+                yield error, functools.partial(_turned_back, direction)
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
         """The test with its description corrected; see `Source`."""
         z, larger = np.zeros(7 + len(model.coordinates)), 1.0
-        for error, i in self._errors(test.name, model):
+        for error, i in self._of_cases(test.name, model):
             if i:
                 z[i] += errors.get(error.key, 0.0)
             else:
                 larger += errors.get(error.key, 0.0)
-        cases = [true_case(model, _wide(model, c, larger), ONE, z) for c in self.cases]
+        of_load, cases = np.where(np.arange(z.size) < 7, z, 0.0), list[LoadCase]()
+        for case in (_wide(model, case, larger) for case in self.cases):
+            there = dataclasses.replace(case, q=displaced_posture(model, case.q, z[7:]))
+            cases.append(true_case(model, there, ONE, of_load))
+        for error, change in self._of_columns(test.name):
+            if errors.get(error.key):
+                cases = list(map(change(errors[error.key]), cases))
         return self.with_cases(test, model, cases)
 
     def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
@@ -128,16 +158,22 @@ class DeflectionSource(Source):
                 )
                 axes = np.concatenate([np.broadcast_to(np.arange(6), c.measured.shape)[c.measured] for c in plain])
                 yield text, text, dataclasses.replace(there, std=jnp.where(jnp.asarray(axes == k), 1e3, there.std))
+        for name in dict.fromkeys(name for case in plain for name in (case.frame, *case.points)):
+            for frame, node in zip(model.frames, model.frame_node, strict=True):
+                for what, of_load, of_point in FIELDS if node >= 0 and frame != name else ():
+                    cases = [_renamed(_wide(model, c, 1.0), name, frame, of_load, of_point) for c in plain]
+                    if any((c.frame, c.points) != (new.frame, new.points) for c, new in zip(plain, cases, strict=True)):
+                        text = f"{what} at {frame} instead of {name}"
+                        yield text, text, self.with_cases(test, model, cases)
         if model.loops:
             return
-        wide, factors = [_wide(model, case, 1.0) for case in plain], dict[str, np.ndarray]()
-        revolute = np.array(model.revolute)
-        for k in np.flatnonzero(revolute & np.any([case.q != 0.0 for case in wide], axis=0)).tolist():
-            factors[f"the sign of angle {model.coordinates[k]}"] = np.where(np.arange(revolute.size) == k, -1.0, 1.0)
-        if factors:
-            factors["joint angles in degrees"] = np.where(revolute, np.pi / 180.0, 1.0)
-        for text, factor in factors.items():
-            yield text, text, self.with_cases(test, model, [dataclasses.replace(c, q=factor * c.q) for c in wide])
+        wide, q = [_wide(model, case, 1.0) for case in plain], np.stack([case.q for case in plain])
+        for text, there in coordinate_errors(model, q):
+            cases = [
+                dataclasses.replace(case, q=np.append(own, case.q[own.size :]))
+                for case, own in zip(wide, there, strict=True)
+            ]
+            yield text, text, self.with_cases(test, model, cases)
 
     def _turned(self, test: Any, model: Model, field: str, matrix: np.ndarray | None) -> Any:
         """The test with displacements or wrenches times a matrix; None for the axes of the frame of each case."""
@@ -151,27 +187,44 @@ class DeflectionSource(Source):
             if field == "wrench":
                 cases.append(dataclasses.replace(wide, wrench=turn @ case.wrench))
             else:
-                turned = np.nan_to_num(case.displacement) @ turn.T
-                cases.append(dataclasses.replace(wide, displacement=np.where(case.measured, turned, np.nan)))
-        displacement = jnp.asarray(measured_displacements(cases)[0])
-        return dataclasses.replace(self.with_cases(test, model, cases), displacement=displacement)
+                cases.append(_with_displacements(wide, turn))
+        return self.with_cases(test, model, cases)
 
     def with_cases(self, test: Any, model: Model, cases: Sequence[LoadCase]) -> Any:
-        """The test with its postures, points and loads as those of other cases on a machine."""
-        rows = elastic_rows(model, cases)
+        """The test with its postures, points, loads and displacements as those of other cases on a machine."""
+        rows, (displacement, std) = elastic_rows(model, cases), measured_displacements(cases)
         return dataclasses.replace(
             test,
+            displacement=jnp.asarray(displacement),
+            std=jnp.asarray(std),
             q=jnp.asarray(np.stack([case.q for case in cases])),
             at_point=jnp.asarray(rows.at_point),
             effort=jnp.asarray(rows.effort),
         )
 
     def check_linear(self, model: Model) -> None:
-        """Raise ValueError, naming the load case, where it does not match the machine or its posture is singular."""
+        """Raise ValueError, naming a load case, where it does not match the machine or all postures are singular."""
         check_cases(model, self.cases)
-        check_postures(model, self.cases)
+        singular = singular_postures(model, self.cases)
+        if len(singular) == len(self.cases):
+            raise ValueError(f"{singular[0]}: change a posture by some degrees")
+
+    def groups(self, test: Any) -> tuple[Int[np.ndarray, "m"], tuple[str, ...]]:
+        """Load case of each row, and their names."""
+        return np.asarray(test.case), tuple(f"load case '{case.name}'" for case in self.cases)
 
 
+DEGREE = np.pi / 180.0
+LOG_FACTORS = tuple(sign * float(np.log(size)) for size in USUAL_FACTORS for sign in (1.0, -1.0))
+"""Starting values of the logarithm of a factor on a kind of columns: usual wrong ones."""
+FIELDS = (
+    ("loads and displacements", True, True),
+    ("displacements", False, True),
+    ("loads", True, False),
+)
+"""Quantities whose frame may be another one: text, whether it is that of the loads, and that of the displacements."""
+QUARTERS = (0.25 * np.pi, -0.25 * np.pi, 0.5 * np.pi, -0.5 * np.pi, np.pi)
+"""Starting values of a rotation of axes."""
 FACTORS = (
     -2.0,
     *(sign * size**power - 1.0 for size in USUAL_FACTORS for power in (1, -1) for sign in (1.0, -1.0)),
@@ -179,11 +232,52 @@ FACTORS = (
 """Starting values of the size of the loads: a reversed sign and usual wrong factors."""
 
 
+def _size_error(name: str) -> StatedError:
+    """Change of the loads of a test over their size."""
+    text = functools.partial(loads_text, name)
+    return StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text, most=np.inf, of_factor=True)
+
+
 def loads_text(name: str, change: float) -> str:
     """Text of a factor on the loads of a test."""
     factor = 1.0 + change
     text = f"a factor of {factor:.3g} on the loads of {display_name(name)}, or {1.0 / factor:.3g} on its displacements"
     return text + usual(factor)
+
+
+def _axes_text(where: str, axis: str, value: float) -> str:
+    return f"displacements of {where} in axes turned by {np.degrees(value):+.3g} deg about {axis}"
+
+
+def _smaller_displacements(columns: Bool[np.ndarray, "6"], value: float) -> Change:
+    """Change that divides displacements by exp(value), with their standard deviations: a factor on the measured values
+    alone would fit their noise."""
+    factor = np.where(columns, np.exp(-value), 1.0)
+    return lambda case: dataclasses.replace(case, displacement=case.displacement * factor, std=case.std * factor)
+
+
+def _smaller_loads(columns: Bool[np.ndarray, "6"], value: float) -> Change:
+    """Change that divides forces or moments by exp(value)."""
+    factor = np.where(columns, np.exp(-value), 1.0)
+    return lambda case: dataclasses.replace(case, wrench=case.wrench * factor)
+
+
+def _turned_back(direction: Float[np.ndarray, "3"], angle: float) -> Change:
+    """Change that turns displacements from axes turned by an angle to those of the ground."""
+    turn = scipy.spatial.transform.Rotation.from_rotvec(angle * direction).as_matrix()
+    return functools.partial(_with_displacements, turn=scipy.linalg.block_diag(turn, turn))
+
+
+def _with_displacements(case: LoadCase, turn: Float[np.ndarray, "6 6"]) -> LoadCase:
+    """A load case with its displacements times a matrix."""
+    turned = np.nan_to_num(case.displacement) @ turn.T
+    return dataclasses.replace(case, displacement=np.where(case.measured, turned, np.nan))
+
+
+def _renamed(case: LoadCase, name: str, frame: str, of_load: bool, of_point: bool) -> LoadCase:
+    """A load case with another loaded or measured frame."""
+    points = tuple(frame if of_point and point == name else point for point in case.points)
+    return dataclasses.replace(case, frame=frame if of_load and case.frame == name else case.frame, points=points)
 
 
 def _wide(model: Model, case: LoadCase, larger: float) -> LoadCase:
@@ -482,9 +576,7 @@ class LoadSize(Description[DeflectionTest]):
 
     def errors(self, model: Model) -> Iterator[tuple[StatedError, Float[np.ndarray, ""]]]:
         """A change of the loads over their size."""
-        name = self.test.name
-        text = functools.partial(loads_text, name)
-        yield StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text, most=np.inf), np.ones(())
+        yield _size_error(self.test.name), np.ones(())
 
     def residual(self, model: Model, errors: Float[Array, ""]) -> Float[Array, "m"]:
         """The residual with (1 + number) times the loads."""

@@ -288,7 +288,7 @@ def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.nda
         z: errors over their standard deviations [7 + n]: of the balance, of the direction of the force about each
             ground axis, of its point of application along each, and of the encoder of each coordinate.
     """
-    q = _with_encoder_errors(model, case.q, errors.coordinate_std * z[7:])
+    q = displaced_posture(model, case.q, errors.coordinate_std * z[7:] * np.array(model.revolute))
     size = float(np.linalg.norm(case.wrench[:3]))
     if size == 0.0:
         return dataclasses.replace(case, q=q)
@@ -304,11 +304,11 @@ def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.nda
     return dataclasses.replace(case, q=q, wrench=np.concatenate([force, moment]))
 
 
-def _with_encoder_errors(model: Model, q: Float[np.ndarray, "n"], error: Float[np.ndarray, "n"]) -> np.ndarray:
-    """A posture with errors (rad) of its independent revolute coordinates, loops closed."""
+def displaced_posture(model: Model, q: Float[np.ndarray, "n"], error: Float[np.ndarray, "n"]) -> np.ndarray:
+    """A posture with errors (rad, m) of its independent coordinates, loops closed."""
     if not error.any():
         return q
-    displaced = q + error * np.array(model.revolute)
+    displaced = q + error
     if not model.loops:
         return displaced
     given = {name: displaced[model.coordinates.index(name)] for name in independent_coordinates(model)}
@@ -349,26 +349,28 @@ def common_errors(
     return [columns[case.measured] for columns, case in zip(found, cases, strict=True)]
 
 
-def check_postures(model: Model, cases: Sequence[LoadCase]) -> None:
-    """Raise ValueError, naming the load case, where its posture is singular: two joints have nearly equal effect."""
-    for frame in dict.fromkeys(test.frame for test in cases):
-        of_frame = [test for test in cases if test.frame == frame]
-        columns = np.array(_joint_columns(model, jnp.asarray(np.stack([test.q for test in of_frame])), frame))
+def singular_postures(model: Model, cases: Sequence[LoadCase]) -> list[str]:
+    """A clause on each load case whose posture is singular: two joints have nearly equal effect."""
+    found = list[str]()
+    for frame in dict.fromkeys(case.frame for case in cases):
+        of_frame = [case for case in cases if case.frame == frame]
+        columns = np.array(_joint_columns(model, jnp.asarray(np.stack([case.q for case in of_frame])), frame))
         carrying = np.any(columns != 0.0, axis=(0, 1))  # joints between ground and the frame
         columns, names = columns[:, :, carrying], np.array(model.coordinates)[carrying]
         if not columns.size:
             continue
         columns[:, :3] /= np.linalg.norm(columns[:, :3], axis=1).max() or 1.0  # by the longest lever
         _, size, right = np.linalg.svd(columns, full_matrices=False)
-        for test, sizes, parts in zip(of_frame, size, np.abs(right[:, -1]), strict=True):
+        for case, sizes, parts in zip(of_frame, size, np.abs(right[:, -1]), strict=True):
             ratio = float(sizes[-1] / sizes[0])
             if ratio < SINGULAR:
                 joints = names[parts >= NOTABLE * parts.max()].tolist()
-                raise ValueError(
-                    f"deflection test '{test.name}': its posture is singular, {' and '.join(joints)} have nearly equal"
+                found.append(
+                    f"deflection test '{case.name}': its posture is singular, {' and '.join(joints)} have nearly equal"
                     f" effect (least over largest singular value of the Jacobian {ratio:.2g}, expected at least"
-                    f" {SINGULAR:g}): change the posture by some degrees, or remove this test"
+                    f" {SINGULAR:g})"
                 )
+    return found
 
 
 @compiled

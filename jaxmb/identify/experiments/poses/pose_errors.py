@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.identify.experiments.components import Description
+from jaxmb.identify.experiments.machine_errors import coordinate_errors
 from jaxmb.identify.experiments.poses.pose_rows import (
     INCLINATION,
     KIND,
@@ -96,7 +97,7 @@ class PoseDescription(Description["PoseTest"]):
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, "PoseTest"]]:
         """Units, reversed and exchanged coordinates and columns, exchanged points, and other frames of the body."""
         q, measured = np.asarray(self.test.q), self.measured()
-        for text, there in self._coordinates(model):
+        for text, there in coordinate_errors(model, q):
             yield text, text, self._with(model, there, measured)
         for text, seen in (*self._columns(measured), *self._points(measured)):
             if np.array_equal(np.isfinite(seen), np.isfinite(measured)):
@@ -135,21 +136,6 @@ class PoseDescription(Description["PoseTest"]):
                 pose[k] = pose[k] if found is None else found
         return dataclasses.replace(test, pose=jax.device_put(pose), shift=jax.device_put(pose - np.asarray(test.start)))
 
-    def _coordinates(self, model: Model) -> Iterator[tuple[str, np.ndarray]]:
-        """Texts of errors of the joint values, and the corrected ones."""
-        q, names = np.asarray(self.test.q), model.coordinates
-        turns = np.array(model.revolute[: q.shape[1]])
-        varied = np.flatnonzero(np.ptp(q, axis=0) > 0.0).tolist()
-        if turns[varied].any():
-            yield "joint angles in degrees", np.where(turns, np.radians(q), q)
-        for k in varied:
-            yield f"the sign of {names[k]}", np.where(np.arange(q.shape[1]) == k, -q, q)
-        for i, k in itertools.combinations(varied, 2):
-            if turns[i] == turns[k]:
-                order = np.arange(q.shape[1])
-                order[[i, k]] = k, i
-                yield f"exchanged values of {names[i]} and {names[k]}", q[:, order]
-
     def _columns(self, measured: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         """Texts of errors of the columns of all points, and the corrected values."""
         test, axes = self.test, np.eye(3)
@@ -177,7 +163,8 @@ class PoseDescription(Description["PoseTest"]):
                 yield f"exchanged {names[i]} and {names[k]}", with_part(part, own[..., order])
         lengths = np.isin(np.arange(LENGTH + 1), [0, 1, 2, LENGTH])
         if test.measures(0) or test.measures(3):
-            yield "lengths in mm instead of m", np.where(lengths, 1e-3 * measured, measured)
+            for unit, size in (("mm", 1e-3), ("inches", 0.0254)):
+                yield f"lengths in {unit} instead of m", np.where(lengths, size * measured, measured)
             yield "lengths 1000 times too small", np.where(lengths, 1e3 * measured, measured)
         if test.measures(1):
             yield "rotation vectors in degrees", with_part(ROTATION, np.radians(measured[..., ROTATION]))

@@ -43,8 +43,6 @@ from jaxmb.spatial import rotation_by, rotation_vector
 
 REACH_M, REACH_RAD = 0.25, 0.25
 """Bounds of a station's pose on either side of its initial value."""
-OUTLIER = 6.0
-"""Error of a point in one row, over the median of all and over its noise, from which it is an outlier."""
 LEAST_STATIONS = 3
 """Fewest stations whose errors are compared with each other."""
 
@@ -371,14 +369,9 @@ class PoseSource(Source):
         """Measured points, and whether their rotation or inclination is measured."""
         return {name: bool(kind[1] or kind[2]) for name, kind in zip(test.points, test.kinds, strict=True)}
 
-    def outliers(self, test: PoseTest, residual: np.ndarray) -> tuple[np.ndarray, str]:
-        """Mask of the components of points in single rows that are further off than all others, and their rows."""
-        point = np.asarray(test.component) // KIND.size
-        squares = np.bincount(point, residual**2, len(self.row) * len(test.points))
-        size = np.sqrt(squares / np.maximum(np.bincount(point, minlength=squares.size), 1))
-        most = OUTLIER * max(float(np.median(size[np.unique(point)])), 1.0)
-        rows = np.unique(np.flatnonzero(size > most) // len(test.points))
-        return size[point] > most, ", ".join(self.row[k] for k in rows.tolist())
+    def groups(self, test: PoseTest) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Row of each component, and their names."""
+        return np.asarray(test.component) // (KIND.size * len(test.points)), self.row
 
 
 PoseEntry = Entry[PoseTest, PoseSource]

@@ -23,6 +23,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     predicted,
     repeat_columns,
     repeatability,
+    singular_postures,
     true_case,
 )
 from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
@@ -37,7 +38,7 @@ from jaxmb.identify.study.format.static_format import (
     DesignPart,
     SimulateDeflections,
 )
-from jaxmb.io.validation import check_known, known_name
+from jaxmb.io.validation import check_known, known_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import check_ranges, close_loops, lowest_frame, posture, stated_posture
@@ -274,6 +275,9 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         test = deflection_test(label, machine, cases, part.rotation_weight, part.robust, gravity, instruments)
         return Entry("deflection", test, source, truth, role=part.role, remarks=remarks)
 
+    singular = singular_postures(model, cases)
+    if 0 < len(singular) < len(cases):
+        changed = (*changed, f"{listed(singular)}; it only determines a combination of them")
     remarks = (*_assumed(part, cases, stated), *changed)
     changes = instruments is not None and instruments.changes_cases
     source = DeflectionSource(

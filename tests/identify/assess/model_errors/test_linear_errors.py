@@ -4,10 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.model_errors import ModelError, drops, metric, model_errors_text, selected
-from tests.identify.kr240 import JOINTS, displaced, loaded, study_of
+from jaxmb.identify.parameters.model_parameters import set_parameters
+from tests.identify.kr240 import JOINTS, MODEL, TRUTH, displaced, loaded, measured_by, study_of
 
 
 def made(change=lambda d: d, seed=2, **fields):
@@ -22,9 +24,24 @@ def turned(case):
     return dataclasses.replace(case, q=case.q + np.eye(6)[2] * 0.3)
 
 
+def one_wrong(cases):
+    """The fifth load case displaced in the opposite direction."""
+    return [*cases[:4], *displaced(cases[4:5], lambda d: -d), *cases[5:]]
+
+
+def about_z(d):
+    """Displacements in axes turned by -30 deg about Z."""
+    turn = Rotation.from_rotvec([0.0, 0.0, np.radians(30.0)])
+    return np.concatenate([turn.apply(d[:, :3]), turn.apply(d[:, 3:])], axis=1)
+
+
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
+        (lambda: one_wrong(made()), "excluding load case 't5' of test 'far'"),
+        (lambda: made(about_z), "displacements of test 'far' in axes turned by -"),
+        (lambda: made(lambda d: d / np.repeat([25.4, 1.0], 3)), "25.4: inches and millimetres"),
+        (lambda: [dataclasses.replace(c, q=c.q[[0, 1, 2, 4, 3, 5]]) for c in made()], "exchanged values of q4 and q5"),
         (lambda: made(exchanged), "exchanged displacements x and y of test 'far'"),
         (lambda: made(lambda d: d * np.array([1, 1, -1, 1, 1, 1])), "the sign of displacement z of test 'far'"),
         (lambda: [turned(case) for case in made()], "of q3 in the posture of test 'far'"),
@@ -59,6 +76,22 @@ def test_values_beyond_their_bounds_explain_no_misfit(tmp_path):
     result = identify(study_of(tmp_path, made(lambda d: -d), free=free))
     assert result.status.startswith("data not followed")
     assert "sign reversed" in result.doubts[0]
+
+
+def test_a_usual_factor_that_free_stiffnesses_absorb_is_a_doubt(tmp_path):
+    """Loads in kg fit as well as loads in N, with stiffnesses that are all 9.81 times too small."""
+    free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
+    cases = [dataclasses.replace(case, wrench=case.wrench / 9.80665) for case in made()]
+    result = identify(study_of(tmp_path, cases, free=free))
+    assert result.status.startswith("no parameter identified: the data are 9.")
+    assert "(9.81: kilograms and newtons" in result.doubts[0]
+    (error,) = result.metrics.model_errors
+    for name, true in zip(JOINTS, TRUTH, strict=True):
+        assert error.values[name] == pytest.approx(true, rel=0.2)
+    # stated stiffnesses that are a rough guess are no evidence
+    guess = dict(zip(JOINTS, TRUTH * [0.03, 0.3, 0.05, 0.2, 0.1, 0.06], strict=True))
+    rough = measured_by(set_parameters(MODEL, guess), made())
+    assert identify(study_of(tmp_path, rough, free=free)).status == "converged"
 
 
 def test_a_held_out_test_that_is_not_reproduced_is_a_doubt(tmp_path):
