@@ -552,7 +552,7 @@ def _beyond_noise(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[st
         test = entry.test
         sizes = zip(entry.source.coordinates, *test.sizes(view), entry.source.noise_bound, strict=False)
         found += [
-            f"{name} ({100.0 * missed / measured:.2g} % of its torque)"
+            f"{name} ({100.0 * missed / measured:.2g} % of its torque)" if measured else f"{name} (torque 0)"
             for name, measured, missed, bound in sizes
             if entry.source.noise_estimated and missed > max(bound, SMALL * measured)
         ]

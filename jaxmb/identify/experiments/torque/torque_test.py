@@ -1,6 +1,5 @@
 """A torque test: efforts of drives along a motion, linear in inertial and friction parameters, and its source."""
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -235,9 +234,20 @@ class TorqueGains(OwnParameters[TorqueTest]):
         return dataclasses.replace(self.test, own_values=values)
 
 
-Rebuild = Callable[[Model, Mapping[str, float], Mapping[str, tuple[float, float]]], TorqueTest]
-"""Returns a test for the gravity and axes of another model, zeros of coordinates, rad or m, and factors on angle and
-rates of coordinates. Raises ValueError where other rows would be selected."""
+@dataclasses.dataclass(frozen=True)
+class Readings:
+    """Errors of the recorded motion."""
+
+    zeros: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """True minus stated zero of coordinates, rad or m."""
+    factors: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    """Factors on the angle and on the rates of coordinates."""
+    exchanged: tuple[str, ...] = ()
+    """Two coordinates whose columns are exchanged."""
+
+
+Rebuild = Callable[[Model, Readings], TorqueTest]
+"""Returns a test for the gravity and axes of another model and corrected readings, with the same rows."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -286,8 +296,9 @@ class TorqueSource(Source):
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
         """Errors of torque constants where no gain of a drive is free, of the delays of the torques, of the zeros and
-        gear ratios of coordinates, and missing friction."""
+        gear ratios of coordinates, missing friction and offsets."""
         if not any(name.startswith(f"{GAIN_FAMILY}.") for name in test.own_names):
+            yield _factor(test.name)
             yield from (_torque_constant(name) for name in self.coordinates)
         yield DELAY
         yield from (_delay(name) for name in self.coordinates)
@@ -296,7 +307,7 @@ class TorqueSource(Source):
         yield from (error for error, _ in self._friction(test))
 
     def _friction(self, test: TorqueTest) -> Iterator[tuple[StatedError, Float[np.ndarray, "r"]]]:
-        """Friction that the machine may lack, and the effort of each for a size of 1."""
+        """Friction and offsets that the machine may lack, and the effort of each for a size of 1."""
         number, effort = np.asarray(test.coordinate), np.asarray(test.effort)
         for i, name in enumerate(self.coordinates):
             own = number == i
@@ -304,8 +315,9 @@ class TorqueSource(Source):
             most = float(np.abs(speed).max(initial=0.0))
             if not most > 0.0 or not level > 0.0:
                 continue
-            terms = [("cubic", (speed / most) ** 3)]
-            terms += [("Stribeck", stribeck(speed, share * most)) for share in STRIBECK_SPEEDS]
+            terms = [("Coulomb friction", np.sign(speed)), ("viscous friction", speed / most)]
+            terms += [("offset of the torque", np.where(own, 1.0, 0.0)), ("cubic friction", (speed / most) ** 3)]
+            terms += [("Stribeck friction", stribeck(speed, share * most)) for share in STRIBECK_SPEEDS]
             for k, (kind, shape) in enumerate(terms):
                 text = functools.partial(_friction_text, kind, name, "N m" if self.revolute[i] else "N")
                 yield StatedError(f"friction {k} of {name}", size=0.1 * level, text=text), shape
@@ -317,8 +329,9 @@ class TorqueSource(Source):
         stated = ((self.gravity, model.gravity), (self.origin, model.origin))
         moved = bool(zeros or scales) or not all(np.array_equal(mine, np.asarray(other)) for mine, other in stated)
         rates = {name: (scale, scale) for name, scale in scales.items()}
-        there = self.rebuild(model, zeros, rates) if moved else test
+        there = self.rebuild(model, Readings(zeros, rates)) if moved else test
         gains = np.array([errors.get(_torque_constant(name).key, 0.0) for name in self.coordinates])
+        gains += errors.get(_factor(test.name).key, 0.0)
         late = np.array([errors.get(_delay(name).key, 0.0) for name in self.coordinates]) + errors.get(DELAY.key, 0.0)
         effort, std, number = np.asarray(there.effort), np.asarray(there.std), np.asarray(test.coordinate)
         if any(key.startswith("friction ") for key in errors):
@@ -355,7 +368,8 @@ class TorqueSource(Source):
         return dataclasses.replace(test, **{name: jax.device_put(value) for name, value in fields.items()})
 
     def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
-        """Reversed, exchanged and saturated torques, reversed angles, those in degrees and those of reversed gears."""
+        """Reversed, exchanged, missing and saturated torques, reversed and exchanged coordinates, other units, reversed
+        gears."""
         number, effort, std = (np.asarray(x) for x in (test.coordinate, test.effort, test.std))
         rows = [np.flatnonzero(number == i) for i in range(len(self.coordinates))]
 
@@ -373,19 +387,28 @@ class TorqueSource(Source):
                 k = model.coordinates.index(name)
                 axis = np.array(model.axis)
                 axis[k] *= -1.0
-                there = self.rebuild(dataclasses.replace(model, axis=jax.device_put(axis)), {}, {})
+                there = self.rebuild(dataclasses.replace(model, axis=jax.device_put(axis)), Readings())
                 yield f"the sign of angle {name}", f"the sign of angle {name}", measuring(None, sign, there)
                 text = f"the sign of angle {name} and of its torque"
                 yield text, text, measuring(None, np.ones(effort.size), there)
-                yield from self._in_degrees(model, f"angle {name} in deg", [name])
+                yield from self._in_unit(model, name, [name])
             most = np.abs(effort[rows[i]]).max(initial=0.0)
+            if not most > 0.0:
+                text = f"missing torque of {name}, 0 throughout,"
+                yield text, text, dataclasses.replace(test, std=jax.device_put(np.where(number == i, np.inf, std)))
+                continue
             flat = (number == i) & (np.abs(effort) > FLAT * most)
             if np.sum(flat) > MOST_FLAT * rows[i].size:
                 text = f"the torque of {name}, which saturates at {most:.3g} {'N m' if self.revolute[i] else 'N'},"
                 yield text, text, dataclasses.replace(test, std=jax.device_put(np.where(flat, 1e6 * most, std)))
-        angles = [name for name, turns in zip(self.coordinates, self.revolute, strict=True) if turns]
-        if len(angles) > 1 and not model.loops:
-            yield from self._in_degrees(model, "all angles in deg", angles)
+        for revolute, every in () if model.loops else ((True, "all angles"), (False, "all travels")):
+            own = [name for name, turns in zip(self.coordinates, self.revolute, strict=True) if turns == revolute]
+            if len(own) > 1:
+                yield from self._in_unit(model, every, own)
+            for pair in itertools.combinations(own, 2):
+                if set(pair) <= {*model.coordinates}:
+                    text = f"exchanged {'angles' if revolute else 'travels'} of {' and '.join(pair)}"
+                    yield text, text, self.rebuild(model, Readings(exchanged=pair))
         for i, k in itertools.combinations(range(len(rows)), 2):
             # samples that are excluded of one joint have no counterpart
             _, of_i, of_k = np.intersect1d(self.time_s[rows[i]], self.time_s[rows[k]], return_indices=True)
@@ -404,11 +427,14 @@ class TorqueSource(Source):
                 text = f"the opposite sign of the gear ratio of {listed(joints)}"
                 yield text, text, there
 
-    def _in_degrees(self, model: Model, text: str, names: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-        """The test where some angles are in degrees, without and with their rates."""
-        for what, rate in ((text, 1.0), (f"{text}, with {'its' if len(names) == 1 else 'their'} rates", DEGREE)):
-            with contextlib.suppress(ValueError):
-                yield what, what, self.rebuild(model, {}, dict.fromkeys(names, (DEGREE, rate)))
+    def _in_unit(self, model: Model, what: str, names: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+        """The test where some angles are in degrees, or travels in mm, without and with their rates."""
+        revolute = self.revolute[self.coordinates.index(names[0])]
+        factor, text = (DEGREE, f"{what} in deg") if revolute else (1e-3, f"{what} in mm")
+        if len(names) == 1:
+            text = f"{'angle' if revolute else 'travel'} {text}"
+        for own, rate in ((text, 1.0), (f"{text}, with {'its' if len(names) == 1 else 'their'} rates", factor)):
+            yield own, own, self.rebuild(model, Readings(factors=dict.fromkeys(names, (factor, rate))))
 
     def variance_bound(self, test: TorqueTest) -> Float[np.ndarray, "r"]:
         """Upper bound of the variance of each row by `noise_bound`, where the noise is estimated."""
@@ -434,7 +460,8 @@ class TorqueSource(Source):
         )
         cause = cause or (
             f"usual causes: {rest_text}{spring_text if springs else ''}order, sign or unit of columns, sign or zero of"
-            " an angle, torque and angle at different times, the direction of gravity, missing friction"
+            " an angle, torque and angle at different times, the direction of gravity, a payload, missing"
+            " friction"
         )
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"
 
@@ -442,6 +469,8 @@ class TorqueSource(Source):
 STRIBECK_SPEEDS = (0.03, 0.06, 0.12, 0.25, 0.5)
 """Candidate Stribeck speeds over the largest speed."""
 DEGREE = np.pi / 180.0
+DECADES = tuple(sign * float(np.log(size)) for size in (10.0, 1000.0) for sign in (1.0, -1.0))
+"""Starting values of the logarithm of a factor."""
 FLAT, MOST_FLAT = 0.97, 0.08
 """Share of the largest torque above which a sample may be saturated, and share of such samples in a motion without
 saturation: 8 % for a sine."""
@@ -453,7 +482,7 @@ def late_text(what: str, value: float) -> str:
 
 
 def _friction_text(kind: str, name: str, unit: str, value: float) -> str:
-    return f"missing {kind} friction of {name} ({value:.2g} {unit})"
+    return f"missing {kind} of {name} ({value:.2g} {unit})"
 
 
 DELAY = StatedError(
@@ -469,7 +498,14 @@ def _delay(name: str) -> StatedError:
 def _torque_constant(name: str) -> StatedError:
     """Logarithm of measured over true torque."""
     text = functools.partial(factor_text, f"the torque of {name}")
-    return StatedError(f"torque constant of {name}", "torque_percent", 0.01, text=text, most=MOST_GAIN)
+    key = f"torque constant of {name}"
+    return StatedError(key, "torque_percent", 0.01, text=text, most=MOST_GAIN, starts=DECADES)
+
+
+def _factor(test: str) -> StatedError:
+    """Logarithm of measured over true torques of a test."""
+    text = functools.partial(factor_text, f"the torques of {display_name(test)}")
+    return StatedError(f"torques of {test}", size=0.1, text=text, most=MOST_GAIN, starts=DECADES)
 
 
 def _zeros(model: Model) -> dict[str, StatedError]:

@@ -407,10 +407,13 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
     if "temperature" in part.friction_terms and record.temperature is None:
         raise ValueError("friction_terms: found no column 'temperature' in the record, expected one")
     derived = part.torque_std == "estimate" or (part.kalman is None and part.cutoff_hz == "search")
-    if derived and not np.nan_to_num(record.effort).any():  # they determine neither a cut-off nor their noise
-        raise ValueError(
-            "all torques are 0, expected those that moved the machine; where nothing drove it, cutoff_hz and torque_std"
-        )
+    for name, travel, effort in zip(record.names, np.ptp(record.position, axis=0), record.effort.T, strict=True):
+        # it determines neither a cut-off nor its noise
+        if derived and travel >= STILL and np.ptp(effort) == 0.0:
+            raise ValueError(
+                f"the torque of {name} is {effort[0]:g} throughout while it moves, expected the measured one: omit its"
+                " column where it was not measured; where nothing drove it, state cutoff_hz and torque_std"
+            )
     return Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
 
 

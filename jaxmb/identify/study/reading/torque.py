@@ -1,7 +1,7 @@
 """Reader of torque tests: from a recorded or simulated motion to filtered linear equations with their noise."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -27,7 +27,13 @@ from jaxmb.identify.experiments.torque.preliminary_fits import (
     delay_column,
     first_delay,
 )
-from jaxmb.identify.experiments.torque.torque_test import Rebuild, TorqueSource, TorqueTest, torque_entries
+from jaxmb.identify.experiments.torque.torque_test import (
+    Readings,
+    Rebuild,
+    TorqueSource,
+    TorqueTest,
+    torque_entries,
+)
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
@@ -49,7 +55,6 @@ from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.estimate import MotionEstimate, decimated, delayed, low_passed_motion, smoothed_motions
 from jaxmb.measurement.motion.record import Cutoff, MotionRecord
 from jaxmb.mechanics.loops import independent_coordinates
-from jaxmb.mechanics.postures import OutOfReachError
 
 MOTION_DRAWS = 2
 """Number of draws of the sensor errors, each with both signs."""
@@ -168,23 +173,30 @@ def _rebuild(
 ) -> Rebuild:
     """`TorqueSource.rebuild` of a test, relative to its equations without selected friction terms."""
 
-    def rebuild(other: Model, zeros: Mapping[str, float], scales: Mapping[str, tuple[float, float]]) -> TorqueTest:
-        by = np.array([zeros.get(name, 0.0) for name in record.names])
-        angle, rate = np.array([scales.get(name, (1.0, 1.0)) for name in record.names]).T
-        there, own = q.copy(), [model.coordinates.index(name) for name in record.names]
-        there[:, own] = angle * there[:, own] + by
+    names = list(record.names)
+    steady = dataclasses.replace(record, blurred=0)
+
+    def rebuild(other: Model, readings: Readings) -> TorqueTest:
+        order, own = np.arange(len(names)), np.array([model.coordinates.index(name) for name in names])
+        if set(readings.exchanged) <= set(names) and readings.exchanged:
+            i, k = (names.index(name) for name in readings.exchanged)
+            order[[i, k]] = k, i
+        by = np.array([readings.zeros.get(name, 0.0) for name in names])
+        angle, rate = np.array([readings.factors.get(name, (1.0, 1.0)) for name in names]).T
+        there = q.copy()
+        there[:, own] = angle * there[:, own[order]] + by
         moved = motion._replace(
-            position=angle * motion.position + by,
-            velocity=rate * motion.velocity,
-            acceleration=rate * motion.acceleration,
+            position=angle * motion.position[:, order] + by,
+            velocity=rate * motion.velocity[:, order],
+            acceleration=rate * motion.acceleration[:, order],
         )
-        rates = [scales.get(name, (1.0, 1.0))[1] for name in independent_coordinates(model)]
-        same_rows = settings._replace(least_speed=settings.least_speed * np.abs(rates))
-        rows = effort_rows(brakes_released(other), record, moved, there, same_rows)
-        if rows.regressor.shape != plain.regressor.shape:
-            raise OutOfReachError("another speed has other rows")
-        constant = np.asarray(test.constant) + rows.constant - plain.constant
-        return dataclasses.replace(test, regressor=jax.device_put(rows.regressor), constant=jax.device_put(constant))
+        every = effort_rows(brakes_released(other), steady, moved, there, settings._replace(least_speed=0.0))
+        count = len(every.measured)
+        # with the readings as stated some samples are at rest
+        rows = count * np.searchsorted(every.time_s[::count], plain.time_s) + plain.coordinate
+        regressor, constant = every.regressor[rows], np.broadcast_to(every.constant, every.effort.shape)[rows]
+        constant = np.asarray(test.constant) + constant - plain.constant
+        return dataclasses.replace(test, regressor=jax.device_put(regressor), constant=jax.device_put(constant))
 
     return rebuild
 

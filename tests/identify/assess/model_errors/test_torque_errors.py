@@ -75,6 +75,9 @@ def test_a_correct_torque_test_has_no_doubt(tmp_path):
         ({"change": lambda q, tau: (np.degrees(q), tau)}, "all angles in deg, with their rates of test 'run'"),
         ({"gravity": (9.81, 0.0)}, "tilt about Y -90"),
         ({"payload": 10.0}, "at tool"),
+        ({"change": lambda q, tau: (q[:, ::-1], tau)}, "exchanged angles of q1 and q2 of test 'run'"),
+        ({"change": lambda q, tau: (q, tau + np.array([0.0, 40.0]))}, "missing offset of the torque of q2 (40 N m)"),
+        ({"change": lambda q, tau: (q, 1e-3 * tau)}, "a factor of 1e+03 on the torques of test 'run' (1000: "),
     ],
 )
 def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):

@@ -221,9 +221,11 @@ def test_the_stiffness_of_gears_without_motor_is_a_cause(tmp_path):
     assert "usual causes: the stiffness of a, b, which acts parallel to the drive (that of a gear needs" in told
 
 
-def test_torques_of_nothing(tmp_path):
-    recorded = written(tmp_path, effort=np.zeros((1001, 2)))
-    with pytest.raises(ValueError, match="test 'motion': all torques are 0, expected those that moved the machine"):
+def test_a_torque_without_values(tmp_path):
+    recorded = written(tmp_path, effort=np.sin(np.arange(1001.0))[:, None] * [0.0, 1.0])
+    with pytest.raises(
+        ValueError, match="test 'motion': the torque of a is 0 throughout while it moves, expected the measured one"
+    ):
         identified(tmp_path, recorded)
 
 
