@@ -120,6 +120,13 @@ def cannot_be_read(path: Path, error: OSError | ValueError) -> InputError:
     return InputError(f"{path}: cannot be read: {reason}{hint}")
 
 
+def _not_text(path: Path, error: UnicodeDecodeError) -> InputError:
+    line = error.object[: error.start].count(b"\n") + 1
+    workbook = error.object.startswith(b"PK")  # of the ZIP archive
+    hint = "; save a workbook as CSV" if workbook else f" in UTF-8 (the byte is in line {line})"
+    return InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file{hint}")
+
+
 def nearby(path: Path) -> str:
     """Clause on a path that does not exist, before an expectation: the closest name in its folder, or that the folder
     does not exist."""
@@ -161,7 +168,7 @@ def reading(path: Path) -> Iterator[None]:
     except OSError as error:
         raise cannot_be_read(path, error) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
+        raise _not_text(path, error) from None
     except ValueError as error:
         raise InputError(f"{path}: {one_line(error)}") from None
 

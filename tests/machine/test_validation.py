@@ -107,6 +107,19 @@ def test_a_missing_file_has_the_closest_name_of_its_folder(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        ("a,b\n20 °C,1\n".encode("latin-1"), r"byte 7 .* in UTF-8 \(the byte is in line 2\)"),
+        (b"PK\xff", "workbook as CSV"),
+    ],
+)
+def test_text_in_another_encoding_has_its_line(tmp_path, data, hint):
+    (tmp_path / "a.csv").write_bytes(data)
+    with pytest.raises(InputError, match=hint):
+        read_text(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
     ("text", "hint"),
     [
         ("[test]\n[test]", r"line 2, column 6\); a table is stated once, and each item of a list in double brackets"),

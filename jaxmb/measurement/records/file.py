@@ -1,6 +1,7 @@
 """Time records described by a TOML file, built-in or the user's; frequency responses estimated from them or read."""
 
 import dataclasses
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,8 +50,8 @@ def read_columns(
     if ending not in ENDINGS:
         raise InputError(f"{path}: cannot read time records from it, expected a file ending in {', '.join(ENDINGS)}")
     with reading(path):
-        if not path.is_file():
-            raise ValueError("there is no such file")
+        if not path.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if ending not in (".mat", ".npz") and variable is not None:
             raise ValueError(f"variable is '{variable}', expected none for a {ending} file")
         if ending == ".csv":

@@ -45,7 +45,7 @@ def test_joint_motion_behind_coupled_gears(tmp_path):
         ("[2, 3]", "[2, 4]", "column is 4, expected at most the 3 of array 'current'"),
         ("a = 50", "a = 0", "ratio holds 0"),
         ("columns = [2, 3]", 'columns = [2, 3], unit = "deg"', "effort has unit 'deg', expected none: gain of a drive"),
-        ("motors.npz", "absent.npz", "absent.npz: there is no such file"),
+        ("motors.npz", "absent.npz", "absent.npz: cannot be read: No such file"),
     ],
 )
 def test_wrong_descriptions(tmp_path, old, new, message):

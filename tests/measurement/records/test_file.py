@@ -204,7 +204,7 @@ CHANGES = [
     ({"record": []}, r"record: found \[\]"),
     ({"record": [{"variable": "x"}]}, "expected either file or public"),
     ({"record": [{"file": "a.npz"}, {"file": "b.npz"}]}, "has 2 records, expected one for a method of kind 'noise'"),
-    ({"record": [{"file": "none.npz"}]}, "record number 1: .*none.npz: there is no such file"),
+    ({"record": [{"file": "none.npz"}]}, "record number 1: .*none.npz: cannot be read: No such file"),
     ({"record": [{"file": "records.toml"}]}, "cannot read time records from it, expected a file ending in .mat"),
     ({"record": [{"file": "run.npz", "variable": "z"}]}, r"has no array of numbers 'z', found data \(4000, 5\)"),
     ({"record": [{"public": "x.mat"}]}, r"names public data, expected a table \[public\]"),
