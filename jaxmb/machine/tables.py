@@ -9,7 +9,19 @@ from pydantic import ValidationError
 from jaxmb.io.validation import Table, sentence, validated
 from jaxmb.machine.elements import FurtherFriction, origin_matrix, origin_table, pose_matrix
 from jaxmb.machine.schema import Machine, Motor, RigidMass
-from jaxmb.machine.values import GROUND, SOME, Angle, CoordinateValue, Name, NonNegative, Number, Origin, Part, Positive
+from jaxmb.machine.values import (
+    GROUND,
+    SOME,
+    Angle,
+    CoordinateValue,
+    Length,
+    Name,
+    NonNegative,
+    Number,
+    Origin,
+    Part,
+    Positive,
+)
 
 Convention = Literal["standard", "modified"]
 
@@ -19,11 +31,11 @@ class DhRow(RigidMass):
 
     type: Literal["revolute", "prismatic"] = "revolute"
     """Kind of the coordinate."""
-    a: Number = 0.0
+    a: Length = 0.0
     """Distance along x [m]."""
     alpha: Angle = 0.0
     """Angle about x [rad]."""
-    d: Number = 0.0
+    d: Length = 0.0
     """Distance along z; a prismatic coordinate adds to it [m]."""
     theta: Angle = 0.0
     """Angle about z; a revolute coordinate adds to it [rad]."""

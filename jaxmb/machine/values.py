@@ -28,7 +28,7 @@ class AngleText(float):
 
 
 LARGEST_TRAVEL = 100.0
-"""Largest value of a prismatic coordinate, m."""
+"""Largest value of a prismatic coordinate, and distance in the geometry of a machine, m."""
 
 
 def check_no_angle(label: str, value: object) -> None:
@@ -163,6 +163,12 @@ def _as_written(value: Any, check: Callable[[Any], float]) -> float:
     return value if isinstance(value, AngleText) else checked
 
 
+def _at_most_100_m(value: Any) -> Any:
+    if isinstance(value, int | float) and abs(value) > LARGEST_TRAVEL:
+        raise ValueError(f"expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
+    return value
+
+
 def _at_most_two_turns(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, AngleText) and abs(value) > LARGEST_ANGLE:
         raise ValueError(f'expected at most two turns in radians; write "{value:g} deg" for degrees')
@@ -172,6 +178,8 @@ def _at_most_two_turns(value: Any) -> Any:
 Angle = Annotated[float, BeforeValidator(_at_most_two_turns), BeforeValidator(angle), Field(allow_inf_nan=False)]
 CoordinateValue = Annotated[float, WrapValidator(_as_written), BeforeValidator(angle), Field(allow_inf_nan=False)]
 """Value of a coordinate, which stays an `AngleText` where it was written so."""
+Length = Annotated[float, BeforeValidator(_at_most_100_m), BeforeValidator(_number), Field(allow_inf_nan=False)]
+"""Distance in the geometry of a machine."""
 FEW = BeforeValidator(_not_too_many)
 SOME = BeforeValidator(_some)
 THREE_ROWS = _rows(3)
@@ -240,7 +248,7 @@ LABELS = {
 class Origin(Part):
     """Pose of a frame in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
 
-    xyz: Vector = (0.0, 0.0, 0.0)
+    xyz: Annotated[tuple[Length, Length, Length], THREE_ROWS] = (0.0, 0.0, 0.0)
     """Translation [m]."""
     rpy: Annotated[tuple[Angle, Angle, Angle], THREE_ROWS] = (0.0, 0.0, 0.0)
     """Rotations about the fixed axes x, y, z in this order, as in URDF [rad]."""

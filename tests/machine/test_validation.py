@@ -157,3 +157,12 @@ def test_an_angle_in_degrees_without_a_unit_is_refused():
     with pytest.raises(ValueError, match=r"""alpha: found -90, expected at most two turns .*; write "-90 deg" for"""):
         expand_tables({"name": "m", "dh": {"convention": "standard", "row": [row]}})
     expand_tables({"name": "m", "dh": {"convention": "standard", "row": [row | {"alpha": "900 deg"}]}})
+
+
+def test_a_length_in_millimetres_is_refused():
+    table = {"name": "m", "dh": {"convention": "standard", "row": [{"name": "a1", "d": 400.0}]}}
+    with pytest.raises(ValueError, match=r"row 'a1', d: found 400\.0, expected at most 100 m, is it in mm"):
+        expand_tables(table)
+    body = {"name": "b", "origin": {"xyz": [0.0, 0.0, 400.0]}, "joint": [{"name": "q"}]}
+    with pytest.raises(InputError, match=r"body 'b', origin, xyz number 3: found 400\.0, expected at most 100 m"):
+        validated(Machine, {"name": "m", "body": [body]}, "m.toml")
