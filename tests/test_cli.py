@@ -187,7 +187,7 @@ def test_a_state_that_is_none(tmp_path, refused):
     ],
 )
 def test_wrong_study(old, new, told, tmp_path, refused):
-    h = np.ones((10, 3, 3), dtype=complex)
+    h = np.full((10, 3, 3), 1.0 + 1.0j)
     np.savez(tmp_path / "hammer.npz", frequency_hz=FREQUENCY, frf=h, kind="accelerance")
     (tmp_path / "mine.toml").write_text(STUDY.replace(old, new))
     line = refused("identify", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"))
