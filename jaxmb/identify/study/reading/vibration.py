@@ -61,7 +61,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     source, truth, remarks = responses_of_test(part, outputs, inputs, context)
     measured = source.fitted
     known = measured.frf[measured.finite]
-    if part.simulate is None and known.any() and np.all((known.imag == 0.0) & (known.real >= 0.0)):
+    if part.simulate is None and known.any() and np.all((np.imag(known) == 0.0) & (np.real(known) >= 0.0)):
         raise ValueError("all FRFs are real and none is negative, as magnitudes without phase: expected complex values")
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _masked(measured, weight, outputs, inputs)
