@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.machine_errors import (
     FURTHER,
 )
+from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
@@ -35,6 +37,8 @@ SCANNED = tuple(sign * 2.0**power for power in range(6) for sign in (1.0, -1.0))
 """Sizes over the typical one from which errors of a wrong channel start: log FRFs are not linear at antiresonances."""
 MOST_TESTS, MOST_CHANNELS = 4, 6
 """Largest number of tests, and number of sensors and inputs, for fits without each of them."""
+MOST_PAIRS = 15
+"""Largest number of pairs of tests that are tried with exchanged postures."""
 LINEAR = 0.1
 """Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
 SCREENED, CONTINUED = 8, 0.05
@@ -449,7 +453,7 @@ def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> lis
     known = (
         (t.name, () if t.description is None else t.description.alternatives(problem.model)) for t in problem.tests
     )
-    some = single_and_common(known)
+    some = [*single_and_common(known), *exchanged_postures(problem.tests)]
     for p, u in enumerate(points):
         model = problem.free.apply(problem.model, problem.free.values(u))
         views = [test.view(model) for test in problem.tests]
@@ -483,6 +487,23 @@ def single_and_common(
             single.append(({k: other}, f"{text} of {display_name(name)}"))
             common.setdefault(key, ({}, text))[0][k] = other
     return [*single, *(each for each in common.values() if len(each[0]) > 1)]
+
+
+def exchanged_postures(tests: Sequence[Test]) -> list[tuple[dict[int, Test], str]]:
+    """Alternatives in which two tests have each other's posture, as where their files were exchanged, with texts."""
+    at = [(k, test) for k, test in enumerate(tests) if isinstance(test, PostureTest)]
+    pairs = [
+        (one, other)
+        for one, other in itertools.combinations(at, 2)
+        if one[1].q.shape == other[1].q.shape and not np.array_equal(one[1].q, other[1].q)
+    ]
+    return [
+        (
+            {i: dataclasses.replace(a, q=b.q), k: dataclasses.replace(b, q=a.q)},
+            f"exchanged postures of {display_name(a.name)} and {display_name(b.name)}",
+        )
+        for (i, a), (k, b) in (pairs if len(pairs) <= MOST_PAIRS else ())
+    ]
 
 
 def selected(
