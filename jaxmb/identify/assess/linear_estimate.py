@@ -22,6 +22,7 @@ from jaxmb.identify.assess.estimate import (
 )
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
+    EXPLAINS,
     Explanations,
     FittedHypothesis,
     Hypothesis,
@@ -56,6 +57,8 @@ from jaxmb.identify.experiments.machine_errors import (
 )
 from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.tolerances import NEAR, StatedError, usual
+from jaxmb.identify.experiments.torque.gross_errors import OF_TORQUE
+from jaxmb.identify.experiments.torque.torque_test import torque_entries
 from jaxmb.identify.fit.linear import (
     LinearStep,
     Unknowns,
@@ -102,8 +105,8 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     if wrong:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     common = [] if wrong else _common_factor(estimate, linear)
-    estimate = with_hypotheses(estimate, [*hypotheses, *common])
-    if any(entry.source.std_unknown for entry in estimate.study.fitted):
+    estimate = with_hypotheses(estimate, hypotheses)
+    if common or any(entry.source.std_unknown for entry in estimate.study.fitted):
         estimate = estimate.without_std
     stated = estimate.goodness.budget
     known = estimate.identifiability if stated is None else estimate.with_added(stated.covariance).identifiability
@@ -414,7 +417,8 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     """
     study, goodness = estimate.study, estimate.goodness
     explained = linear.step.misfit.explained or goodness.misfit_tolerated
-    if explained and not (goodness.exceeds_tolerance or goodness.missed):
+    is_doubtful = not explained or goodness.exceeds_tolerance or bool(goodness.missed)
+    if not (is_doubtful or _is_large(estimate)):
         return Explanations()
     search, degrees = _search(estimate, linear)
     residual = search.solved({}, {})[1]
@@ -428,7 +432,8 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     if not found:
         return Explanations()
     least = min(end.chi_square for end in found)
-    if estimated and min(end.squares for end in found) > MOST_LEFT * search.squares(residual):
+    most = MOST_LEFT if is_doubtful else 1.0 - EXPLAINS
+    if estimated and min(end.squares for end in found) > most * search.squares(residual):
         return Explanations()
     # an error may have increased the estimate of the noise
     noise = float(np.clip(least / degrees, 1e-300, 1.0)) if estimated else 1.0
@@ -448,6 +453,16 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         for end in (found[k] for k in named)
     )  # fmt: skip
     return Explanations(errors, springs)
+
+
+def _is_large(estimate: Estimate) -> bool:
+    """Whether the residual of torques whose noise is estimated from it is large, and larger than recorded above the
+    band of the motion: another description may leave less."""
+    for entry, view, _ in estimate.of(torque_entries(estimate.study.fitted)):
+        measured, missed = entry.test.sizes(view)
+        if entry.source.noise_estimated and np.any(missed > np.maximum(entry.source.noise_bound, OF_TORQUE * measured)):
+            return True
+    return False
 
 
 def _without_groups(search: LinearHypothesisSearch, plain: float, degrees: float) -> tuple[ModelError, ...]:

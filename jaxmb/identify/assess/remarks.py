@@ -38,6 +38,8 @@ def data_remarks(study: Study) -> list[str]:
 
 MOST_EXCEEDED = 3
 """Largest number of errors of one kind in a sentence, and of kinds with a sentence each."""
+MOST_PERCENT = 50.0
+"""Largest plausible relative error within a tolerance, to first order."""
 CAPPED = "confidence is capped at 'weak' for all parameters: the fitted model does not reproduce the measurement"
 UNKNOWN = "no standard deviation is known: the fitted model does not reproduce the measurement"
 
@@ -69,7 +71,11 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
         return []
     exceeded, sentences = budget.excess.exceeded, list[str]()
     sizes = [(budget.errors[k], x) for each in exceeded for k, x in zip(each.members, each.sizes, strict=True)]
-    plausible = (error.bounds[0] <= x * error.std(tolerances) <= error.bounds[1] for error, x in sizes)
+    plausible = (
+        error.bounds[0] <= x * error.std(tolerances) <= error.bounds[1]
+        and (_kind_and_unit(error.kind)[1] != "%" or abs(x) * getattr(tolerances, error.kind) <= MOST_PERCENT)
+        for error, x in sizes
+    )
     if len(exceeded) > MOST_EXCEEDED or not all(plausible):
         kinds = dict.fromkeys(error.kind for error, _ in sizes)
         return [

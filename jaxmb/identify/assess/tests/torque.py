@@ -373,6 +373,8 @@ def _centres(estimate: Estimate) -> tuple[CentreRow, ...]:
 
 SPEEDS = np.geomspace(0.02, 0.5, 5)
 """Candidate Stribeck speeds over the largest speed."""
+COULOMB = "Coulomb"
+"""Kind of friction that is a parameter of each coordinate, fixed or free."""
 EXACT = 1e-4
 """Ratio of root mean squares of residual and effort below which the residual is rounding and differentiation error."""
 SMALL = 0.01
@@ -645,16 +647,26 @@ class _MissingTerm(NamedTuple):
 
 
 def _terms_text(estimate: Estimate, terms: Sequence[_MissingTerm]) -> list[str]:
-    """A remark on missing friction and one on delays."""
+    """Remarks on missing friction, on torques that are smaller near reversals, and on delays."""
     delays = [term for term in terms if term.kind == "delay"]
-    friction = [term for term in terms if term.kind != "delay"]
+    smaller = [term for term in terms if term.kind == "stribeck" and term.value < 0.0]
+    friction = [term for term in terms if term.kind != "delay" and term not in smaller]
     remarks = list[str]()
     if friction:
-        asked = ", ".join(dict.fromkeys(f'"{term.kind}"' for term in friction))
+        asked = ", ".join(dict.fromkeys(f'"{term.kind}"' for term in friction if term.kind != COULOMB))
+        freed = ", ".join(f'"friction.{term.name}"' for term in friction if term.kind == COULOMB)
+        remedies = [f"friction_terms = [{asked}] of the tests"] * bool(asked) + [f"{freed} in [free]"] * bool(freed)
         effect = _effect(estimate, sum((term.change for term in friction), np.zeros_like(estimate.u)))
         remarks.append(
             f"the residual contains friction: {', '.join(term.text() for term in friction)};"
-            f" friction_terms = [{asked}] of the tests {effect}"
+            f" {' and '.join(remedies)} {effect}"
+        )
+    if smaller:
+        effect = _effect(estimate, sum((term.change for term in smaller), np.zeros_like(estimate.u)))
+        each = ", ".join(f"{term.name} ({term.percent:.2g} % of the mean square of its residual)" for term in smaller)
+        remarks.append(
+            f"near reversals the torque is smaller than Coulomb friction, as where it was smoothed, at {each}:"
+            f" least_speed excludes these samples; a correction {effect}"
         )
     if delays:
         effect = _effect(estimate, sum((term.change for term in delays), np.zeros_like(estimate.u)))
@@ -711,6 +723,7 @@ def _candidates(joint: JointRows) -> list[tuple[str, np.ndarray]]:
     delay of 1 s."""
     v, speeds = joint.velocity, SPEEDS * np.abs(joint.velocity).max(initial=0.0)
     kinds = [("load", None), ("cubic", None), *(("stribeck", speed) for speed in speeds.tolist() if speed > 0.0)]
-    efforts = ((kind, term_effort(kind, speed, v, joint.load)) for kind, speed in kinds if kind in joint.absent)
+    efforts = [(kind, term_effort(kind, speed, v, joint.load)) for kind, speed in kinds if kind in joint.absent]
+    efforts.append((COULOMB, np.sign(v)))  # without effect beside a free one
     friction = [(kind, joint.root * effort) for kind, effort in efforts if effort.any()]
     return [*friction, ("delay", joint.by_delay)]

@@ -159,8 +159,8 @@ class DeflectionSource(Source):
                 axes = np.concatenate([np.broadcast_to(np.arange(6), c.measured.shape)[c.measured] for c in plain])
                 yield text, text, dataclasses.replace(there, std=jnp.where(jnp.asarray(axes == k), 1e3, there.std))
         for name in dict.fromkeys(name for case in plain for name in (case.frame, *case.points)):
-            for frame, node in zip(model.frames, model.frame_node, strict=True):
-                for what, of_load, of_point in FIELDS if node >= 0 and frame != name else ():
+            for frame in _other_frames(model, name):
+                for what, of_load, of_point in FIELDS:
                     cases = [_renamed(_wide(model, c, 1.0), name, frame, of_load, of_point) for c in plain]
                     if any((c.frame, c.points) != (new.frame, new.points) for c, new in zip(plain, cases, strict=True)):
                         text = f"{what} at {frame} instead of {name}"
@@ -217,6 +217,8 @@ class DeflectionSource(Source):
 DEGREE = np.pi / 180.0
 LOG_FACTORS = tuple(sign * float(np.log(size)) for size in USUAL_FACTORS for sign in (1.0, -1.0))
 """Starting values of the logarithm of a factor on a kind of columns: usual wrong ones."""
+MOST_FRAMES = 16
+"""Number of moving frames below which each may be meant instead of another."""
 FIELDS = (
     ("loads and displacements", True, True),
     ("displacements", False, True),
@@ -272,6 +274,13 @@ def _with_displacements(case: LoadCase, turn: Float[np.ndarray, "6 6"]) -> LoadC
     """A load case with its displacements times a matrix."""
     turned = np.nan_to_num(case.displacement) @ turn.T
     return dataclasses.replace(case, displacement=np.where(case.measured, turned, np.nan))
+
+
+def _other_frames(model: Model, name: str) -> list[str]:
+    """Frames that may be meant instead of one: all that move, or those of its body where they are many."""
+    nodes = dict(zip(model.frames, model.frame_node, strict=True))
+    moving = [frame for frame, node in nodes.items() if node >= 0 and frame != name]
+    return moving if len(moving) < MOST_FRAMES else [frame for frame in moving if nodes[frame] == nodes[name]]
 
 
 def _renamed(case: LoadCase, name: str, frame: str, of_load: bool, of_point: bool) -> LoadCase:

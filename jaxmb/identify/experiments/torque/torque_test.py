@@ -469,7 +469,7 @@ class TorqueSource(Source):
 STRIBECK_SPEEDS = (0.03, 0.06, 0.12, 0.25, 0.5)
 """Candidate Stribeck speeds over the largest speed."""
 DEGREE = np.pi / 180.0
-DECADES = tuple(sign * float(np.log(size)) for size in (10.0, 1000.0) for sign in (1.0, -1.0))
+FACTORS = tuple(sign * float(np.log(size)) for size in (9.80665, 1000.0) for sign in (1.0, -1.0))
 """Starting values of the logarithm of a factor."""
 FLAT, MOST_FLAT = 0.97, 0.08
 """Share of the largest torque above which a sample may be saturated, and share of such samples in a motion without
@@ -499,13 +499,13 @@ def _torque_constant(name: str) -> StatedError:
     """Logarithm of measured over true torque."""
     text = functools.partial(factor_text, f"the torque of {name}")
     key = f"torque constant of {name}"
-    return StatedError(key, "torque_percent", 0.01, text=text, most=MOST_GAIN, starts=DECADES)
+    return StatedError(key, "torque_percent", 0.01, text=text, most=MOST_GAIN, starts=FACTORS)
 
 
 def _factor(test: str) -> StatedError:
     """Logarithm of measured over true torques of a test."""
     text = functools.partial(factor_text, f"the torques of {display_name(test)}")
-    return StatedError(f"torques of {test}", size=0.1, text=text, most=MOST_GAIN, starts=DECADES)
+    return StatedError(f"torques of {test}", size=0.1, text=text, most=MOST_GAIN, starts=FACTORS)
 
 
 def _zeros(model: Model) -> dict[str, StatedError]:

@@ -38,7 +38,7 @@ from jaxmb.identify.study.format.static_format import (
     DesignPart,
     SimulateDeflections,
 )
-from jaxmb.io.validation import check_known, known_name, listed
+from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import check_ranges, close_loops, lowest_frame, posture, stated_posture
@@ -277,7 +277,8 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
 
     singular = singular_postures(model, cases)
     if 0 < len(singular) < len(cases):
-        changed = (*changed, f"{listed(singular)}; it only determines a combination of them")
+        more = f", and {len(singular) - 1} more" if len(singular) > 1 else ""
+        changed = (*changed, f"{singular[0]}{more}: such postures determine only a combination of these joints")
     remarks = (*_assumed(part, cases, stated), *changed)
     changes = instruments is not None and instruments.changes_cases
     source = DeflectionSource(

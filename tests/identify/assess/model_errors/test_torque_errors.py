@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy
 import tomli_w
 
 import jaxmb
@@ -45,17 +46,26 @@ def motion(time):
     return q, np.sum(size * omega * np.cos(phase), axis=1), -np.sum(size * omega**2 * np.sin(phase), axis=1)
 
 
-def identified(folder, change=lambda q, tau: (q, tau), gravity=(0.0, -9.81), payload=0.0):
+def identified(
+    folder, change=lambda q, tau: (q, tau), gravity=(0.0, -9.81), payload=0.0, least_speed=0.1, friction=None
+):
+    """Result of a record of the arm, with friction free unless it is stated."""
     rng, time = np.random.default_rng(3), np.arange(600) / 100.0
     q, v, a = motion(time)
     tau = torques(q, v, a, gravity, payload) + rng.normal(scale=[1.5, 0.8], size=q.shape)
     q, tau = change(q + rng.normal(scale=1e-5, size=q.shape), tau)
     head = "time_s,q1,q2,q1.torque,q2.torque"
     np.savetxt(folder / "run.csv", np.column_stack([time, q, tau]), delimiter=",", header=head, comments="")
-    machine = {"name": "arm", "body": BODIES, "frame": [TOOL]}
-    test = {"kind": "torque", "file": "run.csv", "least_speed": 0.1}
+    bodies, free = BODIES, FREE
+    if friction is not None:
+        free = {"damping.*": FREE["damping.*"]}
+        bodies = [
+            body | {"joint": [body["joint"][0] | {"friction": own}]} for body, own in zip(BODIES, friction, strict=True)
+        ]
+    machine = {"name": "arm", "body": bodies, "frame": [TOOL]}
+    test = {"kind": "torque", "file": "run.csv", "least_speed": least_speed}
     (folder / "arm.toml").write_text(tomli_w.dumps(machine))
-    (folder / "study.toml").write_text(tomli_w.dumps({"machine": "arm.toml", "test": [test], "free": FREE}))
+    (folder / "study.toml").write_text(tomli_w.dumps({"machine": "arm.toml", "test": [test], "free": free}))
     return jaxmb.identify(jaxmb.load_study(folder / "study.toml"))
 
 
@@ -84,6 +94,18 @@ def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
     result = identified(tmp_path, **wrong)
     assert result.status.startswith("data not followed")
     assert named in result.doubts[0]
+
+
+def test_friction_that_is_stated_too_small_is_named(tmp_path):
+    assert "missing Coulomb friction of q2 (4" in identified(tmp_path, friction=(12.0, 2.0)).doubts[0]
+
+
+def test_smoothed_torques_are_no_missing_friction(tmp_path):
+    """They are smaller than Coulomb friction near reversals."""
+    smoothed = scipy.signal.butter(4, 10.0, fs=100.0)
+    result = identified(tmp_path, lambda q, tau: (q, scipy.signal.filtfilt(*smoothed, tau, axis=0)), least_speed=0.0)
+    assert any(doubt.startswith("near reversals the torque is smaller than Coulomb") for doubt in result.doubts)
+    assert not any("the residual contains friction" in doubt for doubt in result.doubts)
 
 
 def test_delayed_torques_are_those_of_an_earlier_motion(tmp_path):

@@ -119,6 +119,16 @@ def test_friction_that_is_not_modelled(tmp_path, correct):
     assert abs(mass.value - 1.5) < 1.96 * mass.std
 
 
+def test_coulomb_friction_that_is_not_free(tmp_path):
+    """The machine states none."""
+    fixed = {name: bound for name, bound in (FREE | PAYLOAD).items() if not name.startswith("friction")}
+    (text,) = told(identified(tmp_path, free=fixed), "the residual contains friction: ")
+    assert "(Coulomb, " in text
+    assert '"friction.a", "friction.b" in [free] would change' in text.replace(
+        '"friction.b", "friction.a"', '"friction.a", "friction.b"'
+    )
+
+
 EXPLAINS = "against the angles, which explains {1} % of the residual"
 
 
