@@ -22,7 +22,7 @@ def made(tmp_path_factory):
     """An arm with a coherence of ten averages behind its FRFs, and what is predicted of its true parameters."""
     folder = tmp_path_factory.mktemp("noise")
     size = np.exp(0.1 * np.random.default_rng(0).normal(size=(LINES.size, 2, 2)))
-    frfs = FrfSet(LINES, size + 0j, "accelerance", POINTS, POINTS, coherence=np.full(size.shape, 0.99), averages=10)
+    frfs = FrfSet(LINES, 1j * size, "accelerance", POINTS, POINTS, coherence=np.full(size.shape, 0.99), averages=10)
     write_frf(folder / "m.npz", frfs)
     points = [["tool", "x"], ["tool", "z"]]
     own = {"posture": {"a": 0.2, "b": 0.5}, "outputs": points, "inputs": points, "noise_log_std": "estimate"}
@@ -162,7 +162,7 @@ def test_exchanged_inputs_exchange_their_noise(tmp_path):
     size = rng.uniform(0.5, 2.0, size=(LINES.size, 2, 2)) * np.array([[1.0, 0.01], [0.02, 3.0]])
     points = [["tool", "x"], ["tool", "z"]]
     own = {"posture": {"a": 0.2, "b": 0.5}, "outputs": points, "inputs": points, "noise_log_std": 0.01}
-    right, wrong = (FrfSet(LINES, h + 0j, "accelerance", POINTS, POINTS) for h in (size, size[:, :, ::-1]))
+    right, wrong = (FrfSet(LINES, 1j * h, "accelerance", POINTS, POINTS) for h in (size, size[:, :, ::-1]))
     tests = []
     for name, frfs in (("right", right), ("wrong", wrong)):
         write_frf(tmp_path / f"{name}.npz", frfs)
@@ -180,7 +180,7 @@ def test_channels_whose_exchange_leaves_nothing_to_compare_are_not_exchanged(tmp
     points = [["tool", "x"], ["tool", "z"]]
     own = {"posture": {"a": 0.2, "b": 0.5}, "outputs": points, "inputs": points, "noise_log_std": 0.01}
     for cross, expected in ((0.0, False), (0.1, True)):
-        size = np.broadcast_to([[1.0, cross], [cross, 3.0]], (LINES.size, 2, 2)) + 0j
+        size = np.broadcast_to([[1.0, cross], [cross, 3.0]], (LINES.size, 2, 2)) * 1j
         write_frf(tmp_path / "m.npz", FrfSet(LINES, size, "accelerance", POINTS, POINTS))
         study = study_of(tmp_path, {"kind": "frf", "name": "m", "file": "m.npz"} | own)
         texts = [text for _, text, _ in study.tests[0].description.alternatives(study.model)]
