@@ -122,7 +122,7 @@ def numbers(path: Path) -> dict[str, np.ndarray]:
     """All numbers in a file, by their location in it; empty where a file holds none that are compared."""
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
-            kept = {key: arrays[key] for key in arrays.files if arrays[key].dtype.kind in "fciub"}
+            kept = {key: 1 * arrays[key] for key in arrays.files if arrays[key].dtype.kind in "fciub"}
         return {key: value for key, value in kept.items() if not NOT_COMPARED.search(key)}
     if path.suffix == ".json":
         return dict(leaves(json.loads(path.read_text()), ""))
