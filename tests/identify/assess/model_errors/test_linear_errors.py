@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.model_errors import ModelError, drops, metric, model_errors_text, selected
 from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.mechanics.kinematics import frame_pose
 from tests.identify.kr240 import JOINTS, MODEL, TRUTH, displaced, loaded, measured_by, study_of
 
 
@@ -68,6 +69,23 @@ def test_angles_off_by_an_implausible_size_are_not_named(tmp_path, degrees, zero
     text = model_errors_text(identify(study_of(tmp_path, *sets, free=free)).metrics.model_errors or ())
     assert (f"zero of q5 +{degrees:.0f}" in text) is zero
     assert ("axis of q6" in text) is axis
+
+
+def test_an_elastic_foundation_of_deflections_is_ranked_first(tmp_path):
+    """A foundation that turns about Y of the ground by the moment there moves the tool with it."""
+
+    def on_foundation(case):
+        position = np.asarray(frame_pose(MODEL, case.q, case.frame))[:3, 3]
+        moment = np.cross(position, case.wrench[:3]) + case.wrench[3:]
+        turn = np.array([0.0, moment[1] / 2e7, 0.0])
+        more = np.concatenate([np.cross(turn, position), turn])
+        return dataclasses.replace(case, displacement=case.displacement + more)
+
+    sets = [[on_foundation(case) for case in loaded(seed=seed, noise=1.0)] for seed in (1, 2)]
+    free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
+    first = identify(study_of(tmp_path, *sets, free=free)).metrics.further_springs[0]
+    assert first.place == "an elastic foundation about Y"
+    assert first.stiffness == pytest.approx(2e7, rel=0.3)
 
 
 def test_values_beyond_their_bounds_explain_no_misfit(tmp_path):
