@@ -135,7 +135,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
     )
 
 
-AS_STATED, LEAST_FACTOR, MOST_OFF = 0.9, 3.0, 0.1
+AS_STATED, LEAST_FACTOR, MOST_OFF = 0.99, 3.0, 0.03
 """Part of the squares of the data that the stated machine explains up to a common factor, least such factor, and
 largest relative difference from a usual one, for a doubt."""
 
