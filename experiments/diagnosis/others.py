@@ -9,7 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from machines import ARM, WRIST
 from scipy.spatial.transform import Rotation
-from write import DEGREE, Change, Frfs, Made, Target, elastic_before, finish, frf_errors, part, plain, within
+from write import (
+    DEGREE,
+    Change,
+    Frfs,
+    Made,
+    Target,
+    elastic_before,
+    elastic_words,
+    finish,
+    frf_errors,
+    part,
+    plain,
+    within,
+)
 
 import jaxmb
 from jaxmb.deflections import actual_pose
@@ -306,8 +319,7 @@ def deflection_errors() -> dict[str, Callable[[Deflections, int, np.random.Gener
         axis = int(rng.choice(np.flatnonzero(own < 0.5)))
         k = float(np.median(np.asarray(jaxmb.build_model(t.machine).stiffness))) * (5.0, 3.0, 1.0)[size]
         elastic_before(t.data, name, np.eye(3)[axis].tolist(), k, 0.0)
-        words = ["further", joint["name"], "xyz"[axis]] if size else ["foundation", "XYZ"[axis]]
-        return {"words": words, "size": k}
+        return {"words": elastic_words(t.data, name, axis), "size": k}
 
     return {
         "unit": scaled("d", (1e-3, 1e3, 0.5), ["displacements", "factor"]),

@@ -72,6 +72,14 @@ def elastic_before(data: Change, name: str, axis: list[float], stiffness: float,
     part(data, name)["joint"].insert(0, extra)
 
 
+def elastic_words(data: Change, name: str, axis: int) -> list[str]:
+    """Words of the name of a spring of `elastic_before`: of the foundation where it is at the origin of the ground."""
+    body = part(data, name)
+    if body.get("parent", "ground") == "ground" and not any(body.get("origin", {}).get("xyz", ())):
+        return ["foundation", "XYZ"[axis]]
+    return ["further", body["joint"][1]["name"], "xyz"[axis]]
+
+
 def within(data: Change, rng: np.random.Generator) -> None:
     """Errors of masses and centres of mass within usual tolerances."""
     for body in data["body"]:
@@ -229,7 +237,7 @@ def frf_errors(target: Target) -> dict[str, Callable[[Frfs, int, np.random.Gener
         axis, k = int(rng.integers(2)), typical * (50.0, 10.0, 3.0)[size]
         root = next(body["name"] for body in t.data["body"] if body.get("parent", "ground") == "ground")
         elastic_before(t.data, root, np.eye(3)[axis].tolist(), k, k * 1e-4)
-        return {"words": ["foundation", "XY"[axis]], "size": k}
+        return {"words": elastic_words(t.data, root, axis), "size": k}
 
     def flexible(t: Frfs, size: int, rng: np.random.Generator) -> Change:
         name = str(rng.choice(bodies[1:]))

@@ -442,7 +442,8 @@ FURTHER = ("an elastic foundation", "a further elastic coordinate")
 
 def with_further_springs(model: Model) -> Model:
     """The model with further locked coordinates: of a foundation, translations along and rotations about the axes of
-    the ground, and at each joint behind the first, rotations across its axis, like the bending of a link.
+    the ground, and at each revolute joint, rotations across its axis, like the bending of a link; at joints on the
+    ground those that differ from a rotation of the foundation.
 
     They precede the joint of their name and follow all coordinates of the model in q. Some move the machine like its
     joints do, such as the foundation about the axis of a first joint: each has a small inertia of its own, without
@@ -462,14 +463,16 @@ def with_further_springs(model: Model) -> Model:
     ]
     base = len(new)
     for joint in range(len(model.joints)):
-        if parent[joint] < 0 or not model.revolute[joint]:
+        if not model.revolute[joint]:
             continue
-        own, first = np.asarray(model.axis)[joint], True
+        own, first, (turn, at) = np.asarray(model.axis)[joint], True, np.split(origin[joint, :3], [3], axis=1)
         for axis in _across(own):
+            if parent[joint] < 0 and not np.linalg.norm(np.cross(turn @ axis, at[:, 0])) > 0.0:
+                continue  # about a line through the ground's origin
             text = f"{FURTHER[1]} at {model.coordinates[joint]} about {_axis_text(axis)}"
             new.append((text, joint if first else -2, origin[joint] if first else rigid, axis, True))
             first = False
-        before[joint] = len(new) - 1
+            before[joint] = len(new) - 1
     count = len(new)
 
     def shifted(node: int) -> int:

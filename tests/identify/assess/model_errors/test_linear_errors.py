@@ -71,11 +71,16 @@ def test_angles_off_by_an_implausible_size_are_not_named(tmp_path, degrees, zero
     assert ("axis of q6" in text) is axis
 
 
-def test_an_elastic_foundation_of_deflections_is_ranked_first(tmp_path):
-    """A foundation that turns about Y of the ground by the moment there moves the tool with it."""
+@pytest.mark.parametrize(
+    ("height", "place"),
+    [(0.0, "an elastic foundation about Y"), (0.75, "a further elastic coordinate at q1 about y")],
+)
+def test_an_elastic_foundation_of_deflections_is_ranked_first(tmp_path, height, place):
+    """A foundation that turns about Y of the ground, or of the first joint, by the moment there moves the tool with
+    it."""
 
     def on_foundation(case):
-        position = np.asarray(frame_pose(MODEL, case.q, case.frame))[:3, 3]
+        position = np.asarray(frame_pose(MODEL, case.q, case.frame))[:3, 3] - [0.0, 0.0, height]
         moment = np.cross(position, case.wrench[:3]) + case.wrench[3:]
         turn = np.array([0.0, moment[1] / 2e7, 0.0])
         more = np.concatenate([np.cross(turn, position), turn])
@@ -84,7 +89,7 @@ def test_an_elastic_foundation_of_deflections_is_ranked_first(tmp_path):
     sets = [[on_foundation(case) for case in loaded(seed=seed, noise=1.0)] for seed in (1, 2)]
     free = {name: {"lower": 1e4, "upper": 1e9} for name in JOINTS}
     first = identify(study_of(tmp_path, *sets, free=free)).metrics.further_springs[0]
-    assert first.place == "an elastic foundation about Y"
+    assert first.place == place
     assert first.stiffness == pytest.approx(2e7, rel=0.3)
 
 
