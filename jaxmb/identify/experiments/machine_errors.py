@@ -276,10 +276,8 @@ def seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
     return seen
 
 
-def combined(directions: Sequence[T], numbers: Float[np.ndarray, "c"] | Array, none: T) -> T:
-    """Sum of errors, each a direction times its number."""
-    if not directions:
-        return none
+def combined(directions: Sequence[T], numbers: Float[np.ndarray, "c"] | Array) -> T:
+    """Sum of errors, each a direction times its number; at least one."""
     xp: Any = numbers.__array_namespace__()
     return jax.tree.map(lambda *parts: xp.tensordot(numbers, np.stack(parts), 1), *directions)
 
@@ -318,6 +316,8 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
         rotor_inertia=xp.asarray(model.rotor_inertia) + errors.rotor_inertia,
     )
+    if isinstance(errors.log_stated, np.ndarray) and not errors.log_stated.any():
+        return changed
     specs = list(stated(model).values())
     values = [xp.asarray(getattr(model, spec.leaf))[spec.entries[0]] for spec in specs]
     return assigned(changed, specs, [value * xp.exp(errors.log_stated[k]) for k, value in enumerate(values)])
@@ -363,7 +363,7 @@ def with_machine_errors(
     found = [(errors[error.key], at) for error, at in known if errors.get(error.key)]
     if not found:
         return model
-    total = combined([at for _, at in found], np.array([x for x, _ in found]), no_machine_errors(model))
+    total = combined([at for _, at in found], np.array([x for x, _ in found]))
     values = [np.asarray(getattr(model, target.leaf))[target.entries[0]] for target in free.targets]
     return jax.device_put(assigned(corrected_machine(model, total), list(free.targets), values))
 

@@ -227,8 +227,8 @@ class Source:
             return np.asarray(_residual_of_model(without_name(there), model, None))
         some = {} if there is not test else errors
         found = [(some[error.key], at) for error, at in test.description.errors(model) if some.get(error.key)]
-        numbers = np.array([x for x, _ in found])
-        total = combined([at for _, at in found], numbers, test.description.none(model))
+        numbers, none = np.array([x for x, _ in found]), test.description.none(model)
+        total = combined([at for _, at in found], numbers) if found else none
         return np.asarray(_residual_of_model(without_name(there), model, jax.device_put(total)))
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:

@@ -224,10 +224,9 @@ def assigned(model: Model, targets: Sequence[ParameterSpec], values: Sequence[fl
             put(target.leaf, entry, value)
     if not leaves:
         return model
-    new = [leaf if traced else jax.device_put(leaf) for leaf in leaves.values()]
-    changed = eqx.tree_at(lambda m: [getattr(m, name) for name in leaves], model, new)
     return dataclasses.replace(
-        changed,
+        model,
         structural=model.structural or any(name.endswith("loss_factor") for name in leaves),
         deviates=model.deviates or any(name in DEVIATIONS for name in leaves),
+        **(leaves if traced else jax.device_put(leaves)),
     )

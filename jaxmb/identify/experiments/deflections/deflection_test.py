@@ -126,10 +126,10 @@ class DeflectionSource(Source):
                 z[i] += errors.get(error.key, 0.0)
             else:
                 larger += errors.get(error.key, 0.0)
-        of_load, cases = np.where(np.arange(z.size) < 7, z, 0.0), list[LoadCase]()
-        for case in (_wide(model, case, larger) for case in self.cases):
-            there = dataclasses.replace(case, q=displaced_posture(model, case.q, z[7:]))
-            cases.append(true_case(model, there, ONE, of_load))
+        cases, of_load = [_wide(model, case, larger) for case in self.cases], np.where(np.arange(z.size) < 7, z, 0.0)
+        if z.any():
+            there = [dataclasses.replace(case, q=displaced_posture(model, case.q, z[7:])) for case in cases]
+            cases = [true_case(model, case, ONE, of_load) for case in there]
         for error, change in self._of_columns(test.name):
             if errors.get(error.key):
                 cases = list(map(change(errors[error.key]), cases))
