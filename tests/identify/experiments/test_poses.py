@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import json
 import re
 
 import jax
@@ -684,6 +685,11 @@ def test_an_earlier_result_as_prior_is_one_fit_of_both_sets(tmp_path):
     assert load_result(tmp_path / "second").parameters == found.parameters
     with pytest.raises(ValueError, match=r"'origin.q2.x' is 0 in the machine and .* expected the identified machine"):
         fit("second", machine=machine, prior_from="first/result.json")
+    earlier = json.loads((tmp_path / "first" / "result.json").read_text())
+    del earlier["parameters"]["origin.q2.x"]
+    (tmp_path / "first" / "result.json").write_text(json.dumps(earlier))
+    with pytest.raises(ValueError, match=r"result.json: .*parameters: lack origin.q2.x"):
+        fit("second", machine="first/machine.toml", prior_from="first/result.json")
 
 
 def test_a_station_of_another_set_with_the_same_label_is_another_one(tmp_path):

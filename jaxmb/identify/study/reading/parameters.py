@@ -1,5 +1,6 @@
 """Free and fixed parameters of a study, their initial values, and their prior, also from an earlier result."""
 
+import itertools
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Self
@@ -58,6 +59,13 @@ class EarlierResult(BaseModel):
 
     parameters: dict[str, EarlierValue]
     covariance: EarlierCovariance
+
+    @model_validator(mode="after")
+    def _values_of_all(self) -> Self:
+        names = {*self.covariance.names, *itertools.chain(*self.covariance.tied)}
+        if missing := sorted(names - set(self.parameters)):
+            raise ValueError(f"parameters: lack {', '.join(missing)}, expected those of the covariance")
+        return self
 
     @property
     def matrix(self) -> Float[np.ndarray, "k k"]:
