@@ -426,5 +426,6 @@ def _interior_point(about: _Centred) -> tuple[np.ndarray | None, np.ndarray]:
 def _active(problem: _Problem, matrices: np.ndarray) -> tuple[str, ...]:
     """Bodies with active constraints: near the minimum of the barrier the multiplier of a matrix is its inverse."""
     names = problem.bodies.names
-    multiplier = np.trace(np.linalg.inv(matrices[: len(names)]), axis1=1, axis2=2)
+    sizes = np.linalg.eigvalsh(matrices[: len(names)])  # of an active one 0 up to rounding
+    multiplier = np.sum(1.0 / np.maximum(sizes, np.finfo(float).tiny), axis=1)
     return tuple(name for name, m in zip(names, multiplier, strict=True) if m >= ACTIVE * multiplier.max())

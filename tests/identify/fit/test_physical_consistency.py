@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+import types
 
 import numpy as np
 import pinocchio as pin
@@ -15,7 +16,7 @@ from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.torque.torque_test import TorqueSource, TorqueTest
 from jaxmb.identify.fit.linear import linear_step
-from jaxmb.identify.fit.physical_consistency import NUMBERS, pseudo_inertia
+from jaxmb.identify.fit.physical_consistency import NUMBERS, _active, pseudo_inertia
 from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.study.study import make_study
 
@@ -350,3 +351,9 @@ def test_one_sentence_for_each_reason(tmp_path):
     assert len(told) + sum(int(match[2] or 0) for match in found) == len(unknown)
     assert set(told) <= set(free.names)
     assert result.parameters["mass.b2"].value == 0.5 * machine.body[2].mass
+
+
+def test_a_body_whose_constraint_is_active_up_to_rounding():
+    """Its pseudo-inertia is singular then."""
+    problem = types.SimpleNamespace(bodies=types.SimpleNamespace(names=("arm", "hand")))
+    assert _active(problem, np.stack([np.eye(4), np.diag([0.0, 1.0, 1.0, 1.0])])) == ("hand",)
