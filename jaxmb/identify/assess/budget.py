@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtri
 
-from jaxmb.identify.estimation.identifiability import Jacobian, jacobian_svd, row_blocks, scaled_svd
+from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, jacobian_svd, row_blocks, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import (
     Compressed,
@@ -235,11 +235,7 @@ def budget(
     """
     known = [(error, size) for error in tests.errors if (size := error.std(tests.tolerances)) > 0.0]
     plain = tests.residual({})
-    columns = np.zeros((plain.size, len(known)))
-    for k, (error, size) in enumerate(known):
-        least = -size if _is_signed(error) else 0.0
-        plus, minus = (tests.residual({error.key: x}) for x in (size, least))
-        columns[:, k] = factor * finite((plus - minus) * size / (size - least))
+    columns = error_columns(tests, [error for error, _ in known], factor)
     svd = jacobian_svd(jacobian)
     blocks = ((jacobian[block], columns[block]) for block in row_blocks(jacobian))
     effect = -svd.gain @ sum(svd.basis(rows[: len(own)]).T @ own for rows, own in blocks)
@@ -254,6 +250,26 @@ def budget(
         return factor * finite(plain - tests.residual(errors))
 
     return _drawn(change, refit, jacobian, found, std, seed)
+
+
+def error_columns(
+    tests: DescribedTests, errors: Sequence[StatedError], factor: Float[np.ndarray, "m"] | float = 1.0
+) -> Float[np.ndarray, "m e"]:
+    """Change of the residual by one standard deviation of each error: half the difference of both signs where it has
+    two.
+
+    Args:
+        tests: fitted tests.
+        errors: with a tolerance.
+        factor: see `budget`.
+    """
+    columns = list[np.ndarray]()
+    for error in errors:
+        size = error.std(tests.tolerances)
+        least = -size if _is_signed(error) else 0.0
+        plus, minus = (tests.residual({error.key: x}) for x in (size, least))
+        columns.append(factor * finite((plus - minus) * size / (size - least)))
+    return np.array(columns).T if columns else np.zeros((tests.residual({}).size, 0))
 
 
 def _is_signed(error: StatedError) -> bool:
@@ -438,13 +454,32 @@ def joint_residual(
         row_weights: variance of each residual under the stated noise.
         columns: change of the residual of the tests by each error.
     """
-    size, below = columns.shape[1], len(residuals) - len(columns)
-    scale = np.sqrt(np.where(row_weights > 0.0, row_weights, np.inf))[:, None] ** -1.0
-    both = np.concatenate([jacobian, np.pad(columns, ((0, below), (0, 0)))], axis=1) * scale
-    whole = np.concatenate([both, np.pad(np.eye(size), ((0, 0), (jacobian.shape[1], 0)))])
-    svd, right = scaled_svd(whole), np.pad(residuals * scale, ((0, size), (0, 0)))
+    svd, scale = _joint_svd(jacobian, row_weights, columns)
+    right = np.pad(residuals * scale, ((0, columns.shape[1]), (0, 0)))
     left = svd.beside(right)
     return left[: len(residuals)] * np.sqrt(row_weights)[:, None], np.sum(left**2, axis=0)
+
+
+def joint_change(
+    residual: Float[np.ndarray, "m"],
+    jacobian: Float[np.ndarray, "m d"],
+    row_weights: Float[np.ndarray, "m"],
+    columns: Float[np.ndarray, "r e"],
+) -> Float[np.ndarray, "d"]:
+    """Change of u in a joint fit of the parameters and of all stated errors; see `joint_residual`."""
+    svd, scale = _joint_svd(jacobian, row_weights, columns)
+    return -svd.solve(np.pad(residual * scale[:, 0], (0, columns.shape[1])))[: jacobian.shape[1]]
+
+
+def _joint_svd(
+    jacobian: Float[np.ndarray, "m d"], row_weights: Float[np.ndarray, "m"], columns: Float[np.ndarray, "r e"]
+) -> tuple[ScaledSvd, Float[np.ndarray, "m 1"]]:
+    """Decomposition of the derivatives by the parameters and by all errors, with the prior of the errors as further
+    rows, and the scale of the rows of the residual."""
+    size, below = columns.shape[1], len(jacobian) - len(columns)
+    scale = np.sqrt(np.where(row_weights > 0.0, row_weights, np.inf))[:, None] ** -1.0
+    both = np.concatenate([jacobian, np.pad(columns, ((0, below), (0, 0)))], axis=1) * scale
+    return scaled_svd(np.concatenate([both, np.pad(np.eye(size), ((0, 0), (jacobian.shape[1], 0)))])), scale
 
 
 def parameter_budgets(

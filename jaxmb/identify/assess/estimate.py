@@ -6,6 +6,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -14,7 +15,9 @@ from jaxmb.identify.assess.budget import (
     DescribedTests,
     budget,
     compared,
+    error_columns,
     explained,
+    joint_change,
     linear_refit,
     nonlinear_refit,
 )
@@ -219,6 +222,10 @@ def _explained(
         found = budget(
             tests, linear_refit(step.jacobian), step.jacobian, step.identifiability.std, solution.seed, factor
         )
+        if found.draws is not None:
+            near = compared(_near_joint_fit(solution, tests, found, factor), *point, solution.row_weights)
+            if all(by_errors := explained(near, whole, *point, solution.row_weights)):
+                return near, by_errors * len(each), _tolerated(near, whole, by_errors) * len(each), None
         found = compared(found, *point, solution.row_weights)
         by_errors = explained(found, whole, *point, solution.row_weights)
         return found, by_errors * len(each), _tolerated(found, whole, by_errors) * len(each), None
@@ -237,6 +244,16 @@ def _explained(
     found = compared(found, *point, noise)
     by_errors = explained(found, problem.row_slices, *point, noise)
     return found, by_errors, _tolerated(found, problem.row_slices, by_errors), None
+
+
+def _near_joint_fit(solution: Solution, tests: DescribedTests, found: Budget, factor: Float[np.ndarray, "m"]) -> Budget:
+    """The budget of a linear step with the effect of errors at the parameters of the joint fit to first order: those of
+    the step may be far off, as where all torques have errors beyond their noise."""
+    free, u = solution.study.free, solution.u
+    change = joint_change(solution.residual, _within_bounds(solution), solution.row_weights, found.columns)
+    there = np.clip(u + change, np.minimum(free.lower, u), np.maximum(free.upper, u))
+    model = free.apply(solution.model, free.values(jnp.asarray(there)))
+    return found.linearized(error_columns(dataclasses.replace(tests, model=model), found.errors, factor))
 
 
 def _tolerated(found: Budget, rows: Sequence[slice], by_errors: Sequence[bool]) -> tuple[bool, ...]:
