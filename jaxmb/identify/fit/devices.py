@@ -1,4 +1,4 @@
-"""Distribution of candidates, starts and postures over all devices, including those of other processes of the run.
+"""Distribution of candidates, starts and tests over all devices, including those of other processes of the run.
 
 All processes of a run compute the same; the state of search and refinement is taken from the first, so that rounding on
 different processors does not accumulate.
@@ -168,7 +168,7 @@ def all_devices() -> Mesh | None:
     return None if len(devices) == 1 else Mesh(np.array(devices), (AXIS,))
 
 
-def everywhere(tree: Tree) -> Tree:
+def replicated(tree: Tree) -> Tree:
     """Arrays replicated on every device; unchanged for a single device. Every process must pass the same values."""
     mesh = all_devices()
     if mesh is None:
@@ -184,14 +184,14 @@ def everywhere(tree: Tree) -> Tree:
     return jax.tree.map(put, tree)
 
 
-def more_postures(points: int, postures: int) -> bool:
-    """Whether distributing the postures of each point uses more devices than distributing the points."""
+def tests_fill_more_devices(points: int, tests: int) -> bool:
+    """Whether sharding the tests of each point uses more devices than sharding the points."""
     mesh = all_devices()
-    return mesh is not None and min(points, mesh.size) < min(postures, mesh.size)
+    return mesh is not None and min(points, mesh.size) < min(tests, mesh.size)
 
 
-def shared_out(function: Callable[..., Any], points: Any, filler: Any, *same: Any) -> Any:
-    """`function` of points distributed over the devices; in compiled functions.
+def sharded(function: Callable[..., Any], points: Any, filler: Any, *same: Any) -> Any:
+    """`function` of points sharded over the devices; in compiled functions.
 
     Args:
         function: maps points to results along the first axis; it must not depend on their number.
@@ -226,7 +226,7 @@ def shared_out(function: Callable[..., Any], points: Any, filler: Any, *same: An
     return jax.tree.map(collected, each(jax.tree.map(lambda x, y: dealt(filled(x, y)), points, filler), arrays))
 
 
-def agreed(tree: Tree) -> Tree:
+def from_first_device(tree: Tree) -> Tree:
     """Arrays of the first device on all devices; in compiled functions, where all devices compute the same.
 
     A loop with collective operations must continue on all devices or none, and rounding differs between processors.
@@ -300,7 +300,7 @@ def is_first() -> bool:
     return distributed.global_state.process_id == 0  # also while JAX is still busy finding its devices
 
 
-def from_first(tree: Tree) -> Tree:
+def from_first_process(tree: Tree) -> Tree:
     """Numbers and arrays of the first process; NumPy arrays where there are others.
 
     All processes must call it, with the same shapes.
@@ -320,7 +320,7 @@ def check_shared(path: Path) -> None:
         return
     content = path.read_bytes() if path.exists() else b"none"
     own = np.frombuffer(hashlib.sha256(content).digest(), dtype=np.uint8)
-    if not np.array_equal(from_first(own.copy()), own):
+    if not np.array_equal(from_first_process(own.copy()), own):
         raise InputError(
             f"{path}: process {jax.process_index()} sees another file than process 0, expected a folder that all"
             " processes share"

@@ -10,7 +10,7 @@ import jax
 import jax.monitoring
 import numpy as np
 
-from jaxmb.identify.fit.devices import check_shared, from_first, is_first
+from jaxmb.identify.fit.devices import check_shared, from_first_process, is_first
 from jaxmb.identify.fit.noise import explained_objective
 from jaxmb.identify.fit.problem import Problem, compressed
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead, insensitive_restored, polished
@@ -125,9 +125,9 @@ def run_fit(
                 fit.before_population = fit.best
             incoming = _starts(run, fit) if fit.candidates is None else fit.candidates
             drawn_from = np.random.SeedSequence([seed, fit.round, fit.stage])
-            stage_state = from_first(stage.begin(int(drawn_from.generate_state(1)[0]), incoming))
+            stage_state = from_first_process(stage.begin(int(drawn_from.generate_state(1)[0]), incoming))
         taken = stage.progress(stage_state).evaluations
-        stage_state = from_first(stage.advance(stage_state, float("inf") if searching else fit.best))
+        stage_state = from_first_process(stage.advance(stage_state, float("inf") if searching else fit.best))
         progress = stage.progress(stage_state)
         compiled = COMPILATION.seconds - compiled_before
         fit.compile_seconds += compiled
@@ -140,7 +140,7 @@ def run_fit(
         if searching and not fit.converged and progress.evaluations.bit_length() // 2 > taken.bit_length() // 2:
             # on all lines only after every fourfold increase of evaluations, as it takes as long as several coarse
             # steps
-            reached = from_first(refinement.objective_at(progress.u))
+            reached = from_first_process(refinement.objective_at(progress.u))
         if reached < fit.best:
             fit.best, fit.best_u, fit.converged = reached, progress.u, False
         so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
@@ -154,9 +154,9 @@ def run_fit(
             if fit.stage == len(stages) or fit.candidates is None:
                 _finish_round(run, fit)
         if fit.done and fit.converged and fit.best_u is not None and fit.best > settings.tolerance:
-            fit.best_u = from_first(polished(problem, fit.best_u))
+            fit.best_u = from_first_process(polished(problem, fit.best_u))
         if fit.done and fit.best_u is not None and fit.initial_u is not None:
-            fit.best_u = from_first(insensitive_restored(problem, fit.best_u, fit.initial_u))
+            fit.best_u = from_first_process(insensitive_restored(problem, fit.best_u, fit.initial_u))
         if state_file is not None and is_first() and (fit.done or time.monotonic() - saved > SAVE_EVERY_S):
             save_state(state_file, mark, fit, stage_state)
             saved = time.monotonic()
@@ -318,13 +318,13 @@ def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
     if fit.best_u is None:
         return np.zeros((0, problem.free.size))
     fit.scouted = fit.best
-    triangle = from_first(compressed(problem, fit.best_u)[1])
+    triangle = from_first_process(compressed(problem, fit.best_u)[1])
     fit.metric, fit.tried = triangle, []
     directions = np.linalg.svd(triangle)[2][::-1]
     steps = SCOUTED * directions / np.max(np.abs(directions), axis=1, keepdims=True)
     away = np.stack([fit.best_u + steps, fit.best_u - steps], axis=1).reshape(-1, fit.best_u.size)
     # Rounding determines the signs of directions and the order of equal ones.
-    return from_first(np.clip(away, np.asarray(problem.free.lower), np.asarray(problem.free.upper)))
+    return from_first_process(np.clip(away, np.asarray(problem.free.lower), np.asarray(problem.free.upper)))
 
 
 def _not_refined(fit: Fit, candidates: np.ndarray, once: bool) -> tuple[np.ndarray, list[int]]:

@@ -23,8 +23,8 @@ from jaxmb.identify.fit.devices import (
     memory_of_fits,
     memory_of_points,
     memory_of_tests,
-    more_postures,
-    shared_out,
+    sharded,
+    tests_fill_more_devices,
 )
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg.responses import FEW
@@ -79,8 +79,8 @@ class Problem(eqx.Module):
     noise_unit: Float[Array, ""]
     stacks: tuple[StackedTests, ...]
     """The same tests and views, those of one form stacked; all computations use these."""
-    spread: bool = eqx.field(static=True)
-    """Whether the tests of a form are distributed over all devices (`devices.shared_out`)."""
+    tests_sharded: bool = eqx.field(static=True)
+    """Whether the tests of a form are sharded over all devices (`devices.sharded`)."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class Problem(eqx.Module):
         prior: Prior | None,
         noise_unit: Float[Array, ""],
         stacks: Any = None,
-        spread: bool = False,
+        tests_sharded: bool = False,
     ):
         """Stack the tests of one form once; `stacks` is ignored, as `dataclasses.replace` passes those of the old
         tests."""
         self.model, self.free, self.tests, self.views = model, free, tuple(tests), tuple(views)
-        self.prior, self.noise_unit, self.spread = prior, noise_unit, spread
+        self.prior, self.noise_unit, self.tests_sharded = prior, noise_unit, tests_sharded
         own = [without_name(test) for test in self.tests]
         self.stacks = tuple(
             stack_tests(free, self.tests, own, self.views, members) for members in group_by_form(own, views)
@@ -167,7 +167,7 @@ class Problem(eqx.Module):
         return len(degrees_of_freedom(self.model)) > FEW
 
     @property
-    def memory(self) -> int:
+    def memory_of_points(self) -> int:
         """Memory limit of one block of points, bytes (see `in_blocks`)."""
         return 0 if self.one_by_one else memory_of_points()
 
@@ -193,10 +193,10 @@ class Problem(eqx.Module):
         values = jnp.asarray(values)  # NumPy arrays cannot be traced with the tests of a form
         parts: list[Array] = [jnp.zeros(0)] * len(self.tests)
         for stack in self.stacks:
-            own, same = ((values[jnp.asarray(stack.members)],), ()) if values.ndim == 2 else ((), (values,))
-            of = functools.partial(_residual_of, self.model, self.free)
-            found = self._each(stack, of, memory_of_tests(self.free.size), same, own)
-            for k, part in zip(stack.members, found, strict=True):
+            own, common = ((values[jnp.asarray(stack.members)],), ()) if values.ndim == 2 else ((), (values,))
+            of_test = functools.partial(_residual_of, self.model, self.free)
+            residuals = self._map_tests(stack, of_test, memory_of_tests(self.free.size), common, own)
+            for k, part in zip(stack.members, residuals, strict=True):
                 parts[k] = part
         return parts
 
@@ -209,32 +209,41 @@ class Problem(eqx.Module):
             values = self.free.values
             return normal_equations(lambda x: _residual_of(self.model, self.free, test, entries, view, values(x)), u)
 
-        parts = [self._each(stack, of_test, memory_of_tests(0), (u,)) for stack in self.stacks]
+        parts = [self._map_tests(stack, of_test, memory_of_tests(0), (u,)) for stack in self.stacks]
         if self.prior is not None:
             parts.append(jax.tree.map(lambda x: x[None], normal_equations(self.prior_residual, u)))
         return jax.tree.map(lambda *x: sum(jnp.sum(part, axis=0) for part in x) * self.noise_unit**2, *parts)
 
-    def _each(self, stack: StackedTests, of: Callable[..., Any], memory: int, same: Any, own: Any = ()) -> Any:
-        """Values of the function `of` for all tests of a form, stacked along the first axis; one program.
+    def _map_tests(
+        self, stack: StackedTests, of_test: Callable[..., Any], memory: int, common: Any, own: Any = ()
+    ) -> Any:
+        """Values of a function for all tests of a form, stacked along the first axis; one program.
 
-        Its arguments are a test, its entries, its view, the arrays `own` of each test and the arrays `same` common to
-        all tests.
+        Args:
+            stack: the tests.
+            of_test: function of a test, its entries, its view, its own arrays and the common arrays.
+            memory: see `in_blocks`.
+            common: arrays common to all tests.
+            own: arrays with the tests along the first axis.
         """
-        each: tuple[Any, ...] = (stack.test, stack.entries, stack.view, *own)
+        tests: tuple[Any, ...] = (stack.test, stack.entries, stack.view, *own)
         if len(stack.members) == 1:
-            found = of(*each[:3], *(x[0] for x in own), *same)
-            return jax.tree.map(lambda y: y[None], found)
+            value = of_test(*tests[:3], *(x[0] for x in own), *common)
+            return jax.tree.map(lambda y: y[None], value)
 
-        def some(tests: Any, *same: Any) -> Any:
-            return in_blocks(lambda t: of(*t, *same), tests, 0 if self.one_by_one else memory)
+        def values(tests: Any, *common: Any) -> Any:
+            return in_blocks(lambda test: of_test(*test, *common), tests, 0 if self.one_by_one else memory)
 
-        return shared_out(some, each, jax.tree.map(lambda y: y[0], each), *same) if self.spread else some(each, *same)
+        if self.tests_sharded:
+            return sharded(values, tests, jax.tree.map(lambda y: y[0], tests), *common)
+        return values(tests, *common)
 
 
-def shared_over_devices(problem: Problem, points: int) -> Problem:
-    """The problem with its tests distributed over the devices, where this uses more of them than distributed points."""
-    spread = more_postures(points, max((len(stack.members) for stack in problem.stacks), default=0))
-    return problem if spread == problem.spread else dataclasses.replace(problem, spread=spread)
+def with_tests_sharded(problem: Problem, points: int) -> Problem:
+    """The problem with its tests sharded over the devices, where this uses more of them than sharding the points."""
+    most = max((len(stack.members) for stack in problem.stacks), default=0)
+    is_better = tests_fill_more_devices(points, most)
+    return problem if is_better == problem.tests_sharded else dataclasses.replace(problem, tests_sharded=is_better)
 
 
 def test_at(test: Test, free: FreeParameters, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Test:

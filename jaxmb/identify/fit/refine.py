@@ -21,8 +21,8 @@ from jaxmb.identify.estimation.least_squares import (
     start,
     step,
 )
-from jaxmb.identify.fit.devices import agreed, everywhere, in_blocks, shared_out
-from jaxmb.identify.fit.problem import Problem, compressed, objective, shared_over_devices
+from jaxmb.identify.fit.devices import from_first_device, in_blocks, replicated, sharded
+from jaxmb.identify.fit.problem import Problem, compressed, objective, with_tests_sharded
 from jaxmb.identify.fit.state import NOT_FINITE, STEPS_AT_ONCE, Progress
 
 MOST_STEPS = 60
@@ -57,14 +57,14 @@ class LeastSquares:
         self.name = name
         self.starts = starts
         # The tolerance is an array, so that another value does not recompile.
-        problem = shared_over_devices(problem, starts)
+        problem = with_tests_sharded(problem, starts)
         self._advance = compiled_partial(
-            _advance_least_squares, *everywhere((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
+            _advance_least_squares, *replicated((problem, box, jax.device_put(np.asarray(gradient_tolerance))))
         )
         self._most_steps, self._exact = most_steps, exact
         self._negligible = NEGLIGIBLE_CHI2 / max(problem.data_rows, 1)
         one_by_one = exact > 0.0 and problem.memory_of_fits == 0
-        self._at_once = (1 if problem.spread else jax.device_count()) if one_by_one else starts
+        self._at_once = (1 if problem.tests_sharded else jax.device_count()) if one_by_one else starts
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> LeastSquaresState:
         known = np.asarray(candidates)[: self.starts]
@@ -75,7 +75,7 @@ class LeastSquares:
     def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
         before, waiting = np.asarray(state.objective), self._waiting(state)
         state = state._replace(stalled=np.asarray(state.stalled) | waiting)
-        state = self._advance(*everywhere((state, np.asarray(STEPS_AT_ONCE))))
+        state = self._advance(*replicated((state, np.asarray(STEPS_AT_ONCE))))
         after, stalled = np.asarray(state.objective), np.asarray(state.stalled) & ~waiting
         ended = np.asarray(state.stationary) | stalled
         # A slow start far above the best known objective is stopped, and all others once one is exact.
@@ -89,7 +89,7 @@ class LeastSquares:
 
     def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
         begin = self.begin(0, u[None])  # whose first step does not move
-        return float(np.asarray(self._advance(*everywhere((begin, np.asarray(1)))).objective)[0])
+        return float(np.asarray(self._advance(*replicated((begin, np.asarray(1)))).objective)[0])
 
     def _waiting(self, state: LeastSquaresState) -> np.ndarray:
         """Mask of unfinished starts that are not advanced now: those with the most steps, and, where one exact start
@@ -126,17 +126,17 @@ def _advance_least_squares(
 ) -> LeastSquaresState:
     def all_advanced(states: LeastSquaresState, problem: Problem, box: Box, tolerance: Array, most_steps: Any) -> Any:
         def advanced(s: LeastSquaresState) -> LeastSquaresState:
-            return _some_steps_of(problem.normal_equations, box, tolerance, s, most_steps, problem.spread)
+            return _some_steps_of(problem.normal_equations, box, tolerance, s, most_steps, problem.tests_sharded)
 
         return in_blocks(advanced, states, problem.memory_of_fits)
 
     same = problem, box, gradient_tolerance, most_steps
-    if problem.spread:
+    if problem.tests_sharded:
         return all_advanced(state, *same)
     # running starts first, so that they are distributed evenly and blocks of ended ones finish immediately
     order = jnp.argsort(~finished(state))
     ended = jax.tree.map(lambda x: x[0], state)._replace(stalled=jnp.asarray(True))
-    found = shared_out(all_advanced, jax.tree.map(lambda x: x[order], state), ended, *same)
+    found = sharded(all_advanced, jax.tree.map(lambda x: x[order], state), ended, *same)
     return jax.tree.map(lambda x: jnp.zeros_like(x).at[order].set(x), found)
 
 
@@ -163,16 +163,16 @@ def _some_steps_of(
     gradient_tolerance: float | Float[Array, ""],
     state: LeastSquaresState,
     most_steps: int | Array | np.ndarray,
-    spread: bool = False,
+    tests_sharded: bool = False,
 ) -> LeastSquaresState:
-    """State after at most so many steps; with tests distributed over devices, with the numbers of the first device."""
+    """State after at most so many steps; with tests sharded over devices, with the numbers of the first device."""
 
     def is_running(counted: tuple[Array, LeastSquaresState]) -> Array:
         return (counted[0] < most_steps) & ~finished(counted[1])
 
     def one(counted: tuple[Array, LeastSquaresState]) -> tuple[Array, LeastSquaresState]:
         new = step(equations, box, gradient_tolerance, counted[1])
-        return counted[0] + 1, agreed(new) if spread else new
+        return counted[0] + 1, from_first_device(new) if tests_sharded else new
 
     return jax.lax.while_loop(is_running, one, (jnp.asarray(0), state))[1]
 

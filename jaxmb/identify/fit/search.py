@@ -10,8 +10,8 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled, compiled_partial
 from jaxmb.identify.estimation.least_squares import Box
-from jaxmb.identify.fit.devices import everywhere, in_blocks, shared_out
-from jaxmb.identify.fit.problem import Problem, shared_over_devices
+from jaxmb.identify.fit.devices import in_blocks, replicated, sharded
+from jaxmb.identify.fit.problem import Problem, with_tests_sharded
 from jaxmb.identify.fit.state import NOT_FINITE, STEPS_AT_ONCE, Progress
 from jaxmb.io.validation import known_name
 
@@ -51,7 +51,7 @@ class PopulationSearch:
     name = "search"
 
     def __init__(self, problem: Problem, box: Box, algorithm: str, population: int, generations: int):
-        self._problem, self._box = everywhere((shared_over_devices(problem, population), box))
+        self._problem, self._box = replicated((with_tests_sharded(problem, population), box))
         self._name, self._generations, self._size = algorithm, generations, population
 
     @functools.cached_property
@@ -86,11 +86,11 @@ class PopulationSearch:
 
     def _evaluated(self, population: Float[Array, "p d"]) -> tuple[Float[Array, "p"], Int[Array, ""]]:
         """Costs on the device of this process, and the number of those that are not finite."""
-        return jax.device_put(jax.device_get(_fitness(self._problem, everywhere(population))))
+        return jax.device_put(jax.device_get(_fitness(self._problem, replicated(population))))
 
     def advance(self, state: SearchState, goal: float) -> SearchState:
         count = min(STEPS_AT_ONCE, self._generations - int(state.generations))
-        return self._advance(*everywhere((state, np.asarray(count))))
+        return self._advance(*replicated((state, np.asarray(count))))
 
     def progress(self, state: SearchState) -> Progress:
         done = int(state.generations)
@@ -195,11 +195,11 @@ def population_objectives(problem: Problem, population: Float[Array, "p d"]) -> 
     """Objective of each candidate of a population, in blocks limited by memory, on all devices."""
 
     def objectives(some: Array, problem: Problem) -> Array:
-        return in_blocks(problem.objective, some, problem.memory)
+        return in_blocks(problem.objective, some, problem.memory_of_points)
 
-    if problem.spread:
+    if problem.tests_sharded:
         return objectives(population, problem)
-    return shared_out(objectives, population, population[0], problem)
+    return sharded(objectives, population, population[0], problem)
 
 
 @compiled

@@ -8,7 +8,7 @@ from pathlib import Path
 from jaxmb.cli.run_study import with_others
 from jaxmb.identify.fit.devices import NUMBER, join
 from jaxmb.identify.fit.loop import run_fit
-from jaxmb.identify.fit.problem import shared_over_devices
+from jaxmb.identify.fit.problem import with_tests_sharded
 from tests.identify.arm import FREE, TRUTH, frf, study_of
 
 SEARCH = {"algorithm": "SimpleGA", "population": 13, "generations": 10}
@@ -36,7 +36,7 @@ def simplex_study(folder):
 def found(study):
     """What the fit of a study ends with, and whether its postures were shared out."""
     fit = run_fit(study.problem, study.settings, study.start, 7)
-    spread = shared_over_devices(study.problem, study.settings.refine.starts).spread
+    spread = with_tests_sharded(study.problem, study.settings.refine.starts).tests_sharded
     return {"u": fit.best_u.tolist(), "cost": fit.best, "search": fit.search_evaluations, "ends": len(fit.minima),
             "spread": spread}  # fmt: skip
 

@@ -18,7 +18,16 @@ from jaxmb.cli.console import ALONE
 from jaxmb.cli.run_study import LOST
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.uncertainty.monte_carlo import bootstrap, monte_carlo
-from jaxmb.identify.fit.devices import ADDRESS, COUNT, NUMBER, check_shared, everywhere, from_first, is_first, join
+from jaxmb.identify.fit.devices import (
+    ADDRESS,
+    COUNT,
+    NUMBER,
+    check_shared,
+    from_first_process,
+    is_first,
+    join,
+    replicated,
+)
 from jaxmb.identify.study.study import load_study
 from tests.identify.arm import BRIEF, FREE, frf, study_of
 from tests.identify.fit.spread_fit import found_in
@@ -168,10 +177,10 @@ def test_a_signal_to_one_process_ends_all_and_keeps_the_state(tmp_path, number, 
 
 def test_one_process_alone_waits_for_nobody(tmp_path, monkeypatch):
     assert is_first()
-    assert from_first(2.5) == 2.5
+    assert from_first_process(2.5) == 2.5
     check_shared(tmp_path / "none")
     if len(jax.devices()) == 1:
-        assert everywhere(runs) is runs
+        assert replicated(runs) is runs
     for name in (ADDRESS, COUNT, NUMBER):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ValueError, match=r"cannot join a run .* expected to be started by SLURM or Open MPI, or with"):

@@ -20,7 +20,7 @@ from jaxmb.identify.estimation.least_squares import (
     residual_and_jacobian,
     slope_cosine,
 )
-from jaxmb.identify.fit.devices import all_devices, everywhere, in_blocks, shared_out
+from jaxmb.identify.fit.devices import all_devices, in_blocks, replicated, sharded
 from jaxmb.identify.fit.problem import Problem, final_state, test_at
 from jaxmb.identify.fit.refine import least_squares_to_end
 from jaxmb.identify.study.study import Solver, Study
@@ -231,11 +231,11 @@ def _fitted(
         simulated: whether the data of the tests are replaced by noise-free simulations.
     """
     free = problem.free
-    fixed = everywhere((problem, problem.box))
+    fixed = replicated((problem, problem.box))
     parts = []
     with threadpool_limits(1, user_api="blas"):
         for u, begin, shift in _batches(problem, true, seed, errors, starts):
-            found = _fit_draws(*fixed, simulated, *everywhere((u, begin, shift)))
+            found = _fit_draws(*fixed, simulated, *replicated((u, begin, shift)))
             parts.append([np.asarray(x) for x in found])
             if report is not None:
                 report(min(len(parts) * len(u), len(true)), len(true))
@@ -300,7 +300,7 @@ def _fit_draws(
         return in_blocks(one, draws, problem.memory_of_fits)
 
     draws = (u, begin, shift)
-    return shared_out(some, draws, jax.tree.map(lambda x: x[0], draws), problem, box)
+    return sharded(some, draws, jax.tree.map(lambda x: x[0], draws), problem, box)
 
 
 def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:
