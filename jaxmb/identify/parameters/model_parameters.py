@@ -130,8 +130,9 @@ def _symmetric(i: int, a: int, b: int) -> tuple[tuple[int, ...], ...]:
 @typed_arguments
 def parameters(model: Model) -> dict[str, float]:
     """Value of every parameter of the model by name, in SI units (see `parameter_table` for the names)."""
-    leaves = {spec.leaf: np.asarray(getattr(model, spec.leaf)) for spec in parameter_table(model).values()}
-    return {name: float(leaves[spec.leaf][spec.entries[0]]) for name, spec in parameter_table(model).items()}
+    table = parameter_table(model)
+    leaves = {spec.leaf: np.asarray(getattr(model, spec.leaf)) for spec in table.values()}
+    return {name: float(leaves[spec.leaf][spec.entries[0]]) for name, spec in table.items()}
 
 
 @typed_arguments
