@@ -15,7 +15,7 @@ from jaxmb.identify.estimation.identifiability import Identifiability, row_block
 from jaxmb.identify.experiments.test import residual_of_test
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.fit.linear import LinearStep
-from jaxmb.identify.fit.loop import DRAWN_ROUNDS, SAME_MINIMUM
+from jaxmb.identify.fit.loop import RANDOM_ROUNDS, SAME_MINIMUM
 from jaxmb.identify.fit.noise import FALSE_ALARM, Misfit
 from jaxmb.identify.fit.search import DEFAULT
 from jaxmb.identify.fit.state import Fit
@@ -248,7 +248,7 @@ def search_remarks(study: Study, fit: Fit) -> list[str]:
     lower = fit.best < fit.before_population * (1.0 - SAME_MINIMUM)
     outcome = f"a lower one (cost {fit.best:.4g} instead of {fit.before_population:.4g})" if lower else "no lower one"
     return [
-        f"in {DRAWN_ROUNDS} rounds random starts disagreed, or noise did not explain their best minimum: {DEFAULT}"
+        f"in {RANDOM_ROUNDS} rounds random starts disagreed, or noise did not explain their best minimum: {DEFAULT}"
         f" searched from it ({fit.population_evaluations} evaluations) and found {outcome}"
     ]
 

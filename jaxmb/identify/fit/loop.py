@@ -14,7 +14,7 @@ from jaxmb.identify.fit.devices import check_shared, from_first_process, is_firs
 from jaxmb.identify.fit.noise import explained_objective
 from jaxmb.identify.fit.problem import Problem, compressed
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead, insensitive_restored, polished
-from jaxmb.identify.fit.search import DEFAULT, DRAWN, PopulationSearch
+from jaxmb.identify.fit.search import DEFAULT, RANDOM_FIRST, PopulationSearch
 from jaxmb.identify.fit.settings import FitSettings, Start
 from jaxmb.identify.fit.state import (
     MOST_ENDS,
@@ -30,15 +30,15 @@ from jaxmb.identify.fit.state import (
 )
 
 SAME_MINIMUM = 1e-6
-"""Relative difference of costs up to which two starts converged to the same minimum, or"""
+"""Relative difference of costs up to which two starts converged to the same minimum."""
 SAME_CHI2 = 0.1
-"""difference of their chi-squares, over the mean for a row."""
+"""Difference of chi-squares, over the mean for a row, up to which they did, where that is more."""
 SAVE_EVERY_S = 2.0
-SCOUTED = 2.0
+LOCAL_STEP = 2.0
 """Largest change of any u from the best minimum to a start around it: a factor of 7 of a logarithmic parameter."""
 DISTINGUISHABLE = 1.0
 """Distance of two intermediate points of minimizations, in units of the noise, below which only one is continued."""
-DRAWN_ROUNDS = 8
+RANDOM_ROUNDS = 8
 """Rounds with random starts only; later ones begin with a population search from the best minimum."""
 MANY_STARTS = 32
 SURE = 3
@@ -90,7 +90,7 @@ def run_fit(
 
     Every round draws random starts (or takes those of a population search), fits all of them to a few evenly weighted
     lines, and refines the best on all lines, except those equal to an earlier refined one on the coarse lines. If
-    `DRAWN_ROUNDS` rounds of random starts do not end the fit, because they disagree or noise does not explain the best
+    `RANDOM_ROUNDS` rounds of random starts do not end the fit, because they disagree or noise does not explain the best
     minimum, further rounds begin with a population search from that minimum. Rounds differ only by their random key, so
     that a run resumed from a saved state continues identically. At the end, unless no round is left, starts around the
     best minimum along the least determined directions are tried until none of them gives a lower minimum.
@@ -109,12 +109,12 @@ def run_fit(
     """
     *searches, refinement = stages = _stages(problem, settings)
     run = _Run(problem, settings, start, seed)
-    mark = "" if state_file is None else fingerprint(problem, settings, start, seed)
+    digest = "" if state_file is None else fingerprint(problem, settings, start, seed)
     fit, stage_state = Fit(stage=_first_stage(settings, 0)), None
     if resume and state_file is not None:
         check_shared(state_file)
     if resume and state_file is not None and state_file.exists():
-        fit, stage_state = load_state(state_file, mark, stages, settings, problem.free.size)
+        fit, stage_state = load_state(state_file, digest, stages, settings, problem.free.size)
     saved = time.monotonic()
     while not fit.done:
         stage = stages[fit.stage]
@@ -136,19 +136,23 @@ def run_fit(
             fit.search_seconds += spent
         else:
             fit.refine_seconds += spent
-        reached = progress.objective if not searching else np.inf
+        objective = np.inf if searching else progress.objective
         if searching and not fit.converged and progress.evaluations.bit_length() // 2 > taken.bit_length() // 2:
             # on all lines only after every fourfold increase of evaluations, as it takes as long as several coarse
             # steps
-            reached = from_first_process(refinement.objective_at(progress.u))
-        if reached < fit.best:
-            fit.best, fit.best_u, fit.converged = reached, progress.u, False
+            objective = from_first_process(refinement.objective_at(progress.u))
+        if objective < fit.best:
+            fit.best, fit.best_u, fit.converged = objective, progress.u, False
         so_far = fit.search_evaluations + fit.refine_evaluations + progress.evaluations
-        _note_costs(fit, so_far, progress.costs if not searching or not settings.refine.coarse_lines else np.zeros(0))
+        is_on_all_lines = not (searching and settings.refine.coarse_lines)
+        _extend_history(fit, so_far, progress.costs if is_on_all_lines else np.zeros(0))
         if report is not None:
             report(Report(fit.round + 1, settings.rounds, stage.name, so_far, fit.best))
         if progress.finished:
-            _finish_stage(run, fit, stage, stage_state, searching)
+            if searching:
+                _finish_search(run, fit, stage, stage_state)
+            else:
+                _finish_refinement(run, fit, stage, stage_state)
             stage_state = None
             fit.stage += 1
             if fit.stage == len(stages) or fit.candidates is None:
@@ -158,12 +162,12 @@ def run_fit(
         if fit.done and fit.best_u is not None and fit.initial_u is not None:
             fit.best_u = from_first_process(insensitive_restored(problem, fit.best_u, fit.initial_u))
         if state_file is not None and is_first() and (fit.done or time.monotonic() - saved > SAVE_EVERY_S):
-            save_state(state_file, mark, fit, stage_state)
+            save_state(state_file, digest, fit, stage_state)
             saved = time.monotonic()
     return fit
 
 
-def _note_costs(fit: Fit, evaluations: int, costs: np.ndarray) -> None:
+def _extend_history(fit: Fit, evaluations: int, costs: np.ndarray) -> None:
     """Append to the history each new minimum of the last evaluations, and the best at their end."""
     best = fit.history[-1][1] if fit.history else np.inf
     for number, cost in enumerate(costs.tolist(), evaluations - costs.size + 1):
@@ -188,7 +192,7 @@ def _stages(problem: Problem, settings: FitSettings) -> tuple[*tuple[Stage, ...]
     coarse = coarsened(problem, refine.coarse_lines) if refine.coarse_lines else problem
     stages: list[Stage] = []
     if search.algorithm != "random":
-        algorithm = DEFAULT if search.algorithm in DRAWN else search.algorithm
+        algorithm = DEFAULT if search.algorithm in RANDOM_FIRST else search.algorithm
         stages.append(PopulationSearch(coarse, box, algorithm, search.population, search.generations))
     if refine.method == "least-squares":
         if refine.coarse_lines and any(test.lines is not None for test in problem.tests):
@@ -206,11 +210,11 @@ def _stages(problem: Problem, settings: FitSettings) -> tuple[*tuple[Stage, ...]
     return *stages, last
 
 
-def _first_stage(settings: FitSettings, number: int) -> int:
+def _first_stage(settings: FitSettings, round_number: int) -> int:
     """First stage of a round: the population search, or the one after it."""
-    searched = settings.search.algorithm not in DRAWN
-    late = settings.search.algorithm == "auto" and number >= DRAWN_ROUNDS
-    return 0 if searched or late else _after_search(settings)
+    is_named = settings.search.algorithm not in RANDOM_FIRST
+    is_late = settings.search.algorithm == "auto" and round_number >= RANDOM_ROUNDS
+    return 0 if is_named or is_late else _after_search(settings)
 
 
 def _after_search(settings: FitSettings) -> int:
@@ -225,8 +229,8 @@ def _weight(problem: Problem) -> float:
 
 def coarsened(problem: Problem, lines: int) -> Problem:
     """The problem on fewer lines of each test that has lines (see `Lines.decimate`), fewer for many tests."""
-    thinning = sum(test.lines is not None for test in problem.tests)
-    lines = min(lines, max(LEAST_LINES, -(-2 * lines // max(thinning, 1))))
+    count = sum(test.lines is not None for test in problem.tests)
+    lines = min(lines, max(LEAST_LINES, -(-2 * lines // max(count, 1))))
     tests = (test if test.lines is None else test.lines.decimate(lines) for test in problem.tests)
     return dataclasses.replace(problem, tests=tuple(tests))
 
@@ -252,82 +256,85 @@ def _starts(run: _Run, fit: Fit) -> np.ndarray:
     return starts
 
 
-def _finish_stage(run: _Run, fit: Fit, stage: Stage, state: Any, searching: bool) -> None:
+def _finish_search(run: _Run, fit: Fit, stage: Stage, state: Any) -> None:
+    """Candidates for the next stage, from a population search or from starts fitted on the coarse lines."""
+    progress, (candidates, objectives) = stage.progress(state), stage.outcome(state)
+    fit.non_finite += progress.non_finite
+    fit.search_evaluations += progress.evaluations
+    if isinstance(stage, PopulationSearch):
+        fit.population_evaluations += progress.evaluations
+        missing = run.settings.refine.starts - len(candidates)
+        if missing > 0:
+            candidates = np.concatenate([candidates, _starts(run, fit)[1 : missing + 1]])
+    else:
+        fit.best_start = min(fit.best_start, float(objectives[0]))
+        searched = _first_stage(run.settings, fit.round) < _after_search(run.settings)
+        candidates, fit.counts = _distinct_unrefined(
+            fit, candidates[objectives <= WORTHWHILE * fit.best_start], once=searched
+        )
+        if fit.metric is not None:
+            fit.counts = []
+            candidates = _distinguishable(fit, fit.metric, candidates)
+    fit.candidates = candidates if len(candidates) else None
+
+
+def _finish_refinement(run: _Run, fit: Fit, stage: Stage, state: Any) -> None:
+    """Minima and end points of the refined candidates."""
     progress = stage.progress(state)
     fit.non_finite += progress.non_finite
-    if searching:
-        fit.search_evaluations += progress.evaluations
-        candidates, objectives = stage.outcome(state)
-        if isinstance(stage, LeastSquares):
-            fit.best_start = min(fit.best_start, float(objectives[0]))
-            searched = _first_stage(run.settings, fit.round) < _after_search(run.settings)
-            candidates, fit.counts = _not_refined(
-                fit, candidates[objectives <= WORTHWHILE * fit.best_start], once=searched
-            )
-            if fit.metric is not None:
-                fit.counts = []
-                candidates = _not_tried(fit, fit.metric, candidates)
-        else:
-            fit.population_evaluations += progress.evaluations
-        if isinstance(stage, PopulationSearch) and len(candidates) < run.settings.refine.starts:
-            # With few candidates of a search, random starts are added.
-            drawn = _starts(run, fit)[1 : run.settings.refine.starts - len(candidates) + 1]
-            candidates = np.concatenate([candidates, drawn])
-        fit.candidates = candidates if len(candidates) else None
-        return
     fit.refine_evaluations += progress.evaluations
     if isinstance(stage, LeastSquares):
         ended = (np.asarray(state.stationary) | np.asarray(state.stalled)) & (np.asarray(state.evaluations) > 0)
         counts = np.array([*fit.counts, *[1] * ended.size])[: ended.size]
-        objectives, handed_on = np.asarray(state.objective)[ended], ended[: len(fit.counts)]
+        objectives, is_counted = np.asarray(state.objective)[ended], ended[: len(fit.counts)]
         fit.minima += np.repeat(objectives, counts[ended]).tolist()
         if fit.counts and fit.candidates is not None:
-            reached = zip(objectives, fit.candidates[: handed_on.size][handed_on], strict=True)
-            fit.refined += [np.append(objective, u) for objective, u in reached]
+            pairs = zip(objectives, fit.candidates[: is_counted.size][is_counted], strict=True)
+            fit.refined += [np.append(objective, u) for objective, u in pairs]
         # Far below the tolerance the objective is rounding, which differs between programs: the lowest objective may be
         # that of a start on few lines.
         fit.converged = min(fit.minima, default=np.inf) <= max(fit.best, run.settings.tolerance)
-        reached = np.column_stack([np.asarray(state.objective), np.asarray(state.u)])
-        ends = [*fit.ends, *reached[np.isfinite(reached).all(axis=1)]]
+        ends = np.column_stack([np.asarray(state.objective), np.asarray(state.u)])
+        ends = [*fit.ends, *ends[np.isfinite(ends).all(axis=1)]]
         fit.ends = distinct(sorted(ends, key=lambda end: float(end[0])))[:MOST_ENDS]
 
 
 def _finish_round(run: _Run, fit: Fit) -> None:
     fit.candidates, fit.counts = None, []
-    if fit.scouts is None:
+    if fit.local_starts is None:
         fit.round += 1
         fit.stage = _first_stage(run.settings, fit.round)
         fit.done = _done(run, fit)
-        wanted = run.settings.refine.method == "least-squares" and fit.best > run.settings.tolerance
-        if fit.done and wanted and fit.round < run.settings.rounds:
-            fit.scouts = _scouts(run.problem, fit)
-    elif fit.best < fit.scouted * (1.0 - SAME_MINIMUM):
-        fit.scouts = _scouts(run.problem, fit)
-    if fit.scouts is not None:
+        is_inexact = run.settings.refine.method == "least-squares" and fit.best > run.settings.tolerance
+        if fit.done and is_inexact and fit.round < run.settings.rounds:
+            fit.local_starts = _local_starts(run.problem, fit)
+    elif fit.best < fit.local_objective * (1.0 - SAME_MINIMUM):
+        fit.local_starts = _local_starts(run.problem, fit)
+    if fit.local_starts is not None:
         count = run.settings.refine.starts
-        fit.candidates, fit.scouts = fit.scouts[:count], fit.scouts[count:]
+        fit.candidates, fit.local_starts = fit.local_starts[:count], fit.local_starts[count:]
         fit.done = len(fit.candidates) == 0
         fit.stage = _after_search(run.settings)
 
 
-def _scouts(problem: Problem, fit: Fit) -> np.ndarray:
+def _local_starts(problem: Problem, fit: Fit) -> np.ndarray:
     """Starts around the best minimum, along the directions with the least effect on the data, weakest first.
 
     Other minima as good as this one, or better ones, are most often there, and random starts may miss all of them.
     """
     if fit.best_u is None:
         return np.zeros((0, problem.free.size))
-    fit.scouted = fit.best
+    fit.local_objective = fit.best
     triangle = from_first_process(compressed(problem, fit.best_u)[1])
     fit.metric, fit.tried = triangle, []
     directions = np.linalg.svd(triangle)[2][::-1]
-    steps = SCOUTED * directions / np.max(np.abs(directions), axis=1, keepdims=True)
-    away = np.stack([fit.best_u + steps, fit.best_u - steps], axis=1).reshape(-1, fit.best_u.size)
+    steps = LOCAL_STEP * directions / np.max(np.abs(directions), axis=1, keepdims=True)
+    starts = np.stack([fit.best_u + steps, fit.best_u - steps], axis=1).reshape(-1, fit.best_u.size)
     # Rounding determines the signs of directions and the order of equal ones.
-    return from_first_process(np.clip(away, np.asarray(problem.free.lower), np.asarray(problem.free.upper)))
+    return from_first_process(np.clip(starts, np.asarray(problem.free.lower), np.asarray(problem.free.upper)))
 
 
-def _not_refined(fit: Fit, candidates: np.ndarray, once: bool) -> tuple[np.ndarray, list[int]]:
+def _distinct_unrefined(fit: Fit, candidates: np.ndarray, once: bool) -> tuple[np.ndarray, list[int]]:
     """Distinct end points on the coarse lines that have not been refined yet, and the number of starts that reached
     each. For the others, the known refined objective is counted as a further agreement.
 
@@ -353,8 +360,8 @@ def _not_refined(fit: Fit, candidates: np.ndarray, once: bool) -> tuple[np.ndarr
     return np.array(distinct_ends).reshape(-1, candidates.shape[1] + 1)[:, 1:], counts
 
 
-def _not_tried(fit: Fit, metric: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """Candidates that the data distinguish from those refined before."""
+def _distinguishable(fit: Fit, metric: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Candidates that the data distinguish from those of earlier local starts; they are added to these."""
     new = []
     for u in candidates:
         if all(np.linalg.norm(metric @ (u - other)) > DISTINGUISHABLE for other in fit.tried):

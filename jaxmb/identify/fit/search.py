@@ -17,7 +17,7 @@ from jaxmb.io.validation import known_name
 
 DEFAULT = "CMA_ES"
 """Algorithm of `"auto"`: of the compared ones it found difficult minima most often (experiments/search)."""
-DRAWN = ("auto", "random")
+RANDOM_FIRST = ("auto", "random")
 """Settings whose first rounds use random starts."""
 SHORT_NAMES = {"de": "DifferentialEvolution", "ga": "SimpleGA"}
 INITIAL_STD = 0.3
@@ -156,11 +156,11 @@ def algorithm_named(name: str) -> str:
     def plain(text: str) -> str:
         return text.lower().replace("_", "").replace("-", "")
 
-    if plain(name) in DRAWN:
+    if plain(name) in RANDOM_FIRST:
         return plain(name)
     known = {plain(own): own for own in algorithm_names()} | SHORT_NAMES
     if plain(name) not in known:
-        listed = (*DRAWN, *known.values(), *known)  # with short names, for the suggestion
+        listed = (*RANDOM_FIRST, *known.values(), *known)  # with short names, for the suggestion
         raise ValueError(known_name("search algorithm", name, dict.fromkeys(listed)))
     return known[plain(name)]
 

@@ -109,14 +109,14 @@ class Fit:
     """Number of starts that converged to each candidate on the coarse lines; empty for other candidates."""
     refined: list[np.ndarray] = dataclasses.field(default_factory=list)
     """End points on the coarse lines whose refinement converged: the refined objective, then u on the coarse lines."""
-    scouts: np.ndarray | None = None
+    local_starts: np.ndarray | None = None
     """Pending starts around the best minimum; None before there are any."""
     metric: np.ndarray | None = None
     """R [d, d] of the Jacobian at that minimum: derivative of the compressed residual by u, in units of the noise."""
     tried: list[np.ndarray] = dataclasses.field(default_factory=list)
-    """End points on the coarse lines of the scouts that were refined."""
-    scouted: float = float("inf")
-    """Objective of the minimum around which the scouts start."""
+    """End points on the coarse lines of the local starts that were refined."""
+    local_objective: float = float("inf")
+    """Objective of the minimum around which they are."""
     done: bool = False
 
 
@@ -132,22 +132,22 @@ def fingerprint(problem: Problem, settings: FitSettings, start: Start, seed: int
     return digest.hexdigest()
 
 
-def save_state(path: Path, mark: str, fit: Fit, stage_state: Any) -> None:
+def save_state(path: Path, digest: str, fit: Fit, stage_state: Any) -> None:
     arrays = {f"fit.{k}": np.asarray(v) for k, v in dataclasses.asdict(fit).items() if v is not None}
     leaves = jax.tree.leaves(stage_state)
     arrays |= {f"stage.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     buffer = BytesIO()
-    np.savez(buffer, mark=np.asarray(mark), **arrays)  # pyright: ignore[reportArgumentType]
+    np.savez(buffer, mark=np.asarray(digest), **arrays)  # pyright: ignore[reportArgumentType]
     write_atomically(path, buffer.getvalue())
 
 
-def load_state(path: Path, mark: str, stages: Sequence[Stage], settings: FitSettings, size: int) -> tuple[Fit, Any]:
+def load_state(path: Path, digest: str, stages: Sequence[Stage], settings: FitSettings, size: int) -> tuple[Fit, Any]:
     try:
         data = read_arrays(path)
     except InputError as error:
         raise InputError(f"{path}: not a saved state of a fit: {str(error).removeprefix(f'{path}: ')}") from None
     try:
-        if str(data["mark"]) != mark:
+        if str(data["mark"]) != digest:
             raise InputError(f"{path}: the saved state is of another study, setting or seed; start without resuming")
         fit = Fit(**{field.name: _field(field, data) for field in dataclasses.fields(Fit)})
         fit.history = [(int(n), float(c)) for n, c in fit.history]

@@ -61,7 +61,7 @@ class Interrupt:
 
 @pytest.mark.parametrize("how", HOW)
 def test_resume_is_as_if_never_stopped(base, how, tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "DRAWN_ROUNDS", 1)
+    monkeypatch.setattr(fitting, "RANDOM_ROUNDS", 1)
     # Of six parameters Nelder-Mead needs more evaluations than it makes between two reports.
     base = noisy_study(tmp_path, FREE | {"mass.*": {"lower": 1.0, "upper": 90.0}}) if how == "nelder-mead" else base
     study, state = with_method(base, how), tmp_path / "state.npz"

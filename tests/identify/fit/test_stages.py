@@ -146,7 +146,7 @@ def test_one_word_is_a_setting(tmp_path):
 
 def test_default_searches_where_drawn_starts_did_not_end_the_fit(tmp_path, monkeypatch):
     """Two rounds of drawn starts disagree by the standard of so many that agree; CMA-ES begins the third one."""
-    monkeypatch.setattr(loop, "DRAWN_ROUNDS", 2)
+    monkeypatch.setattr(loop, "RANDOM_ROUNDS", 2)
     seen = {}
     for algorithm in ("auto", "random"):
         study = study_of(tmp_path, frf(noise=0.01, noise_log_std=0.01), start="random", rounds=3, agreement=100,
@@ -187,7 +187,7 @@ def test_starts_at_a_known_minimum_are_counted(once, counted):
     """Three of six starts end at a minimum refined before: each agrees with it, or all of one population once."""
     fit = loop.Fit(refined=[np.array([7.0, 0.0, 0.0]), np.array([9.0, 1.0, 1.0])])
     new = [[2.0, 2.0], [3.0, 3.0], [2.0, 2.0]]
-    ends, counts = loop._not_refined(fit, np.array([[0.0, 0.0]] * 3 + new), once)
+    ends, counts = loop._distinct_unrefined(fit, np.array([[0.0, 0.0]] * 3 + new), once)
     assert fit.minima == [7.0] * counted
     np.testing.assert_array_equal(ends, new[:2])
     assert counts == ([1, 1] if once else [2, 1])
