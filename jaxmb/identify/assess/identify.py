@@ -98,9 +98,9 @@ def _by_search(
     study: Study, seed: int, state_file: Path | None, resume: bool, report: Callable[[Report], None] | None
 ) -> Result:
     began = time.monotonic()
-    run = study.problem, study.settings, study.start, seed, state_file, resume, report
-    fit, information = two_step_fit(*run) if study.solver is Solver.TWO_STEPS else (run_fit(*run), None)
-    fitted, sentences = COMPILATION.seconds, list[str]()
+    arguments = study.problem, study.settings, study.start, seed, state_file, resume, report
+    fit, information = two_step_fit(*arguments) if study.solver is Solver.TWO_STEPS else (run_fit(*arguments), None)
+    compiled_before, sentences = COMPILATION.seconds, list[str]()
     if information is None:
         study, fit, doubts = _refined_about(study, fit) if study.relinearized else (study, fit, [])
         problem, fit, sentences = with_estimated_noise(study.problem, fit)
@@ -111,7 +111,7 @@ def _by_search(
     result = assess(search_estimate(study, fit, seed, tuple(sentences), information))
     # The parts, and so the total, include the time of a run before it was interrupted.
     parts = {
-        "compile": fit.compile_seconds + COMPILATION.seconds - fitted,
+        "compile": fit.compile_seconds + COMPILATION.seconds - compiled_before,
         "search": fit.search_seconds,
         "refine": fit.refine_seconds,
     }
@@ -134,8 +134,7 @@ def _by_linear_step(study: Study, seed: int) -> Result:
         _, doubts = _relinearized(study, estimate.model, refit)
     solved = time.monotonic()
     result = assess(estimate) if isinstance(estimate, Estimate) else assess_stiffness(estimate)
-    now = time.monotonic()
-    seconds = {"total": now - began, "compile": 0.0, "search": now - solved, "refine": solved - began}
+    seconds = {"total": time.monotonic() - began, "compile": 0.0, "search": 0.0, "refine": solved - began}
     return dataclasses.replace(
         result, seconds=seconds, remarks=(*doubts, *result.remarks), doubts=(*doubts, *result.doubts)
     )
@@ -192,13 +191,13 @@ def assess(estimate: Estimate) -> Result:
     Args:
         estimate: from `search_estimate` or `linear_estimate`.
     """
-    plain, study, run, solved = estimate.identifiability.verdict, estimate.study, estimate.run, estimate.solved
+    verdict, study, run, solved = estimate.identifiability.verdict, estimate.study, estimate.run, estimate.solved
     if isinstance(solved, LinearSystem):
-        found = diagnosed_linear(estimate, solved)
+        diagnosis = diagnosed_linear(estimate, solved)
     else:
-        found = diagnosed_search(estimate, solved)
+        diagnosis = diagnosed_search(estimate, solved)
     goodness = estimate.goodness
-    estimate = found.estimate.without_std if goodness.not_reproduced else found.estimate
+    estimate = diagnosis.estimate.without_std if goodness.not_reproduced else diagnosis.estimate
     budgets = None
     if goodness.budget is not None:
         slope = study.free.slope(estimate.values)
@@ -213,23 +212,26 @@ def assess(estimate: Estimate) -> Result:
         tolerance_checks=None if goodness.budget is None else tolerance_checks(goodness.budget),
         tolerated=goodness.misfit_tolerated,
         most_likely_errors=most_likely_errors(estimate),
-        **found.metrics,
+        **diagnosis.metrics,
     )
     machine = study.machine_with(estimate.model)
     causes, others = kind_remarks(estimate, metrics)
     # An error that linear equations explain may be one of many; the usual causes stay beside it.
     gross = grouped([*goodness.gross_errors.items(), *goodness.held_out_errors.items()])
-    if found.hypothesis:
-        likely = [found.hypothesis, *(gross if isinstance(solved, LinearSystem) else [])]
+    if diagnosis.hypothesis:
+        likely = [diagnosis.hypothesis, *(gross if isinstance(solved, LinearSystem) else [])]
     else:
-        likely = [*gross, *causes, *found.causes]
-    misfit = excess_remarks(goodness.excess, goodness.systematic, likely)
-    unknown = [UNKNOWN] if goodness.not_reproduced else []
+        likely = [*gross, *causes, *diagnosis.causes]
     doubts = (
-        *misfit, *others, *unknown, *found.doubts, *_exceeded(estimate, metrics), *held_out_remarks(estimate),
+        *excess_remarks(goodness.excess, goodness.systematic, likely),
+        *others,
+        *([UNKNOWN] if goodness.not_reproduced else []),
+        *diagnosis.doubts,
+        *_exceeded(estimate, metrics),
+        *held_out_remarks(estimate),
         *machine_remarks(machine),
-    )  # fmt: skip
-    ended = ended_text(goodness.missed, found.wrong, plain, estimate.identifiability.verdict, doubts)
+    )
+    ended = ended_text(goodness.missed, diagnosis.wrong, verdict, estimate.identifiability.verdict, doubts)
     if isinstance(solved, LinearSystem):
         status = linear_status([solved.step], ended)
     else:
@@ -247,7 +249,7 @@ def assess(estimate: Estimate) -> Result:
             *doubts,
             *tolerance_remarks(estimate, metrics.most_likely_errors),
             *data_remarks(study),
-            *found.remarks,
+            *diagnosis.remarks,
             *prior_remarks(estimate),
             *law_remarks(metrics.laws),
         ),

@@ -101,6 +101,7 @@ def test_a_weak_prior_leaves_the_linear_fit(tmp_path):
     """Deflections alone are fitted in one linear step; with a prior that knows nothing the search finds the same."""
     a, b = (identify(study_of(tmp_path, loads(), free=STIFF, **more)) for more in ({}, {"prior": {"*": 1e4}}))
     assert (a.evaluations["search"], a.study.solver.is_linear, b.study.solver.is_linear) == (0, True, False)
+    assert a.seconds["search"] == 0.0 < a.seconds["refine"] < a.seconds["total"]
     for name in a.parameters:
         assert b.parameters[name].value == pytest.approx(a.parameters[name].value, rel=1e-6)  # the prior's pull
         assert b.parameters[name].std_log == pytest.approx(a.parameters[name].std_log, rel=1e-6)
