@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jaxmb.machine.schema import Machine
     from jaxmb.report.section import Section
 
-DONE, WRONG_INPUT, NOT_CONVERGED, ALONE, INTERRUPTED = 0, 2, 3, 4, 130
+DONE, WRONG_INPUT, NOT_CONVERGED, PROCESS_LOST, INTERRUPTED = 0, 2, 3, 4, 130
 FIRST_LINE_AFTER_S, LINE_EVERY_S = 2.0, 10.0
 """Delay of the first progress line and interval between lines without a terminal, s."""
 WIDTH = 120

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 import typer
 
 from jaxmb.cli.console import (
-    ALONE,
     NOT_CONVERGED,
+    PROCESS_LOST,
     Out,
     WrongInput,
     console_of,
@@ -92,7 +92,7 @@ def identify(options: IdentifyOptions) -> None:
     folder = Path("results") / path.stem if options.out is None else options.out
     state = folder / "state.npz"
     if options.distributed:
-        go_on_watched(state)
+        continue_in_child(state)
     native.begin()
 
     from jaxmb.identify.assess.identify import identify as run
@@ -108,19 +108,19 @@ def identify(options: IdentifyOptions) -> None:
         if options.distributed:
             join_others(state)
         with progress(path.stem, "reading the study"):
-            problem = make_study(file, path.stem, path.parent, str(path), options.noise_seed)
+            study = make_study(file, path.stem, path.parent, str(path), options.noise_seed)
         if options.profile:
-            profiled(problem, options.profile)
+            profiled(study, options.profile)
 
-    def fitted(report: "Callable[[Report], None] | None" = None) -> "Result":
-        result = run(problem, options.seed, state, options.resume, report)
+    def identified(report: "Callable[[Report], None] | None" = None) -> "Result":
+        result = run(study, options.seed, state, options.resume, report)
         return with_profiles(result, options.profile) if options.profile else result
 
     asked = {"draws": options.draws, "bootstrap": options.bootstrap}.items()
     resampling = [(name, count) for name, count in asked if count is not None]
     if options.distributed and not is_first():  # takes part in all computations of the first process
-        with wrong_input(), with_others():
-            result = fitted()
+        with wrong_input(), collective():
+            result = identified()
             for name, count in resampling:
                 _drawn(result, count, name)
             return
@@ -132,19 +132,19 @@ def identify(options: IdentifyOptions) -> None:
         elif not options.resume:
             state.unlink(missing_ok=True)  # an early interruption must not offer the state of another run
         try:
-            with wrong_input(), with_others(), _progress(problem.name) as report:
-                result = fitted(report)
-            kinds = (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS)
-            aside = move_aside(folder, kinds)
+            with wrong_input(), collective(), _progress(study.name) as report:
+                result = identified(report)
+            files = (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS)
+            aside = move_aside(folder, files)
             written = write_result(result, folder)
         except KeyboardInterrupt:
             raise typer.Exit(say_interrupted(state)) from None
         state.unlink(missing_ok=True)
-        report = sections(result)
-        console.print(on_terminal(report, console.width))
+        shown = sections(result)
+        console.print(on_terminal(shown, console.width))
         for name, count in resampling:  # before the figures, which would delay other processes
             written = [*written, _draw(result, count, name, folder)]
-        written = [*written, *_report_files(result, report, folder, options.report)]
+        written = [*written, *_report_files(result, shown, folder, options.report)]
     print_written(folder, written, aside)
     if not result.converged:
         reason = [text for text in result.doubts[:1] if text not in result.status]
@@ -164,10 +164,10 @@ def _study_file(options: IdentifyOptions) -> "tuple[StudyFile, Path]":
         return read_study_file(options.study, options.preset, options.search)
 
 
-def _report_files(result: "Result", report: "Sequence[Section]", folder: Path, page: bool) -> list[str]:
+def _report_files(result: "Result", shown: "Sequence[Section]", folder: Path, page: bool) -> list[str]:
     """Write the sections as data, their figures, and the report page if wanted; returns the names of the files."""
     with progress(result.study.name, "drawing figures"):
-        written = write_report_files(result.study.name, folder, report)
+        written = write_report_files(result.study.name, folder, shown)
     if page:
         from jaxmb.report.result_page import result_page
 
@@ -184,7 +184,7 @@ def _draw(result: "Result", count: int, name: str, folder: Path) -> str:
     from jaxmb.report.terminal import on_terminal
 
     console = console_of()
-    with wrong_input(), with_others(), progress(result.study.name, name) as line:
+    with wrong_input(), collective(), progress(result.study.name, name) as line:
         found = _drawn(result, count, name, lambda done, of: line(f"{name}: {done} of {of}"))
     what = "draws of the residual" if name == "bootstrap" else "draws of the noise"
     console.print(on_terminal(draws_sections(found, result, what), console.width))
@@ -224,7 +224,7 @@ _joined = threading.Event()
 
 
 @contextmanager
-def with_others() -> Iterator[None]:
+def collective() -> Iterator[None]:
     """Context of a collective computation: ends this process if another one is lost, as it would wait forever."""
     import jax
 
@@ -234,11 +234,11 @@ def with_others() -> Iterator[None]:
         if jax.process_count() == 1:
             raise
         time.sleep(LISTENING_S)
-        say(LOST, ALONE)
-        os._exit(ALONE)
+        say(LOST, PROCESS_LOST)
+        os._exit(PROCESS_LOST)
 
 
-def go_on_watched(state: Path) -> None:
+def continue_in_child(state: Path) -> None:
     """Continue in a child process; this one waits for it and exits with its exit code.
 
     JAX aborts all processes when the first one is lost, from a thread of its own and without a message; the parent
@@ -251,12 +251,12 @@ def go_on_watched(state: Path) -> None:
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    ours, watchers = os.pipe()
+    ours, of_parent = os.pipe()
     child = os.fork()
     if child:
         _watch(child)
-    os.close(watchers)
-    threading.Thread(target=_end_with_watcher, args=(ours,), daemon=True).start()
+    os.close(of_parent)
+    threading.Thread(target=_end_with_parent, args=(ours,), daemon=True).start()
     received, noted = os.pipe()
     os.set_blocking(noted, False)
     signal.set_wakeup_fd(noted)
@@ -269,7 +269,7 @@ def join_others(state: Path) -> None:
     """Join a distributed run; this process ends with the others when one of them is interrupted.
 
     Args:
-        state: as in `go_on_watched`.
+        state: as in `continue_in_child`.
 
     Raises:
         ValueError: see `jaxmb.identify.fit.devices.join`.
@@ -290,14 +290,14 @@ def _watch(child: int) -> NoReturn:
         signal.signal(number, lambda received, _: os.kill(child, received))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == -signal.SIGABRT:
-        code = say(LOST, ALONE)
+        code = say(LOST, PROCESS_LOST)
     os._exit(code if code >= 0 else 128 - code)
 
 
-def _end_with_watcher(pipe: int) -> None:
-    """End this process when its watcher was killed."""
+def _end_with_parent(pipe: int) -> None:
+    """End this process when its parent was killed."""
     os.read(pipe, 1)
-    os._exit(ALONE)
+    os._exit(PROCESS_LOST)
 
 
 def _end_by_signal(received: int, state: Path) -> None:
@@ -338,18 +338,18 @@ def inspect(
     from jaxmb.report.terminal import on_terminal
 
     with wrong_input(), progress(path.stem, "reading the study"):
-        problem = make_study(file, path.stem, path.parent, str(path))
+        loaded = make_study(file, path.stem, path.parent, str(path))
     if out is not None:
         writable(out, ("inspect.json",))
-    with wrong_input(), progress(problem.name, "compiling and differentiating"):
-        found = run(problem)
-    report = inspection_sections(found)
+    with wrong_input(), progress(loaded.name, "compiling and differentiating"):
+        inspection = run(loaded)
+    shown = inspection_sections(inspection)
     if out is None:
         console = console_of()
-        console.print(on_terminal(report, console.width))
+        console.print(on_terminal(shown, console.width))
         return
-    text = found.json_text().encode()
-    deliver(problem.name, out, report, {"inspect.json": lambda path: write_atomically(path, text)})
+    text = inspection.json_text().encode()
+    deliver(loaded.name, out, shown, {"inspect.json": lambda path: write_atomically(path, text)})
 
 
 def report(

@@ -4,9 +4,9 @@ import os
 import time
 from pathlib import Path
 
-from jaxmb.cli.run_study import go_on_watched
+from jaxmb.cli.run_study import continue_in_child
 
-go_on_watched(Path("state.npz"))
+continue_in_child(Path("state.npz"))
 
 from jax.experimental import multihost_utils  # noqa: E402 - the process that JAX runs in is the child
 

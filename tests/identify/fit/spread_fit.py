@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from jaxmb.cli.run_study import with_others
+from jaxmb.cli.run_study import collective
 from jaxmb.identify.fit.devices import NUMBER, join
 from jaxmb.identify.fit.loop import run_fit
 from jaxmb.identify.fit.problem import with_tests_sharded
@@ -56,7 +56,7 @@ def main(folder):
         os._exit(9)
     if NUMBER in os.environ:
         study = spread_study(folder)
-        with with_others():
+        with collective():
             while True:
                 found(study)
 

@@ -14,7 +14,7 @@ import pytest
 import tomli_w
 
 from jaxmb import native
-from jaxmb.cli.console import ALONE
+from jaxmb.cli.console import PROCESS_LOST
 from jaxmb.cli.run_study import LOST
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.uncertainty.monte_carlo import bootstrap, monte_carlo
@@ -106,7 +106,7 @@ def test_three_devices_where_jax_solves(runs):
 
 def test_a_process_that_is_lost_ends_the_others_with_a_sentence(runs):
     _, errors, code = runs[2]
-    assert code == ALONE
+    assert code == PROCESS_LOST
     assert "jaxmb: another process of this run ended or cannot be reached: restart all of them, with --resume" in errors
 
 
@@ -123,7 +123,7 @@ def test_a_first_process_that_is_lost_ends_the_others_with_the_same_sentence():
     first.communicate(timeout=10)
     assert first.returncode == 9
     assert output.splitlines()[-1] == "joined", errors
-    assert second.returncode == ALONE
+    assert second.returncode == PROCESS_LOST
     assert errors.splitlines()[-1].startswith(f"jaxmb: {LOST[:60]}")
 
 
