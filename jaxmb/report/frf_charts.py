@@ -358,10 +358,10 @@ def _title(entry: FrfEntry) -> str:
 
 def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> FrfSet | None:
     """Measured FRFs at the points and lines of a test; None if the study specifies other lines."""
-    everything = data.everything
-    if not np.isin(frequency_hz.round(9), everything.frequency_hz.round(9)).all():
+    measured = data.measured
+    if not np.isin(frequency_hz.round(9), measured.frequency_hz.round(9)).all():
         return None
-    of_test = select_lines(everything, np.isin(everything.frequency_hz.round(9), frequency_hz.round(9)))
+    of_test = select_lines(measured, np.isin(measured.frequency_hz.round(9), frequency_hz.round(9)))
     return select_channels(of_test, dof_names(test.outputs), dof_names(test.inputs))
 
 

@@ -269,7 +269,7 @@ def frf_parts(result: Result, entry: Entry, file: str, prefix: str) -> list[Part
         Picture(f"{prefix or 'frf-'}{file}", partial(frf_test_chart, result, entry, link)),
         residual if is_noisy(result) else None,
     ]
-    analysis, measured = entry.source.modal, entry.source.everything
+    analysis, measured = entry.source.modal, entry.source.measured
     if entry.role == "fit" and analysis is not None:
         parts += [
             Picture(f"stabilization-{file}", partial(stabilization_chart, entry.name, analysis, measured)),

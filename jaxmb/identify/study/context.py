@@ -45,22 +45,22 @@ def study_model(machine: Machine, file: StudyFile) -> Model:
     return dataclasses.replace(model, brakes_release=True) if released and model.motors else model
 
 
-def simulated_machine(how: Simulation, context: ReadingContext) -> tuple[Model, int, Truth]:
+def simulated_machine(spec: Simulation, context: ReadingContext) -> tuple[Model, int, Truth]:
     """The true machine of a simulated test (the stated one, else the study's own without its locks), the seed of its
     noise, and its true parameters.
 
     Args:
-        how: entry of the study file; a full name of a parameter overrules a pattern.
+        spec: entry of the study file; a full name of a parameter overrules a pattern.
         context: of the tests.
 
     Raises:
         ValueError: a name or pattern selects no parameter.
     """
-    machine = context.unlocked_machine if how.machine is None else machine_named(how.machine, context.folder)
+    machine = context.unlocked_machine if spec.machine is None else machine_named(spec.machine, context.folder)
     model = study_model(machine, context.file)
     names, given = list(parameter_table(model)), dict[str, float]()
-    for pattern in sorted(how.parameters, key=names.__contains__):  # a full name overrules a pattern
-        given |= dict.fromkeys(matching(names, pattern) or [pattern], how.parameters[pattern])
+    for pattern in sorted(spec.parameters, key=names.__contains__):  # a full name overrules a pattern
+        given |= dict.fromkeys(matching(names, pattern) or [pattern], spec.parameters[pattern])
     model = set_parameters(model, given)
-    seed = how.noise_seed if context.noise_seed is None else context.noise_seed
+    seed = spec.noise_seed if context.noise_seed is None else context.noise_seed
     return model, seed, Truth(motion_coordinates(model), parameters(model))

@@ -57,7 +57,7 @@ def known_channels(test: "FrfTest") -> Channels:
     return ideal if test.channels is None else test.channels
 
 
-MOST = 2
+MOST_ENTRIES_PER_PARAMETER = 2
 """Varying entries of the tangent over free parameters, up to which derivatives by entries are cheaper than by
 parameters."""
 _MATRICES = ("stiffness", "damping", "mass", "structural")
@@ -72,7 +72,7 @@ def varying_matrices(view: AffineMotion, parameters: int) -> tuple[str, ...]:
     found = tuple(name for name in _MATRICES if depends[name])
     if support is None or slope.fractional is not None or view.base.tilt_rows is not None:
         return ()
-    return found if len(found) * len(support) <= MOST * parameters else ()
+    return found if len(found) * len(support) <= MOST_ENTRIES_PER_PARAMETER * parameters else ()
 
 
 def equations_by_entries(
@@ -82,7 +82,7 @@ def equations_by_entries(
     u: Float[Array, "d"],
     omega: Float[Array, "f"],
     decay: Float[Array, ""],
-    compared: Callable[[Complex[Array, "f o i"]], Float[Array, "m"]],
+    residual_of: Callable[[Complex[Array, "f o i"]], Float[Array, "m"]],
     scale: Float[Array, "f o i"],
 ) -> NormalEquations:
     """Normal equations of residuals scale log(H / measured), from dH = -X_o^T dZ X_i and dZ = dK + s dC + s^2 dM + j
@@ -98,7 +98,7 @@ def equations_by_entries(
         u: unknowns of the fit.
         omega: lines, rad/s.
         decay: s = j omega + decay.
-        compared: returns residuals of receptances H, real parts then imaginary parts.
+        residual_of: returns residuals of receptances H, real parts then imaginary parts.
         scale: of each line, 0 where it is not used.
     """
     used = scale > 0.0
@@ -118,7 +118,7 @@ def equations_by_entries(
     z = DynamicStiffness(t.mass, t.damping, t.stiffness, omega, t.structural, fractional, power)
     outputs, inputs = seen.output_rows, seen.output_rows if seen.input_rows is None else seen.input_rows
     h, sensitivity = receptance_by_entries(z, outputs, inputs, support)
-    residual = compared(h)
+    residual = residual_of(h)
     size = h.real**2 + h.imag**2
     part = jnp.where(used, -scale / jnp.where(used, size, 1.0), 0.0)
     over = Parts((part * h.real).transpose(1, 2, 0), (-part * h.imag).transpose(1, 2, 0))
@@ -199,11 +199,11 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
         if not names:
             return super().normal_equations(view, values, u)
 
-        def compared(h: Array) -> Array:
+        def residual_of(h: Array) -> Array:
             seen = h * sensor_factor(laplace(test.omega, test.decay), test.derivatives, test.sensor)
-            return test.compared(
+            return test.residual_of(
                 seen if test.channels is None else test.channels.applied_to(seen, test.omega, test.decay)
             )
 
         scale = jnp.sqrt(test.weight) / test.noise_std
-        return equations_by_entries(view, names, values, u, test.omega, test.decay, compared, scale)
+        return equations_by_entries(view, names, values, u, test.omega, test.decay, residual_of, scale)

@@ -123,8 +123,8 @@ class FrfDescription(Description["FrfTest"]):
         gain, force_gain = known.gain * jnp.exp(errors.log_gain), known.force_gain * jnp.exp(errors.log_force_gain)
         channels = Channels(gain, force_gain, known.delay)
         s = (test.decay + 1j * test.omega)[:, None]
-        passed = jnp.exp(-s * errors.delay) * s / (s + errors.corner)
-        return test.compared(channels.applied_to(predicted * passed[:, :, None], test.omega, test.decay))
+        output_response = jnp.exp(-s * errors.delay) * s / (s + errors.corner)
+        return test.residual_of(channels.applied_to(predicted * output_response[:, :, None], test.omega, test.decay))
 
     def errors(self, model: Model) -> Iterator[tuple[StatedError, FrfErrors]]:
         """Single errors, those common to all tests first."""
@@ -195,28 +195,28 @@ class FrfDescription(Description["FrfTest"]):
                 # with its noise: leakage is most of a weak FRF
                 noise = {
                     name: jax.device_put(np.take(np.asarray(getattr(test, name)), order, axis=axis))
-                    for name in OF_NOISE
+                    for name in NOISE_FIELDS
                 }
                 ordered = np.take(measured, order, axis=axis) * (sign[:, None] if axis == 1 else sign)
-                yield key, text, dataclasses.replace(_measuring(test, ordered), **noise)
+                yield key, text, dataclasses.replace(_with_measured(test, ordered), **noise)
         kinds = ("receptance", "mobility", "accelerance")
         for own, kind in enumerate(kinds):
             if own != test.derivatives:
                 change = (1j * omega) ** (test.derivatives - own)
                 text = f"{kind} stated as {kinds[test.derivatives]}"
-                yield text, text, _measuring(test, measured * change)
-        yield "sign of the phase", "the sign of the phase (exp(-j omega t))", _measuring(test, measured.conj())
+                yield text, text, _with_measured(test, measured * change)
+        yield "sign of the phase", "the sign of the phase (exp(-j omega t))", _with_measured(test, measured.conj())
         yield from posture_alternatives(test, model)
 
 
 LEAST_COMPARED = 0.9
 """Share of the used values in whose place exchanged channels have used ones, below which they are not compared: without
 the others, a wrong exchange leaves no residual."""
-OF_NOISE = ("noise_std", "known_std", "additive_std", "magnitude", "leak")
+NOISE_FIELDS = ("noise_std", "known_std", "additive_std", "magnitude", "leak")
 """Fields of the noise of each FRF."""
 
 
-def _measuring(test: "FrfTest", measured: np.ndarray) -> "FrfTest":
+def _with_measured(test: "FrfTest", measured: np.ndarray) -> "FrfTest":
     return dataclasses.replace(test, measured=jax.device_put(measured))
 
 
@@ -292,9 +292,9 @@ class FrfTest(PostureTest):
         "safe" takes the logarithm of the ratio Hs / H, whose phase lies within half a turn. "principal" subtracts the
         principal branches as printed: where the branch cut separates the two phases, a small error becomes 2 pi.
         """
-        return self.compared(on_host(self.predict(view)))
+        return self.residual_of(on_host(self.predict(view)))
 
-    def compared(self, predicted: Complex[Array, "f o i"] | Complex[np.ndarray, "f o i"]) -> Any:
+    def residual_of(self, predicted: Complex[Array, "f o i"] | Complex[np.ndarray, "f o i"]) -> Any:
         """The residual of predicted FRFs; NumPy in, NumPy out."""
         xp = predicted.__array_namespace__()
         weight, measured, noise_std = (
@@ -345,7 +345,7 @@ class FrfTest(PostureTest):
         reference_hz = reference_hz[reference_hz <= self.vibration.band_end_hz]
         return Score(
             frac=tuple(criterion[np.isfinite(criterion)].tolist()),
-            log_error=self.log_error(self.compared(predicted)),
+            log_error=self.log_error(self.residual_of(predicted)),
             frequency_errors_hz=tuple(
                 float(abs(found_hz[j] - reference_hz[i])) for i, j in paired_modes(reference_hz, found_hz)
             ),
@@ -392,7 +392,7 @@ class FrfSource(Source):
 
     fitted: FrfSet
     """The fitted FRFs: at the points of the test, in SI, within the band."""
-    everything: FrfSet
+    measured: FrfSet
     """All measured FRFs, unprocessed, including points used only for mode shapes."""
     treatment: str
     """Processing before the fit, e.g. "synthesized and mirrored"; empty for none."""

@@ -17,13 +17,13 @@ from jaxmb.response.frf_kind import dof_names
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.frf.frf_test import FrfTest
 
-BEYOND = 5.0
+IMPROBABLE_ERROR = 5.0
 """Error of H, in standard deviations of additive noise, that noise alone exceeds once in 3e5."""
 CHUNK = 512
 """Batch size of lines for their correlation with all others."""
-LARGEST = 0.2
+LARGEST_NOISE = 0.2
 """Relative noise up to which the noise of log H is linear in that of H."""
-SMALLEST = 1e-6
+LEAST_OVER_LEAK = 1e-6
 """Response over leakage below which a response carries no information."""
 NEGLIGIBLE = 0.05
 """Ratio of two independent noises at which the smaller adds 0.2 % to the total."""
@@ -58,7 +58,7 @@ def most_likely_factor(
 
 def leak_std(leak: Complex[np.ndarray, "f o i"], frf: Complex[np.ndarray, "f o i"]) -> LineArray:
     """Standard deviation of log H, real and imaginary part each, due to leakage into H."""
-    size = np.maximum(np.abs(np.where(np.isfinite(frf), frf, 0.0)), SMALLEST * np.abs(leak))
+    size = np.maximum(np.abs(np.where(np.isfinite(frf), frf, 0.0)), LEAST_OVER_LEAK * np.abs(leak))
     return np.where(leak != 0.0, np.abs(leak) / np.where(size > 0.0, size, 1.0) / np.sqrt(2.0), 0.0)
 
 
@@ -106,7 +106,7 @@ def window_factor(
     return both / independent if independent > 0.0 else 1.0
 
 
-AGREE = 0.5
+ALIGNED_PHASES = 0.5
 """Length of the mean of unit vectors above which phases agree; on average 0 for random phases."""
 
 
@@ -186,23 +186,23 @@ class FrfNoise(Noise["FrfTest"]):
         """The test with additive noise evaluated at the FRFs of the fitted machine.
 
         Noise of log H evaluated at the measured FRFs biases a fit: lines that noise made large would get more weight.
-        Lines whose relative noise at the fit exceeds `LARGEST` get zero weight. Lines that differ from the fit by more
-        than `BEYOND` keep their noise: the machine does not reproduce them.
+        Lines whose relative noise at the fit exceeds `LARGEST_NOISE` get zero weight. Lines that differ from the fit
+        by more than `IMPROBABLE_ERROR` keep their noise: the machine does not reproduce them.
         """
         test, predicted = self.test, np.asarray(self.test.predict(view))
         additive_std, before = np.asarray(test.additive_std), np.asarray(test.magnitude)
-        beyond = np.abs(predicted - np.asarray(test.measured)) > BEYOND * additive_std
+        beyond = np.abs(predicted - np.asarray(test.measured)) > IMPROBABLE_ERROR * additive_std
         magnitude = np.where(beyond, before, np.abs(predicted))
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.where(additive_std > 0.0, additive_std / magnitude, 0.0)
             change = np.where(additive_std > 0.0, relative**2 - (additive_std / before) ** 2, 0.0)
-        is_valid = beyond | (relative <= LARGEST)
+        is_valid = beyond | (relative <= LARGEST_NOISE)
         known, noise = (
             np.sqrt(np.maximum(np.asarray(std) ** 2 + np.where(is_valid, change, 0.0), 0.0))
             for std in (test.known_std, test.noise_std)
         )
         # a response that vanishes to rounding in the model is pure leakage
-        has_response = np.abs(predicted) >= SMALLEST * np.abs(test.leak)
+        has_response = np.abs(predicted) >= LEAST_OVER_LEAK * np.abs(test.leak)
         parts = {
             "known_std": known,
             "noise_std": noise,
@@ -348,7 +348,7 @@ def line_errors(test: "FrfTest", residual: np.ndarray, row_weights: np.ndarray) 
         scale = np.asarray(test.noise_std)
         turn = np.exp(1j * plain[1] * scale)
         mean = np.sum(used[1] * turn, axis=0) / np.maximum(np.sum(used[1], axis=0), 1)
-        around = np.where(np.abs(mean) > AGREE, mean / np.where(mean == 0.0, 1.0, np.abs(mean)), 1.0)
+        around = np.where(np.abs(mean) > ALIGNED_PHASES, mean / np.where(mean == 0.0, 1.0, np.abs(mean)), 1.0)
         plain[1] = np.where(used[1], (np.angle(around) + np.angle(turn * around.conj())) / scale, 0.0)
     return plain, used
 

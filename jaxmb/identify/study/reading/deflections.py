@@ -122,11 +122,11 @@ POSITION = np.array([True] * 3 + [False] * 3)
 """Components of the displacement of a point that a tracker measures with one reflector."""
 
 
-def planned_tests(how: SimulateDeflections, part: DeflectionTestPart, std: np.ndarray, model: Model) -> list[LoadCase]:
+def planned_tests(spec: SimulateDeflections, part: DeflectionTestPart, std: np.ndarray, model: Model) -> list[LoadCase]:
     """Load cases with postures and loads, and displacements of 0 where they are to be measured.
 
     Args:
-        how: plan of postures and loads.
+        spec: plan of postures and loads.
         part: the entry of the study, for all other settings.
         std: standard deviations [6] of the displacements of a point.
         model: the machine.
@@ -137,23 +137,23 @@ def planned_tests(how: SimulateDeflections, part: DeflectionTestPart, std: np.nd
     points = (part.frame,) if part.points is None else part.points
     check_known("frame", (part.frame, *points), model.frames)
     start = np.asarray(stated_posture(model, part.posture)[0])
-    draw = np.random.default_rng(how.plan_seed)
-    zones = list(how.zones.items())
+    draw = np.random.default_rng(spec.plan_seed)
+    zones = list(spec.zones.items())
     for zone, ranges in zones:
         check_ranges(f"zone '{zone}'", model, ranges)
     postures, forces, names = [], [], []
-    count = how.tests if how.design is None else how.design.candidates
+    count = spec.tests if spec.design is None else spec.design.candidates
     for number in range(count):
         zone, ranges = zones[number % len(zones)]
-        q = _drawn(model, start, ranges, how.floor_m, draw, zone)
-        direction = np.array(how.directions[number % len(how.directions)])
-        forces.append(draw.uniform(*how.force_n) * direction / np.linalg.norm(direction))
+        q = _drawn(model, start, ranges, spec.floor_m, draw, zone)
+        direction = np.array(spec.directions[number % len(spec.directions)])
+        forces.append(draw.uniform(*spec.force_n) * direction / np.linalg.norm(direction))
         postures.append(q)
         names.append(f"{zone} {number // len(zones) + 1}")
     turned = np.asarray(jax.vmap(lambda q: frame_pose(model, q, part.frame))(jnp.asarray(np.stack(postures))))
-    arms = turned[:, :3, :3] @ np.array(how.offset_m)
+    arms = turned[:, :3, :3] @ np.array(spec.offset_m)
     wrenches = np.concatenate([np.stack(forces), np.cross(arms, np.stack(forces))], axis=1)
-    seen = np.where(POSITION | (how.measured == "pose"), 0.0, np.nan)
+    seen = np.where(POSITION | (spec.measured == "pose"), 0.0, np.nan)
     displacement = np.tile(seen, (len(points), 1))
     spread = np.tile(std, (len(points), 1))
     order = sorted(range(count), key=lambda i: i % len(zones))  # ordered by zone, as they would be measured
@@ -260,12 +260,12 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         cases, stated, instruments, repeated = _by_repeats(part, cases, stated, context)
         changed += (*closed, *_taken(part, model, unstated, start), *repeated)
     else:
-        how = part.simulate
-        true, seed, truth = simulated_machine(how, context)
-        planned = planned_tests(how, part, std, true)
-        if how.design is not None:
-            planned = designed(how.design, part, how.tests, planned, model, context.file.complete)
-        measured = measured_with(true, planned, instruments, np.random.default_rng(seed), how.nonlinear, gravity)
+        spec = part.simulate
+        true, seed, truth = simulated_machine(spec, context)
+        planned = planned_tests(spec, part, std, true)
+        if spec.design is not None:
+            planned = designed(spec.design, part, spec.tests, planned, model, context.file.complete)
+        measured = measured_with(true, planned, instruments, np.random.default_rng(seed), spec.nonlinear, gravity)
         check_cases(true, measured)
         cases = [_by_coordinates(model, true, case) for case in measured]
         check_cases(model, cases)

@@ -37,7 +37,7 @@ from jaxmb.mechanics.postures import closed_along, stated_posture
 
 
 def simulated_motion(
-    how: SimulateTorques,
+    spec: SimulateTorques,
     model: Model,
     start: np.ndarray,
     noise_seed: int,
@@ -46,7 +46,7 @@ def simulated_motion(
     """A motion about a posture as it would be recorded on a machine, with errors.
 
     Args:
-        how: the motion and its measurement.
+        spec: the motion and its measurement.
         model: the machine that is measured.
         start: posture at the first sample [n].
         noise_seed: seed of the errors.
@@ -58,23 +58,23 @@ def simulated_motion(
     model = brakes_released(model)
     shafts = [model.coordinates[shaft] for _, shaft in model.motors]
     names = [name for name in independent_coordinates(model) if name not in shafts]
-    check_known("motion: coordinate", how.motion, names)
-    time = np.arange(round(how.duration_s * how.rate_hz) + 1) / how.rate_hz
-    z, zd, zdd = states_along(how.motion, how.base_hz, time, names)
+    check_known("motion: coordinate", spec.motion, names)
+    time = np.arange(round(spec.duration_s * spec.rate_hz) + 1) / spec.rate_hz
+    z, zd, zdd = states_along(spec.motion, spec.base_hz, time, names)
     z += start[[model.coordinates.index(name) for name in names]]
-    torque_std = by_coordinate("torque_std", how.torque_std, names, rest=0.0)
+    torque_std = by_coordinate("torque_std", spec.torque_std, names, rest=0.0)
     if model.motors:
-        z, effort = _behind_gears(model, names, z, zd, zdd, how.rate_hz, angles_at)
+        z, effort = _behind_gears(model, names, z, zd, zdd, spec.rate_hz, angles_at)
     else:
         effort = np.asarray(_efforts(model, *map(jnp.asarray, (closed_along(model, z, start), zd, zdd))))
     draw = np.random.default_rng(noise_seed)
     return MotionRecord(
         time_s=time,
         names=tuple(names),
-        position=z + how.angle_std * draw.normal(size=z.shape),
+        position=z + spec.angle_std * draw.normal(size=z.shape),
         effort=effort + torque_std * draw.normal(size=z.shape),
-        velocity=None if how.velocity_std is None else zd + how.velocity_std * draw.normal(size=z.shape),
-        acceleration=None if how.acceleration_std is None else zdd + how.acceleration_std * draw.normal(size=z.shape),
+        velocity=None if spec.velocity_std is None else zd + spec.velocity_std * draw.normal(size=z.shape),
+        acceleration=None if spec.acceleration_std is None else zdd + spec.acceleration_std * draw.normal(size=z.shape),
     )
 
 

@@ -35,40 +35,40 @@ DISTANCE_M = (2.0, 4.0)
 """Distance of simulated stations from the origin of the ground frame."""
 
 
-def planned_rows(how: SimulatePoses, model: Model, posture: np.ndarray) -> tuple[PoseRows, np.ndarray]:
+def planned_rows(spec: SimulatePoses, model: Model, posture: np.ndarray) -> tuple[PoseRows, np.ndarray]:
     """Rows without measured values, and the true pose [s, 6] of the device at each station.
 
     Args:
-        how: the plan.
+        spec: entry of the study file.
         model: the machine.
         posture: values of the coordinates without a range.
 
     Raises:
         ValueError: a coordinate or a frame does not exist, or too few postures are possible.
     """
-    points = tuple(dict.fromkeys((*how.points, *how.inclinations, *how.distances)))
+    points = tuple(dict.fromkeys((*spec.points, *spec.inclinations, *spec.distances)))
     check_known("points, inclinations and distances: frame", points, model.frames)
-    count = how.rows + how.check_rows
+    count = spec.rows + spec.check_rows
     fixed = dict(zip(model.coordinates, ((x, x) for x in posture.tolist()), strict=True))
-    floor = -np.inf if how.floor_m is None else how.floor_m
-    q = candidate_postures(model, fixed | how.ranges, count, how.plan_seed, floor)
-    draw = np.random.default_rng([how.plan_seed, 1])
-    pose = np.zeros((how.stations, 6))
+    floor = -np.inf if spec.floor_m is None else spec.floor_m
+    q = candidate_postures(model, fixed | spec.ranges, count, spec.plan_seed, floor)
+    draw = np.random.default_rng([spec.plan_seed, 1])
+    pose = np.zeros((spec.stations, 6))
     for station in pose:
         angle, distance = draw.uniform(-np.pi, np.pi), draw.uniform(*DISTANCE_M)
         station[:3] = distance * np.cos(angle), distance * np.sin(angle), draw.uniform(0.5, 1.5)
         station[3:] = np.array([0.02, 0.02, 1.0]) * draw.uniform(-1.0, 1.0, size=3)
-    labels = [f"station-{k + 1}" for k in range(how.stations)]
-    chosen = [[point in how.points, point in how.points and how.measured == "pose", point in how.inclinations,
-               point in how.distances] for point in points]  # fmt: skip
+    labels = [f"station-{k + 1}" for k in range(spec.stations)]
+    chosen = [[point in spec.points, point in spec.points and spec.measured == "pose", point in spec.inclinations,
+               point in spec.distances] for point in points]  # fmt: skip
     return PoseRows(
         points=points,
         q=q,
         measured=np.tile(np.where(np.repeat(chosen, (3, 3, 3, 1), axis=1), 1.0, np.nan), (count, 1, 1)),
-        station=tuple(labels[i % how.stations] for i in range(count)) if labels else (),
-        held_out=np.arange(count) >= how.rows,
+        station=tuple(labels[i % spec.stations] for i in range(count)) if labels else (),
+        held_out=np.arange(count) >= spec.rows,
         row=tuple(str(i + 1) for i in range(count)),
-        by_distance=() if how.points else tuple(labels),
+        by_distance=() if spec.points else tuple(labels),
     ), pose
 
 
@@ -215,7 +215,7 @@ def _assumed(part: PoseTestPart, measured: Sequence[bool]) -> tuple[str, ...]:
 
 
 def _simulated(
-    how: SimulatePoses,
+    spec: SimulatePoses,
     part: PoseTestPart,
     label: str,
     std: Sequence[float],
@@ -223,13 +223,13 @@ def _simulated(
     at: np.ndarray,
 ) -> tuple[PoseRows, Truth]:
     """Simulated rows at the coordinates of the fitted machine, and the truth with the poses of the device."""
-    true, seed, truth = simulated_machine(how, context)
+    true, seed, truth = simulated_machine(spec, context)
     if true.coordinates != context.model.coordinates:
         raise ValueError("the simulated machine has other coordinates than the fitted one, expected the same")
-    rows, pose = planned_rows(how, true, at)
+    rows, pose = planned_rows(spec, true, at)
     elastic = _is_elastic(true)
     rows = measured_rows(true, rows, pose, std, elastic, seed, part.levelled)
-    if not how.stations:
+    if not spec.stations:
         return rows, truth
     stations = tuple(dict.fromkeys(rows.station))
     named = pose_test(label, rows, stations, pose, std, elastic).own

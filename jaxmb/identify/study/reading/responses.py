@@ -41,8 +41,6 @@ from jaxmb.response.frf_kind import ALL_DIRECTIONS, DERIVATIVES, DIRECTIONS, GRO
 from jaxmb.response.hits import Softening, record_hits
 from jaxmb.response.modal import modes
 
-EXAMPLE = 'nodes = { "1" = "tool" }'
-
 
 def named_points(
     read: FrfSet, outputs: Sequence[Point], inputs: Sequence[Point], nodes: Mapping[str, str], model: Model
@@ -84,6 +82,7 @@ def named_points(
 
 
 Side = tuple[str, list[tuple[str, str]] | None, Sequence[Point]]
+"""Text "outputs" or "inputs", node and direction of each name in the file, points of the test."""
 
 
 def _split(read: FrfSet, names: Sequence[str]) -> list[tuple[str, str]] | None:
@@ -125,7 +124,8 @@ def _by_direction(read: FrfSet, sides: Sequence[Side]) -> dict[str, str]:
             listed = f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:10])}{', ...' if len(nodes) > 10 else ''}"
             raise ValueError(
                 f"{what} of '{read.source}' are at {listed}, no frame of the machine, and those of the test at"
-                f" {', '.join(frames)}: expected which frame each node is, {EXAMPLE}"
+                f" {', '.join(frames)}: expected which frame each node is,"
+                ' nodes = { "1" = "tool" }'
             )
         frame_of[nodes[0]] = frames[0]
     return frame_of
@@ -150,18 +150,22 @@ def _renamed(
 
 FORCES = DIRECTIONS[:3]
 """Directions of hammer hits: x, y, z."""
-BEFORE_HIT = 0.02
+PRETRIGGER = 0.02
 """Share of a record before the contact of the hammer."""
 
 
 def simulated_frf(
-    how: Simulate, at: dict[str, float], outputs: tuple[Point, ...], inputs: tuple[Point, ...], context: ReadingContext,
+    spec: Simulate,
+    at: dict[str, float],
+    outputs: tuple[Point, ...],
+    inputs: tuple[Point, ...],
+    context: ReadingContext,
     sensor: Sensor,
-) -> tuple[MeasuredFrf, Truth]:  # fmt: skip
+) -> tuple[MeasuredFrf, Truth]:
     """Simulated FRFs between points of a machine at a posture, with those of single hits, and the true machine.
 
     Args:
-        how: entry of the study file.
+        spec: entry of the study file.
         at: posture, by coordinate.
         outputs: points and directions of the sensors.
         inputs: those of the forces.
@@ -171,43 +175,43 @@ def simulated_frf(
     Raises:
         ValueError: the machine or its posture is invalid, or hits are combined with a sensor that is not ideal.
     """
-    model, seed, truth = simulated_machine(how, context)
+    model, seed, truth = simulated_machine(spec, context)
     q, _ = stated_posture(model, at)
-    seen = motion_view(model, q, context.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
-    check_motion(seen, motion_coordinates(model))
-    draw = np.random.default_rng(seed)
-    if how.hits is not None:
+    view = motion_view(model, q, context.file.linearize_at, outputs, inputs, sensor.gravity, False, False)
+    check_motion(view, motion_coordinates(model))
+    rng = np.random.default_rng(seed)
+    if spec.hits is not None:
         if sensor != IDEAL:
             raise ValueError("simulated hits are measured by ideal sensors, expected lines, or no sensor")
-        estimate = _from_hits(how.hits, model, q, seen, outputs, inputs, draw)
+        estimate = _from_hits(spec.hits, model, q, view, outputs, inputs, rng)
     else:
-        estimate = MeasuredFrf(_computed(how, seen, outputs, inputs, sensor, draw), ())
-    return estimate, dataclasses.replace(truth, modes=modes(seen.tangent))
+        estimate = MeasuredFrf(_computed(spec, view, outputs, inputs, sensor, rng), ())
+    return estimate, dataclasses.replace(truth, modes=modes(view.tangent))
 
 
 def _computed(
-    how: Simulate,
-    seen: MotionView,
+    spec: Simulate,
+    view: MotionView,
     outputs: tuple[Point, ...],
     inputs: tuple[Point, ...],
     sensor: Sensor,
-    draw: np.random.Generator,
+    rng: np.random.Generator,
 ) -> FrfSet:
-    lines = cast(Lines, how.lines)  # given where no hits are
+    lines = cast(Lines, spec.lines)  # given where no hits are
     count = int(np.floor((lines.last_hz - lines.first_hz) / lines.step_hz + 1e-9)) + 1
     frequency_hz = lines.first_hz + lines.step_hz * np.arange(count)
     omega, decay = jax.device_put((2 * np.pi * frequency_hz, np.zeros(())))
     # called with all arguments, as by the tests, so that both share one program
-    h = np.asarray(predict_frf(seen, omega, DERIVATIVES[how.response], decay, sensor, None))
-    if how.noise_log_std > 0.0:
-        real, imaginary = draw.normal(scale=how.noise_log_std, size=(2, *h.shape))
+    h = np.asarray(predict_frf(view, omega, DERIVATIVES[spec.response], decay, sensor, None))
+    if spec.noise_log_std > 0.0:
+        real, imaginary = rng.normal(scale=spec.noise_log_std, size=(2, *h.shape))
         h = h * np.exp(real + 1j * imaginary)
-    return FrfSet(frequency_hz, h, how.response, dof_names(outputs), dof_names(inputs), source="simulated")
+    return FrfSet(frequency_hz, h, spec.response, dof_names(outputs), dof_names(inputs), source="simulated")
 
 
 def _from_hits(
-    how: Hits, model: Model, q: Array, seen: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
-    draw: np.random.Generator,
+    spec: Hits, model: Model, q: Array, view: MotionView, outputs: tuple[Point, ...], inputs: tuple[Point, ...],
+    rng: np.random.Generator,
 ) -> MeasuredFrf:  # fmt: skip
     """H1 estimates of FRFs from records of hits with an exponential window, one input after the other.
 
@@ -225,28 +229,28 @@ def _from_hits(
     for point in inputs:
         if point[1].removeprefix("-").lower() not in FORCES:
             raise ValueError(f"input '{' '.join(point)}': a hammer gives no moment, expected x, y or z")
-    rows = np.stack([_hit_row(how, model, q, point, draw) for point in inputs])
-    impulse = how.impulse_ns * np.exp(how.impulse_log_std * draw.normal(size=(len(inputs), how.hits)))
-    samples = round(how.record_s * how.sample_rate_hz)
+    rows = np.stack([_hit_row(spec, model, q, point, rng) for point in inputs])
+    impulse = spec.impulse_ns * np.exp(spec.impulse_log_std * rng.normal(size=(len(inputs), spec.hits)))
+    samples = round(spec.record_s * spec.sample_rate_hz)
     force, response = record_hits(
-        seen.tangent,
+        view.tangent,
         motion_stiffness(with_loaded_stiffness(model, q)),
-        Softening(jnp.asarray(how.softening), jnp.asarray(how.softening_half)),
-        seen.output_rows,
-        jnp.asarray(np.repeat(rows, how.hits, axis=0)),
+        Softening(jnp.asarray(spec.softening), jnp.asarray(spec.softening_half)),
+        view.output_rows,
+        jnp.asarray(np.repeat(rows, spec.hits, axis=0)),
         jnp.asarray(impulse.ravel()),
-        start_s=BEFORE_HIT * how.record_s,
-        length_s=1e-3 * how.contact_ms,
-        sample_rate_hz=how.sample_rate_hz,
+        start_s=PRETRIGGER * spec.record_s,
+        length_s=1e-3 * spec.contact_ms,
+        sample_rate_hz=spec.sample_rate_hz,
         samples=samples,
     )
-    response = np.asarray(response) + how.noise * draw.normal(size=response.shape)
+    response = np.asarray(response) + spec.noise * rng.normal(size=response.shape)
     records = list(zip(np.asarray(force), response, strict=True))
     tests = [
         estimate_frf_from_hits(
-            records[i * how.hits : (i + 1) * how.hits],
-            how.sample_rate_hz,
-            decay_1_s=how.decay_1_s,
+            records[i * spec.hits : (i + 1) * spec.hits],
+            spec.sample_rate_hz,
+            decay_1_s=spec.decay_1_s,
             outputs=dof_names(outputs),
             inputs=dof_names(inputs[i : i + 1]),
             source="simulated hits",
@@ -257,7 +261,7 @@ def _from_hits(
     return MeasuredFrf(stack_inputs([test.frf_set for test in tests]), (), hits=hits)
 
 
-def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Generator) -> np.ndarray:
+def _hit_row(spec: Hits, model: Model, q: Array, point: Point, rng: np.random.Generator) -> np.ndarray:
     """Jacobian row [n] of the actual position and direction of a hit, which differ from the stated ones.
 
     A force f at r from the frame's origin does the work f . (v + w x r) = f . v + (r x f) . w.
@@ -266,13 +270,13 @@ def _hit_row(how: Hits, model: Model, q: Array, point: Point, draw: np.random.Ge
     rows = np.asarray(response_rows(model, q, [(point[0], axis) for axis in axes]))
     direction = np.zeros(3)
     direction[FORCES.index(point[1].removeprefix("-").lower())] = -1.0 if point[1].startswith("-") else 1.0
-    askew = direction + np.radians(how.tilt_deg) * draw.normal(size=3) * (direction == 0.0)
-    askew /= np.linalg.norm(askew)
-    offset = how.offset_m * draw.normal(size=3)
-    return np.concatenate([askew, np.cross(offset, askew)]) @ rows
+    tilted = direction + np.radians(spec.tilt_deg) * rng.normal(size=3) * (direction == 0.0)
+    tilted /= np.linalg.norm(tilted)
+    offset = spec.offset_m * rng.normal(size=3)
+    return np.concatenate([tilted, np.cross(offset, tilted)]) @ rows
 
 
-SILENT = (".npz", ".mat", ".csv")
+SI_BY_DEFAULT = (".npz", ".mat", ".csv")
 """File formats whose responses are taken as SI where the file states no unit."""
 OPPOSITE = 0.85
 """Unsymmetry above which two responses of a pair have opposite signs: 1 where one is minus the other, 0.71 where they
@@ -303,11 +307,11 @@ def responses_of_test(
         measured, truth = simulated_frf(part.simulate, part.posture, sensors, inputs, context, sensor_of(part))
     else:
         measured = _from_file(part, context.folder, sensors, inputs, context.model)
-    everything, remarks = measured.frf_set, measured.remarks
+    measured_set, remarks = measured.frf_set, measured.remarks
     analysis = None
     if part.modal is not None:
         analysis = modal_analysis(
-            everything,
+            measured_set,
             band_hz=part.modal.band_hz,
             max_order=part.modal.max_order,
             method=part.modal.method,
@@ -315,20 +319,20 @@ def responses_of_test(
             chosen=part.modal.chosen_hz,
             hits=measured.hits,
         )
-    responses = everything
+    responses = measured_set
     if part.fit == "synthesized" and analysis is not None:
-        responses = synthesize(analysis.model, everything.frequency_hz)
+        responses = synthesize(analysis.model, measured_set.frequency_hz)
         if part.band_hz is None:
             responses = in_band(responses, analysis.model.band_hz)
     responses = select_channels(responses, dof_names(outputs), dof_names(inputs))
     if part.band_hz is not None:
         responses = in_band(responses, part.band_hz)
     if part.symmetrize is not None:
-        remarks = (*remarks, *_opposite(responses))
+        remarks = (*remarks, *_opposite_sign_remarks(responses))
         responses = symmetrize(responses, keep=part.symmetrize)
     source = FrfSource(
         fitted=responses,
-        everything=everything,
+        measured=measured_set,
         treatment=_treatment(part),
         frequency_unit=part.frequency_unit,
         modal=analysis,
@@ -343,7 +347,7 @@ def _treatment(part: FrfTestPart) -> str:
     return " and ".join(done) if part.symmetrize != "mean" else ", ".join(done)
 
 
-def _opposite(responses: FrfSet) -> list[str]:
+def _opposite_sign_remarks(responses: FrfSet) -> list[str]:
     """A sentence on pairs of cross FRFs with opposite signs; none without such pairs."""
     if not reciprocal_pairs(responses):
         return []  # `symmetrize` refuses such a set
@@ -366,7 +370,7 @@ def _from_file(
     read = dataclasses.replace(read, source=read.source or str(part.file))
     if part.unit is not None:
         if read.unit != UNKNOWN and not same_unit(read.unit, part.unit, read.kind):
-            if Path(str(part.file)).suffix.lower() not in SILENT:
+            if Path(str(part.file)).suffix.lower() not in SI_BY_DEFAULT:
                 raise ValueError(
                     f"unit is '{part.unit}', but '{read.source}' states {read.unit}: expected that or none"
                 )
@@ -389,10 +393,10 @@ def _from_file(
         dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
         for hit in measured.hits
     )
-    return MeasuredFrf(taken, (*remarks, *(_without_coherence(taken) if part.coherence else ())), hits=hits)
+    return MeasuredFrf(taken, (*remarks, *(_coherence_remarks(taken) if part.coherence else ())), hits=hits)
 
 
-def _without_coherence(taken: FrfSet) -> list[str]:
+def _coherence_remarks(taken: FrfSet) -> list[str]:
     """A sentence on outputs whose coherence is missing, where the set has a coherence."""
     if taken.coherence is None:
         return []

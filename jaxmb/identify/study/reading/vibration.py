@@ -60,24 +60,23 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
             raise ValueError(f"{what} holds a point twice: {', '.join(dof_names(points))}")
     source, truth, remarks = responses_of_test(part, outputs, inputs, context)
     measured = source.fitted
-    known = measured.frf[measured.finite]
-    if part.simulate is None and known.any() and np.all((np.imag(known) == 0.0) & (np.real(known) >= 0.0)):
+    finite = measured.frf[measured.finite]
+    if part.simulate is None and finite.any() and np.all((np.imag(finite) == 0.0) & (np.real(finite) >= 0.0)):
         raise ValueError("all FRFs are real and none is negative, as magnitudes without phase: expected complex values")
     weight = _weights(part, measured, outputs, inputs)
-    weight, notes = _masked(measured, weight, outputs, inputs)
+    weight, notes = _usable(measured, weight, outputs, inputs)
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
-    random = coherence_noise(measured if part.coherence else dataclasses.replace(measured, coherence=None))
+    by_coherence = coherence_noise(measured if part.coherence else dataclasses.replace(measured, coherence=None))
     leak = _leak(part, measured, context)
-    leaked = leak_std(leak, measured.frf)
-    additive = random.std if measured.averages else np.zeros(random.std.shape)
+    additive_std = by_coherence.std if measured.averages else np.zeros(by_coherence.std.shape)
     if measured.averages:
-        weight, notes = _above_noise(random, weight, notes, outputs, inputs)
-    known = np.sqrt(random.log_std**2 + leaked**2)
-    noise = np.sqrt(nominal**2 + known**2)
+        weight, notes = _weights_above_noise(by_coherence, weight, notes, outputs, inputs)
+    known_std = np.sqrt(by_coherence.log_std**2 + leak_std(leak, measured.frf) ** 2)
+    noise_std = np.sqrt(nominal**2 + known_std**2)
     usable = weight > 0.0
     if part.symmetrize is not None:
-        weight, factor = _counted_once(measured, weight, part.symmetrize)
-        known, noise, additive, leak = (x * factor for x in (known, noise, additive, leak))
+        weight, factor = _weights_of_pairs(measured, weight, part.symmetrize)
+        known_std, noise_std, additive_std, leak = (x * factor for x in (known_std, noise_std, additive_std, leak))
     test = FrfTest(
         name=label,
         q=q,
@@ -89,10 +88,10 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         omega=jax.device_put(2 * np.pi * measured.frequency_hz),
         measured=jax.device_put(np.where(usable, measured.frf, 1.0)),
         weight=_on_device(weight),
-        noise_std=_on_device(noise),
-        known_std=_on_device(known),
-        additive_std=_on_device(additive),
-        magnitude=jax.device_put(random.size),
+        noise_std=_on_device(noise_std),
+        known_std=_on_device(known_std),
+        additive_std=_on_device(additive_std),
+        magnitude=jax.device_put(by_coherence.size),
         leak=_on_device(np.where(usable, leak, 0.0)),
         nominal_std=jax.device_put(np.asarray(nominal)),
         excluded=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
@@ -182,7 +181,7 @@ def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
     return [points.index(tuple(p)) for p in wanted]
 
 
-def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple) -> tuple[np.ndarray, list[str]]:
+def _usable(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple) -> tuple[np.ndarray, list[str]]:
     """Weights, 0 for responses without a valid logarithm, and a sentence on these, if any."""
     usable = usable_lines(measured.frf)
     lines = measured.frequency_hz.size
@@ -194,10 +193,10 @@ def _masked(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
     weight = np.where(usable, weight, 0.0)
     if not weight.any():
         raise ValueError("all weights are zero, expected at least one line that counts")
-    return weight, _lost_lines(lost, lines, outputs, inputs)
+    return weight, _unused_lines_text(lost, lines, outputs, inputs)
 
 
-def _above_noise(
+def _weights_above_noise(
     noise: CoherenceNoise, weight: np.ndarray, notes: list[str], outputs: tuple, inputs: tuple
 ) -> tuple[np.ndarray, list[str]]:
     """Weights, 0 for responses within their noise by the coherence, and the notes with a sentence on these.
@@ -213,10 +212,10 @@ def _above_noise(
         raise ValueError("by their coherence all responses are noise, expected at least one line that is not")
     lost = np.sum(hidden, axis=0)
     hidden_text = f"up to {lost.max()} of {hidden.shape[0]} lines do not rise above the noise given by their coherence"
-    return weight, [*notes, f"{_between(lost > 0, outputs, inputs)}: {hidden_text}, and are left out"]
+    return weight, [*notes, f"{_frfs_text(lost > 0, outputs, inputs)}: {hidden_text}, and are left out"]
 
 
-def _counted_once(
+def _weights_of_pairs(
     measured: FrfSet, weight: np.ndarray, symmetrize: Keep | Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights and factors on the noise with which one response of each symmetrized pair counts for both, so that
@@ -235,20 +234,20 @@ def _counted_once(
     return weight, factor
 
 
-def _lost_lines(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> list[str]:
+def _unused_lines_text(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> list[str]:
     """One sentence on the lines [output, input] that are not used; none where all are."""
     counts = []
     if (lost == lines).any():
-        counts.append(f"{_between(lost == lines, outputs, inputs)}: no usable line")
+        counts.append(f"{_frfs_text(lost == lines, outputs, inputs)}: no usable line")
     some = (lost > 0) & (lost < lines)
     if some.any():
         fewest, most = lost[some].min(), lost[some].max()
         count = f"{most}" if fewest == most else f"{fewest} to {most}"
-        counts.append(f"{_between(some, outputs, inputs)}: {count} of {lines} lines not usable")
+        counts.append(f"{_frfs_text(some, outputs, inputs)}: {count} of {lines} lines not usable")
     return [f"{'; '.join(counts)}; zero or not finite, and left out"] if counts else []
 
 
-def _between(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
+def _frfs_text(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
     """FRFs [output, input] as text with their number, reciprocal ones as one: "tool z with tool x, tool y (4 FRFs)"."""
     count = int(marked.sum())
     number = f"({count} FRF{'s' if count > 1 else ''})"
@@ -334,29 +333,29 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
 
 
 def _simulated_modes(
-    part: ModesTestPart, how: SimulateModes, context: ReadingContext
+    part: ModesTestPart, spec: SimulateModes, context: ReadingContext
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Truth]:
     """Simulated frequencies [Hz], damping ratios [%] and shapes [mode, output], and the true machine."""
-    true, seed, truth = simulated_machine(how, context)
-    there, _ = stated_posture(true, part.posture)
-    seen = motion_view(true, there, context.file.linearize_at, part.outputs, part.outputs)
-    check_motion(seen, motion_coordinates(true))
-    found = modes(seen.tangent)
-    kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= how.below_hz)
+    true, seed, truth = simulated_machine(spec, context)
+    q, _ = stated_posture(true, part.posture)
+    view = motion_view(true, q, context.file.linearize_at, part.outputs, part.outputs)
+    check_motion(view, motion_coordinates(true))
+    found = modes(view.tangent)
+    kept = np.flatnonzero(np.asarray(found.damped_frequency_hz) <= spec.below_hz)
     if not kept.size:
-        raise ValueError(f"the machine has no mode below {how.below_hz:g} Hz")
+        raise ValueError(f"the machine has no mode below {spec.below_hz:g} Hz")
     frequency_hz = np.asarray(found.damped_frequency_hz)[kept]
     damping_percent = 100.0 * np.asarray(found.damping_ratio)[kept]
-    shape = _largest_one((np.asarray(seen.output_rows) @ np.asarray(found.shape)[:, kept]).T)
-    if how.noise:
-        draw = np.random.default_rng(seed)
+    shape = _largest_one((np.asarray(view.output_rows) @ np.asarray(found.shape)[:, kept]).T)
+    if spec.noise:
+        rng = np.random.default_rng(seed)
         count = kept.size
-        frequency_hz = frequency_hz + _of_each("frequency_std_hz", part.frequency_std_hz, count) * draw.normal(
+        frequency_hz = frequency_hz + _of_each("frequency_std_hz", part.frequency_std_hz, count) * rng.normal(
             size=count
         )
-        spread = _of_each("damping_std_percent", part.damping_std_percent, count)
-        damping_percent = damping_percent + spread * draw.normal(size=count)
-        real, imaginary = part.shape_std * draw.normal(size=(2, *shape.shape))
+        damping_std_percent = _of_each("damping_std_percent", part.damping_std_percent, count)
+        damping_percent = damping_percent + damping_std_percent * rng.normal(size=count)
+        real, imaginary = part.shape_std * rng.normal(size=(2, *shape.shape))
         shape = shape + real + 1j * imaginary
     return frequency_hz, damping_percent, shape, dataclasses.replace(truth, modes=found)
 
