@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxmb.identify.experiments.test import Entry, Truth
-from jaxmb.identify.experiments.torque.preliminary_fits import FrictionChoice, GainChoice
+from jaxmb.identify.experiments.torque.preliminary_fits import FrictionChoice, PreliminaryGains
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, set_parameters
 from jaxmb.identify.study.format.study_format import StudyFile, machine_named
@@ -32,7 +32,7 @@ class ReadingContext(NamedTuple):
     """Seed of simulated noise instead of the study's own."""
     fitted: tuple[Entry, ...] = ()
     """The fitted tests, while held-out tests are read; empty before."""
-    gains: GainChoice | None = None
+    gains: PreliminaryGains | None = None
     """Gains of drives from a preliminary fit."""
     friction: FrictionChoice | None = None
     """Friction terms chosen in a preliminary fit; `unlocked_machine` has them."""

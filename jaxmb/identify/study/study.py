@@ -39,7 +39,7 @@ from jaxmb.identify.study.reading.friction_and_gains import (
     check_free_friction,
     friction_bounds,
     friction_choice,
-    gain_choice,
+    preliminary_gains,
     with_friction,
     with_friction_remarks,
 )
@@ -375,7 +375,7 @@ def _context_and_tests(
     context = ReadingContext(file, folder, whole, model, noise_seed)
     entries = read_tests(file, source, context)
     with error_location(f"{source}: [free]"):
-        gains = gain_choice(model, file, set(fixed), entries)
+        gains = preliminary_gains(model, file, set(fixed), entries)
     if gains is not None:
         context = context._replace(gains=gains)
         entries = after_preliminary_fits(entries, source, context)

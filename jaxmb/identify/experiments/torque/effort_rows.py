@@ -106,7 +106,7 @@ class Samples(NamedTuple):
     """The regressor with further columns of friction."""
     constant: Float[np.ndarray, "k c"]
     """Constant term beside the columns."""
-    kept: Callable[[Float[np.ndarray, "k c ..."]], Float[np.ndarray, "r ..."]]
+    to_rows: Callable[[Float[np.ndarray, "k c ..."]], Float[np.ndarray, "r ..."]]
     """Maps contributions to the efforts of all samples to rows of the equations."""
 
 
@@ -185,14 +185,14 @@ def effort_rows(
     gears, absent, from_s, to_s = settings.gears, list(settings.absent), settings.from_s, settings.to_s
     used = np.arange(motion.first, count - motion.last)
     q, zd, zdd = states_at(model, record, motion, path, used)
-    given, beside = None, np.zeros(1)
+    elastic_regressor, elastic_constant = None, np.zeros(1)
     if gears.fitted is not None:
         speed = np.abs(motion.velocity)
         first = 0 if np.all(speed[0] <= AT_REST * speed.max(axis=0)) else motion.first
         q_all, zd_all, zdd_all = states_at(model, record, motion, path, np.arange(first, count - motion.last))
-        found = elastic_rows(model, gears, absent, q_all, zd_all, zdd_all, rate)
-        given, beside, _ = (part[motion.first - first :] for part in found)
-    regressor, effort, measured = equations_at(model, record, q, zd, zdd, used, given)
+        parts = elastic_rows(model, gears, absent, q_all, zd_all, zdd_all, rate)
+        elastic_regressor, elastic_constant, _ = (part[motion.first - first :] for part in parts)
+    regressor, effort, measured = equations_at(model, record, q, zd, zdd, used, elastic_regressor)
     regressor[:, :, absent] = 0.0
     columns_of_measured = [independent_coordinates(model).index(name) for name in measured]
     speed = zd[:, columns_of_measured]
@@ -208,9 +208,9 @@ def effort_rows(
         return found.reshape(part.shape)
 
     columns, constant = further_columns(model, measured, regressor, speed, temperature, settings.load_parameters)
-    if given is not None:
-        constant = constant + beside[:, columns_of_measured]
-    both = filtered(np.concatenate([columns, constant[:, :, None], effort[:, :, None]], axis=2))
+    if elastic_regressor is not None:
+        constant = constant + elastic_constant[:, columns_of_measured]
+    both_sides = filtered(np.concatenate([columns, constant[:, :, None], effort[:, :, None]], axis=2))
     inside = np.arange(len(used))
     if effort_cutoff_hz is not None:
         ends = edge(rate, effort_cutoff_hz)
@@ -233,7 +233,7 @@ def effort_rows(
     def to_rows(part: np.ndarray) -> np.ndarray:
         return filtered(part)[inside[sample], coordinate]
 
-    rows = both[inside[sample], coordinate]
+    rows = both_sides[inside[sample], coordinate]
     return EffortRows(
         regressor=rows[:, :-2],
         effort=rows[:, -1],
@@ -247,30 +247,30 @@ def effort_rows(
 
 
 def moving_samples(
-    model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, beside: int
+    model: Model, zd: Float[np.ndarray, "s m"], least_speed: np.ndarray | float, margin: int
 ) -> np.ndarray:
     """Mask of the samples at which each independent coordinate, and each transmission that it drives, exceeds its least
-    speed and is more than `beside` samples from a reversal. A coordinate that reverses at all its samples, at rest,
+    speed and is more than `margin` samples from a reversal. A coordinate that reverses at all its samples, at rest,
     keeps them."""
     speed = np.broadcast_to(least_speed, zd.shape[1:])
     fast = np.abs(zd) >= speed
-    turning = fast & ~_reversal(zd, beside)
+    turning = fast & ~_reversal(zd, margin)
     fast = np.where(turning.any(axis=0), turning, fast)
-    given = [model.coordinates.index(name) for name in independent_coordinates(model)]
-    for rate in np.asarray(model.transmission_rate)[:, given]:
+    independent = [model.coordinates.index(name) for name in independent_coordinates(model)]
+    for rate in np.asarray(model.transmission_rate)[:, independent]:
         turns = rate != 0.0
         if turns.any():
             slow = np.abs(zd @ rate) < np.min(speed[turns])
             fast[:, turns] &= ~slow[:, None]
-            turning = fast & ~_reversal(zd @ rate, beside)[:, None]
+            turning = fast & ~_reversal(zd @ rate, margin)[:, None]
             fast[:, turns & turning.any(axis=0)] = turning[:, turns & turning.any(axis=0)]
     return fast
 
 
-def _reversal(rate: Float[np.ndarray, "s ..."], beside: int) -> np.ndarray:
-    """Mask of the samples at most `beside` samples from a sign change of a rate."""
+def _reversal(rate: Float[np.ndarray, "s ..."], margin: int) -> np.ndarray:
+    """Mask of the samples at most `margin` samples from a sign change of a rate."""
     reverses, found = np.diff(np.sign(rate), axis=0) != 0.0, np.zeros(rate.shape, dtype=bool)
-    for lag in range(beside):
+    for lag in range(margin):
         found[lag + 1 :] |= reverses[: len(reverses) - lag]
         found[: len(reverses) - lag] |= reverses[lag:]
     return found
@@ -342,27 +342,27 @@ def equations_at(
     Columns without effect are set to zero: scaled to length 1, their rounding would appear as parameters.
     """
     names = independent_coordinates(model)
-    there = np.flatnonzero(~np.isnan(record.effort).all(axis=0))
-    measured = tuple(record.names[i] for i in there)
+    columns = np.flatnonzero(~np.isnan(record.effort).all(axis=0))
+    measured = tuple(record.names[i] for i in columns)
     if rows is None:
         rest = jnp.asarray(unloaded(model)) if model.motors else None
         rows = drive_rows(model, stacked_torque_regressor(model, q, zd, zdd, rest))
     regressor = rows[:, [names.index(name) for name in measured]]
     acting = without_rounding(regressor.reshape(-1, regressor.shape[2])).reshape(regressor.shape)
-    return acting, record.effort[samples][:, there], measured
+    return acting, record.effort[samples][:, columns], measured
 
 
 CUTOFFS = 12
 """Number of candidate cut-offs."""
-LOWEST = 20.0
+LOWEST_CUTOFF = 20.0
 """Lowest candidate cut-off, in periods of the whole record."""
-HIGHEST = 0.2
+HIGHEST_CUTOFF = 0.2
 """Highest candidate cut-off, over the sampling rate."""
 SEARCH_SAMPLES = 3000
 """Number of samples on which cut-offs are compared."""
 BLOCKS = 20
 """Parts of the record for the standard error of a difference of errors."""
-STATED = 1e-12
+ROBUST_STD = 1e-12
 """Standard deviation over the efforts' size, so small that robust weights use the median residual instead."""
 
 
@@ -399,39 +399,39 @@ def best_cutoff(
     Source: Pyrhonen et al. 2024, section 4: the pass band was widened until the variance of the error grew.
     """
     rate, count = record.rate_hz, len(record.time_s)
-    least = int(np.ceil(LOWEST / HIGHEST))
+    least = int(np.ceil(LOWEST_CUTOFF / HIGHEST_CUTOFF))
     if count <= least:
         raise ValueError(
             f"there are {count} samples, too few to search a cut-off: expected more than {least}, or cutoff_hz"
         )
-    tried = np.geomspace(LOWEST * rate / count, HIGHEST * rate, CUTOFFS).tolist()
+    tried = np.geomspace(LOWEST_CUTOFF * rate / count, HIGHEST_CUTOFF * rate, CUTOFFS).tolist()
     ends, time = edge(rate, tried[0]), record.time_s - record.time_s[0]
     inside = np.arange(ends, count - ends)
     within = inside[(time[inside] >= settings.from_s) & (time[inside] <= settings.to_s)]
     within = within if within.size > BLOCKS else inside
     chosen = within[np.unique(np.linspace(0, within.size - 1, SEARCH_SAMPLES).astype(int))]
-    tries = {cutoff: _equations(model, record, cutoff, path, chosen, settings.least_speed) for cutoff in tried}
-    found = {cutoff: each for cutoff, each in tries.items() if each is not None}
-    if not found:
+    equations = {cutoff: _equations(model, record, cutoff, path, chosen, settings.least_speed) for cutoff in tried}
+    closed = {cutoff: each for cutoff, each in equations.items() if each is not None}
+    if not closed:
         raise ValueError("loops do not close along the motion for any cut-off, expected cutoff_hz")
     # with the lowest cut-offs hardly anything moves, with the highest everything does
-    used = np.mean([fast for _, _, fast in found.values()], axis=0) > 0.5
+    used = np.mean([fast for _, _, fast in closed.values()], axis=0) > 0.5
     used = used if used.any() else np.ones_like(used)
     block = np.broadcast_to((np.arange(chosen.size) * BLOCKS // chosen.size)[:, None], used.shape)[used]
-    rows = [_over_size(regressor, effort, used, settings.absent) for regressor, effort, _ in found.values()]
+    rows = [_normalized_rows(regressor, effort, used, settings.absent) for regressor, effort, _ in closed.values()]
     residuals = np.stack([_residual(*each) for each in rows])
     if robust:
         best = rows[int(np.argmin(np.median(residuals**2, axis=1)))]
-        root = np.sqrt(linear_fit(*best, np.full(block.size, STATED), robust=True).weights)
+        root = np.sqrt(linear_fit(*best, np.full(block.size, ROBUST_STD), robust=True).weights)
         residuals = np.stack([_residual(matrix * root[:, None], right * root) for matrix, right in rows])
     squares = np.stack([np.bincount(block, part**2, minlength=BLOCKS) for part in residuals])
     best = int(np.argmin(squares.sum(axis=1)))
     more = squares - squares[best]
     worse = more.sum(axis=1) > np.sqrt(BLOCKS) * np.std(more, axis=1, ddof=1)
     highest = best
-    while highest + 1 < len(found) and not worse[highest + 1]:
+    while highest + 1 < len(closed) and not worse[highest + 1]:
         highest += 1
-    return list(found)[highest]
+    return list(closed)[highest]
 
 
 def _equations(
@@ -456,7 +456,7 @@ def _equations(
     return regressor, effort, fast[:, [names.index(name) for name in measured]]
 
 
-def _over_size(
+def _normalized_rows(
     regressor: np.ndarray, effort: np.ndarray, used: np.ndarray, absent: Sequence[int]
 ) -> tuple[Float[np.ndarray, "r p"], Float[np.ndarray, "r"]]:
     """Used rows, each divided by the standard deviation of its coordinate's efforts."""

@@ -29,16 +29,16 @@ from jaxmb.mechanics.loops import independent_coordinates
 
 Steps = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Matrices by which u and u' after each step follow from those before, from the load before and from its change."""
-SWEEPS = 2
+NEWTON_STEPS = 2
 """Newton steps: the first one is exact up to products of deflections, of a thousandth of a radian each."""
-BEGIN_S = 0.1
+INITIAL_LOAD_S = 0.1
 """s, over which the initial load is smoothed; its derivatives give the deflection without free vibration."""
 AT_REST = 0.01
 """Initial speed over the largest speed, below which a recorded motion starts at rest."""
-SMEARED = 0.3
+INITIAL_ACCELERATION = 0.3
 """Initial over largest acceleration, up to which a motion may start at rest: the low-pass filter spreads acceleration
 to the first sample. A record that begins at a reversal of joints has more."""
-LARGEST = 0.2
+LARGEST_DEFLECTION = 0.2
 """rad or m: largest plausible deflection of a gear."""
 
 
@@ -182,7 +182,7 @@ def begins_at_rest(velocity: Float[np.ndarray, "k m"], acceleration: Float[np.nd
     speed, change = (
         np.abs(part[0]) / np.maximum(np.abs(part).max(axis=0), 1e-300) for part in (velocity, acceleration)
     )
-    return bool(np.all(speed <= AT_REST) and np.all(change <= SMEARED))
+    return bool(np.all(speed <= AT_REST) and np.all(change <= INITIAL_ACCELERATION))
 
 
 def elastic_rows(
@@ -233,16 +233,16 @@ def elastic_rows(
         K, C, M = (part[:, ~link][:, :, ~link] for part in terms)
         steps = _steps(K, C, M, step_s)
     rest = jnp.asarray(unloaded(model))
-    for _ in range(SWEEPS):
+    for _ in range(NEWTON_STEPS):
         rows = stacked_torque_regressor(model, z, zd, zdd, rest)
         missed = (rows[:, joints] @ p0)[:, :, None]
         responses = _response(terms, missed, link, step_s, steps, at_rest)
         z, zd, zdd = (state + part[:, :, 0] @ unit.T for state, part in zip((z, zd, zdd), responses, strict=True))
         largest = np.abs(responses[0]).max()
-        if not largest <= LARGEST:
+        if not largest <= LARGEST_DEFLECTION:
             raise ValueError(
-                f"gears deflect by {largest:.2g} rad or m, expected at most {LARGEST:g}: check stiffnesses of gears,"
-                " ratios, masses and units"
+                f"gears deflect by {largest:.2g} rad or m, expected at most {LARGEST_DEFLECTION:g}: check stiffnesses"
+                " of gears, ratios, masses and units"
             )
     rows = stacked_torque_regressor(model, z, zd, zdd, rest)
     found = drive_rows(model, rows)
@@ -288,7 +288,7 @@ def _response(
     elif free.size:
         state = np.concatenate([static[0], np.zeros_like(static[0])])
         if not at_rest:
-            begin = static[: max(5, round(BEGIN_S / step_s))]
+            begin = static[: max(5, round(INITIAL_LOAD_S / step_s))]
             times = step_s * np.arange(len(begin))
             fitted = np.polynomial.polynomial.polyfit(times, begin.reshape(len(begin), -1), 2)
             u, v, half = fitted.reshape(3, *static[0].shape)

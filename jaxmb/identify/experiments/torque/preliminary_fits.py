@@ -1,4 +1,4 @@
-"""First fits of torque tests: drive gains and delays, and selection of friction terms."""
+"""Preliminary fits of torque tests: drive gains and delays, and selection of friction terms."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
@@ -25,14 +25,14 @@ GAIN_FAMILY = "drive_gain"
 GAIN_ROUNDS = 50
 GAIN_SETTLED = 1e-9
 """Largest relative change of a gain at convergence of the first fit."""
-ROUGH = 1e-3
+LARGEST_LAST_GAIN_STEP = 1e-3
 """Relative change of a gain above which the first fit counts as not converged."""
 SMALLEST_RESIDUAL = 1e-6
 """Residual of the known efforts after a fit of the free parameters, over their size, below which gains are not
 identifiable."""
 LEAST_WEIGHT = 1e-8
 """Smallest weight of an outlier."""
-LONGEST = 2.0
+LARGEST_GAIN_STEP = 2.0
 """Largest factor on a gain in one step."""
 
 
@@ -46,8 +46,8 @@ class DriveRecording(NamedTuple):
     """Whether outliers are down-weighted."""
 
 
-class GainChoice(NamedTuple):
-    """Gains of a first fit, about which the equations are linearized."""
+class PreliminaryGains(NamedTuple):
+    """Drive gains of a preliminary fit, about which the equations are linearized."""
 
     gains: dict[str, float]
     """Free gains by drive."""
@@ -55,13 +55,13 @@ class GainChoice(NamedTuple):
     """Values of the regressor's parameters."""
 
 
-def first_gains(
+def fit_gains(
     tests: Sequence[DriveRecording],
     names: Sequence[str],
-    wanted: Sequence[str],
+    free_drives: Sequence[str],
     share: Float[np.ndarray, "p d"],
     known: Float[np.ndarray, "p"],
-) -> GainChoice:
+) -> PreliminaryGains:
     """Drive gains fitted jointly with the free parameters to the recorded drive signals.
 
     Gauss-Newton fit of i = G^-1 N^-T Y p, N the ratios and G the gains. The noise is that of i, on the left: with
@@ -72,7 +72,7 @@ def first_gains(
     Args:
         tests: fitted tests.
         names: of the p columns of their regressors.
-        wanted: drives whose gains are free.
+        free_drives: drives whose gains are free.
         share: derivative of the regressor's parameters by the free ones.
         known: fixed part of the regressor's parameters, 0 for free ones.
 
@@ -83,7 +83,7 @@ def first_gains(
     """
     regressor = np.concatenate([test.rows.regressor @ share for test in tests])
     rest = np.concatenate([test.rows.regressor @ known + test.rows.constant for test in tests])
-    each = [_efforts(test, wanted) for test in tests]
+    each = [_efforts(test, free_drives) for test in tests]
     effort, given = np.concatenate([a for a, _ in each]), np.concatenate([b for _, b in each])
     rest = rest - given
     coordinates = [name for test in tests for name in np.array(test.rows.measured)[test.rows.coordinate]]
@@ -92,14 +92,14 @@ def first_gains(
     right = rest / std
     unexplained = right - regressor / std[:, None] @ least_squares(regressor / std[:, None], right)
     if not np.linalg.norm(unexplained) > SMALLEST_RESIDUAL * np.linalg.norm(right):
-        raise ValueError(_not_identifiable_text(wanted))
+        raise ValueError(_not_identifiable_text(free_drives))
     found = least_squares(np.concatenate([regressor, -effort], axis=1) / std[:, None], -rest / std)
     p, gains = np.split(found, [share.shape[1]])
     gains = np.where(gains == 0.0, 1.0, gains)
     robust = any(test.robust for test in tests)
     for _ in range(GAIN_ROUNDS):
         slope = np.concatenate([
-            gain_columns(test.rows.all_samples, test.drives, wanted, gains, share @ p + known) for test in tests
+            gain_columns(test.rows.all_samples, test.drives, free_drives, gains, share @ p + known) for test in tests
         ])  # fmt: skip
         matrix = np.concatenate([regressor, slope], axis=1)
         found = least_squares(matrix / std[:, None], (effort @ gains - rest) / std)
@@ -107,26 +107,26 @@ def first_gains(
         p, steps = np.split(found, [share.shape[1]])
         std = _robust_std(residual, group) if robust else _rms_by_group(residual[:, None], group)
         # a gain keeps its sign and order of size in one step
-        factor = np.clip(1.0 + steps / gains, 1.0 / LONGEST, LONGEST)
+        factor = np.clip(1.0 + steps / gains, 1.0 / LARGEST_GAIN_STEP, LARGEST_GAIN_STEP)
         gains = gains * factor
         if np.abs(factor - 1.0).max() < GAIN_SETTLED:
             break
     else:
-        if np.abs(factor - 1.0).max() > ROUGH:
+        if np.abs(factor - 1.0).max() > LARGEST_LAST_GAIN_STEP:
             raise ValueError(
-                f"{', '.join(f'{GAIN_FAMILY}.{name}' for name in wanted)}: not converged after {GAIN_ROUNDS} steps"
+                f"{', '.join(f'{GAIN_FAMILY}.{name}' for name in free_drives)}: not converged after {GAIN_ROUNDS} steps"
             )
     unknown = ~np.isfinite(identifiability(matrix / std[:, None], np.ones(len(matrix))).std[share.shape[1] :])
     if unknown.any():
-        raise ValueError(_not_identifiable_text([name for name, lost in zip(wanted, unknown, strict=True) if lost]))
+        raise ValueError(_not_identifiable_text(np.array(free_drives)[unknown].tolist()))
     by_name = dict(zip(names, (share @ p + known).tolist(), strict=True))
-    return GainChoice(dict(zip(wanted, gains.tolist(), strict=True)), by_name)
+    return PreliminaryGains(dict(zip(free_drives, gains.tolist(), strict=True)), by_name)
 
 
 def gain_columns(
     samples: Samples,
     drives: Drives,
-    wanted: Sequence[str],
+    free_drives: Sequence[str],
     gains: Float[np.ndarray, "g"],
     values: Float[np.ndarray, "p"],
 ) -> Float[np.ndarray, "r g"]:
@@ -137,24 +137,24 @@ def gain_columns(
     Args:
         samples: of the test.
         drives: of its record.
-        wanted: drives whose gains are free.
+        free_drives: drives whose gains are free.
         gains: of these.
         values: p.
     """
     torque = np.linalg.solve(drives.ratio.T, (samples.regressor @ values).T).T
     columns = []
-    for name, gain in zip(wanted, gains, strict=True):
+    for name, gain in zip(free_drives, gains, strict=True):
         m = drives.names.index(name)
-        columns.append(-samples.kept(torque[:, [m]] / gain * drives.ratio[m]))
+        columns.append(-samples.to_rows(torque[:, [m]] / gain * drives.ratio[m]))
     return np.stack(columns, axis=1)
 
 
-def _efforts(test: DriveRecording, wanted: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _efforts(test: DriveRecording, free_drives: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the efforts of each drive with a free gain, for a gain of 1, and the sum of all others."""
     samples, drives = test.rows.all_samples, test.drives
-    each = [samples.kept(test.signal[:, [m]] * drives.ratio[m]) for m in range(len(drives.names))]
-    own = [each[drives.names.index(name)] for name in wanted]
-    others = [drives.gain[m] * each[m] for m, name in enumerate(drives.names) if name not in wanted]
+    each = [samples.to_rows(test.signal[:, [m]] * drives.ratio[m]) for m in range(len(drives.names))]
+    own = [each[drives.names.index(name)] for name in free_drives]
+    others = [drives.gain[m] * each[m] for m, name in enumerate(drives.names) if name not in free_drives]
     return np.stack(own, axis=1), np.sum([np.zeros(len(each[0])), *others], axis=0)
 
 
@@ -191,7 +191,7 @@ LONGEST_DELAY_STEP = 5.0
 """Largest step of a delay, in samples."""
 
 
-def first_delay(equations: Callable[[float], EffortRows], rate_hz: float, name: str) -> tuple[float, EffortRows]:
+def fit_delay(equations: Callable[[float], EffortRows], rate_hz: float, name: str) -> tuple[float, EffortRows]:
     """Delay, s, of the best fit of all parameters to the efforts, and the equations at that delay.
 
     Gauss-Newton fit of effort(t) = (Y p)(t - d). The motion is delayed, which leaves the noise of the efforts
@@ -230,12 +230,12 @@ def delay_column(rows: EffortRows, rate_hz: float) -> Float[np.ndarray, "r"]:
     """Derivative of the predicted efforts by their delay, -d(Y p)/dt, with p from a fit of all parameters."""
     samples = rows.all_samples
     values = least_squares(rows.regressor, rows.effort - rows.constant)
-    return -samples.kept(rates(samples.columns @ values + samples.constant, rate_hz)[0])
+    return -samples.to_rows(rates(samples.columns @ values + samples.constant, rate_hz)[0])
 
 
-ROUNDS = 30
+FRICTION_ROUNDS = 30
 """Iterations of the fit with all selected terms."""
-SETTLED = 1e-6
+FRICTION_SETTLED = 1e-6
 """Relative change of all coefficients and speeds at convergence."""
 
 
@@ -282,7 +282,7 @@ def fitted_terms(
     right = (rows.effort - rows.constant) / std
     best = least_squares(rows.regressor / std[:, None], right)
     choice = FrictionChoice(tuple(terms), dict(zip(names, best.tolist(), strict=True)))
-    for _ in range(ROUNDS):
+    for _ in range(FRICTION_ROUNDS):
         columns, slopes = term_columns(rows, names, choice)
         best = least_squares(np.concatenate([rows.regressor, columns, slopes], axis=1) / std[:, None], right)
         values, sizes, steps = np.split(best, [len(names), len(names) + len(terms)])
@@ -297,7 +297,7 @@ def fitted_terms(
             for old, new in ((before.coefficient, after.coefficient), (before.speed or 0.0, after.speed or 0.0))
         ]
         choice = FrictionChoice(tuple(found), dict(zip(names, values.tolist(), strict=True)))
-        if all(abs(new - old) <= SETTLED * abs(new) for old, new in changes):
+        if all(abs(new - old) <= FRICTION_SETTLED * abs(new) for old, new in changes):
             break
     return choice
 
@@ -327,7 +327,7 @@ def term_column(rows: EffortRows, coordinate: int, effort: Float[np.ndarray, "k"
     samples = rows.all_samples
     whole = np.zeros(samples.velocity.shape)
     whole[:, coordinate] = effort
-    return samples.kept(whole)
+    return samples.to_rows(whole)
 
 
 def term_effort(
@@ -357,11 +357,11 @@ def term_effort(
 
 FOLDS = 5
 """Consecutive parts of the record, each held out once."""
-LEVEL = 0.01
+SIGNIFICANCE = 0.01
 """Significance level of a term, corrected for the number of candidates."""
 MOST_ROWS = 10_000
 """Largest number of rows used, evenly spaced over the record."""
-MOST = 6
+MOST_TERMS = 6
 """Largest number of selected terms."""
 SPEEDS = np.geomspace(0.02, 0.5, 9)
 """Candidate Stribeck speeds over the largest speed."""
@@ -413,7 +413,7 @@ def friction_terms(
     fold = FOLDS * np.argsort(np.argsort(rows.time_s, kind="stable"), kind="stable") // len(right)
     choice = FrictionChoice((), {})
     remaining = list(range(len(candidates)))
-    while remaining and len(choice.terms) < MOST:
+    while remaining and len(choice.terms) < MOST_TERMS:
         whole = _Split(matrix, right, np.arange(0), columns[:, remaining])
         splits = [_Split(matrix, right, np.flatnonzero(fold == k), columns[:, remaining]) for k in range(FOLDS)]
         best, best_gain = None, 0.0
@@ -423,9 +423,9 @@ def friction_terms(
             gains = np.log(errors[:, 0] / errors[:, 1])
             gain, strongest = float(gains.mean()), mine[int(np.argmax(whole.drop[mine]))]
             is_predictive = gain > gains.std(ddof=1) / np.sqrt(FOLDS)
-            coefficient_std = whole.spread(strongest, rows.coordinate == own[0])
+            coefficient_std = whole.coefficient_std(strongest, rows.coordinate == own[0])
             chance = 2.0 * len(candidates) * ndtr(-abs(whole.coefficient[strongest]) / coefficient_std)
-            if is_predictive and gain > best_gain and chance < LEVEL:
+            if is_predictive and gain > best_gain and chance < SIGNIFICANCE:
                 best, best_gain = (strongest, errors, coefficient_std), gain
         if best is None:
             break
@@ -455,44 +455,47 @@ def _fewer(rows: EffortRows) -> EffortRows:
         time_s=rows.time_s[some],
         velocity=rows.velocity[some],
         constant=np.broadcast_to(rows.constant, rows.effort.shape)[some],
-        samples=samples._replace(kept=lambda part: samples.kept(part)[some]),
+        samples=samples._replace(to_rows=lambda part: samples.to_rows(part)[some]),
     )
 
 
 class _Split:
     """Fits to some rows, without and with each candidate; the other rows are held out."""
 
-    def __init__(self, matrix: np.ndarray, right: np.ndarray, out: Int[np.ndarray, "o"], columns: np.ndarray) -> None:
-        seen = np.setdiff1d(np.arange(len(right)), out)
-        self.out = out
-        svd = scaled_svd(matrix[seen], RANK_TOLERANCE)
-        self.rank, basis = svd.rank, svd.range(seen.size)
-        self.left = missed = svd.beside(right[seen])
-        self.beside = beside = svd.beside(columns[seen])
-        length = np.sum(beside**2, axis=0)
-        acts = length > RANK_TOLERANCE * np.sum(columns[seen] ** 2, axis=0)
-        self.coefficient = np.where(acts, beside.T @ missed / np.where(acts, length, 1.0), 0.0)
+    def __init__(
+        self, matrix: np.ndarray, right: np.ndarray, held_out: Int[np.ndarray, "o"], columns: np.ndarray
+    ) -> None:
+        fitted = np.setdiff1d(np.arange(len(right)), held_out)
+        self.held_out = held_out
+        svd = scaled_svd(matrix[fitted], RANK_TOLERANCE)
+        self.rank, basis = svd.rank, svd.range(fitted.size)
+        self.residual = residual = svd.beside(right[fitted])
+        self.columns = orthogonal = svd.beside(columns[fitted])
+        length = np.sum(orthogonal**2, axis=0)
+        acts = length > RANK_TOLERANCE * np.sum(columns[fitted] ** 2, axis=0)
+        self.coefficient = np.where(acts, orthogonal.T @ residual / np.where(acts, length, 1.0), 0.0)
         self.drop = self.coefficient**2 * length
         self.std = np.where(acts, 1.0 / np.sqrt(np.where(acts, length, 1.0)), np.inf)
-        predict = svd.basis(matrix[out])
-        self.missed = right[out] - predict @ (basis.T @ right[seen])
-        self.change = columns[out] - predict @ (basis.T @ columns[seen])
+        predict = svd.basis(matrix[held_out])
+        self.held_out_residual = right[held_out] - predict @ (basis.T @ right[fitted])
+        self.held_out_columns = columns[held_out] - predict @ (basis.T @ columns[fitted])
 
-    def spread(self, n: int, of_coordinate: np.ndarray) -> float:
+    def coefficient_std(self, n: int, of_coordinate: np.ndarray) -> float:
         """Standard deviation of a coefficient, from the residual of the coordinate, without held-out rows."""
-        left = (self.left - self.coefficient[n] * self.beside[:, n])[of_coordinate]
-        taken = (self.rank + 1) * left.size / len(self.left)
-        variance = np.sum(left**2) / max(1.0, left.size - taken) * correlation_length(left, taken)
-        return float(self.std[n] * np.sqrt(variance))
+        residual = (self.residual - self.coefficient[n] * self.columns[:, n])[of_coordinate]
+        degrees_used = (self.rank + 1) * residual.size / len(self.residual)
+        variance = np.sum(residual**2) / max(1.0, residual.size - degrees_used)
+        return float(self.std[n] * np.sqrt(variance * correlation_length(residual, degrees_used)))
 
-    def errors(self, mine: list[int], of_coordinate: np.ndarray) -> tuple[float, float]:
+    def errors(self, candidates: list[int], of_coordinate: np.ndarray) -> tuple[float, float]:
         """Root mean square error of the held-out rows of a coordinate, without and with the best of some candidates."""
-        n = mine[int(np.argmax(self.drop[mine]))]
-        own = of_coordinate[self.out]
+        n = candidates[int(np.argmax(self.drop[candidates]))]
+        own = of_coordinate[self.held_out]
         if not own.any():
             return 1.0, 1.0
-        with_it = self.missed - self.coefficient[n] * self.change[:, n]
-        return float(np.sqrt(np.mean(self.missed[own] ** 2))), float(np.sqrt(np.mean(with_it[own] ** 2)))
+        without = self.held_out_residual[own]
+        with_it = without - self.coefficient[n] * self.held_out_columns[own, n]
+        return float(np.sqrt(np.mean(without**2))), float(np.sqrt(np.mean(with_it**2)))
 
 
 def _candidates(rows: EffortRows, names: Sequence[str], kinds: Sequence[str]) -> list[_Candidate]:

@@ -13,8 +13,8 @@ from jaxmb.identify.experiments.torque.preliminary_fits import (
     GAIN_FAMILY,
     FrictionChoice,
     FrictionTerm,
-    GainChoice,
-    first_gains,
+    PreliminaryGains,
+    fit_gains,
     fitted_terms,
     friction_terms,
     gain_columns,
@@ -172,9 +172,9 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
         found[:, place] = part
         return found
 
-    def kept(part: np.ndarray) -> np.ndarray:
+    def to_rows(part: np.ndarray) -> np.ndarray:
         own = [part[a:b][:, place] for a, b, place in zip(ends, ends[1:], places, strict=False)]
-        return np.concatenate([samples.kept(some) for samples, some in zip(all_samples, own, strict=True)])
+        return np.concatenate([samples.to_rows(some) for samples, some in zip(all_samples, own, strict=True)])
 
     starts = np.cumsum([0.0, *(np.ptp(part.time_s) + 1.0 for part in parts)])
     return EffortRows(
@@ -193,7 +193,7 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
             np.concatenate([np.asarray(s.temperature) for s in all_samples]) if warm else None,
             np.concatenate([wide(s.columns, p) for s, p in zip(all_samples, places, strict=True)]),
             np.concatenate([wide(s.constant, p) for s, p in zip(all_samples, places, strict=True)]),
-            kept,
+            to_rows,
         ),
     )
 
@@ -204,7 +204,9 @@ def free_gains(drives: Sequence[str], free: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in drives if any(fnmatch.fnmatchcase(f"{GAIN_FAMILY}.{name}", p) for p in patterns))
 
 
-def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequence[Entry]) -> GainChoice | None:
+def preliminary_gains(
+    model: Model, file: StudyFile, fixed: set[str], entries: Sequence[Entry]
+) -> PreliminaryGains | None:
     """Drive gains of a preliminary fit; None where none is free.
 
     Raises:
@@ -230,10 +232,10 @@ def gain_choice(model: Model, file: StudyFile, fixed: set[str], entries: Sequenc
     free = free_parameters(model, bounds_of(model, own, fixed)) if own else nothing_free()
     names = regressor_names(model)
     share, constant = affine_numbers(model, free, names)
-    return first_gains(tests, names, wanted[0], share, constant)
+    return fit_gains(tests, names, wanted[0], share, constant)
 
 
-def with_gains(record: MotionRecord, choice: GainChoice | None) -> MotionRecord:
+def with_gains(record: MotionRecord, choice: PreliminaryGains | None) -> MotionRecord:
     """The record with the efforts of identified gains."""
     drives = record.drives
     if choice is None or drives is None:
@@ -245,7 +247,7 @@ def with_gains(record: MotionRecord, choice: GainChoice | None) -> MotionRecord:
 
 
 def with_free_gains(
-    test: TorqueTest, rows: EffortRows, drives: Drives, freed: Sequence[str], choice: GainChoice
+    test: TorqueTest, rows: EffortRows, drives: Drives, freed: Sequence[str], choice: PreliminaryGains
 ) -> TorqueTest:
     """The test with gains as its own parameters; its efforts are those of the gains of a preliminary fit."""
     samples = rows.all_samples

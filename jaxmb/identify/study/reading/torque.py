@@ -11,7 +11,7 @@ from jaxtyping import Float
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.torque.effort_noise import effort_noise, motion_errors, noise_bound
 from jaxmb.identify.experiments.torque.effort_rows import (
-    HIGHEST,
+    HIGHEST_CUTOFF,
     EffortRows,
     RowSettings,
     best_cutoff,
@@ -25,7 +25,7 @@ from jaxmb.identify.experiments.torque.preliminary_fits import (
     SLOPE_REACH,
     DriveRecording,
     delay_column,
-    first_delay,
+    fit_delay,
 )
 from jaxmb.identify.experiments.torque.torque_test import (
     Readings,
@@ -104,19 +104,19 @@ def _torque_entry(
     not_carried = payload_columns(model, part.without, payloads, "without: payload")
     record = with_gains(reversed_at(recording.record, reversed_gears), context.gains)
     q = recorded_path(model, record, recording.posture)
-    freed = () if record.drives is None else free_gains(record.drives.names, free)
+    free_drives = () if record.drives is None else free_gains(record.drives.names, free)
     selects_friction = bool(part.friction_terms) or (part.role == "fit" and load_unknown(model, free))
-    is_trial = selects_friction and context.friction is None
+    selecting = selects_friction and context.friction is None
     own_delay = f"{DELAY_FAMILY}.{recording.label}"
-    is_late = part.role == "fit" and any(matching([own_delay], pattern) for pattern in free)
-    if is_late:  # the derivative of an effort has a spike where friction changes its sign
+    has_free_delay = part.role == "fit" and any(matching([own_delay], pattern) for pattern in free)
+    if has_free_delay:  # the derivative of an effort has a spike where friction changes its sign
         record = dataclasses.replace(record, blurred=max(record.blurred, SLOPE_REACH))
     elastic = None if fitted is None else brakes_released(fitted)
     least_speed = by_coordinate("least_speed", part.least_speed, independent_coordinates(model), rest=0.0)
     settings = RowSettings(
         part.effort_cutoff_hz, least_speed, part.from_s, part.to_s or np.inf,
         load_parameters=_known_load_parameters(model, context, not_carried),
-        keep_samples=is_trial or is_late or bool(freed),
+        keep_samples=selecting or has_free_delay or bool(free_drives),
         gears=Gears(sides, part.gears == "dynamic", elastic), absent=not_carried,
     )  # fmt: skip
     cutoff = _searched_cutoff(part, context, model, record, q, settings)
@@ -130,32 +130,31 @@ def _torque_entry(
     def equations(delay_s: float, motion: MotionEstimate = estimated) -> EffortRows:
         return effort_rows(model, record, delayed(motion, record.rate_hz, delay_s), q, settings)
 
-    delay_s, plain = first_delay(equations, record.rate_hz, own_delay) if is_late else (0.0, equations(0.0))
+    delay_s, plain = fit_delay(equations, record.rate_hz, own_delay) if has_free_delay else (0.0, equations(0.0))
     is_rigid = bool(sides) and fitted is None and not model.dependent
     noisy = _with_noise(part, plain, is_rigid, [equations(delay_s, each) for each in drawn])
     rows, motion = noisy.rows, delayed(estimated, record.rate_hz, delay_s)
-    test, signals = _torque_test(part, recording.label, model, noisy), None
-    if freed and record.drives is not None:
+    test, drive_recording = _torque_test(part, recording.label, model, noisy), None
+    if free_drives and record.drives is not None:
         if context.gains is None:
-            used = record.drives.signal[_used(record, motion)]
-            signals = DriveRecording(_by_known_speeds(model, rows), used, record.drives, part.robust)
+            signal = record.drives.signal[_used(record, motion)]
+            drive_recording = DriveRecording(_by_known_speeds(model, rows), signal, record.drives, part.robust)
         else:
-            test = with_free_gains(test, rows, record.drives, freed, context.gains)
-    if is_late:
+            test = with_free_gains(test, rows, record.drives, free_drives, context.gains)
+    if has_free_delay:
         test = test.with_own([own_delay], np.array([delay_s]), delay_column(rows, record.rate_hz)[:, None])
 
     filtered = recording._replace(part=part)
+    rebuild = _rebuild(test, model, record, motion, q, settings, plain)
     source = dataclasses.replace(
-        _source(
-            part, context, model, full, motions[0], noisy, _rebuild(test, model, record, motion, q, settings, plain)
-        ),
-        selection_rows=_by_known_speeds(model, rows) if is_trial else None,
-        drive_recording=signals,
+        _source(part, context, model, full, motions[0], noisy, rebuild),
+        selection_rows=_by_known_speeds(model, rows) if selecting else None,
+        drive_recording=drive_recording,
         reversed_gears={} if reversed_gears else _reversed_gears(filtered, context),
         linearized_about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
         after_preliminary_fits=lambda later: _torque_entry(recording, later),
     )
-    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_why(cutoff, part, full)}"]
+    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_cutoff_reason(cutoff, part, full)}"]
     parallel = parallel_springs(model, rows.measured, [test.kind for test in context.file.test], list(free))
     own = motion_remarks(context.unlocked_machine, model, full, part.simulate is None)
     remarks = (*recording.remarks, *chosen, *parallel, *own)
@@ -174,27 +173,28 @@ def _rebuild(
     """`TorqueSource.rebuild` of a test, relative to its equations without selected friction terms."""
 
     names = list(record.names)
-    steady = dataclasses.replace(record, blurred=0)
+    unblurred = dataclasses.replace(record, blurred=0)
 
     def rebuild(other: Model, readings: Readings) -> TorqueTest:
         order, own = np.arange(len(names)), np.array([model.coordinates.index(name) for name in names])
         if set(readings.exchanged) <= set(names) and readings.exchanged:
             i, k = (names.index(name) for name in readings.exchanged)
             order[[i, k]] = k, i
-        by = np.array([readings.zeros.get(name, 0.0) for name in names])
+        zero = np.array([readings.zeros.get(name, 0.0) for name in names])
         angle, rate = np.array([readings.factors.get(name, (1.0, 1.0)) for name in names]).T
-        there = q.copy()
-        there[:, own] = angle * there[:, own[order]] + by
-        moved = motion._replace(
-            position=angle * motion.position[:, order] + by,
+        corrected_q = q.copy()
+        corrected_q[:, own] = angle * q[:, own[order]] + zero
+        corrected = motion._replace(
+            position=angle * motion.position[:, order] + zero,
             velocity=rate * motion.velocity[:, order],
             acceleration=rate * motion.acceleration[:, order],
         )
-        every = effort_rows(brakes_released(other), steady, moved, there, settings._replace(least_speed=0.0))
-        count = len(every.measured)
+        without_limit = settings._replace(least_speed=0.0)
+        found = effort_rows(brakes_released(other), unblurred, corrected, corrected_q, without_limit)
+        count = len(found.measured)
         # with the readings as stated some samples are at rest
-        rows = count * np.searchsorted(every.time_s[::count], plain.time_s) + plain.coordinate
-        regressor, constant = every.regressor[rows], np.broadcast_to(every.constant, every.effort.shape)[rows]
+        rows = count * np.searchsorted(found.time_s[::count], plain.time_s) + plain.coordinate
+        regressor, constant = found.regressor[rows], np.broadcast_to(found.constant, found.effort.shape)[rows]
         constant = np.asarray(test.constant) + constant - plain.constant
         return dataclasses.replace(test, regressor=jax.device_put(regressor), constant=jax.device_put(constant))
 
@@ -321,15 +321,15 @@ def _searched_cutoff(
     fitted = torque_entries(context.fitted) if part.role == "check" else []
     found = [cutoff for entry in fitted if (cutoff := entry.source.cutoff_hz) is not None]
     if found:
-        return min(max(np.max(cutoff) for cutoff in found), HIGHEST * record.rate_hz)
+        return min(max(np.max(cutoff) for cutoff in found), HIGHEST_CUTOFF * record.rate_hz)
     return best_cutoff(model, record, q, settings, part.robust)
 
 
-def _why(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
+def _cutoff_reason(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
     """Reason for a selected cut-off."""
     if part.role == "check":
         return ", as in the fitted tests"
-    return "" if cutoff >= HIGHEST * record.rate_hz else ": higher cut-off frequencies predict torques worse"
+    return "" if cutoff >= HIGHEST_CUTOFF * record.rate_hz else ": higher cut-off frequencies predict torques worse"
 
 
 OVERSAMPLED = 20.0
