@@ -48,11 +48,11 @@ LOADS = frozenset({"spring_stiffness"}).union(
     if family.matrix == "mass" and family.owner not in ("coordinate", "transmission")  # reflected: without weight
 )
 """Leaves that determine joint loads, on which a load-dependent stiffness depends."""
-WITHOUT_WEIGHT = LOSS_FACTORS | STIFFNESSES | {"damping"}
+GRAVITY_INDEPENDENT = LOSS_FACTORS | STIFFNESSES | {"damping"}
 """Leaves without effect on the gravity stiffness."""
 MOST_PRODUCTS = 400
 """Largest number of precomputed pairs of a loss factor and another free value."""
-AT_ONCE = 8
+VIEW_BATCH = 8
 """Batch size of views of a large machine."""
 MOST_ENTRIES = 400
 """Largest number of entries of the tangent for differentiation entry by entry."""
@@ -116,43 +116,44 @@ def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> Af
     Slopes are differences over the whole range of each value: exact to rounding for an affine function, without a
     derivative to compile. Models with many degrees of freedom are reduced to those that the test observes.
     """
-    shears = "timoshenko" in model.beam_theory  # whose stiffness is a fraction of both moduli
+    has_shear = "timoshenko" in model.beam_theory  # whose stiffness is a fraction of both moduli
     size, leaves = free.size, {target.leaf for target in free.targets}
     pairs = list(zip(free.targets, free.source, strict=True))
     losses = tuple(sorted({i for target, i in pairs if target.leaf in LOSS_FACTORS}))
     others = tuple(sorted({i for target, i in pairs if target.leaf not in LOSS_FACTORS}))
     is_supported = leaves <= LINEAR_LEAVES | LOSS_FACTORS and not {*losses} & {*others}
-    products = any(leaf in leaves and leaves & others for leaf, others in PRODUCTS.items())
     shared = LOADS | STIFFNESSES if model.loops else LOADS
-    products = (
-        products or (any(model.load_dependent) and bool(leaves & shared)) or len(losses) * len(others) > MOST_PRODUCTS
+    has_products = (
+        any(leaf in leaves and leaves & factors for leaf, factors in PRODUCTS.items())
+        or (any(model.load_dependent) and leaves & shared)
+        or len(losses) * len(others) > MOST_PRODUCTS
     )
-    if test.at != "posture" or shears or products or not is_supported or not size:
+    if test.at != "posture" or has_shear or has_products or not is_supported or not size:
         return None
-    reach = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
+    step = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
 
-    light = without_weight(model, free)
+    weightless = can_omit_gravity(model, free)
     active = [(), *((i,) for i in range(size)), *itertools.product(losses, others)]
-    values = np.array([np.isin(np.arange(size), chosen) * reach for chosen in active])
-    if light:
+    values = np.array([np.isin(np.arange(size), chosen) * step for chosen in active])
+    if weightless:
         views, base = _weightless_views(test, model, free, values), test.view(free.apply(model, values[0]))
         start_view = next(views)
     else:
         views = (test.view(free.apply(model, v)) for v in values)
         base = start_view = next(views)
     columns = []
-    for upper_reach in reach:
+    for upper_step in step:
         upper_view = next(views)
-        slope = jax.tree.map(lambda b, t, r=upper_reach: (np.asarray(t) - np.asarray(b)) / r, start_view, upper_view)
+        slope = jax.tree.map(lambda b, t, r=upper_step: (np.asarray(t) - np.asarray(b)) / r, start_view, upper_view)
         columns.append(
-            dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, upper_view.tangent, upper_reach))
+            dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, upper_view.tangent, upper_step))
         )
     start = base.tangent.structural
     bilinear: dict[tuple[int, int], np.ndarray] = {}
     for i, j in itertools.product(losses, others):
         together = np.asarray(next(views).tangent.structural) - np.asarray(start)
-        alone = reach[i] * columns[i].tangent.structural + reach[j] * columns[j].tangent.structural
-        bilinear[i, j] = (together - alone) / (reach[i] * reach[j])
+        alone = step[i] * columns[i].tangent.structural + step[j] * columns[j].tangent.structural
+        bilinear[i, j] = (together - alone) / (step[i] * step[j])
     basis = reducing_basis(base, columns, free, test.vibration.band_end_hz)
     if basis is not None:
         base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
@@ -177,28 +178,28 @@ def _weightless_views(
     test: "PostureTest", model: Model, free: FreeParameters, values: Float[np.ndarray, "k d"]
 ) -> Iterator[MotionView]:
     """Views without gravity at several free values, in batches that share the kinematics."""
-    for first in range(0, len(values), AT_ONCE):
-        some = values[first : first + AT_ONCE]
-        filled = np.concatenate([some, np.zeros((AT_ONCE - len(some), some.shape[1]))])
-        views = jax.tree.map(np.asarray, _views_at_once(test.view_arguments, model, free, jax.device_put(filled)))
+    for first in range(0, len(values), VIEW_BATCH):
+        some = values[first : first + VIEW_BATCH]
+        filled = np.concatenate([some, np.zeros((VIEW_BATCH - len(some), some.shape[1]))])
+        views = jax.tree.map(np.asarray, _view_batch(test.view_arguments, model, free, jax.device_put(filled)))
         yield from (jax.tree.map(lambda part, i=i: part[i], views) for i in range(len(some)))
 
 
 @compiled
-def _views_at_once(
+def _view_batch(
     view_arguments: ViewArguments, model: Model, free: FreeParameters, values: Float[Array, "k d"]
 ) -> MotionView:
     return jax.vmap(lambda v: motion_view(free.apply(model, v), *view_arguments, weightless=True))(values)
 
 
-def without_weight(model: Model, free: FreeParameters) -> bool:
+def can_omit_gravity(model: Model, free: FreeParameters) -> bool:
     """Whether derivatives by the free values omit gravity: large machines, and no free value with an effect on
     weight."""
     leaves = {target.leaf for target in free.targets}
-    return model.bent_loops and leaves <= WITHOUT_WEIGHT and not any(model.load_dependent)
+    return model.bent_loops and leaves <= GRAVITY_INDEPENDENT and not any(model.load_dependent)
 
 
-def _without_rounding(slope: Tangent, upper: Tangent, reach: float) -> Tangent:
+def _without_rounding(slope: Tangent, upper: Tangent, step: float) -> Tangent:
     """Slopes of a tangent with rounding residues set to zero.
 
     Rounding would otherwise drive an insensitive value through its whole range, and the value would not be reported.
@@ -208,7 +209,7 @@ def _without_rounding(slope: Tangent, upper: Tangent, reach: float) -> Tangent:
         if matrix.ndim < 2:  # the order of fractional damping, on which no linear parameter has an effect
             return change
         size = np.sqrt(np.abs(np.diagonal(np.asarray(matrix))))
-        return np.where(np.abs(change) * reach > ROUNDING * np.outer(size, size), change, 0.0)
+        return np.where(np.abs(change) * step > ROUNDING * np.outer(size, size), change, 0.0)
 
     return jax.tree.map(cleaned, slope, upper)
 
@@ -227,7 +228,7 @@ class PostureTest(Test[MotionView]):
 
     @property
     def view_arguments(self) -> ViewArguments:
-        """Arguments of `motion_view` beside the machine."""
+        """Arguments of `motion_view` after the machine."""
         return self.q, self.at, self.outputs, self.inputs, self.feels_gravity, self.shares_energy
 
     @property
@@ -303,20 +304,21 @@ def point_errors(
     """
     none = no_placement_errors(test, model)
     for k, (point, name) in enumerate(zip(points, dof_names(points), strict=True)):
-        for i in np.flatnonzero(across(point).any(axis=1)):
-            by, axis, turns = np.outer(np.eye(len(points))[k], np.eye(3)[i]), axes_of(point)[i], across(point)[i, :3]
+        changes = direction_changes(point)
+        for i in np.flatnonzero(changes.any(axis=1)):
+            unit, axis = np.outer(np.eye(len(points))[k], np.eye(3)[i]), axes_of(point)[i]
             for end, has_tolerance in ((f" of {test.name}", True), ("", False)):
                 key = f"direction of {which} {name}{end} about {axis}"
                 stated = StatedError(key, "sensor_direction_deg", np.pi / 180.0)
-                yield _of_all(stated, has_tolerance), none._replace(**{f"{which}_turn": by})
-                if turns.any():
+                yield _stated_error(stated, has_tolerance), none._replace(**{f"{which}_turn": unit})
+                if changes[i, :3].any():
                     key = f"position of {which} {name}{end} along {axis}"
                     stated = StatedError(key, "sensor_position_mm", 1e-3)
-                    yield _of_all(stated, has_tolerance), none._replace(**{f"{which}_shift": by})
+                    yield _stated_error(stated, has_tolerance), none._replace(**{f"{which}_shift": unit})
 
 
-def _of_all(error: StatedError, has_tolerance: bool) -> StatedError:
-    """An error with its tolerance, or without one where it is that of all tests, whose sensors are mounted anew."""
+def _stated_error(error: StatedError, has_tolerance: bool) -> StatedError:
+    """An error of one test with its tolerance; one common to all tests has none: sensors are mounted anew."""
     if has_tolerance:
         return error
     least, most = error.bounds
@@ -380,7 +382,7 @@ def axes_of(point: Point) -> tuple[str, ...]:
     return next((axes for axes in (DIRECTIONS, GROUND_DIRECTIONS) if base in axes), ())
 
 
-def across(point: Point) -> Float[np.ndarray, "3 6"]:
+def direction_changes(point: Point) -> Float[np.ndarray, "3 6"]:
     """Change of a point's direction, in its six axes, by a rotation about each of the first three; 0 at a
     coordinate."""
     axes, change = axes_of(point), np.zeros((3, 6))
@@ -407,11 +409,11 @@ def _displaced_rows(
     """Rows of points with other directions and positions, from the rows of all axes of their frames."""
     turned, shifted = np.zeros((len(points), 3, len(wide))), np.zeros((len(points), 3, len(wide)))
     for p, point in enumerate(points):
-        places, change = [wide.index((point[0], axis)) for axis in axes_of(point)], across(point)
-        if places:
-            turned[p][:, places] = change
+        columns, change = [wide.index((point[0], axis)) for axis in axes_of(point)], direction_changes(point)
+        if columns:
+            turned[p][:, columns] = change
             # a point beside the origin moves by w x r: along a it moves by w . (r x a); rotations are equal there
-            shifted[p][:, places[3:]] = change[:, :3]
+            shifted[p][:, columns[3:]] = change[:, :3]
     return (
         rows[: len(points)] + (jnp.einsum("pi,piw->pw", turn, turned) + jnp.einsum("pi,piw->pw", shift, shifted)) @ rows
     )

@@ -91,13 +91,14 @@ LARGEST_INTERFACE = 0.4
 """Largest interface, over the degrees of freedom: with more directions a reduction saves little."""
 MOST_POINTS = 12
 """Points that are taken into the interface; more are shapes of modes, which need no displacements of their own."""
-LEAST_PART = 1e-9
-"""Of the largest eigenvalue of a slope: what is below it is rounding."""
+SMALLEST_EIGENVALUE = 1e-9
+"""Eigenvalue of a slope over its largest one, below which it is rounding."""
 LARGEST_FREQUENCY_ERROR = 1e-4
-"""Of a mode of the reduced machine, where there are no points, or too many, for responses between them."""
+"""Largest relative error of a natural frequency of the reduced machine, where there are no points or too many."""
 CHECKED_LOSS = 0.02
+"""Loss factor at which the error of a reduction is determined."""
 LARGEST_ERROR = 1e-3
-"""Of a response of the reduced machine, beside the largest one between the same points."""
+"""Largest error of a response of the reduced machine, over the largest response between the same points."""
 
 
 def reducing_basis(
@@ -165,7 +166,7 @@ def directions_of_change(change: Float[np.ndarray, "m m"]) -> Float[np.ndarray, 
         return found
     values, vectors = np.linalg.eigh(change[np.ix_(active, active)])
     found[:, active] = vectors.T
-    return found[np.abs(values) > LEAST_PART * np.abs(values).max()]
+    return found[np.abs(values) > SMALLEST_EIGENVALUE * np.abs(values).max()]
 
 
 def _frequency_error(tangent: Tangent, basis: Float[np.ndarray, "m r"], highest_hz: float) -> float:

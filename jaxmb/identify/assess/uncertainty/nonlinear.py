@@ -22,7 +22,7 @@ from jaxmb.identify.assess.modal_agreement import GOVERNS, mode_shares
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import deviations, identifiability, row_blocks
 from jaxmb.identify.estimation.least_squares import Box, finished
-from jaxmb.identify.experiments.motion import PostureTest, ViewArguments, without_weight
+from jaxmb.identify.experiments.motion import PostureTest, ViewArguments, can_omit_gravity
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized, residual_at
@@ -275,10 +275,10 @@ def mode_deviations(
 @compiled
 def _slope(view_arguments: ViewArguments, model: Model, free: FreeParameters, u: Float[Array, "d"]) -> Tangent:
     """Derivatives of the tangent matrices by u [n, n, d]."""
-    light = view_arguments[1] == "posture" and without_weight(model, free)
+    weightless = view_arguments[1] == "posture" and can_omit_gravity(model, free)
 
     def tangent(u: Array) -> Tangent:
-        return motion_view(free.apply(model, free.values(u)), *view_arguments, weightless=light).tangent
+        return motion_view(free.apply(model, free.values(u)), *view_arguments, weightless=weightless).tangent
 
     return jax.jacfwd(tangent)(u)
 
