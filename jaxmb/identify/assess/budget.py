@@ -352,7 +352,7 @@ def nonlinear_refit(problem: Problem, u: Float[np.ndarray, "d"], change: Float[n
     return x - u, residual
 
 
-def compared(
+def with_excess(
     found: Budget,
     residual: Float[np.ndarray, "m"],
     jacobian: Jacobian,
@@ -405,7 +405,7 @@ def _noise_factor(data: Compressed, groups: Sequence[np.ndarray]) -> float:
     return max(rest, 1.0) if rest > float(chdtri(data.degrees, FALSE_ALARM)) / data.degrees else 1.0
 
 
-def explained(
+def explained_tests(
     found: Budget,
     rows: Sequence[slice],
     residual: Float[np.ndarray, "m"],

@@ -14,12 +14,12 @@ from jaxmb.identify.assess.budget import (
     Budget,
     DescribedTests,
     budget,
-    compared,
     error_columns,
-    explained,
+    explained_tests,
     joint_change,
     linear_refit,
     nonlinear_refit,
+    with_excess,
 )
 from jaxmb.identify.assess.corrected import Corrected, JointFit, joint_fit
 from jaxmb.identify.assess.modal_agreement import ModalAgreement, modal_agreement
@@ -46,7 +46,7 @@ INCONSISTENT = 2.0
 error on parameters."""
 SYSTEMATIC = 0.05
 """Systematic fraction of the variance of the residual above which the fit does not reproduce its data."""
-LEAST_LEFT = 1e-4, 0.1
+LEAST_LOG_RESIDUAL, LEAST_RESIDUAL = 1e-4, 0.1
 """Residual of log H, and residual over stated noise, below which a systematic fraction is ignored."""
 
 
@@ -87,16 +87,17 @@ class GoodnessOfFit:
     """Reduced chi-square of all data; None where noise is estimated from the residual."""
     budget: Budget | None
     """Effect of the errors of machine and tests; None where all is exact."""
-    by_errors: tuple[bool, ...]
-    """Whether such errors, of their most likely sizes, explain the misfit of each test."""
+    explained_by_errors: tuple[bool, ...]
+    """Whether errors of machine and tests of their most likely sizes explain the misfit of each fitted test."""
     joint: JointFit | None
     """Joint fit of parameters and errors, where the effect of errors is not linear and explains all misfits."""
     tolerated: tuple[bool, ...]
-    """Whether they do within their tolerances."""
+    """Whether errors within their tolerances explain the misfit of each fitted test."""
     misfit_tolerated: bool | None
-    """Whether they explain the misfit of all data; None without such a misfit, and where all is exact."""
+    """Whether errors within their tolerances explain the misfit of all data; None where noise explains it, and where
+    all is exact."""
     excesses: Sequence[Misfit]
-    """`misfits`, at most 1 where errors within the stated tolerances explain them."""
+    """`misfits`, at most 1 where errors within their tolerances explain them."""
     excess: Misfit | None
     """`misfit`, at most 1 where such errors explain it."""
     systematic: dict[str, float]
@@ -113,7 +114,7 @@ class GoodnessOfFit:
     @property
     def all_by_errors(self) -> bool:
         """Whether errors of machine and tests of their most likely sizes explain the misfits of all tests."""
-        return bool(self.by_errors) and all(self.by_errors)
+        return bool(self.explained_by_errors) and all(self.explained_by_errors)
 
     @property
     def exceeds_tolerance(self) -> bool:
@@ -143,9 +144,10 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
     """
     study, problem, model = solution.study, solution.study.problem, solution.model
     each = misfits_of_tests(problem, solution.residual, solution.jacobian, solution.row_weights)
-    whole, (stated, by_errors, tolerated, joint) = _misfit(solution, step), _explained(solution, each, step)
+    total = _misfit(solution, step)
+    stated, by_errors, tolerated, joint = _effect_of_errors(solution, each, step)
     misfit_tolerated = None
-    if stated is not None and whole is not None and not whole.explained:
+    if stated is not None and total is not None and not total.explained:
         by_test = step is None
         misfit_tolerated = all(t or (by_test and own.explained) for t, own in zip(tolerated, each, strict=True))
     systematic, gross = _systematic(solution, each, tolerated), dict[str, str]()
@@ -155,7 +157,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
             gross[entry.name] = text
     held_out = ((entry.name, entry.source.gross_errors(entry.test, model)) for entry in study.checks)
     excesses = [_excess(own, allowed) for own, allowed in zip(each, tolerated, strict=True)]
-    excess = whole and _excess(whole, bool(misfit_tolerated))
+    excess = total and _excess(total, bool(misfit_tolerated))
     if step is not None:  # without the outliers of robust tests
         judged = [] if excess is None else [excess]
     else:
@@ -169,9 +171,9 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
             not_reproduced.append(test.name)
     return GoodnessOfFit(
         misfits=each,
-        misfit=whole,
+        misfit=total,
         budget=stated,
-        by_errors=by_errors,
+        explained_by_errors=by_errors,
         joint=joint,
         tolerated=tolerated,
         misfit_tolerated=misfit_tolerated,
@@ -203,11 +205,11 @@ def _misfit(solution: Solution, step: LinearStep | None) -> Misfit | None:
     return misfits(solution.residual, solution.jacobian, weights, [data], [own], [float(length)])[0]
 
 
-def _explained(
+def _effect_of_errors(
     solution: Solution, each: Sequence[Misfit], step: LinearStep | None
 ) -> tuple[Budget | None, tuple[bool, ...], tuple[bool, ...], JointFit | None]:
-    """Effect of the errors of machine and tests, and the misfits that they explain: `budget`, `by_errors`, `tolerated`
-    and `joint` of `GoodnessOfFit`."""
+    """Effect of the errors of machine and tests, and the misfits that they explain: `budget`, `explained_by_errors`,
+    `tolerated` and `joint` of `GoodnessOfFit`."""
     study, problem = solution.study, solution.study.problem
     not_linearized = study.solver is Solver.TWO_STEPS or problem.one_by_one or is_large(problem)
     if study.tolerances is None or (step is None and not_linearized):
@@ -223,11 +225,11 @@ def _explained(
             tests, linear_refit(step.jacobian), step.jacobian, step.identifiability.std, solution.seed, factor
         )
         if found.draws is not None:
-            near = compared(_near_joint_fit(solution, tests, found, factor), *point, solution.row_weights)
-            if all(by_errors := explained(near, whole, *point, solution.row_weights)):
+            near = with_excess(_near_joint_fit(solution, tests, found, factor), *point, solution.row_weights)
+            if all(by_errors := explained_tests(near, whole, *point, solution.row_weights)):
                 return near, by_errors * len(each), _tolerated(near, whole, by_errors) * len(each), None
-        found = compared(found, *point, solution.row_weights)
-        by_errors = explained(found, whole, *point, solution.row_weights)
+        found = with_excess(found, *point, solution.row_weights)
+        by_errors = explained_tests(found, whole, *point, solution.row_weights)
         return found, by_errors * len(each), _tolerated(found, whole, by_errors) * len(each), None
     noise = noise_variances(solution)
     std = identifiability(solution.jacobian, noise, problem.prior_std).std
@@ -238,11 +240,11 @@ def _explained(
         joint = joint_fit(Corrected.of(study, solution.model), study, solution.u, found.errors, noise)
     if joint is not None:
         there = joint.residual, joint.jacobian
-        near = compared(found.linearized(joint.columns), *there, noise)
-        if all(by_errors := explained(near, problem.row_slices, *there, noise)):
+        near = with_excess(found.linearized(joint.columns), *there, noise)
+        if all(by_errors := explained_tests(near, problem.row_slices, *there, noise)):
             return near, by_errors, _tolerated(near, problem.row_slices, by_errors), joint
-    found = compared(found, *point, noise)
-    by_errors = explained(found, problem.row_slices, *point, noise)
+    found = with_excess(found, *point, noise)
+    by_errors = explained_tests(found, problem.row_slices, *point, noise)
     return found, by_errors, _tolerated(found, problem.row_slices, by_errors), None
 
 
@@ -298,7 +300,7 @@ def _systematic(solution: Solution, each: Sequence[Misfit], tolerated: Sequence[
             continue
         share = test.lines.systematic(solution.residual[rows], solution.row_weights[rows])
         size = misfit.factor * (test.noise.nominal or 0.0)
-        is_significant = size > LEAST_LEFT[0] and (not test.noise.is_known or misfit.factor > LEAST_LEFT[1])
+        is_significant = size > LEAST_LOG_RESIDUAL and (not test.noise.is_known or misfit.factor > LEAST_RESIDUAL)
         if is_significant and share >= SYSTEMATIC:
             found[test.name] = share
     return found

@@ -61,7 +61,7 @@ def search_estimate(
     point = residual, jacobian, row_weights
     solution = Solution(study, seed, fit.best_u, model, tuple(test.view(model) for test in study.tests), *point)
     goodness, unit = goodness_of_fit(solution), float(problem.noise_unit) ** 2
-    variances = row_variances(problem, *point, goodness.by_errors)
+    variances = row_variances(problem, *point, goodness.explained_by_errors)
     rows = (jacobian, variances) if information is None else (information, np.ones(len(information)))
     return Estimate(
         **vars(solution),

@@ -10,7 +10,7 @@ import tomli_w
 from scipy.spatial.transform import Rotation
 
 import jaxmb
-from jaxmb.identify.assess.budget import DRAWS, Budget, DescribedTests, errors_of_machine, explained, linear_refit
+from jaxmb.identify.assess.budget import DRAWS, Budget, DescribedTests, errors_of_machine, explained_tests, linear_refit
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.estimation.variance_components import Excess
@@ -208,7 +208,7 @@ def test_tolerances_explain_a_residual_by_its_shape():
     noise, weights = rng.normal(size=40), np.ones(40)
     of_error, other = noise + column[:, 0], noise + 20.0 * np.where(np.arange(40) >= 30, 1.0, -1.0)
     assert np.sum(other**2) < np.sum(of_error**2)
-    found = [explained(stated, [slice(0, 40)], residual - residual.mean(), jacobian, weights)
+    found = [explained_tests(stated, [slice(0, 40)], residual - residual.mean(), jacobian, weights)
              for residual in (of_error, other)]  # fmt: skip
     assert found == [(True,), (False,)]
 
