@@ -153,14 +153,14 @@ def _relinearized(study: Study, model: Model, refit: Callable[[Study], tuple[Mod
             study = study.linearized_about(model)
         except ValueError as error:
             return study, [
-                "the deflection of gears, or the effect of errors of loads and postures, is not that of the values"
-                f" found: {error}"
+                "the deflection of gears, or the effect of errors of loads and postures, could not be computed at the"
+                f" identified values: {error}"
             ]
         model, converged = refit(study)
         if converged:
             return study, []
     return study, [
-        f"values still move after {MOST_PASSES} linearizations about the fitted machine: the deflection of gears"
+        f"values still change after {MOST_PASSES} linearizations about the fitted machine: the deflection of gears"
         " (torque tests) or the effect of errors of loads and postures (deflection tests) is not consistent with them"
     ]
 

@@ -260,8 +260,8 @@ def with_estimated_noise(problem: Problem, fit: Fit) -> tuple[Problem, Fit, list
     sentences = []
     if change > NOISE_TOLERANCE:
         sentences.append(
-            f"the noise that is to be estimated did not settle: after {MOST_PASSES} fits it still changes by"
-            f" {100.0 * np.expm1(change):.2g} %, and with it what its tests count beside the others"
+            f"the noise estimate did not converge: after {MOST_PASSES} fits it still changes by"
+            f" {100.0 * np.expm1(change):.2g} %, and with it the relative weights of the tests"
         )
     best = objective_at(problem, u)
     # Minima of other starts are later compared with this one, so they are refitted with the same noise.

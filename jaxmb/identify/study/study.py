@@ -403,9 +403,11 @@ def _problem_and_start(
     with error_location(f"{source}: [free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in own_names(test)))
         check_free_friction(file.free)
-        without = parameters_without_effect(model, file.free, bodies_without_effect(context.unlocked_machine, fitted))
-        wanted = friction_bounds(context.friction) | file.free
-        bounds = bounds_of(model, wanted, fixed.keys() | without, of_tests)
+        insensitive = parameters_without_effect(
+            model, file.free, bodies_without_effect(context.unlocked_machine, fitted)
+        )
+        stated = friction_bounds(context.friction) | file.free
+        bounds = bounds_of(model, stated, fixed.keys() | insensitive, of_tests)
         bounds += unnamed_bounds(tests, bounds)
         if earlier is not None:
             bounds += earlier.bounds(model, bounds, fixed.keys())
@@ -427,10 +429,11 @@ def _problem_and_start(
             if entry.test.vibration is not None:
                 entry.test.vibration.check(at_start)
     with error_location(f"{source}: [prior]"):
-        own, of_machine = known_values(model, free, start), parameters(model)
+        of_machine = parameters(model)
         # a drive gain starts from a preliminary fit, which a prior must not use as its mean
-        unsaid = ~start.given & np.array([name not in of_machine for name in free.names], dtype=bool)
-        about = np.where(free.logarithmic, start.values, np.where(unsaid, np.nan, own))
-        prior = prior_of(free, file.prior, about, all(map(accepts_prior, tests)), earlier)
+        is_estimated = ~start.given & np.array([name not in of_machine for name in free.names], dtype=bool)
+        linear_mean = np.where(is_estimated, np.nan, known_values(model, free, start))
+        mean = np.where(free.logarithmic, start.values, linear_mean)
+        prior = prior_of(free, file.prior, mean, all(map(accepts_prior, tests)), earlier)
     problem = dataclasses.replace(problem, prior=prior)
     return problem, start

@@ -56,7 +56,7 @@ def test_what_did_not_settle_is_said(problem, monkeypatch):
     monkeypatch.setattr(noise_estimation, "MOST_PASSES", 1)
     found, fit, told = with_estimated_noise(problem, Fit(best_u=U))
     (sentence,) = told
-    assert sentence.startswith("the noise that is to be estimated did not settle: after 1 fits it still changes by ")
+    assert sentence.startswith("the noise estimate did not converge: after 1 fits it still changes by ")
     change = float(sentence.split("changes by ")[1].split(" %")[0])
     factor = float(found.tests[0].nominal_std) / float(problem.tests[0].nominal_std)
     assert change == pytest.approx(100.0 * (factor - 1.0), rel=0.05)  # it is told in two digits

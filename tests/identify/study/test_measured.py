@@ -107,7 +107,7 @@ def test_a_coherence_without_numbers_is_told(tmp_path):
     coherence = np.full(exact().frf.shape, 0.8)
     coherence[:, 1] = np.nan
     set_ = dataclasses.replace(exact(), coherence=coherence, averages=5)
-    told = "the coherence of tool y holds no number: no line there counts for less by it"
+    told = "the coherence of tool y holds no number: its lines are not weighted by coherence"
     assert told in study(tmp_path, set_).entries[0].remarks
     assert told not in study(tmp_path, set_, coherence=False).entries[0].remarks
     coherence[0, 1] = 0.8

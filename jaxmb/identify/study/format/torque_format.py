@@ -116,7 +116,7 @@ class TorqueTestPart(RecordedTestPart):
             raise ValueError(f"friction_terms are {', '.join(self.friction_terms)}, expected each kind once")
         if self.friction_terms and self.role == "check":
             raise ValueError(
-                "friction_terms are chosen by what is fitted, expected none in a test with the role 'check'"
+                "friction_terms are selected from fitted tests, expected none in a test with the role 'check'"
             )
         if self.to_s is not None and self.to_s <= self.from_s:
             raise ValueError(f"from_s is {self.from_s:g} and to_s {self.to_s:g}, expected the first before the last")

@@ -299,7 +299,7 @@ def _taken(part: DeflectionTestPart, model: Model, unstated: Sequence[str], star
     ]
     if not names:
         return ()
-    return (f"{part.file} has no column for {', '.join(names)}: the reference posture's {', '.join(texts)} is taken",)
+    return (f"{part.file} has no column for {', '.join(names)}: the reference posture's {', '.join(texts)} is assumed",)
 
 
 def _check_frames(model: Model, cases: Sequence[LoadCase]) -> None:

@@ -129,8 +129,8 @@ def check_free_friction(free: Mapping[str, FreePart]) -> None:
         for name in free:
             if name.startswith(f"{family}."):
                 raise NotImplementedError(
-                    f"efforts are not linear in '{name}', which friction_terms = [\"{kind}\"] of a torque test finds:"
-                    " expected no bounds of it"
+                    f"efforts are not linear in '{name}', which friction_terms = [\"{kind}\"] of a torque test"
+                    " determines: expected no bounds of it"
                 )
 
 
@@ -148,7 +148,7 @@ def with_friction_remarks(entries: Iterable[Entry], choice: FrictionChoice | Non
 def _remark(term: FrictionTerm) -> str:
     speed = "" if term.speed is None else f" at {term.speed:.2g} rad/s or m/s"
     return (
-        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g}{speed} takes the error of"
+        f"{term.coordinate}: {term.kind} friction of {term.coefficient:.3g}{speed} reduces the error of"
         f" held-out motion from {term.before:.3g} to {term.after:.3g}; it is part of the fit"
     )
 

@@ -436,7 +436,7 @@ def _column_remarks(
     assumed = [name for name in sides if name in read.names and "angles_at" not in part.model_fields_set]
     if assumed:
         remarks.append(
-            f"angles of {listed(assumed)} are taken as those of motors over the ratio; angles_at = 'link' for"
+            f"angles of {listed(assumed)} are assumed to be motor angles over the gear ratio; angles_at = 'link' for"
             " sensors behind the gears"
         )
     return remarks

@@ -351,7 +351,7 @@ def prior_of(
         raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
     for name, about, s in zip(free.names, mean, std, strict=True):
         if np.isnan(about) and np.isfinite(s):
-            raise ValueError(f"'{name}' has no value of its own for a prior to be about, expected `initial` in [free]")
+            raise ValueError(f"'{name}' has no value as the mean of its prior, expected `initial` in [free]")
     std = np.where(np.array(free.logarithmic), std, std / free.width)
     mean = free.encode(np.where(np.isnan(mean), free.lower_value, mean))
     if earlier is None:

@@ -403,7 +403,7 @@ def _coherence_remarks(taken: FrfSet) -> list[str]:
     lost = [name for o, name in enumerate(taken.outputs) if not np.isfinite(taken.coherence[:, o]).any()]
     if not lost:
         return []
-    return [f"the coherence of {', '.join(lost)} holds no number: no line there counts for less by it"]
+    return [f"the coherence of {', '.join(lost)} holds no number: its lines are not weighted by coherence"]
 
 
 def _check_posture(read: FrfSet, posture: dict[str, float], model: Model) -> None:

@@ -102,7 +102,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         symmetrized=part.symmetrize is not None,
     )
     if part.file is not None and not {"noise_log_std", "weights"} & part.model_fields_set:
-        notes.append(f"no noise_log_std is stated, {nominal:g} of log H is taken")
+        notes.append(f"no noise_log_std is stated, {nominal:g} of log H is assumed")
     if nominal > 1.0:
         notes.append(f"noise_log_std is {nominal:g}, {100.0 * nominal:g} % of the response; 1 % is 0.01")
     notes += mesh_warnings(model, test.vibration.highest_hz)

@@ -180,7 +180,7 @@ def test_wrong_requests(tmp_path):
     tests = records(tmp_path)
     with pytest.raises(ValueError, match=r"gain or pattern 'drive_gain\.elbow' does not exist"):
         study(tmp_path, tests, FREE | {"drive_gain.elbow": {"lower": 0.0, "upper": 1.0}})
-    with pytest.raises(ValueError, match=r"'drive_gain\.wrist' has no value of its own for a prior to be about"):
+    with pytest.raises(ValueError, match=r"'drive_gain\.wrist' has no value as the mean of its prior"):
         study(tmp_path, tests, FREE | BOUNDS, prior={"drive_gain.wrist": 0.1})
     simulated = ARM_TEST | {"name": "joints"}
     with pytest.raises(NotImplementedError, match="of the same motors in all torque tests"):

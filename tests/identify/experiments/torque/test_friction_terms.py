@@ -222,7 +222,7 @@ def test_load_of_friction_that_the_machine_has(tmp_path):
 
 def test_what_a_study_cannot_free_by_itself(tmp_path):
     for name, kind in (("load_friction.b", "load"), ("stribeck_speed.a", "stribeck")):
-        with pytest.raises(NotImplementedError, match=f'which friction_terms = ."{kind}". of a torque test finds'):
+        with pytest.raises(NotImplementedError, match=f'which friction_terms = ."{kind}". of a torque test determines'):
             identified(tmp_path, ARM_TEST, free=FREE | {name: {"lower": 0.1, "upper": 1.0}})
 
 
