@@ -103,7 +103,7 @@ class Budget(NamedTuple):
     """Change of the residual by each error."""
     curvature: Float[np.ndarray, "m k"]
     """Residuals of refits to drawn errors beyond the linear effect, over the root of their number: columns of the
-    covariance of the residual beside `columns`. No columns where the effect is linear."""
+    covariance of the residual in addition to `columns`. No columns where the effect is linear."""
     draws: Float[np.ndarray, "k e"] | None = None
     """Errors of these refits over their tolerances; None where the effect is linear."""
     excess: Excess | None = None
@@ -429,7 +429,7 @@ def explained_tests(
     both = np.column_stack([residual, np.pad(found.curvature, ((0, residual.size - count), (0, 0)))])
     rest, squares = joint_residual(both, jacobian, row_weights, found.all_columns)
     explained = [own.explained for own in misfits(rest[:, 0], jacobian, row_weights, rows)]
-    if found.draws is not None:  # residual of the curvature of each draw beside the errors and the other draws
+    if found.draws is not None:  # curvature of each draw that the errors and the other draws do not explain
         drawn = np.sqrt(DRAWS) * rest[:count, 1:] / np.maximum(1.0 - squares[1:], np.finfo(float).eps)
         more = [float(np.sum(rest[own, 0] ** 2) - np.sum(row_weights[own])) for own in rows]
         explained = [

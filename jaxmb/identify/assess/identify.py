@@ -53,7 +53,7 @@ MOST_PASSES = 10
 SETTLED = 0.05
 """Change of the values in the last of them, in standard deviations, at convergence."""
 EXPLAINED = 0.99
-"""Part of the misfit that an error explains, above which no tolerance is contradicted beside it."""
+"""Part of the misfit that an error explains, above which contradicted tolerances are not reported."""
 
 
 @typed_arguments
@@ -216,7 +216,7 @@ def assess(estimate: Estimate) -> Result:
     )
     machine = study.machine_with(estimate.model)
     causes, others = kind_remarks(estimate, metrics)
-    # An error that linear equations explain may be one of many; the usual causes stay beside it.
+    # An error that linear equations explain may be one of many; the usual causes are reported too.
     gross = grouped([*goodness.gross_errors.items(), *goodness.held_out_errors.items()])
     if diagnosis.hypothesis:
         likely = [diagnosis.hypothesis, *(gross if isinstance(solved, LinearSystem) else [])]

@@ -214,7 +214,7 @@ class Equations(NamedTuple):
     """Measured values minus the part of the prediction that does not depend on the free values."""
     std: Float[np.ndarray, "m"]
     weight: Float[np.ndarray, "m"]
-    """Weight of the squared error of each row, beside its variance."""
+    """Weight of the squared error of each row, in addition to its inverse variance."""
     case: Int[np.ndarray, "m"]
     """Index of the case of each row: rows measured together, such as under one load, share it."""
 

@@ -412,7 +412,7 @@ def _displaced_rows(
         columns, change = [wide.index((point[0], axis)) for axis in axes_of(point)], direction_changes(point)
         if columns:
             turned[p][:, columns] = change
-            # a point beside the origin moves by w x r: along a it moves by w . (r x a); rotations are equal there
+            # a point off the origin moves by w x r: along a it moves by w . (r x a); rotations are equal there
             shifted[p][:, columns[3:]] = change[:, :3]
     return (
         rows[: len(points)] + (jnp.einsum("pi,piw->pw", turn, turned) + jnp.einsum("pi,piw->pw", shift, shifted)) @ rows

@@ -182,11 +182,11 @@ class Source:
     std_unknown: ClassVar[bool] = False
     """Whether standard deviations cannot be derived from its errors."""
     follows_geometry: ClassVar[bool] = True
-    """Whether the prediction follows free parameters of the geometry, so that these have no tolerance beside."""
+    """Whether the prediction follows free parameters of the geometry, which then have no tolerance."""
 
     def frames(self, test: Any) -> Mapping[str, bool]:
-        """Frames whose positions have an effect on the test, and whether their axes have one beside those of sensors;
-        this default: those of its vibration, without effect of their axes."""
+        """Frames whose positions have an effect on the test, and whether their axes have one, sensor axes apart; this
+        default: those of its vibration, without effect of their axes."""
         return {} if test.vibration is None else dict.fromkeys(test.vibration.frames, False)
 
     def variance_bound(self, test: Any) -> Float[np.ndarray, "m"]:

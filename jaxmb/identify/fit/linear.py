@@ -75,7 +75,7 @@ class LinearStep:
     misfit: Misfit
     """Reduced chi-square of the rows of the tests."""
     row_weights: Float[np.ndarray, "m"]
-    """Weight of the squared error of each row, beside its variance; robust weights included."""
+    """Weight of the squared error of each row, in addition to its inverse variance; robust weights included."""
     prior_std: Float[np.ndarray, "d"] | None = None
     """Standard deviation of the prior of u, whose rows are the last ones; None without a prior."""
     consistent: ConsistentSolution | None = None

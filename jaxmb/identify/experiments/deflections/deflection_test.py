@@ -450,7 +450,7 @@ class DeflectionTest(Test[ElasticView]):
     """m or rad."""
     std: Float[Array, "m"]
     weight: Float[Array, "m"]
-    """Weight of the squared error of each row, beside its variance."""
+    """Weight of the squared error of each row, in addition to its inverse variance."""
     is_rotation: Bool[Array, "m"]
     """Mask of the rows that are rotations."""
     gravity: bool = eqx.field(static=True, default=False)

@@ -226,7 +226,7 @@ class FrfNoise(Noise["FrfTest"]):
         return not np.any(np.asarray(self.test.known_std))
 
     def with_level(self, std: float) -> "FrfTest":
-        """The test with another nominal standard deviation of log H, beside the known noise of each line."""
+        """The test with another nominal standard deviation of log H; the known noise of each line stays."""
         known, rest = np.asarray(self.test.known_std) ** 2, self._rest * (std / float(self.test.nominal_std)) ** 2
         return dataclasses.replace(
             self.test, noise_std=jax.device_put(np.sqrt(known + rest)), nominal_std=jax.device_put(np.asarray(std))
@@ -238,7 +238,7 @@ class FrfNoise(Noise["FrfTest"]):
         return np.asarray(self.test.noise_std) ** 2 - np.asarray(self.test.known_std) ** 2
 
     def estimated(self, residual: np.ndarray, expected: float) -> float:
-        """Maximum-likelihood nominal standard deviation of log H, beside the known noise of each line.
+        """Maximum-likelihood nominal standard deviation of log H, in addition to the known noise of each line.
 
         Where the known noise explains the whole residual, it is `NEGLIGIBLE` times the known noise.
 

@@ -105,7 +105,7 @@ class Samples(NamedTuple):
     columns: Float[np.ndarray, "k c q"]
     """The regressor with further columns of friction."""
     constant: Float[np.ndarray, "k c"]
-    """Constant term beside the columns."""
+    """Constant term of the prediction."""
     to_rows: Callable[[Float[np.ndarray, "k c ..."]], Float[np.ndarray, "r ..."]]
     """Maps contributions to the efforts of all samples to rows of the equations."""
 

@@ -300,13 +300,13 @@ def _response(
             found[0][i, free], found[1][i, free] = np.split(state, 2)
         found[2][:, free] = -np.linalg.solve(m, f + c @ found[1][:, free] + k @ found[0][:, free])
     for j in np.flatnonzero(link):
-        beside = load[:, j] + sum(
+        total = load[:, j] + sum(
             np.einsum("kn,knc->kc", part[:, j, free], move[:, free]) for part, move in zip(terms, found, strict=True)
         )
-        u = -beside / K[:, j, j, None]
+        u = -total / K[:, j, j, None]
         if steps is not None:
             for _ in range(2):
-                u = -(beside + C[:, j, j, None] * rates(u, 1.0 / step_s)[0]) / K[:, j, j, None]
+                u = -(total + C[:, j, j, None] * rates(u, 1.0 / step_s)[0]) / K[:, j, j, None]
             found[1][:, j], found[2][:, j] = rates(u, 1.0 / step_s)
         found[0][:, j] = u
     return found
