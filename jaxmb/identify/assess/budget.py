@@ -17,12 +17,12 @@ from scipy.special import chdtri
 from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, jacobian_svd, row_blocks, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import (
-    Compressed,
     Excess,
-    compressed,
+    Statistics,
     excess,
     likely_factors,
     marginal,
+    sufficient_statistics,
 )
 from jaxmb.identify.experiments.machine_errors import (
     MachineErrors,
@@ -373,7 +373,7 @@ def with_excess(
     kinds = np.array([error.kind for error in found.errors])
     members = {kind: np.flatnonzero(kinds == kind) for kind in dict.fromkeys(kinds.tolist())}
     rows, count = len(found.columns), len(found.errors)
-    data = compressed(residual[:rows], jacobian[:rows], variances[:rows], found.all_columns)
+    data = sufficient_statistics(residual[:rows], jacobian[:rows], variances[:rows], found.all_columns)
     if found.draws is not None:  # residuals of the refits are their curvature less their linear effect
         gram = data.gram[:count]
         data = data._replace(drawn=np.sqrt(DRAWS) * gram[:, count:] - gram[:, :count] @ found.draws.T)
@@ -395,7 +395,7 @@ def tolerance_checks(found: Budget) -> dict[str, ToleranceCheck] | None:
     }
 
 
-def _noise_factor(data: Compressed, groups: Sequence[np.ndarray]) -> float:
+def _noise_factor(data: Statistics, groups: Sequence[np.ndarray]) -> float:
     """Factor on the variances of the noise where neither noise nor any size of the errors explains a residual."""
     if not data.degrees:
         return 1.0

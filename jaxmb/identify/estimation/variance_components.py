@@ -37,7 +37,7 @@ DOMINANT = 0.7
 """Share of the statistic of a kind above which a single error is named."""
 
 
-class Compressed(NamedTuple):
+class Statistics(NamedTuple):
     """Residual and effects of errors, whitened by the noise and without the directions of the free parameters."""
 
     square: float
@@ -53,12 +53,12 @@ class Compressed(NamedTuple):
     it is."""
 
 
-def compressed(
+def sufficient_statistics(
     residual: Float[np.ndarray, "m"],
     jacobian: Float[np.ndarray, "m d"],
     variances: Float[np.ndarray, "m"],
     effects: Float[np.ndarray, "m e"],
-) -> Compressed:
+) -> Statistics:
     """Sufficient statistics of the residual for factors on the standard deviations of errors.
 
     Args:
@@ -74,7 +74,7 @@ def compressed(
     both = svd.beside(whole)
     both[:, np.linalg.norm(both, axis=0) <= ROUNDING * np.linalg.norm(whole, axis=0)] = 0.0
     gram = both.T @ both
-    return Compressed(float(gram[-1, -1]), gram[:-1, -1], gram[:-1, :-1], float(used.sum() - svd.rank))
+    return Statistics(float(gram[-1, -1]), gram[:-1, -1], gram[:-1, :-1], float(used.sum() - svd.rank))
 
 
 class Marginal(NamedTuple):
@@ -86,7 +86,7 @@ class Marginal(NamedTuple):
     """C^T V^-1 C, its diagonal between 0 (not observable) and 1 / S^2."""
 
 
-def marginal(data: Compressed, factors: Float[np.ndarray, "e"], noise: float = 1.0) -> Marginal:
+def marginal(data: Statistics, factors: Float[np.ndarray, "e"], noise: float = 1.0) -> Marginal:
     """C^T V^-1 r and C^T V^-1 C for V = noise I + C S^2 C^T.
 
     Args:
@@ -131,7 +131,7 @@ def score_test(found: Marginal, members: Int[np.ndarray, "k"], factors: Float[np
 
 
 def likely_factors(
-    data: Compressed,
+    data: Statistics,
     groups: Sequence[Int[np.ndarray, "k"]],
     first: Float[np.ndarray, "e"],
     noise: float = 1.0,
@@ -187,7 +187,7 @@ class Excess(NamedTuple):
     """Observable share of the errors of each kind."""
 
 
-def excess(data: Compressed, kinds: Mapping[str, Int[np.ndarray, "k"]], noise: float = 1.0) -> Excess:
+def excess(data: Statistics, kinds: Mapping[str, Int[np.ndarray, "k"]], noise: float = 1.0) -> Excess:
     """Compares a residual with the stated standard deviations of errors.
 
     Each kind and each single error is tested, given all others; the most significant is released and the rest is
@@ -217,20 +217,20 @@ def excess(data: Compressed, kinds: Mapping[str, Int[np.ndarray, "k"]], noise: f
         chosen = _dominant(found, tried[best], factors)
         released.append(chosen)
         factors = likely_factors(data, _disjoint(released), factors, noise)
-        exceeded.append(Exceeded(chosen, tests[best].p, estimated(data, factors, noise)[chosen]))
+        exceeded.append(Exceeded(chosen, tests[best].p, best_prediction(data, factors, noise)[chosen]))
         tried = [members for members in tried if not np.isin(chosen, members).any()]
     groups, count = _disjoint([*released, *(np.asarray(members) for members in kinds.values())]), len(released)
     degrees = [0.0] * count + [STATED_DEGREES] * (len(groups) - count)
     return Excess(likely_factors(data, groups, factors, noise, degrees), tuple(exceeded), observable)
 
 
-def _beyond_draws(data: Compressed, members: np.ndarray, factors: np.ndarray, noise: float) -> bool:
+def _beyond_draws(data: Statistics, members: np.ndarray, factors: np.ndarray, noise: float) -> bool:
     """Whether the statistic of some errors is larger than those of all drawn errors: where the effect of errors is not
     linear it has no known distribution."""
     if data.drawn is None:
         return True
     own = slice(0, len(data.drawn))
-    linear = Compressed(0.0, np.column_stack([data.score[own], data.drawn]), data.gram[own, own], 0.0)
+    linear = Statistics(0.0, np.column_stack([data.score[own], data.drawn]), data.gram[own, own], 0.0)
     squares = np.sum((factors[members, None] * marginal(linear, factors[own], noise).score[members]) ** 2, axis=0)
     return bool(squares[0] > squares[1:].max())
 
@@ -242,7 +242,7 @@ def _dominant(found: Marginal, members: np.ndarray, factors: np.ndarray) -> np.n
     return members[[largest]] if squares[largest] > DOMINANT * squares.sum() else members
 
 
-def estimated(data: Compressed, factors: Float[np.ndarray, "e"], noise: float = 1.0) -> Float[np.ndarray, "e"]:
+def best_prediction(data: Statistics, factors: Float[np.ndarray, "e"], noise: float = 1.0) -> Float[np.ndarray, "e"]:
     """Best linear unbiased prediction of the errors, over their stated standard deviations; of r = C x."""
     return factors**2 * marginal(data, factors, noise).score
 

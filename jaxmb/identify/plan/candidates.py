@@ -230,7 +230,7 @@ def observation(operating_point: OperatingPoint, candidate: Candidate) -> Float[
     )
 
 
-def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
+def triangular_information(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
     """Triangular factor of an observation matrix, which has the same information; columns of rounding are set to 0.
 
     NaN if the matrix is not finite.
@@ -246,7 +246,7 @@ def compressed(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"]:
 
 def information_of(operating_point: OperatingPoint, candidates: Sequence[Candidate]) -> Float[np.ndarray, "c d d"]:
     """Information rows R [candidate, d, d] of FRF tests, R^T R their information on u; NaN where out of reach."""
-    return np.stack([compressed(observation(operating_point, candidate)) for candidate in candidates])
+    return np.stack([triangular_information(observation(operating_point, candidate)) for candidate in candidates])
 
 
 class PlannedInformation(NamedTuple):

@@ -304,7 +304,7 @@ def choose_next(
         part: the table `[next]`, with the number of tests and the criterion.
         like: name of the template test.
         pool: candidates.
-        information: `compressed` rows of each.
+        information: `triangular_information` rows of each.
         left_out: number of candidates that are not in the pool.
         made: information rows of the planned tests and the prior.
         operating_point: machine, free parameters, values.

@@ -10,7 +10,14 @@ from jaxmb.identify.assess.modal_agreement import GOVERNS, ModeShares
 from jaxmb.identify.estimation.identifiability import TOGETHER, Group, Identifiability, identifiability
 from jaxmb.identify.experiments.components import can_be_planned
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, compressed, information_of, observation, planned
+from jaxmb.identify.plan.candidates import (
+    Candidate,
+    OperatingPoint,
+    information_of,
+    observation,
+    planned,
+    triangular_information,
+)
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import independent_coordinates
 
@@ -57,7 +64,7 @@ def remedies(
         shares: modes at the posture of each.
         made: information rows of the planned tests.
         pool: candidates for the next test.
-        information: their `compressed` rows.
+        information: their `triangular_information` rows.
     """
     own = [(test, modes) for test, modes in zip(tests, shares, strict=True) if can_be_planned(test)]
     many = len(tests) > 1
@@ -88,7 +95,7 @@ def _wider_bands(
         2, count, -1, made.shape[1]
     )
     for to_hz in beyond[beyond <= lines_hz[-1] + step_hz]:
-        part = compressed(rows[:, lines_hz <= to_hz + step_hz].reshape(-1, made.shape[1]))
+        part = triangular_information(rows[:, lines_hz <= to_hz + step_hz].reshape(-1, made.shape[1]))
         text = f"the band{f' of {test.name}' if many else ''} extended to {to_hz:.3g} Hz"
         yield Remedy(text, _after(made, part), test.name, float(to_hz))
 

@@ -6,11 +6,11 @@ from scipy.optimize import minimize
 
 from jaxmb.identify.estimation.variance_components import (
     ERROR_RATE,
-    compressed,
     excess,
     likely_factors,
     marginal,
     score_test,
+    sufficient_statistics,
 )
 
 RNG = np.random.default_rng(0)
@@ -30,7 +30,7 @@ def drawn(factors, rng=RNG):
 
 
 def of(residual):
-    return compressed(residual, JACOBIAN, VARIANCES, EFFECTS)
+    return sufficient_statistics(residual, JACOBIAN, VARIANCES, EFFECTS)
 
 
 def dense(factors, noise=1.0):
@@ -81,7 +81,7 @@ def test_an_error_beyond_its_deviation_is_named_and_correct_ones_are_not():
 
 
 def test_errors_within_the_free_parameters_are_not_observable():
-    data = compressed(drawn(np.ones(ERRORS)), JACOBIAN, VARIANCES, JACOBIAN[:, :2] @ RNG.normal(size=(2, 3)))
+    data = sufficient_statistics(drawn(np.ones(ERRORS)), JACOBIAN, VARIANCES, JACOBIAN[:, :2] @ RNG.normal(size=(2, 3)))
     judged = excess(data, {"x": np.arange(3)})
     assert judged.observable["x"] < 1e-6
     assert not judged.exceeded
