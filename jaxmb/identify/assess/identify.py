@@ -27,7 +27,7 @@ from jaxmb.identify.assess.remarks import (
     prior_remarks,
     tolerance_remarks,
 )
-from jaxmb.identify.assess.result import Mode, Result, ended_text, found_parameters
+from jaxmb.identify.assess.result import Mode, Result, converged_status, found_parameters
 from jaxmb.identify.assess.search_estimate import diagnosed_search, search_estimate, search_status
 from jaxmb.identify.assess.stiffness_model import assess_stiffness, stiffness_estimate
 from jaxmb.identify.assess.uncertainty.nonlinear import mode_deviations
@@ -231,7 +231,7 @@ def assess(estimate: Estimate) -> Result:
         *held_out_remarks(estimate),
         *machine_remarks(machine),
     )
-    ended = ended_text(goodness.missed, diagnosis.wrong, verdict, estimate.identifiability.verdict, doubts)
+    ended = converged_status(goodness.missed, diagnosis.wrong, verdict, estimate.identifiability.verdict, doubts)
     if isinstance(solved, LinearSystem):
         status = linear_status([solved.step], ended)
     else:

@@ -47,8 +47,8 @@ UNKNOWN = "no standard deviation is known: the fitted model does not reproduce t
 def tolerance_remarks(estimate: Estimate, likely: ModelError | None) -> list[str]:
     """A sentence where errors within the stated tolerances explain a residual larger than its noise, with the parameter
     that a joint fit with the most likely errors changes most, over its standard deviation there."""
-    plain = estimate.goodness.misfit
-    if plain is None or not estimate.goodness.misfit_tolerated:
+    misfit = estimate.goodness.misfit
+    if misfit is None or not estimate.goodness.misfit_tolerated:
         return []
     text = ""
     if likely is not None:
@@ -59,8 +59,8 @@ def tolerance_remarks(estimate: Estimate, likely: ModelError | None) -> list[str
             f" {likely.std[name]:.2g}) instead of {own[name]:.4g} {unit(estimate.model, name)}"
         )
     return [
-        f"reduced chi-square {plain.square:.3g} (residual {plain.factor:.3g} times the stated noise): errors of what"
-        f" machine and tests state explain it, within their tolerances{text}"
+        f"reduced chi-square {misfit.square:.3g} (residual {misfit.factor:.3g} times the stated noise): errors of the"
+        f" stated values of machine and tests explain it, within their tolerances{text}"
     ]
 
 
@@ -298,20 +298,21 @@ def value_remarks(
         known: standard deviations of u.
         beyond: mask of the values whose bound data contradict.
     """
-    named, (found, _, fit, start), own = dict[tuple[str, str], list[str]](), linear, parameters(study.model)
+    unknowns, step, start = linear.unknowns, linear.step, linear.start
+    named, own = dict[tuple[str, str], list[str]](), parameters(study.model)
     for i, name in enumerate(study.free.names):
-        if fit.without_effect[i]:
+        if step.without_effect[i]:
             reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
-            named.setdefault(reason if fit.x[i] == found.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
-        elif fit.on_bound[i]:
-            upper = (fit.x[i] > found.lower[i]) != found.reciprocal[i]
+            named.setdefault(reason if step.x[i] == unknowns.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
+        elif step.on_bound[i]:
+            upper = (step.x[i] > unknowns.lower[i]) != unknowns.reciprocal[i]
             named.setdefault((_BEYOND if beyond[i] else _ON_BOUND)[int(upper)], []).append(name)
-        elif not np.isfinite(fit.identifiability.std[i]):
+        elif not np.isfinite(step.identifiability.std[i]):
             named.setdefault(_IN_COMBINATION, []).append(name)
     doubts, remarks = list[str](), list[str]()
     for text, names in named.items():
         (doubts if text in _BEYOND else remarks).append(listed(names) + text[len(names) > 1])
-    return doubts, [*remarks, *_wide_remarks(study, found.decode(fit.x), known)]
+    return doubts, [*remarks, *_wide_remarks(study, unknowns.decode(step.x), known)]
 
 
 def _wide_remarks(study: Study, values: np.ndarray, known: Identifiability) -> list[str]:

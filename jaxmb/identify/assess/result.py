@@ -47,7 +47,7 @@ class Outcome(enum.StrEnum):
     """The fit converged, but doubts cap the confidence in every parameter."""
 
 
-def ended_text(
+def converged_status(
     missed: Sequence[str], wrong: bool, before: Sequence[str], now: Sequence[str], doubts: Sequence[str]
 ) -> str:
     """Status of a converged fit.

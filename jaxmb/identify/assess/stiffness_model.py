@@ -21,7 +21,7 @@ from jaxmb.identify.assess.metrics import (
     StiffnessModelMetrics,
 )
 from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, outlier_remarks, tests_text
-from jaxmb.identify.assess.result import Parameter, Result, ended_text, with_interval
+from jaxmb.identify.assess.result import Parameter, Result, converged_status, with_interval
 from jaxmb.identify.assess.tests.deflections import factor_remarks, size_remarks, unexplained_share_by
 from jaxmb.identify.estimation.identifiability import correlation, limits, verdicts
 from jaxmb.identify.experiments.components import is_robust
@@ -296,7 +296,7 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
         parameters = {
             name: p._replace(identifiable="weak") if p.identifiable == "yes" else p for name, p in parameters.items()
         }
-    ended = ended_text(missed, wrong, verdicts, [p.identifiable for p in parameters.values()], doubts)
+    ended = converged_status(missed, wrong, verdicts, [p.identifiable for p in parameters.values()], doubts)
     metrics = dataclasses.replace(metrics, monte_carlo=scatter, budget=deflection_budgets(study.entries, found.model))
     return Result(
         study=study,

@@ -100,7 +100,7 @@ class Noise(Component[T]):
 
     @property
     def level(self) -> float | None:
-        """Standard deviation that is estimated where the noise is not known (`estimated`, `with_level`), SI."""
+        """Standard deviation that is estimated where the noise is not known (`estimated_level`, `with_level`), SI."""
         return self.nominal
 
     @property
@@ -113,7 +113,7 @@ class Noise(Component[T]):
         """Whether the noise to be estimated is one factor common to all rows."""
         return True
 
-    def estimated(self, residual: np.ndarray, expected: float) -> float:
+    def estimated_level(self, residual: np.ndarray, expected: float) -> float:
         """`level` at which the sum of squares of a residual equals its expectation."""
         raise NotImplementedError(f"the noise of {display_name(self.test.name)} cannot be estimated from a fit")
 

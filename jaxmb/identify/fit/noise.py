@@ -303,7 +303,7 @@ def _with_noise_at(first: Problem, problem: Problem, u: np.ndarray) -> list[Test
             # with other known noise, the correlation length would only conceal it
             count = correlated_by_misfit(test, residual[rows], row_weights[rows]) if test.noise.is_one_factor else 1.0
             expected = float(np.sum(residual[rows] ** 2)) / (found[k].square * count)
-            own = own.noise.with_level(test.noise.estimated(residual[rows], expected))
+            own = own.noise.with_level(test.noise.estimated_level(residual[rows], expected))
         lines = test.lines
         if lines is not None and own.lines is not None and lines.robust:
             outliers = np.union1d(lines.excluded, lines.outliers(residual[rows], row_weights[rows])).astype(int)

@@ -222,7 +222,7 @@ def test_coordinates_without_a_column_are_told(study):
         return "\n".join(",".join(line[i] for i in kept) for line in lines) + "\n"
 
     (told,) = data_remarks(study(loaded(noise=1.0), cells=without))
-    assert told == "test 'near': near.csv has no column for q2: the reference posture's q2 = 90 deg is taken"
+    assert told == "test 'near': near.csv has no column for q2: the reference posture's q2 = 90 deg is assumed"
     assert data_remarks(study(loaded(noise=1.0), cells=without, parts=({"posture": {"q2": "20 deg"}},))) == []
 
 

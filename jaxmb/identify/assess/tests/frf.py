@@ -58,7 +58,7 @@ class FrfMetrics(KindMetrics):
             if not test.noise.is_known:
                 own = estimate.residual[rows]
                 expected = float(np.sum(own**2)) / misfits[entry.name].square
-                noise[entry.name] = test.noise.estimated(own, expected)
+                noise[entry.name] = test.noise.estimated_level(own, expected)
         for entry in entries:
             if entry.role == "check":
                 into = held_out if entry.name in errors else by_name  # lines held out share the name of their test

@@ -213,7 +213,7 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     length = np.linalg.norm(poses[..., :3, 3], axis=-1)[..., None] + float(test.offset)
     distance = np.where(kinds[:, 3:], length, np.nan)
     turns = [[rotation_vector_of(pose) for pose in row] for row in poses[..., :3, :3]]
-    columns = [_spread(test, values, size) for values in (*errors, np.sqrt(variance))]
+    columns = [_by_point(test, values, size) for values in (*errors, np.sqrt(variance))]
     columns.append(np.concatenate([poses[..., :3, 3], np.reshape(turns, (*size, 3)), upward, distance], axis=-1))
     names = [test.stations[k] if test.stations else "" for k in np.asarray(test.station).tolist()]
     return [
@@ -319,7 +319,7 @@ def _displaced(
     if not change.any():
         return poses, upward
     poses, upward, rows = poses.copy(), upward.copy(), poses.shape[:2]
-    by = np.nan_to_num(_spread(test, change, (rows[0], rows[1])))
+    by = np.nan_to_num(_by_point(test, change, (rows[0], rows[1])))
     poses[..., :3, 3] += by[..., POSITION]
     for at in np.ndindex(*rows):
         poses[at][:3, :3] = rotation_of(by[at][ROTATION]) @ poses[at][:3, :3]
@@ -355,7 +355,7 @@ def errors_between_stations(
     return jackknife_covariance(estimate, labels), remarks
 
 
-def _spread(test: PoseTest, values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def _by_point(test: PoseTest, values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Values of the measured components by row, point and component [t, p, 9], NaN elsewhere."""
     found = np.full((*size, KIND.size), np.nan)
     found.ravel()[np.asarray(test.component)] = values

@@ -237,7 +237,7 @@ class FrfNoise(Noise["FrfTest"]):
         """Variance of log H in addition to the known noise of each line."""
         return np.asarray(self.test.noise_std) ** 2 - np.asarray(self.test.known_std) ** 2
 
-    def estimated(self, residual: np.ndarray, expected: float) -> float:
+    def estimated_level(self, residual: np.ndarray, expected: float) -> float:
         """Maximum-likelihood nominal standard deviation of log H, in addition to the known noise of each line.
 
         Where the known noise explains the whole residual, it is `NEGLIGIBLE` times the known noise.

@@ -293,7 +293,7 @@ class PoseNoise(Noise[PoseTest]):
         """`level` with its unit and quantity."""
         return f"{1e3 * self.level:g} {LEVELS[self.kind]}"
 
-    def estimated(self, residual: np.ndarray, expected: float) -> float:
+    def estimated_level(self, residual: np.ndarray, expected: float) -> float:
         """`level` at which the sum of squares of a residual equals its expectation."""
         return self.level * math.sqrt(float(residual @ residual) / expected)
 

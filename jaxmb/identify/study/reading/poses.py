@@ -358,7 +358,7 @@ def _rows(
             inclined[i], held_out[i] = role == ROLES[2], role != ROLES[0]
             if inclined[i] and not np.isfinite(measured[i, :, UPWARD]).any():
                 raise ValueError(f"role is {ROLES[2]} without ax, ay and az of any point, expected some")
-    _check_spread(points, measured, station)
+    _check_extent(points, measured, station)
     row = tuple(f"line {number}" for number, _ in lines)
     is_stated = bool(approach.any())
     if not is_stated:
@@ -403,7 +403,7 @@ def _check_distance(name: str, value: float) -> None:
     check_travel(name, value)
 
 
-def _check_spread(points: Sequence[str], measured: np.ndarray, station: Sequence[str]) -> None:
+def _check_extent(points: Sequence[str], measured: np.ndarray, station: Sequence[str]) -> None:
     """Raise ValueError where positions of a point from one station are further apart than any machine travels."""
     labels = np.array(station or len(measured) * [""])
     for label in dict.fromkeys(labels.tolist()):

@@ -88,7 +88,7 @@ def test_only_the_floor_is_estimated(made, additive, floor):
     test = test.noise.at_fit(view)
     residual = np.asarray(test.residual(view))
     expected = 2.0 * np.sum(np.asarray(test.weight) > 0.0)
-    found = test.noise.estimated(residual, expected)
+    found = test.noise.estimated_level(residual, expected)
     assert found == pytest.approx(floor, rel=0.1, abs=0.003)
     again = test.noise.with_level(found)
     assert float(again.nominal_std) == found
