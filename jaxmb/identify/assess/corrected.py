@@ -24,7 +24,7 @@ from jaxmb.identify.experiments.machine_errors import (
 )
 from jaxmb.identify.experiments.test import Test, without_name
 from jaxmb.identify.experiments.tolerances import StatedError
-from jaxmb.identify.fit.problem import Problem, with_free_numbers
+from jaxmb.identify.fit.problem import Problem, with_free_values
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Study
 from jaxmb.linalg.responses import FEW
@@ -157,7 +157,7 @@ def _along(
         u, of_machine, of_test = jnp.split(x, [free.size, free.size + count])
         values = free.values(u)
         changed = free.apply(corrected_machine(free.apply(model, values), summed(of_machine, machine)), values)
-        described = with_free_numbers(test, entries, values)
+        described = with_free_values(test, entries, values)
         if described.description is None:
             return described.residual(described.view(changed))
         return described.description.residual(changed, summed(of_test, own))

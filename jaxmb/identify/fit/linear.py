@@ -111,11 +111,11 @@ def linear_equations(model: Model, free: FreeParameters, tests: Sequence[Test]) 
     return Equations(*columns, case=np.concatenate(cases))
 
 
-def with_prior(found: Unknowns, rows: Equations, prior: Prior | None) -> Equations:
+def with_prior(unknown: Unknowns, rows: Equations, prior: Prior | None) -> Equations:
     """The equations, with a row appended for each parameter with a prior.
 
     Args:
-        found: unknowns.
+        unknown: the unknowns.
         rows: of the tests.
         prior: of the free parameters, in u = value / width.
     """
@@ -124,7 +124,7 @@ def with_prior(found: Unknowns, rows: Equations, prior: Prior | None) -> Equatio
     of, mean = np.flatnonzero(np.isfinite(np.asarray(prior.std))), np.asarray(prior.mean)
     by_u = np.asarray(prior.rows)[of]
     return Equations(
-        matrix=np.concatenate([rows.matrix, by_u / np.array(found.free.width)]),
+        matrix=np.concatenate([rows.matrix, by_u / np.array(unknown.free.width)]),
         measured=np.concatenate([rows.measured, by_u @ mean]),
         std=np.concatenate([rows.std, np.ones(of.size)]),
         weight=np.concatenate([rows.weight, np.ones(of.size)]),
@@ -168,7 +168,7 @@ def inertias_without_effect(
 
 
 def linear_step(
-    found: Unknowns,
+    unknown: Unknowns,
     rows: Equations,
     start: Float[np.ndarray, "d"],
     robust: bool = False,
@@ -181,7 +181,7 @@ def linear_step(
     Standard deviations ignore the constraint of physically consistent bodies.
 
     Args:
-        found: unknowns.
+        unknown: the unknowns.
         rows: equations of the tests.
         start: physical values of parameters without effect on any measurement.
         robust: whether outliers are down-weighted.
@@ -194,24 +194,24 @@ def linear_step(
     insensitive = without_effect(rows)
     matrix = np.where(insensitive, 0.0, rows.matrix)
     fitted = linear_fit(
-        matrix, rows.measured, rows.std / np.sqrt(rows.weight), found.lower, found.upper, robust, found.free.names
+        matrix, rows.measured, rows.std / np.sqrt(rows.weight), unknown.lower, unknown.upper, robust, unknown.free.names
     )
-    x = best = np.where(insensitive, found.encode(start), fitted.values)
+    x = best = np.where(insensitive, unknown.encode(start), fitted.values)
     weight = rows.weight * fitted.weights
     root = np.sqrt(weight) / rows.std
     consistent = None
     if bodies is not None:
         consistent = consistent_solution(
             bodies, matrix * root[:, None], rows.measured * root, best, fitted.on_bound & ~insensitive,
-            found.encode(start), found.lower, found.upper,
+            unknown.encode(start), unknown.lower, unknown.upper,
         )  # fmt: skip
         x = consistent.x
     residual = rows.measured - matrix @ x
-    jacobian = matrix * found.slope(x) * root[:, None]
+    jacobian = matrix * unknown.slope(x) * root[:, None]
     known = identifiability(jacobian, weight, prior_std)
     # Physical consistency moves values away from bounds, or to them.
     stopped = np.asarray(fitted.on_bound) | ((x != best) & np.isfinite(known.std))
-    on_bound = stopped & ~insensitive & ((x <= found.lower) | (x >= found.upper))
+    on_bound = stopped & ~insensitive & ((x <= unknown.lower) | (x >= unknown.upper))
     data = slice(0, residual.size - (0 if prior_std is None else int(np.isfinite(prior_std).sum())))
     errors = np.sqrt(weight) * residual / rows.std
     return LinearStep(

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.estimation.semidefinite import Cone, minimise_over
-from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
+from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import TENSOR
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import central_inertia
@@ -95,7 +95,7 @@ def bodies(model: Model, free: FreeParameters, idle: Collection[str]) -> Bodies 
     base, slope = np.zeros((len(names), 4, 4)), np.zeros((free.size + len(added), len(names), 4, 4))
     scale = np.zeros(free.size + len(added))
     for b, numbers in enumerate(ten):
-        matrix, constant = affine_numbers(model, free, numbers)
+        matrix, constant = affine_map(model, free, numbers)
         base[b] = pseudo_inertia(constant)
         slope[: free.size, b] = pseudo_inertia(matrix.T)
         powers = np.array([mass[b], *[mass[b] * length[b]] * 3, *[mass[b] * length[b] ** 2] * 6])

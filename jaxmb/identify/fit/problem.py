@@ -248,10 +248,10 @@ def with_tests_sharded(problem: Problem, points: int) -> Problem:
 
 def test_at(test: Test, free: FreeParameters, values: Float[Array, "d"] | Float[np.ndarray, "d"]) -> Test:
     """The test with its own free parameters, such as gains, at physical values of the free parameters."""
-    return with_free_numbers(test, free.entries_of(own_names(test)), values)
+    return with_free_values(test, free.entries_of(own_names(test)), values)
 
 
-def with_free_numbers(
+def with_free_values(
     test: Test, entries: Int[Array, "k"] | Int[np.ndarray, "k"] | None, values: Float[Array, "d"] | np.ndarray
 ) -> Test:
     """`test_at` for a test of any name.
@@ -443,7 +443,7 @@ def _state_of(
 def _residual_of(
     model: Model, free: FreeParameters, test: Test, entries: Any, view: AffineView | None, values: Array
 ) -> Array:
-    described = with_free_numbers(test, entries, values)
+    described = with_free_values(test, entries, values)
     return described.residual(described.view(free.apply(model, values)) if view is None else view(values))
 
 

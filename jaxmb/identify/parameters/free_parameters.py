@@ -222,7 +222,7 @@ def matching_any(names: Sequence[str], patterns: Sequence[str], label: str) -> l
     return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def affine_numbers(
+def affine_map(
     model: Model, free: FreeParameters, names: Sequence[str]
 ) -> tuple[Float[np.ndarray, "p d"], Float[np.ndarray, "p"]]:
     """Affine map from free values to parameters of a model, as by `FreeParameters.apply`: matrix @ values + constant.

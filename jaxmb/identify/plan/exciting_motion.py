@@ -20,7 +20,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.experiments.components import IdentifiableCombinations
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
-from jaxmb.identify.parameters.free_parameters import affine_numbers, matching_any
+from jaxmb.identify.parameters.free_parameters import affine_map, matching_any
 from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, proposal_toml
 from jaxmb.identify.plan.motion_information import (
     FINE,
@@ -427,7 +427,7 @@ def plan_motion(study: Study, operating_point: OperatingPoint, before: PlannedIn
     like = next(e for e in study.fitted if e.kind == part.kind and part.like in (None, e.name))
     weight, rate_hz = measured_as(like, study.model)
     size = study.free.slope(before.values)
-    columns = affine_numbers(study.model, study.free, before.combinations.parameters)[0] * size
+    columns = affine_map(study.model, study.free, before.combinations.parameters)[0] * size
     sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, before.made, before.combinations)
     found = found_motion(study.machine, study.model, part, sought)
     rows = np.concatenate([before.made, found.rows])

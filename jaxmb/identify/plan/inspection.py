@@ -26,7 +26,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import final_state
-from jaxmb.identify.parameters.free_parameters import affine_numbers
+from jaxmb.identify.parameters.free_parameters import affine_map
 from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, Planned, PlannedInformation
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, NextMotion, base_deviations, plan_motion
@@ -202,7 +202,7 @@ def inspect(study: Study) -> Inspection:
         else base_deviations(
             made,
             identifiable,
-            affine_numbers(study.model, study.free, identifiable.parameters)[0] * study.free.slope(values),
+            affine_map(study.model, study.free, identifiable.parameters)[0] * study.free.slope(values),
         ),
         groups=combinations,
         without_effect=tuple(name for i, name in enumerate(study.free.names) if not data[:, i].any()),

@@ -25,7 +25,7 @@ from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY, term_effort
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, late_text
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
+from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import parameters, unit
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 from jaxmb.io.validation import display_name, listed, percentage
@@ -303,7 +303,7 @@ def _base_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[tupl
     found = entries[0].test.linear.combinations(estimate.study.model, free)
     by_value = free.slope(estimate.values)
     # derivative of each base parameter by each entry of u
-    slope = found.matrix @ affine_numbers(estimate.study.model, free, names)[0] * by_value
+    slope = found.matrix @ affine_map(estimate.study.model, free, names)[0] * by_value
     own = np.flatnonzero(slope.any(axis=1))
     freely = slope[own] / np.linalg.norm(slope[own], axis=1, keepdims=True)
     unrelated = _unrelated(freely, free, names)
@@ -360,7 +360,7 @@ def _centres(estimate: Estimate) -> tuple[CentreRow, ...]:
         mass = own[names[0]]
         if names[0] not in single or single.isdisjoint(names[1:]) or not mass > 0.0:
             continue
-        share = affine_numbers(estimate.study.model, free, names)[0] * by_value
+        share = affine_map(estimate.study.model, free, names)[0] * by_value
         known = [bool(np.isfinite(estimate.identifiability.std[row != 0.0]).all()) for row in share]
         for axis, name, is_known, row in zip("xyz", names[1:], known[1:], share[1:], strict=True):
             centre = own[name] / mass

@@ -26,7 +26,7 @@ from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, stribeck
 from jaxmb.identify.experiments.torque.gross_errors import unexplained_efforts
 from jaxmb.identify.experiments.torque.preliminary_fits import GAIN_FAMILY, DriveRecording
-from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_numbers
+from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import ParameterSpec
 from jaxmb.identify.regression.base_parameters import base_parameters, relevant_names
 from jaxmb.identify.regression.torque_regressor import regressor_names
@@ -192,7 +192,7 @@ class TorqueEquations(LinearForm[TorqueTest]):
     def equations(self, model: Model, free: FreeParameters) -> Equations:
         """Efforts as linear equations in the free values."""
         regressor = np.asarray(self.test.regressor)
-        share, constant = affine_numbers(model, free, self.test.parameters)
+        share, constant = affine_map(model, free, self.test.parameters)
         matrix, rest = regressor @ share, regressor @ constant + np.asarray(self.test.constant)
         if self.test.own_columns is not None:
             columns, own = np.asarray(self.test.own_columns), np.array(self.test.own_values)

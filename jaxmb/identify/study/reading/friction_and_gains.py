@@ -20,7 +20,7 @@ from jaxmb.identify.experiments.torque.preliminary_fits import (
     gain_columns,
 )
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest, torque_entries
-from jaxmb.identify.parameters.free_parameters import affine_numbers, free_parameters, matching, nothing_free
+from jaxmb.identify.parameters.free_parameters import affine_map, free_parameters, matching, nothing_free
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.identify.study.reading.parameters import bounds_of
@@ -231,7 +231,7 @@ def preliminary_gains(
     own = {pattern: part for pattern, part in file.free.items() if not pattern.startswith(f"{GAIN_FAMILY}.")}
     free = free_parameters(model, bounds_of(model, own, fixed)) if own else nothing_free()
     names = regressor_names(model)
-    share, constant = affine_numbers(model, free, names)
+    share, constant = affine_map(model, free, names)
     return fit_gains(tests, names, wanted[0], share, constant)
 
 
