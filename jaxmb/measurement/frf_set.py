@@ -143,7 +143,7 @@ def positions(nodes: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, fl
     return checked
 
 
-def without_chance(coherence: np.ndarray, averages: int | None, inputs: int) -> np.ndarray:
+def unbiased_coherence(coherence: np.ndarray, averages: int | None, inputs: int) -> np.ndarray:
     """Coherence corrected for its bias, (n c - q) / (n - q), at least 0.
 
     The expected coherence of n averages of noise uncorrelated with q inputs is q / n. The coherence is returned

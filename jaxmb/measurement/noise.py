@@ -10,20 +10,20 @@ import numpy as np
 from jaxtyping import Complex, Float
 from numpy.lib.stride_tricks import sliding_window_view
 
-from jaxmb.measurement.frf_set import FrfSet, split_dof, without_chance
+from jaxmb.measurement.frf_set import FrfSet, split_dof, unbiased_coherence
 from jaxmb.response.frf_kind import turns
 
-FALSE_LINE = 1e-4
+FALSE_ALARM = 1e-4
 """Probability that one line or more of a good test is reported as an outlier."""
-MOST_ODD = 0.05
+MOST_OUTLIERS = 0.05
 """Largest share of outlier lines; above it none is reported."""
 NEIGHBOURS = 3
-NORMAL, FAR = 1.4826, 3.0
+NORMAL, CLIPPED_AT = 1.4826, 3.0
 """Standard deviation of a normal variable over its median magnitude; standard deviations at which errors are clipped
 before they are tested for correlation, so that a single outlier does not decide."""
-FAR_OUT = 5.0
+SIGNIFICANT = 5.0
 """Standard deviations above which a sum of products is significant: one false alarm in a million."""
-APART, LAGS = 4, 6
+FIRST_LAG, LAGS = 4, 6
 """Lag in lines beyond which no window correlates noise, and number of lags tested from there."""
 
 
@@ -50,9 +50,9 @@ def correlation_length(errors: np.ndarray, present: np.ndarray) -> float:
 def systematic(errors: np.ndarray, present: np.ndarray, window: float = 1.0) -> float:
     """Systematic share of the variance of errors; 0 where it is not significant.
 
-    Model error is correlated along frequency beyond the correlation length of any window (`APART`), or common to the
-    FRFs of different inputs at a line, which were measured at different times. The larger of the two shares is
-    returned where it is significant by `FAR_OUT` standard deviations.
+    Model error is correlated along frequency beyond the correlation length of any window (`FIRST_LAG`), or common to
+    the FRFs of different inputs at a line, which were measured at different times. The larger of the two shares is
+    returned where it is significant by `SIGNIFICANT` standard deviations.
 
     Args:
         errors: in units of their standard deviation [part, f, output, input], 0 where missing.
@@ -63,11 +63,11 @@ def systematic(errors: np.ndarray, present: np.ndarray, window: float = 1.0) -> 
     if power == 0.0:
         return 0.0
     usual, largest = float(np.median(np.abs(errors[present]))) * NORMAL, 0.0
-    for products in (_along(int(np.ceil(APART * window))), _across):
-        clipped = products(np.clip(errors, -FAR * usual, FAR * usual))
+    for products in (_along(int(np.ceil(FIRST_LAG * window))), _across):
+        clipped = products(np.clip(errors, -CLIPPED_AT * usual, CLIPPED_AT * usual))
         # standard deviation of a sum of independent products, whatever their sizes
         std = np.sqrt(sum(float(np.sum(each**2)) for each in clipped))
-        if sum(float(np.sum(each)) for each in clipped) > FAR_OUT * std:
+        if sum(float(np.sum(each)) for each in clipped) > SIGNIFICANT * std:
             shared, count = (sum(float(np.sum(each)) for each in products(of)) for of in (errors, present.astype(int)))
             largest = max(largest, shared / count / power)
     return largest
@@ -93,11 +93,11 @@ def _across(errors: np.ndarray) -> list[np.ndarray]:
 
 
 def outlier_lines(errors: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Indices of outlier lines; empty where they exceed `MOST_ODD` of all lines.
+    """Indices of outlier lines; empty where they exceed `MOST_OUTLIERS` of all lines.
 
     An error is compared with the median of the mean errors of up to `NEIGHBOURS` pairs of lines, one on either side,
     which removes a slope; the difference is divided by 1.48 times the median magnitude of all such differences of its
-    FRF. A line is an outlier where this exceeds the bound that noise passes in `FALSE_LINE` of all tests. The worst
+    FRF. A line is an outlier where this exceeds the bound that noise passes in `FALSE_ALARM` of all tests. The worst
     line is removed first, and the others are judged again without it.
 
     Args:
@@ -106,7 +106,7 @@ def outlier_lines(errors: np.ndarray, present: np.ndarray) -> np.ndarray:
     """
     count, found = errors.shape[1], []
     remaining = np.where(present, errors, np.nan).reshape(len(errors), count, -1)
-    bound = -NormalDist().inv_cdf(0.5 * FALSE_LINE / max(int(np.sum(present)), 1))
+    bound = -NormalDist().inv_cdf(0.5 * FALSE_ALARM / max(int(np.sum(present)), 1))
     while True:  # one at a time: an outlier must not count against its neighbours
         deviation = _deviations(remaining) if count > 2 * NEIGHBOURS else np.zeros_like(remaining)
         worst = int(np.argmax(np.max(deviation, axis=(0, 2))))
@@ -114,7 +114,7 @@ def outlier_lines(errors: np.ndarray, present: np.ndarray) -> np.ndarray:
             return np.array(sorted(found), dtype=int)
         found.append(worst)
         remaining[:, worst] = np.nan
-        if len(found) > MOST_ODD * count:
+        if len(found) > MOST_OUTLIERS * count:
             return np.zeros(0, dtype=int)
 
 
@@ -260,7 +260,7 @@ def coherence_noise(frf_set: FrfSet) -> CoherenceNoise:
     inputs = 1 if coherence.ndim == 3 else size.shape[2]
     power = size**2 if inputs == 1 else np.nansum(size**2, axis=2, keepdims=True)
     raw = np.maximum(coherence if coherence.ndim == 3 else coherence[:, :, None], SMALLEST_COHERENCE)
-    variance = power * (1.0 - without_chance(raw, averages, inputs)) / (2.0 * (averages or 1) * raw)
+    variance = power * (1.0 - unbiased_coherence(raw, averages, inputs)) / (2.0 * (averages or 1) * raw)
     variance = np.broadcast_to(np.nan_to_num(variance, nan=0.0), size.shape)
     if averages is not None and averages > inputs:
         correlated = lines_of_window(frf_set.frequency_hz, frf_set.decay_1_s)

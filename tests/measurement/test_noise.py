@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.frf_set import FrfSet, of_each_input, select_channels, without_chance
+from jaxmb.measurement.frf_set import FrfSet, of_each_input, select_channels, unbiased_coherence
 from jaxmb.measurement.noise import coherence_noise, lines_of_window, moderated, window_correlation
 from jaxmb.measurement.reciprocity import stack_inputs, symmetrize
 
@@ -63,7 +63,7 @@ def test_chance_alone_is_told_as_noise(inputs):
     gxf = np.einsum("da,daj->dj", x, f.conj())
     h = np.linalg.solve(np.swapaxes(gff, 1, 2), gxf[:, :, None])[:, :, 0]
     c = np.einsum("di,dij,dj->d", h, gff, h.conj()).real / np.sum(np.abs(x) ** 2, axis=1)
-    chance = without_chance(c, 20, inputs)
+    chance = unbiased_coherence(c, 20, inputs)
     # the mean of what stands before the limit at 0 is 0, within four of its standard deviations
     assert np.mean((20 * c - inputs) / (20 - inputs)) == pytest.approx(0.0, abs=4 * np.std(c) / np.sqrt(DRAWS))
     assert np.all(chance >= 0.0)

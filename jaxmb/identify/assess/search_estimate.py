@@ -51,7 +51,7 @@ def search_estimate(
         ValueError: no start has a finite cost.
     """
     if fit.best_u is None or fit.initial_u is None:
-        raise ValueError(f"study '{study.name}': no start has a finite cost{_impossible(study)}")
+        raise ValueError(f"study '{study.name}': no start has a finite cost{_undefined_text(study)}")
     study = study.at_values(study.free.values(fit.best_u))
     problem, free = study.problem, study.free
     residual, jacobian, row_weights = linearized(problem, fit.best_u)
@@ -87,7 +87,7 @@ def search_estimate(
     )
 
 
-def _impossible(study: Study) -> str:
+def _undefined_text(study: Study) -> str:
     """Text on responses of the initial machine with which no data can be compared; empty where there are none."""
     found = [
         f"{display_name(test.name)}: {what}"
@@ -110,12 +110,12 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate, ambiguous = ambiguity(with_curvature(estimate), fit, run.variances)
     estimate, bounded = not_bound_limited(estimate)
     estimate, systematic = with_systematic_errors(estimate)
-    (hypotheses, springs), agreed = model_errors(estimate), one_model(estimate)
-    apart = agreed is not None and not agreed.is_consistent and not goodness.misfit_tolerated
+    (hypotheses, springs), common = model_errors(estimate), one_model(estimate)
+    disagree = common is not None and not common.is_consistent and not goodness.misfit_tolerated
     # errors of the description of single tests, or of all, are no disagreement on a parameter
-    if goodness.misfit_tolerated or (goodness.not_reproduced and not apart):
-        agreed = None
-    wrong = bool(goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or apart)
+    if goodness.misfit_tolerated or (goodness.not_reproduced and not disagree):
+        common = None
+    wrong = bool(goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or disagree)
     if wrong and not (goodness.all_by_errors or is_large(estimate.study.problem)):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, hypotheses)
@@ -136,10 +136,10 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
             *systematic,
         ),
-        causes=[text for text in (one_model_text(agreed),) if text],
+        causes=[text for text in (one_model_text(common),) if text],
         hypothesis=model_errors_text(hypotheses),
         metrics={
-            "one_model": agreed,
+            "one_model": common,
             "model_errors": hypotheses or None,
             "further_springs": springs or None,
             "laws": laws,

@@ -15,7 +15,7 @@ HUBER = 1.345
 BISQUARE = 4.685
 """Tuning constants, standard deviations: both have 95 % of the efficiency of least squares for normal errors."""
 MOST_ROUNDS = 100
-PULL = 1e-3
+RIDGE = 1e-3
 """Regularization weight of directions without effect, over the smallest singular value with an effect."""
 
 
@@ -127,17 +127,17 @@ def _solve(
     # solver's tolerances a scale. Directions without effect are weakly regularized to 0.
     length, r = np.linalg.norm(right) or 1.0, svd.rank
     small, target = svd.values[:r, None] * svd.right[:r], svd.left[:, :r].T @ right / length
-    pull = max(PULL * float(svd.values[:r].min(initial=1.0)), 1e-7) * svd.right[r:]
+    ridge = max(RIDGE * float(svd.values[:r].min(initial=1.0)), 1e-7) * svd.right[r:]
     low, high = (bound * svd.scale / length for bound in (lower, upper))
     found = lsq_linear(
-        np.concatenate([small, pull]), np.concatenate([target, np.zeros(len(pull))]), (low, high), method="bvls",
+        np.concatenate([small, ridge]), np.concatenate([target, np.zeros(len(ridge))]), (low, high), method="bvls",
         tol=1e-14, max_iter=100 * values.size,
     )  # fmt: skip
     # active values may differ from their bound by rounding
     below = (found.x <= low) | (found.active_mask < 0)
     above = (found.x >= high) | (found.active_mask > 0)
     values = np.where(below, lower, np.where(above, upper, found.x * length / svd.scale))
-    # With the active set fixed, the others are solved exactly and without regularization.
+    # With the active set fixed, the others are solved exactly and without ridge.
     free = ~(below | above)
     polished = values.copy()
     polished[free] = scaled_svd(rows[:, free], RANK_TOLERANCE).solve(right - rows[:, ~free] @ values[~free])

@@ -114,7 +114,7 @@ MARGIN = 1e-6
 eigenvalues of a body."""
 ROUNDING = 1e-12
 """Tolerance of the smallest eigenvalue for thin plates and rods, whose exact value is 0."""
-PULL = 1e-4
+RIDGE = 1e-4
 """Increase of chi^2 equivalent to a change of a body by its own size along a direction without effect on the data."""
 GAP = 1e-10
 """Duality gap of chi^2 at convergence."""
@@ -355,7 +355,7 @@ def _constrained_solution(problem: _Problem, best: np.ndarray, constrained: _Con
     if start is None:
         excluding = _excluding(problem, constrained, matrices)
         return ConsistentSolution(best, {}, 0.0, _active(problem, matrices), False, about.rank, excluding)
-    weight = np.where(np.arange(about.size) < about.rank, 2.0, 2.0 * PULL)
+    weight = np.where(np.arange(about.size) < about.rank, 2.0, 2.0 * RIDGE)
     w, _ = minimise_over(about.cone, np.diag(weight), np.zeros(about.size), start, GAP)
     y = _restored(problem, _on_bounds(problem, constrained, about.values(w)))
     x = y[:d]

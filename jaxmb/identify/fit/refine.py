@@ -321,7 +321,7 @@ def _ranked(objective: Array) -> np.ndarray:
 MOST_PASSES = 3
 INSENSITIVE = 1e-12
 """Length of a column of the Jacobian, relative to the longest, up to which its parameter has no effect."""
-LARGEST = 1e-6
+LARGEST_LAST_STEP = 1e-6
 """Largest change of any entry of u in the last step: beyond, the point is not an accurate minimum."""
 
 
@@ -348,7 +348,7 @@ def polished(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "
         step = np.zeros(u.size)
         step[free] = np.linalg.lstsq(jacobian, -residual)[0]
         u = np.clip(u + step, lower, upper)
-        if not np.max(np.abs(step), initial=0.0) <= LARGEST:
+        if not np.max(np.abs(step), initial=0.0) <= LARGEST_LAST_STEP:
             return best
     return best
 

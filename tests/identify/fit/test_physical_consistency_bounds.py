@@ -7,7 +7,7 @@ from scipy.optimize import nnls
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.fit.linear import linear_step
-from jaxmb.identify.fit.physical_consistency import PULL, bodies
+from jaxmb.identify.fit.physical_consistency import RIDGE, bodies
 from tests.identify.fit.test_physical_consistency import INERTIAL, all_rows, arm, made, possible, study_of
 
 
@@ -49,7 +49,7 @@ def test_conditions_of_a_minimum(tmp_path, seed):
         walls += list(np.einsum("kij,vi,vj->vk", own, tried, tried))
     _, left = nnls(np.array(walls).T, slope)
     # what the data do not determine is drawn to the start; of vectors of the limit only some are tried
-    pull = 2.0 * PULL * np.linalg.norm((x - start) / touched.scale)
+    pull = 2.0 * RIDGE * np.linalg.norm((x - start) / touched.scale)
     assert left < pull + 0.01 * np.linalg.norm(slope) < 0.1 * np.linalg.norm(slope)
     # not so at the least squares without a thought of bodies
     assert step.cost > linear_step(found, estimate.linear.equations, start).cost

@@ -16,13 +16,13 @@ ROBUST_ROUNDS = 20
 SETTLED = 1e-3
 """Relative change of robust deviations at convergence, far below their sampling error."""
 SMALLEST = 1e-12
-"""Smallest standard deviation, over the largest effort: below is rounding."""
+"""Standard deviation over the largest effort, below which it is rounding."""
 MOST_ORDER = 10
 """Largest order of the autoregressive process."""
 MOST_SHARE = 0.9
 """Upper limit of the share of motion errors in the variance of a residual."""
-SAMPLES_EACH = 10
-"""Smallest number of samples for each of its coefficients."""
+SAMPLES_PER_COEFFICIENT = 10
+"""Smallest number of samples for each coefficient of the autoregressive process."""
 NORMAL_MEDIAN = 0.674490
 """Median size of normal errors of deviation 1."""
 NORMAL_SQUARE = 0.828073
@@ -162,7 +162,7 @@ def correlation_length(residual: Float[np.ndarray, "k"], fitted: float = 0.0) ->
     estimator"; Marriott and Pope 1954, "Bias in the estimation of autocorrelations", for the mean, p = 1.
     """
     count = len(residual)
-    order = min(MOST_ORDER, count // SAMPLES_EACH)
+    order = min(MOST_ORDER, count // SAMPLES_PER_COEFFICIENT)
     covariance = np.array([residual[lag:] @ residual[: count - lag] / count for lag in range(order + 1)])
     if not covariance[0] > 0.0:
         return 1.0
