@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.compiled import compiled, numeric_arguments, padded
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.parameters.free_parameters import matching, matching_any
 from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_table, parameters
@@ -121,8 +121,8 @@ def stacked_torque_regressor(
     found = np.empty((count, len(independent_coordinates(model)), chosen.size))
     for first in range(0, count, BLOCK):
         rows = slice(first, min(first + BLOCK, count))
-        padded = [_padded(part[rows]) for part in states]
-        Y, largest_gaps = _block(model, padded[0], padded[1], padded[2], q_rest, friction_speed)
+        block = [jnp.asarray(padded(part[rows], BLOCK)) for part in states]
+        Y, largest_gaps = _block(model, block[0], block[1], block[2], q_rest, friction_speed)
         gaps = np.asarray(largest_gaps)[: rows.stop - first]
         if not (gaps <= OPEN).all():
             sample = int(np.argmax(~(gaps <= OPEN)))
@@ -240,11 +240,6 @@ def _body_slopes(
         "first_moment": slope[..., :3, 3] + slope[..., 3, :3],
         "inertia": half_trace - of_second,
     }
-
-
-def _padded(part: np.ndarray) -> Array:
-    """Samples padded to a full block by repeating the last one, so that one program serves any number of samples."""
-    return jax.device_put(np.concatenate([part, np.repeat(part[-1:], BLOCK - part.shape[0], axis=0)]))
 
 
 @compiled

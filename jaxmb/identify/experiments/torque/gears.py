@@ -10,6 +10,7 @@ that was not recorded.
 """
 
 import dataclasses
+import functools
 from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, in_batches
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import BLOCK, regressor_names, stacked_torque_regressor
 from jaxmb.io.validation import check_known
@@ -348,13 +349,7 @@ def _tangents(
     gears = jnp.array([i in behind for i in range(len(model.coordinates))])
     carried = without_masses(frictionless(model), {names[i].split(".")[1] for i in absent})
     gearless = dataclasses.replace(carried, stiffness=jnp.where(gears, 0.0, model.stiffness))
-    parts = []
-    for first in range(0, len(z), BLOCK):
-        block = [part[first : first + BLOCK] for part in (z, zd, zdd)]
-        count = len(block[0])
-        filled = [jax.device_put(np.concatenate([b, np.repeat(b[-1:], BLOCK - count, axis=0)])) for b in block]
-        parts.append([np.asarray(part)[:count] for part in _tangent_block(gearless, *filled)])
-    found = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    found = in_batches(functools.partial(_tangent_block, gearless), BLOCK, z, zd, zdd)
     damping = np.asarray(model.damping)
     for _, shaft in model.motors:
         found[1][:, shaft, shaft] += damping[shaft]
