@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.budget import parameter_budgets, tolerance_checks
-from jaxmb.identify.assess.estimate import Estimate, LinearSystem
+from jaxmb.identify.assess.estimate import Diagnosis, Estimate, LinearSystem
 from jaxmb.identify.assess.kinds import fit_metrics, kind_remarks
 from jaxmb.identify.assess.laws.law_choice import law_remarks
 from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estimate, linear_status
@@ -46,6 +46,7 @@ from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.validation import typed_arguments, warnings_as_remarks
 from jaxmb.machine.build import Model
+from jaxmb.machine.schema import Machine
 from jaxmb.response.modal import modes, select_modes
 
 MOST_PASSES = 10
@@ -215,22 +216,7 @@ def assess(estimate: Estimate) -> Result:
         **diagnosis.metrics,
     )
     machine = study.machine_with(estimate.model)
-    causes, others = kind_remarks(estimate, metrics)
-    # An error that linear equations explain may be one of many; the usual causes are reported too.
-    gross = grouped([*goodness.gross_errors.items(), *goodness.held_out_errors.items()])
-    if diagnosis.hypothesis:
-        likely = [diagnosis.hypothesis, *(gross if isinstance(solved, LinearSystem) else [])]
-    else:
-        likely = [*gross, *causes, *diagnosis.causes]
-    doubts = (
-        *excess_remarks(goodness.excess, goodness.systematic, likely),
-        *others,
-        *([UNKNOWN] if goodness.not_reproduced else []),
-        *diagnosis.doubts,
-        *_exceeded(estimate, metrics),
-        *held_out_remarks(estimate),
-        *machine_remarks(machine),
-    )
+    doubts = _doubts(estimate, diagnosis, metrics, machine)
     ended = converged_status(goodness.missed, diagnosis.wrong, verdict, estimate.identifiability.verdict, doubts)
     if isinstance(solved, LinearSystem):
         status = linear_status([solved.step], ended)
@@ -261,6 +247,33 @@ def assess(estimate: Estimate) -> Result:
         evaluations=run.evaluations,
         seconds={},
         history=run.history,
+    )
+
+
+def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine: Machine) -> tuple[str, ...]:
+    """Doubts on an estimate, the misfit with its likely causes first.
+
+    Args:
+        estimate: with its final standard deviations.
+        diagnosis: of the estimate.
+        metrics: of the estimate.
+        machine: the identified machine.
+    """
+    goodness, (causes, others) = estimate.goodness, kind_remarks(estimate, metrics)
+    gross = grouped([*goodness.gross_errors.items(), *goodness.held_out_errors.items()])
+    if diagnosis.hypothesis:
+        # an error that linear equations explain may be one of many; the usual causes are reported too
+        likely = [diagnosis.hypothesis, *(gross if estimate.linear is not None else [])]
+    else:
+        likely = [*gross, *causes, *diagnosis.causes]
+    return (
+        *excess_remarks(goodness.excess, goodness.systematic, likely),
+        *others,
+        *([UNKNOWN] if goodness.not_reproduced else []),
+        *diagnosis.doubts,
+        *_exceeded(estimate, metrics),
+        *held_out_remarks(estimate),
+        *machine_remarks(machine),
     )
 
 
