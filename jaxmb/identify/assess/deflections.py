@@ -200,9 +200,9 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
     whole = [dataclasses.replace(case, displacement=np.zeros_like(case.displacement)) for case in cases]
     test = deflection_test("", problem.model, whole)
     affine = test.evaluation.affine_view(problem.model, problem.free)
-    moved, slope = (np.asarray(x) for x in _predicted(problem, test, affine, jnp.asarray(u)))
+    displacements, slope = (np.asarray(x) for x in _predicted(problem, test, affine, jnp.asarray(u)))
     deviations = propagated_std(slope, known)
-    pairs = iter(zip(moved.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))
+    pairs = iter(zip(displacements.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))
     rows = []
     for case in cases:
         for p, point in enumerate(case.points):

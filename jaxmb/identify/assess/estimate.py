@@ -452,14 +452,14 @@ def jackknife_covariance(estimate: Estimate, labels: Int[np.ndarray, "m"]) -> Fl
 
 
 def _labels(estimate: Estimate) -> list[np.ndarray]:
-    """Group of each row of the data in several ways; groups of different tests differ. The last is the test itself."""
+    """Group of each row of the data in several groupings; groups of different tests differ. The last is by test."""
     problem = estimate.study.problem
     each = [test.noise.correlation.groups for test in problem.tests]
-    ways, first = max(map(len, each)), 0
-    found = [np.zeros(problem.data_rows, dtype=int) for _ in range(ways + 1)]
+    groupings, first = max(map(len, each)), 0
+    found = [np.zeros(problem.data_rows, dtype=int) for _ in range(groupings + 1)]
     for rows, groups in zip(problem.row_slices, each, strict=True):
-        for k in range(ways):
+        for k in range(groupings):
             found[k][rows] = first + groups[min(k, len(groups) - 1)]
-        found[ways][rows] = first
+        found[groupings][rows] = first
         first += int(groups.max(initial=0)) + 1
     return found

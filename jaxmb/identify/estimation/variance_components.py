@@ -249,10 +249,10 @@ def best_prediction(data: Statistics, factors: Float[np.ndarray, "e"], noise: fl
 
 def _disjoint(groups: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Groups without the members of earlier ones, empty ones left out."""
-    taken, found = set[int](), list[np.ndarray]()
+    assigned, found = set[int](), list[np.ndarray]()
     for members in groups:
-        own = [k for k in members.tolist() if k not in taken]
-        taken.update(own)
+        own = [k for k in members.tolist() if k not in assigned]
+        assigned.update(own)
         if own:
             found.append(np.array(own))
     return found

@@ -283,12 +283,12 @@ def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[Stated
         columns = np.asarray(motion_map(model, jnp.asarray(test.q)))
     for name, column in zip(names, columns.T, strict=True):
         if name in model.joints[: none.posture.size]:
-            moved = none._replace(posture=column[: none.posture.size])
+            displaced = none._replace(posture=column[: none.posture.size])
             revolute = model.revolute[model.coordinates.index(name)]
             text = functools.partial(posture_text, name, display_name(test.name), revolute)
             key = f"posture of {test.name} {name}"
-            yield StatedError(key, *joint_kind("posture", revolute), text=text), moved
-            yield zero_error(name, revolute), moved
+            yield StatedError(key, *joint_kind("posture", revolute), text=text), displaced
+            yield zero_error(name, revolute), displaced
 
 
 def point_errors(

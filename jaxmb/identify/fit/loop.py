@@ -126,7 +126,7 @@ def run_fit(
             incoming = _starts(run, fit) if fit.candidates is None else fit.candidates
             drawn_from = np.random.SeedSequence([seed, fit.round, fit.stage])
             stage_state = from_first_process(stage.begin(int(drawn_from.generate_state(1)[0]), incoming))
-        taken = stage.progress(stage_state).evaluations
+        evaluations_before = stage.progress(stage_state).evaluations
         stage_state = from_first_process(stage.advance(stage_state, float("inf") if searching else fit.best))
         progress = stage.progress(stage_state)
         compiled = COMPILATION.seconds - compiled_before
@@ -137,9 +137,9 @@ def run_fit(
         else:
             fit.refine_seconds += spent
         objective = np.inf if searching else progress.objective
-        if searching and not fit.converged and progress.evaluations.bit_length() // 2 > taken.bit_length() // 2:
-            # on all lines only after every fourfold increase of evaluations, as it takes as long as several coarse
-            # steps
+        # on all lines only after every fourfold increase of evaluations, as it takes as long as several coarse steps
+        is_fourfold = progress.evaluations.bit_length() // 2 > evaluations_before.bit_length() // 2
+        if searching and not fit.converged and is_fourfold:
             objective = from_first_process(refinement.objective_at(progress.u))
         if objective < fit.best:
             fit.best, fit.best_u, fit.converged = objective, progress.u, False

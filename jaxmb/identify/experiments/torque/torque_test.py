@@ -38,7 +38,7 @@ from jaxmb.mechanics.loops import independent_coordinates
 
 @compiled
 def _entries(targets: tuple[ParameterSpec, ...], model: Model) -> Float[Array, "p"]:
-    return jnp.stack([getattr(model, place.leaf)[place.entries[0]] for place in targets])
+    return jnp.stack([getattr(model, spec.leaf)[spec.entries[0]] for spec in targets])
 
 
 class TorqueTest(Test[Float[Array, "p"]]):

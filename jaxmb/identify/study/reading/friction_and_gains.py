@@ -165,35 +165,36 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
     all_samples = [part.all_samples for part in parts]
     warm = all(samples.temperature is not None for samples in all_samples)
     ends = np.cumsum([0, *(len(samples.velocity) for samples in all_samples)])
-    places = [[measured.index(name) for name in part.measured] for part in parts]
+    columns = [[measured.index(name) for name in part.measured] for part in parts]
 
-    def wide(part: np.ndarray, place: list[int]) -> np.ndarray:
-        found = np.zeros((len(part), len(measured), *part.shape[2:]))
-        found[:, place] = part
-        return found
+    def joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+        """Samples of all parts with a column for each measured coordinate, zero where a part has none."""
+        found = []
+        for array, own in zip(arrays, columns, strict=True):
+            found.append(np.zeros((len(array), len(measured), *array.shape[2:])))
+            found[-1][:, own] = array
+        return np.concatenate(found)
 
     def to_rows(part: np.ndarray) -> np.ndarray:
-        own = [part[a:b][:, place] for a, b, place in zip(ends, ends[1:], places, strict=False)]
+        own = [part[a:b][:, some] for a, b, some in zip(ends, ends[1:], columns, strict=False)]
         return np.concatenate([samples.to_rows(some) for samples, some in zip(all_samples, own, strict=True)])
 
     starts = np.cumsum([0.0, *(np.ptp(part.time_s) + 1.0 for part in parts)])
     return EffortRows(
         regressor=np.concatenate([part.regressor for part in parts]),
         effort=np.concatenate([part.effort for part in parts]),
-        coordinate=np.concatenate(
-            [np.array(place)[part.coordinate] for part, place in zip(parts, places, strict=True)]
-        ),
+        coordinate=np.concatenate([np.array(own)[part.coordinate] for part, own in zip(parts, columns, strict=True)]),
         time_s=np.concatenate([part.time_s - part.time_s[0] + t for part, t in zip(parts, starts, strict=False)]),
         velocity=np.concatenate([part.velocity for part in parts]),
         measured=measured,
         constant=np.concatenate([np.broadcast_to(part.constant, part.effort.shape) for part in parts]),
         samples=Samples(
-            np.concatenate([wide(s.regressor, p) for s, p in zip(all_samples, places, strict=True)]),
-            np.concatenate([wide(s.velocity, p) for s, p in zip(all_samples, places, strict=True)]),
-            np.concatenate([np.asarray(s.temperature) for s in all_samples]) if warm else None,
-            np.concatenate([wide(s.columns, p) for s, p in zip(all_samples, places, strict=True)]),
-            np.concatenate([wide(s.constant, p) for s, p in zip(all_samples, places, strict=True)]),
-            to_rows,
+            regressor=joined(samples.regressor for samples in all_samples),
+            velocity=joined(samples.velocity for samples in all_samples),
+            temperature=np.concatenate([np.asarray(samples.temperature) for samples in all_samples]) if warm else None,
+            columns=joined(samples.columns for samples in all_samples),
+            constant=joined(samples.constant for samples in all_samples),
+            to_rows=to_rows,
         ),
     )
 

@@ -387,20 +387,20 @@ def _from_file(
     unit, read = read.unit, to_si(read)
     _check_posture(read, part.posture, model)
     named = named_points(read, outputs, inputs, part.nodes, model)
-    taken = select_channels(named, dof_names(outputs), dof_names(inputs))
+    selected = select_channels(named, dof_names(outputs), dof_names(inputs))
     name_of = dict(zip(read.inputs, named.inputs, strict=True))
     hits = tuple(
         dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
         for hit in measured.hits
     )
-    return MeasuredFrf(taken, (*remarks, *(_coherence_remarks(taken) if part.coherence else ())), hits=hits)
+    return MeasuredFrf(selected, (*remarks, *(_coherence_remarks(selected) if part.coherence else ())), hits=hits)
 
 
-def _coherence_remarks(taken: FrfSet) -> list[str]:
+def _coherence_remarks(frf_set: FrfSet) -> list[str]:
     """A sentence on outputs whose coherence is missing, where the set has a coherence."""
-    if taken.coherence is None:
+    if frf_set.coherence is None:
         return []
-    lost = [name for o, name in enumerate(taken.outputs) if not np.isfinite(taken.coherence[:, o]).any()]
+    lost = [name for o, name in enumerate(frf_set.outputs) if not np.isfinite(frf_set.coherence[:, o]).any()]
     if not lost:
         return []
     return [f"the coherence of {', '.join(lost)} holds no number: its lines are not weighted by coherence"]
