@@ -184,12 +184,6 @@ def replicated(tree: Tree) -> Tree:
     return jax.tree.map(put, tree)
 
 
-def tests_fill_more_devices(points: int, tests: int) -> bool:
-    """Whether sharding the tests of each point uses more devices than sharding the points."""
-    mesh = all_devices()
-    return mesh is not None and min(points, mesh.size) < min(tests, mesh.size)
-
-
 def sharded(function: Callable[..., Any], points: Any, filler: Any, *same: Any) -> Any:
     """`function` of points sharded over the devices; in compiled functions.
 

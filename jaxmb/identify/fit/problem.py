@@ -21,10 +21,8 @@ from jaxmb.identify.experiments.test import Test, without_name
 from jaxmb.identify.fit.devices import (
     in_blocks,
     memory_of_fits,
-    memory_of_points,
     memory_of_tests,
     sharded,
-    tests_fill_more_devices,
 )
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg.responses import FEW
@@ -167,11 +165,6 @@ class Problem(eqx.Module):
         return len(degrees_of_freedom(self.model)) > FEW
 
     @property
-    def memory_of_points(self) -> int:
-        """Memory limit of one block of points, bytes (see `in_blocks`)."""
-        return 0 if self.one_by_one else memory_of_points()
-
-    @property
     def memory_of_fits(self) -> int:
         """Memory limit of one block of fits from several points, bytes (see `in_blocks`)."""
         return 0 if self.one_by_one else memory_of_fits()
@@ -241,8 +234,8 @@ class Problem(eqx.Module):
 
 def with_tests_sharded(problem: Problem, points: int) -> Problem:
     """The problem with its tests sharded over the devices, where this uses more of them than sharding the points."""
-    most = max((len(stack.members) for stack in problem.stacks), default=0)
-    is_better = tests_fill_more_devices(points, most)
+    devices, most = jax.device_count(), max((len(stack.members) for stack in problem.stacks), default=0)
+    is_better = min(points, devices) < min(most, devices)
     return problem if is_better == problem.tests_sharded else dataclasses.replace(problem, tests_sharded=is_better)
 
 
