@@ -16,7 +16,7 @@ UNNAMED = "MuJoCo Model"
 SAME = 1e-9
 """Relative difference below which two numbers of a file are equal."""
 STEP = 2.0**-12
-"""rad or m, and rad/s or m/s: step of the central differences of actuator forces."""
+"""Step of the central differences of actuator forces, rad or m, and rad/s or m/s."""
 
 _OUTSIDE_NAME = re.compile(r"[^A-Za-z0-9_\-/]|^[\-/]")
 

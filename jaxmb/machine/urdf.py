@@ -31,7 +31,7 @@ COORDINATE_OF_JOINT = {"revolute": "revolute", "continuous": "revolute", "prisma
 UNSUPPORTED_JOINTS = ("floating", "planar", "spherical")
 MOST_ELEMENTS = 100_000
 OUT_OF_REACH = 1e9
-"""rad or m, per second, Nm or N: means no limit where the format requires a number."""
+"""Number that means no limit where the format requires one, rad or m, per second, Nm or N."""
 MAX_DEPTH = 100
 """Levels of nested elements."""
 

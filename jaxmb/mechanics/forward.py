@@ -159,7 +159,7 @@ Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
 FRICTION_SPEED = 1e-3
-"""rad/s or m/s, of tanh in place of the sign in Coulomb friction, whose discontinuity no integrator can resolve."""
+"""Speed of tanh in place of the sign in Coulomb friction, rad/s or m/s: no integrator resolves the discontinuity."""
 TOLERANCE = 1e-9
 """Relative tolerance of a step; the absolute one, in rad, m, rad/s and m/s, is a hundredth of it."""
 

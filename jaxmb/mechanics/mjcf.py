@@ -20,11 +20,11 @@ from jaxmb.mechanics.beam_chains import natural_frequencies, with_chains
 from jaxmb.mechanics.postures import build_model, posture as posture_of
 
 LEAST_INERTIA = 1e-12
-"""kg m^2: least principal moment that is written, since MuJoCo requires positive ones."""
+"""Least principal moment that is written, kg m^2, since MuJoCo requires positive ones."""
 ROTOR_MASS = 1e-9
-"""kg, of rotors, whose actual mass belongs to the body that carries them."""
+"""Mass of rotors, kg, whose actual mass belongs to the body that carries them."""
 SECOND_POINT = 0.1
-"""m, distance of the two points on the axis of a revolute loop that are connected."""
+"""Distance of the two points on the axis of a revolute loop that are connected, m."""
 SOFT = "equalities are soft constraints in MuJoCo: loops and couplings open by a small amount under load"
 Element = ElementTree.Element
 

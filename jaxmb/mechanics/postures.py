@@ -42,7 +42,7 @@ SINGULAR = 1e-5
 """Singular value of the constraints, relative to the largest, below which a posture is singular: its accuracy is then
 the square root of CLOSED."""
 SMALL_STEP = 1e-4
-"""rad or m."""
+"""Largest trial step of a coordinate from a closed posture, rad or m."""
 NEAR, FAR = 0.01, 0.3
 """Changes of stated coordinates, rad or relative to the machine's size: up to the first the branch is the same, above
 the second they are reported."""

@@ -58,7 +58,7 @@ Value = TypeVar("Value")
 MOUNTING = 0.01
 """Relative change of a natural frequency above which its dependence on the mounting of loops is reported."""
 LEAST_RATE = 1e-2
-"""rad/s, natural frequency up to which a mode is a rigid-body mode."""
+"""Natural frequency up to which a mode is a rigid-body mode, rad/s."""
 LinearizeAt = Literal["posture", "equilibrium"]
 
 

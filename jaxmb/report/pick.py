@@ -26,7 +26,7 @@ from jaxmb.report.style import drawing
 REACH = 9.0
 """Largest distance from the pointer to the pole that it selects, points (1/72 inch)."""
 SIZE = (13.0, 7.6)
-"""Of the figure, inches."""
+"""Width and height of the figure, inches."""
 ROOM = {"chart": (0.06, 0.35, 0.53, 0.47), "cmif": (0.06, 0.09, 0.53, 0.22), "response": (0.68, 0.6, 0.3, 0.22),
         "automac": (0.73, 0.1, 0.22, 0.376)}  # fmt: skip
 """Left, bottom, width and height of the axes, as parts of the figure."""

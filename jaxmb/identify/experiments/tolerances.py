@@ -201,7 +201,7 @@ _CIRCLE = math.log(2.0 * math.pi)
 TIME_BASE = StatedError(
     "time base", "time_base_ppm", 1e-6, text=functools.partial(times_text, "frequencies"), starts=(_CIRCLE, -_CIRCLE)
 )
-"""Of all tests with frequencies."""
+"""Error of the time base, common to all tests with frequencies."""
 
 
 LEAST_SCALE = 0.1

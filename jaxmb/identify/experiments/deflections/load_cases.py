@@ -29,11 +29,11 @@ Term = tuple[tuple[int, int], ...]
 
 
 LARGEST_DISPLACEMENT = 0.2
-"""m or rad; a larger value indicates a wrong unit."""
+"""Largest plausible displacement, m or rad: a larger one indicates a wrong unit."""
 LARGEST_WRENCH = 1e9
-"""N or Nm."""
+"""Largest plausible component of a load, N or Nm."""
 LEAST_STD, LARGEST_STD = 1e-12, 10.0
-"""m or rad: below the resolution of any instrument, above any useful measurement."""
+"""Plausible standard deviations, m or rad: the resolution of any instrument to the limit of use."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

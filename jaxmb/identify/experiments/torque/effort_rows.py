@@ -93,7 +93,7 @@ def _stribeck(model: Model, measured: Sequence[str]) -> list[str]:
 PATH_STEPS = 256
 """Number of steps to the first sample, and its increment."""
 LONGEST_STEP = 0.05
-"""rad or m, of a coordinate in one step to the first sample."""
+"""Largest change of a coordinate in one step to the first sample, rad or m."""
 
 
 class Samples(NamedTuple):

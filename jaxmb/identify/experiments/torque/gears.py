@@ -33,14 +33,14 @@ Steps = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
 NEWTON_STEPS = 2
 """Newton steps: the first one is exact up to products of deflections, of a thousandth of a radian each."""
 INITIAL_LOAD_S = 0.1
-"""s, over which the initial load is smoothed; its derivatives give the deflection without free vibration."""
+"""Time over which the initial load is smoothed, s; its derivatives give the deflection without free vibration."""
 AT_REST = 0.01
 """Initial speed over the largest speed, below which a recorded motion starts at rest."""
 INITIAL_ACCELERATION = 0.3
 """Initial over largest acceleration, up to which a motion may start at rest: the low-pass filter spreads acceleration
 to the first sample. A record that begins at a reversal of joints has more."""
 LARGEST_DEFLECTION = 0.2
-"""rad or m: largest plausible deflection of a gear."""
+"""Largest plausible deflection of a gear, rad or m."""
 
 
 class Gears(NamedTuple):

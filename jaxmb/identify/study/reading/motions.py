@@ -162,7 +162,7 @@ OTHER_UNIT = 3.0
 CORRELATED = 0.9
 """Smallest correlation of a motion and an integrated rate that are compared."""
 BEYOND = 0.03
-"""Of its width, by which a motion may leave a range: zeros of encoders are not set better."""
+"""Distance by which a motion may leave a range, over its width: zeros of encoders are not set better."""
 LEAST_RATE_HZ = 20.0
 """Usual lowest sampling rate of controllers, below which the unit of time is in doubt."""
 TOO_FAR = 2.0

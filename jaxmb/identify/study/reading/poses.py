@@ -104,7 +104,7 @@ def measured_rows(
 
 STATION, ROLE, APPROACH, DISTANCE = "station", "role", ".approach", "distance"
 ROLES = ("fit", "check", "inclined")
-"""Of a line: fitted, predicted only, or predicted from its fitted inclinations."""
+"""Roles of a line: fitted, predicted only, or predicted from its fitted inclinations."""
 FREE_COMPLIANCE = ("stiffness.", "compliance.", "young_modulus.", "shear_modulus.")
 """Families of parameters whose patterns in `[free]` make a machine elastic."""
 ACCELERATION = ("ax", "ay", "az")
