@@ -373,6 +373,11 @@ class _Candidate(NamedTuple):
     speed: float | None
     column: np.ndarray
 
+    @property
+    def term(self) -> tuple[int, str]:
+        """Coordinate and kind; candidates of a term differ in their Stribeck speed."""
+        return self.coordinate, self.kind
+
 
 def friction_terms(
     rows: EffortRows,
@@ -404,12 +409,10 @@ def friction_terms(
     rows = _fewer(rows)
     std = effort_noise(rows).std[rows.coordinate]
     matrix, right = rows.regressor / std[:, None], (rows.effort - rows.constant) / std
-    candidates = [
-        one for one in _candidates(rows, names, kinds) if (rows.measured[one.coordinate], one.kind) not in existing
-    ]
+    candidates = [c for c in _candidates(rows, names, kinds) if (rows.measured[c.coordinate], c.kind) not in existing]
     if not candidates:
         return FrictionChoice((), {})
-    columns = np.stack([one.column for one in candidates], axis=1) / std[:, None]
+    columns = np.stack([c.column for c in candidates], axis=1) / std[:, None]
     fold = FOLDS * np.argsort(np.argsort(rows.time_s, kind="stable"), kind="stable") // len(right)
     choice = FrictionChoice((), {})
     remaining = list(range(len(candidates)))
@@ -417,28 +420,33 @@ def friction_terms(
         whole = _Split(matrix, right, np.arange(0), columns[:, remaining])
         splits = [_Split(matrix, right, np.flatnonzero(fold == k), columns[:, remaining]) for k in range(FOLDS)]
         best, best_gain = None, 0.0
-        for own in dict.fromkeys(candidates[i][:2] for i in remaining):
-            mine = [n for n, i in enumerate(remaining) if candidates[i][:2] == own]
-            errors = np.array([split.errors(mine, rows.coordinate == own[0]) for split in splits])
+        for term in dict.fromkeys(candidates[i].term for i in remaining):
+            members = [n for n, i in enumerate(remaining) if candidates[i].term == term]
+            of_coordinate = rows.coordinate == term[0]
+            errors = np.array([split.errors(members, of_coordinate) for split in splits])
             gains = np.log(errors[:, 0] / errors[:, 1])
-            gain, strongest = float(gains.mean()), mine[int(np.argmax(whole.drop[mine]))]
+            gain, strongest = float(gains.mean()), members[int(np.argmax(whole.drop[members]))]
             is_predictive = gain > gains.std(ddof=1) / np.sqrt(FOLDS)
-            coefficient_std = whole.coefficient_std(strongest, rows.coordinate == own[0])
+            coefficient_std = whole.coefficient_std(strongest, of_coordinate)
             chance = 2.0 * len(candidates) * ndtr(-abs(whole.coefficient[strongest]) / coefficient_std)
             if is_predictive and gain > best_gain and chance < SIGNIFICANCE:
                 best, best_gain = (strongest, errors, coefficient_std), gain
         if best is None:
             break
         n, errors, coefficient_std = best
-        one, size = candidates[remaining[n]], float(whole.coefficient[n])
-        unit = float(np.mean(std[rows.coordinate == one.coordinate]))
+        selected = candidates[remaining[n]]
+        unit = float(np.mean(std[rows.coordinate == selected.coordinate]))
         before, after = (unit * float(np.sqrt(np.mean(part**2))) for part in errors.T)
-        normal = float(np.asarray(rows.all_samples.temperature).mean()) if one.kind == "temperature" else None
-        name = rows.measured[one.coordinate]
-        term = FrictionTerm(name, one.kind, size, coefficient_std, one.speed, before, after, normal)
-        choice = fitted_terms(rows, names, [*choice.terms, term], std)
+        temperature = None
+        if selected.kind == "temperature":
+            temperature = float(np.asarray(rows.all_samples.temperature).mean())
+        new = FrictionTerm(
+            rows.measured[selected.coordinate], selected.kind, float(whole.coefficient[n]), coefficient_std,
+            selected.speed, before, after, temperature,
+        )  # fmt: skip
+        choice = fitted_terms(rows, names, [*choice.terms, new], std)
         matrix = np.concatenate([rows.regressor, *term_columns(rows, names, choice)], axis=1) / std[:, None]
-        remaining = [i for i in remaining if candidates[i][:2] != one[:2]]
+        remaining = [i for i in remaining if candidates[i].term != selected.term]
     return choice
 
 
