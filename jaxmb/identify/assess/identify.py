@@ -51,8 +51,8 @@ from jaxmb.response.modal import modes, select_modes
 
 MOST_PASSES = 10
 """Largest number of linearizations of tests about the fitted machine."""
-SETTLED = 0.05
-"""Change of the values in the last of them, in standard deviations, at convergence."""
+LARGEST_LAST_STEP = 0.05
+"""Largest change of the values in the last linearization, in standard deviations, at convergence."""
 EXPLAINED = 0.99
 """Part of the misfit that an error explains, above which contradicted tolerances are not reported."""
 
@@ -84,9 +84,9 @@ def identify(
     # The matrices are small: on a busy machine several LAPACK threads take up to a hundred times longer than one.
     with threadpool_limits(1, user_api="blas"), warnings_as_remarks() as warned:
         if study.solver.is_linear:
-            result = _by_linear_step(study, seed)
+            result = _fit_by_linear_step(study, seed)
         else:
-            result = _by_search(study, seed, state_file, resume, report)
+            result = _fit_by_search(study, seed, state_file, resume, report)
     if report is not None and study.solver.is_linear:
         report(Report(1, 1, "linear step", 1, result.cost))
     read = study.read_seconds
@@ -95,7 +95,7 @@ def identify(
     return dataclasses.replace(result, seconds=seconds, remarks=tuple(remarks))
 
 
-def _by_search(
+def _fit_by_search(
     study: Study, seed: int, state_file: Path | None, resume: bool, report: Callable[[Report], None] | None
 ) -> Result:
     began = time.monotonic()
@@ -103,7 +103,7 @@ def _by_search(
     fit, information = two_step_fit(*arguments) if study.solver is Solver.TWO_STEPS else (run_fit(*arguments), None)
     compiled_before, sentences = COMPILATION.seconds, list[str]()
     if information is None:
-        study, fit, doubts = _refined_about(study, fit) if study.relinearized else (study, fit, [])
+        study, fit, doubts = _refit_linearized(study, fit) if study.relinearized else (study, fit, [])
         problem, fit, sentences = with_estimated_noise(study.problem, fit)
         study, sentences = study.with_problem(problem), [*doubts, *sentences]
     if report is not None:
@@ -120,7 +120,7 @@ def _by_search(
     return dataclasses.replace(result, seconds={"total": total, **parts})
 
 
-def _by_linear_step(study: Study, seed: int) -> Result:
+def _fit_by_linear_step(study: Study, seed: int) -> Result:
     """Result of a linear step, repeated until convergence where tests are linearized about the identified machine."""
     began, doubts = time.monotonic(), list[str]()
     solve = stiffness_estimate if study.solver is Solver.STIFFNESS_MODEL else linear_estimate
@@ -130,9 +130,9 @@ def _by_linear_step(study: Study, seed: int) -> Result:
         def refit(about: Study) -> tuple[Model, bool]:
             nonlocal estimate
             before, estimate = estimate, solve(about, seed)
-            return estimate.model, bool(np.all(np.abs(estimate.u - before.u) <= SETTLED * estimate.std))
+            return estimate.model, bool(np.all(np.abs(estimate.u - before.u) <= LARGEST_LAST_STEP * estimate.std))
 
-        _, doubts = _relinearized(study, estimate.model, refit)
+        _, doubts = _iterate_linearization(study, estimate.model, refit)
     solved = time.monotonic()
     result = assess(estimate) if isinstance(estimate, Estimate) else assess_stiffness(estimate)
     seconds = {"total": time.monotonic() - began, "compile": 0.0, "search": 0.0, "refine": solved - began}
@@ -141,7 +141,9 @@ def _by_linear_step(study: Study, seed: int) -> Result:
     )
 
 
-def _relinearized(study: Study, model: Model, refit: Callable[[Study], tuple[Model, bool]]) -> tuple[Study, list[str]]:
+def _iterate_linearization(
+    study: Study, model: Model, refit: Callable[[Study], tuple[Model, bool]]
+) -> tuple[Study, list[str]]:
     """The study with its tests linearized about the identified machine, and a sentence where that did not converge.
 
     Args:
@@ -166,7 +168,7 @@ def _relinearized(study: Study, model: Model, refit: Callable[[Study], tuple[Mod
     ]
 
 
-def _refined_about(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
+def _refit_linearized(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
     """The fit with tests linearized about the identified machine, starting from a fit with rigid gears."""
     free, u = study.free, fit.best_u
     if u is None:
@@ -178,9 +180,9 @@ def _refined_about(study: Study, fit: Fit) -> tuple[Study, Fit, list[str]]:
         found = np.asarray(state.u)
         change, u = float(np.linalg.norm(compressed(about.problem, found)[1] @ (found - u))), found
         fit = dataclasses.replace(fit, refine_evaluations=fit.refine_evaluations + int(state.evaluations))
-        return free.apply(study.model, free.values(u)), change <= SETTLED
+        return free.apply(study.model, free.values(u)), change <= LARGEST_LAST_STEP
 
-    study, doubts = _relinearized(study, free.apply(study.model, free.values(u)), refit)
+    study, doubts = _iterate_linearization(study, free.apply(study.model, free.values(u)), refit)
     # other minima are refitted to the same equations, so that they can be compared with this one
     ends, _ = refitted_ends(study.problem, fit)
     return study, dataclasses.replace(fit, best=objective_at(study.problem, u), best_u=u, ends=ends), doubts
