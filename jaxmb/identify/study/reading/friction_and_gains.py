@@ -167,7 +167,7 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
     ends = np.cumsum([0, *(len(samples.velocity) for samples in all_samples)])
     columns = [[measured.index(name) for name in part.measured] for part in parts]
 
-    def joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    def stack(arrays: Iterable[np.ndarray]) -> np.ndarray:
         """Samples of all parts with a column for each measured coordinate, zero where a part has none."""
         found = []
         for array, own in zip(arrays, columns, strict=True):
@@ -189,11 +189,11 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
         measured=measured,
         constant=np.concatenate([np.broadcast_to(part.constant, part.effort.shape) for part in parts]),
         samples=Samples(
-            regressor=joined(samples.regressor for samples in all_samples),
-            velocity=joined(samples.velocity for samples in all_samples),
+            regressor=stack(samples.regressor for samples in all_samples),
+            velocity=stack(samples.velocity for samples in all_samples),
             temperature=np.concatenate([np.asarray(samples.temperature) for samples in all_samples]) if warm else None,
-            columns=joined(samples.columns for samples in all_samples),
-            constant=joined(samples.constant for samples in all_samples),
+            columns=stack(samples.columns for samples in all_samples),
+            constant=stack(samples.constant for samples in all_samples),
             to_rows=to_rows,
         ),
     )
