@@ -252,7 +252,7 @@ def _near_joint_fit(solution: Solution, tests: DescribedTests, found: Budget, fa
     """The budget of a linear step with the effect of errors at the parameters of the joint fit to first order: those of
     the step may be far off, as where all torques have errors beyond their noise."""
     free, u = solution.study.free, solution.u
-    change = joint_change(solution.residual, _within_bounds(solution), solution.row_weights, found.columns)
+    change = joint_change(solution.residual, np.asarray(_within_bounds(solution)), solution.row_weights, found.columns)
     there = np.clip(u + change, np.minimum(free.lower, u), np.maximum(free.upper, u))
     model = free.apply(solution.model, free.values(jnp.asarray(there)))
     return found.linearized(error_columns(dataclasses.replace(tests, model=model), found.errors, factor))
