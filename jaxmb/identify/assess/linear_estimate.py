@@ -492,9 +492,10 @@ is not known."""
 def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisSearch, float]:
     """The search, and the degrees of freedom."""
     study, model = estimate.study, estimate.model
-    if all(len(entry.source.loads) for entry in study.fitted):
-        model = all_elastic(with_further_springs(model))
-    known = tuple(errors_of_machine(model, study.free, study.fitted))
+    has_loads = all(len(entry.source.loads) for entry in study.fitted)
+    model = with_further_springs(model) if has_loads else model
+    known = tuple(errors_of_machine(model, study.free, study.fitted))  # of locked coordinates, as of elastic ones
+    model = all_elastic(model) if has_loads else model
     lengths, variances = np.ones(estimate.residual.size), estimate.row_weights.copy()
     for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):
         # an error increases the estimated noise of all joints

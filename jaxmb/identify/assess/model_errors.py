@@ -305,9 +305,8 @@ def further_springs(
         tried: number of errors that could have been refitted.
     """
     least, springs = float(chdtri(1, ERROR_RATE / tried)), list[FurtherSpring]()
-    keys = ("compliance of {}", "stiffness.{}")  # of locked coordinates, and of elastic ones in deflections
     further = [(k, name) for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)]
-    places = {key.format(name): k for k, name in further for key in keys}
+    places = {f"compliance of {name}": k for k, name in further}
     for end in sorted(found, key=lambda end: end.chi_square):
         error, drop = end.hypothesis.error, plain - end.chi_square
         k = None if error is None else places.get(error.key)
