@@ -9,7 +9,7 @@ import warnings
 from jaxmb.cli import main
 from jaxmb.cli.console import printable, say
 
-GC_THRESHOLD = 200_000
+GC_THRESHOLD = 1_000_000
 """New objects between garbage collections. Imports and traces create this many permanent objects; with Python's default
 of 700, collection takes a tenth of a command's time."""
 OUTPUT_FAILED = 120
