@@ -45,9 +45,10 @@ def test_identification_imports_no_statistics():
 
 
 def test_optimizers_are_imported_at_first_use():
-    """`scipy.optimize` and `scipy.integrate` take a seventh of a second."""
-    code = "import sys; import jaxmb.identify.assess.identify; "
-    code += "done = [name for name in ('scipy.optimize', 'scipy.integrate') if name in sys.modules]"
+    """`scipy.optimize`, `scipy.integrate` and `scipy.spatial` take a fifth of a second; modes are paired without."""
+    code = "import sys; import jaxmb.identify.assess.identify, jaxmb.identify.assess.saved; "
+    code += "from jaxmb.response.modal import paired_modes; assert paired_modes([1.0, 2.0], [2.0]) == [(1, 0)]; "
+    code += "done = [name for name in ('scipy.optimize', 'scipy.integrate', 'scipy.spatial') if name in sys.modules]"
     assert imported_after(code)[0] == []
 
 

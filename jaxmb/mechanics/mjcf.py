@@ -8,11 +8,18 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from jaxmb.io.files import one_line, write_atomically
 from jaxmb.io.validation import typed_arguments
-from jaxmb.machine.elements import Coupling, Loop, Transmission, motion_matrix, origin_matrix, pose_matrix
+from jaxmb.machine.elements import (
+    Coupling,
+    Loop,
+    Transmission,
+    motion_matrix,
+    origin_matrix,
+    pose_matrix,
+    rotation_about,
+)
 from jaxmb.machine.mjcf import mujoco_module, without_log
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Motor, Payload, RigidMass, Spring
 from jaxmb.machine.values import GROUND, Part, Row6, numbers_text, omitted
@@ -459,14 +466,13 @@ def _disc(shaft: Coordinate) -> np.ndarray:
 
 def _deviation(row: Row6) -> np.ndarray:
     """Transform of a translation and a rotation vector."""
-    pose = np.eye(4)
-    pose[:3, :3], pose[:3, 3] = Rotation.from_rotvec(row[3:]).as_matrix(), row[:3]
+    pose, angle = pose_matrix(row[:3]), float(np.linalg.norm(row[3:]))
+    pose[:3, :3] = rotation_about(np.array(row[3:]) / (angle or 1.0), angle)
     return pose
 
 
 def _placed(pose: np.ndarray) -> dict[str, str]:
-    quaternion = Rotation.from_matrix(pose[:3, :3]).as_quat(scalar_first=True)
-    return {"pos": numbers_text(pose[:3, 3]), "quat": numbers_text(quaternion)}
+    return {"pos": numbers_text(pose[:3, 3]), "xyaxes": numbers_text(pose[:3, :2].T.ravel())}
 
 
 def _attributes(values: Mapping[str, float]) -> dict[str, str]:

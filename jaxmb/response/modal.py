@@ -628,4 +628,6 @@ def paired_modes(
     distance = np.abs(np.log(np.asarray(first_hz)[:, None] / np.asarray(second_hz)))
     is_pair = distance <= np.log(farthest)
     cost = np.where(is_pair, distance if likeness is None else 1.0 - likeness, UNPAIRABLE)
-    return [(int(i), int(j)) for i, j in zip(*scipy.optimize.linear_sum_assignment(cost), strict=True) if is_pair[i, j]]
+    # as scipy.optimize.linear_sum_assignment, whose import takes 60 ms; an entry of 0 would be no edge
+    pairs = scipy.sparse.csgraph.min_weight_full_bipartite_matching(scipy.sparse.csr_array(1.0 + cost))
+    return [(int(i), int(j)) for i, j in zip(*pairs, strict=True) if is_pair[i, j]]
