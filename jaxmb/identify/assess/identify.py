@@ -302,12 +302,13 @@ def _with_noise(study: Study, metrics: Metrics) -> Study:
 def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
     """Modes of the identified machine below the end of each test's band; `rows` is the information about u."""
     study, lines = estimate.study, []
-    for entry, view, _ in estimate.of(study.fitted):
+    for (entry, view, _), affine in zip(estimate.of(study.fitted), study.problem.views, strict=True):
         vibration = entry.test.vibration
         if vibration is not None:
             found = jax.tree.map(np.asarray, modes(view.tangent))
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
-            std = mode_deviations(vibration.test, study.model, study.free, estimate.u, view.tangent, found, rows)
+            motion = vibration.test, study.model, study.free, estimate.u, view.tangent
+            std = mode_deviations(*motion, found, rows, affine)
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
     return tuple(lines)

@@ -92,6 +92,13 @@ class AffineMotion(eqx.Module):
             tangent = dataclasses.replace(tangent, structural=tangent.structural + bilinear)
         return dataclasses.replace(self.base, tangent=tangent, stiffness=stiffness)
 
+    def tangent_slope(self, free: FreeParameters, u: Float[np.ndarray, "d"]) -> Tangent:
+        """Derivatives of the tangent matrices by u [m, m, d]: differences, as each of them is affine in each value."""
+        values = free.values(u)
+        base, steps = self(values).tangent, np.diag(free.slope(values))
+        columns = (jax.tree.map(np.subtract, self(values + step).tangent, base) for step in steps)
+        return jax.tree.map(lambda *column: np.stack(column, axis=-1), *columns)
+
     def stackable(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
         """The same with the joint support of all views, and without slopes that are 0 in all of them."""
         supports = [view.base.support for view in (self, *others)]

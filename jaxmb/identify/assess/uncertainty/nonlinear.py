@@ -22,7 +22,8 @@ from jaxmb.identify.assess.modal_agreement import GOVERNS, mode_shares
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import deviations, identifiability, row_blocks
 from jaxmb.identify.estimation.least_squares import Box, finished
-from jaxmb.identify.experiments.motion import PostureTest, ViewArguments, can_omit_gravity
+from jaxmb.identify.experiments.components import AffineView
+from jaxmb.identify.experiments.motion import AffineMotion, PostureTest, ViewArguments, can_omit_gravity
 from jaxmb.identify.experiments.motion_view import motion_view
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized, residual_at
@@ -232,6 +233,7 @@ def mode_deviations(
     tangent: Tangent,
     found: Modes,
     rows: Float[np.ndarray, "k d"],
+    affine: AffineView | None = None,
 ) -> Float[np.ndarray, "mode 2"]:
     """Standard deviations of natural frequency (Hz) and damping ratio of each mode, to first order.
 
@@ -246,11 +248,15 @@ def mode_deviations(
         tangent: of the identified machine at the test's posture.
         found: some of its modes.
         rows: information of the fit about u, `information_rows`.
+        affine: view of the test as a function of the free values, where it is affine.
 
     Returns:
         inf where a mode depends on a direction of u that has no effect on the data.
     """
-    slope = _slope(test.view_arguments, model, free, jax.device_put(u))
+    if isinstance(affine, AffineMotion) and affine.base.tangent.mass.shape == tangent.mass.shape:  # not reduced
+        slope = affine.tangent_slope(free, u)
+    else:
+        slope = _slope(test.view_arguments, model, free, jax.device_put(u))
     M, phi, root = tangent.mass, np.asarray(found.shape), np.asarray(found.eigenvalue)[:, None]
 
     def along(matrix: Array) -> np.ndarray:

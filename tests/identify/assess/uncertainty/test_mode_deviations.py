@@ -43,6 +43,11 @@ def test_modes_by_differences(name, tmp_path):
         variance += ((numbers(u + step)[2] - numbers(u - step)[2]) / 2e-4 * std[i]) ** 2
     shown = mode_deviations(test, study.model, free, u, tangent, found, np.diag(1.0 / std))
     np.testing.assert_allclose(shown, np.sqrt(variance), rtol=1e-5)
+    affine = study.problem.views[0]
+    assert (affine is None) == (name == "fractional")
+    # the affine view without a derivative; differences of its matrices round to about 1e-12 of a slope
+    again = mode_deviations(test, study.model, free, u, tangent, found, np.diag(1.0 / std), affine)
+    np.testing.assert_allclose(again, shown, rtol=1e-10)
 
     rows = np.diag(1.0 / std)
     first = next(i for i, name in enumerate(free.names) if name.startswith("stiffness"))
