@@ -115,6 +115,7 @@ def rigid_gravity_stiffness(model: Model, q: Float[Array, "n"]) -> Float[Array, 
     return is_ancestor.T * torque_slopes + (is_ancestor - jnp.eye(n)) * torque_slopes.T
 
 
+@compiled
 def _momenta(model: Model, q: Float[Array, "n"]) -> _Momenta:
     n, body_node = len(model.coordinates), np.array(model.mass_node, dtype=int)
     nodes, is_ancestor = node_poses(model, q), jnp.asarray(ancestor_matrix(model.parent)[body_node, :n, None])

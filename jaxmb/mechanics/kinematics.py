@@ -173,6 +173,7 @@ def _deviations(vectors: Float[Array, "k 6"]) -> Float[Array, "k 4 4"]:
     return jax.vmap(lambda v: transform(rotation_by(v[3:]), v[:3]))(vectors)
 
 
+@compiled
 def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "nodes 4 4"]:
     """Pose of every node in the ground frame: coordinates, virtual springs, beam elements (ends), ground (index -1).
 

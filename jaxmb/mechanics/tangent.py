@@ -118,11 +118,12 @@ def motion_jacobians(model: Model, q: Float[Array, "n"], frames: Sequence[str]) 
     x = whole(model, q)
     chosen = np.array([frame_index(model, frame) for frame in frames])
 
-    def poses(x: Array) -> Float[Array, "k 4 4"]:
-        return frame_poses(model, x)[chosen]
+    def poses(x: Array) -> tuple[Float[Array, "k 4 4"], Float[Array, "k 4 4"]]:
+        found = frame_poses(model, x)[chosen]
+        return found, found
 
-    twists = jax.vmap(pose_change_to_twist)(poses(x), jax.jacfwd(poses)(x))
-    return twists @ motion_basis(model, x)
+    changes, found = jax.jacfwd(poses, has_aux=True)(x)  # traced once for both
+    return jax.vmap(pose_change_to_twist)(found, changes) @ motion_basis(model, x)
 
 
 def operating_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Float[Array, "n"]:
@@ -343,14 +344,16 @@ def tangent_about(
     def elastic_effort_at(x: Array) -> Array:
         return elastic_effort(model, x, rest, q_rest)
 
-    stiffness, effort = jax.jacfwd(elastic_effort_at)(point), elastic_effort_at(point)
+    stiffness = jax.jacfwd(elastic_effort_at)(point)
     if not weightless:
         if model.elastic_nodes:
             by_gravity = jax.jacfwd(lambda x: gravity_effort(model, x))(point)
         else:
             by_gravity = rigid_gravity_stiffness(model, point)
-        stiffness, effort = stiffness + by_gravity, effort + gravity_effort(model, point)
+        stiffness = stiffness + by_gravity
     if model.following and (model.springs or not weightless):
+        effort = elastic_effort_at(point)
+        effort = effort if weightless else effort + gravity_effort(model, point)
         forces = loop_forces(model, point, effort)  # their geometric stiffness is 0 without a load
         stiffness = stiffness - jax.hessian(lambda x: forces @ loop_gaps(model, x, rigid_only=True))(point)
     mass = mass_matrix(model, point)
