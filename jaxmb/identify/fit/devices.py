@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import distributed  # the key-value store of the processes has no public name
 from jax.experimental import multihost_utils
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxmb.io.validation import InputError
@@ -74,20 +74,12 @@ def in_blocks(function: Callable[[Any], Any], points: Any, memory: int) -> Any:
         points: a pytree of arrays with the points along the first axis.
         memory: limit of the intermediate arrays of one block, bytes; 0 for sequential evaluation.
     """
-    count = count_of(points)
+    count, one = count_of(points), jax.jit(lambda point: function(point))  # a method may have no hash
     first = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), points)
-    program, shape = jax.make_jaxpr(function, return_shape=True)(first)
-    block = block_size(live_bytes(program.jaxpr), count, memory)
-
-    def one(point: Any) -> Any:
-        return jax.tree.unflatten(jax.tree.structure(shape), jaxpr_as_fun(program)(*jax.tree.leaves(point)))
-
-    def several(points: Any) -> Any:  # of a single point only the selected branch of a conditional is computed
-        if block > 1:
-            return jax.vmap(one)(points)
-        return jax.tree.map(lambda x: x[None], one(jax.tree.map(lambda x: x[0], points)))
-
-    blocks = -(-count // block)
+    block = block_size(live_bytes(jax.make_jaxpr(one)(first).jaxpr), count, memory)
+    if block == 1:  # of a single point only the selected branch of a conditional is computed
+        return jax.lax.map(one, points)
+    blocks, several = -(-count // block), jax.vmap(one)
     if blocks == 1:
         return several(points)
 
@@ -184,13 +176,14 @@ def replicated(tree: Tree) -> Tree:
     return jax.tree.map(put, tree)
 
 
-def sharded(function: Callable[..., Any], points: Any, filler: Any, *same: Any) -> Any:
+def sharded(function: Callable[..., Any], points: Any, *same: Any) -> Any:
     """`function` of points sharded over the devices; in compiled functions.
+
+    The last point is repeated so that all devices have equally many.
 
     Args:
         function: maps points to results along the first axis; it must not depend on their number.
         points: a pytree of arrays with the points along the first axis.
-        filler: a point for padding, so that all devices have equally many.
         same: further arguments, the same for all points. Differentiated arrays, and arrays that the function would
             otherwise capture, must be among them: within `jax.shard_map` JAX refuses some operations on captured
             arrays.
@@ -202,8 +195,8 @@ def sharded(function: Callable[..., Any], points: Any, filler: Any, *same: Any) 
     count, devices = count_of(points), mesh.size
     missing = -count % devices
 
-    def filled(x: Any, one: Any) -> Any:
-        return jnp.concatenate([x, jnp.broadcast_to(one, (missing, *x.shape[1:]))])
+    def filled(x: Any) -> Any:
+        return jnp.concatenate([x, jnp.broadcast_to(x[-1:], (missing, *x.shape[1:]))])
 
     def dealt(x: Any) -> Any:  # neighbours to different devices, as points that end early are adjacent
         return x.reshape(-1, devices, *x.shape[1:]).swapaxes(0, 1).reshape(x.shape)
@@ -217,7 +210,7 @@ def sharded(function: Callable[..., Any], points: Any, filler: Any, *same: Any) 
 
     rows, whole = PartitionSpec(AXIS), PartitionSpec()
     each = jax.shard_map(own, mesh=mesh, in_specs=(rows, whole), out_specs=rows, check_vma=False)
-    return jax.tree.map(collected, each(jax.tree.map(lambda x, y: dealt(filled(x, y)), points, filler), arrays))
+    return jax.tree.map(collected, each(jax.tree.map(lambda x: dealt(filled(x)), points), arrays))
 
 
 def from_first_device(tree: Tree) -> Tree:

@@ -227,9 +227,7 @@ class Problem(eqx.Module):
         def values(tests: Any, *common: Any) -> Any:
             return in_blocks(lambda test: of_test(*test, *common), tests, 0 if self.one_by_one else memory)
 
-        if self.tests_sharded:
-            return sharded(values, tests, jax.tree.map(lambda y: y[0], tests), *common)
-        return values(tests, *common)
+        return sharded(values, tests, *common) if self.tests_sharded else values(tests, *common)
 
 
 def with_tests_sharded(problem: Problem, points: int) -> Problem:

@@ -75,7 +75,10 @@ class LeastSquares:
     def advance(self, state: LeastSquaresState, goal: float) -> LeastSquaresState:
         before, waiting = np.asarray(state.objective), self._waiting(state)
         state = state._replace(stalled=np.asarray(state.stalled) | waiting)
-        state = self._advance(*replicated((state, np.asarray(STEPS_AT_ONCE))))
+        # running starts first, so that they are distributed evenly and blocks of ended ones finish immediately
+        order = np.argsort(np.asarray(state.stationary) | state.stalled, kind="stable")
+        state = self._advance(*replicated((_taken(state, order), np.asarray(STEPS_AT_ONCE))))
+        state = _taken(state, np.argsort(order))
         after, stalled = np.asarray(state.objective), np.asarray(state.stalled) & ~waiting
         ended = np.asarray(state.stationary) | stalled
         # A slow start far above the best known objective is stopped, and all others once one is exact.
@@ -131,13 +134,12 @@ def _advance_least_squares(
         return in_blocks(advanced, states, problem.memory_of_fits)
 
     same = problem, box, gradient_tolerance, most_steps
-    if problem.tests_sharded:
-        return all_advanced(state, *same)
-    # running starts first, so that they are distributed evenly and blocks of ended ones finish immediately
-    order = jnp.argsort(~finished(state))
-    ended = jax.tree.map(lambda x: x[0], state)._replace(stalled=jnp.asarray(True))
-    found = sharded(all_advanced, jax.tree.map(lambda x: x[order], state), ended, *same)
-    return jax.tree.map(lambda x: jnp.zeros_like(x).at[order].set(x), found)
+    return all_advanced(state, *same) if problem.tests_sharded else sharded(all_advanced, state, *same)
+
+
+def _taken(state: LeastSquaresState, order: Int[np.ndarray, "s"]) -> LeastSquaresState:
+    """The starts in another order."""
+    return jax.tree.map(lambda x: np.asarray(x)[order], state)
 
 
 @compiled

@@ -199,7 +199,7 @@ def population_objectives(problem: Problem, population: Float[Array, "p d"]) -> 
 
     if problem.tests_sharded:
         return objectives(population, problem)
-    return sharded(objectives, population, population[0], problem)
+    return sharded(objectives, population, problem)
 
 
 @compiled

@@ -300,7 +300,7 @@ def _fit_draws(
         return in_blocks(one, draws, problem.memory_of_fits)
 
     draws = (u, begin, shift)
-    return sharded(some, draws, jax.tree.map(lambda x: x[0], draws), problem, box)
+    return sharded(some, draws, problem, box)
 
 
 def _simulated(problem: Problem, u: Float[Array, "d"]) -> Problem:
