@@ -5,6 +5,7 @@ import base64
 import dataclasses
 import gzip
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -451,7 +452,7 @@ def _array(values: np.ndarray) -> Any:
         return {"kind": "complex", "real": _array(np.real(values)), "imag": _array(np.imag(values))}
     if values.ndim > 1:
         return {"kind": "array", "shape": list(values.shape), "values": _array(values.ravel())["values"]}
-    numbers = [float(f"{x:.{DIGITS}g}") if np.isfinite(x) else None for x in values.astype(float).tolist()]
+    numbers = [float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None for x in values.astype(float).tolist()]
     return {"kind": "array", "shape": [values.size], "values": numbers}
 
 
