@@ -22,6 +22,7 @@ _RC = {
     "xtick.labelsize": 7.0,
     "ytick.labelsize": 7.0,
     "text.usetex": False,
+    "text.hinting": "none",  # at 200 dpi without a visible effect, and a twelfth of the time of a figure
 }
 
 
