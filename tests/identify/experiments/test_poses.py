@@ -810,6 +810,16 @@ def test_wrong_tables(tmp_path, lines, message):
         make_study(study, "poses", tmp_path)
 
 
+def test_travels_in_mm_are_refused(tmp_path):
+    """They would leave the points of a station in line."""
+    data = {"name": "slide", "body": [{"name": "b", "joint": [{"name": "x", "type": "prismatic"}]}]}
+    (tmp_path / "poses.csv").write_text("x,b.x\n812.5,0.8125\n")
+    study = {"machine": machine_file(tmp_path, Machine.model_validate(data)), "free": {},
+             "test": [{"kind": "pose", "file": "poses.csv"}]}  # fmt: skip
+    with pytest.raises(ValueError, match=r"line 2: x is 812.5 m, expected at most 100 m, is it in mm\?"):
+        make_study(study, "poses", tmp_path)
+
+
 def test_frfs_and_poses_in_one_fit():
     """Poses determine a length, FRFs a stiffness; both hold the truth within four standard deviations."""
     stiffness = jaxmb.parameters(jaxmb.build_model(jaxmb.load_machine("manipulator-3r")))["stiffness.z2"]

@@ -330,8 +330,8 @@ def _rows(
             for k, name in enumerate(model.coordinates):
                 if name in cells:
                     q[i, k] = finite_number(name, cells[name])
-                    if model.revolute[k] and name in model.joints:
-                        _check_angle(name, q[i, k])
+                    if name in model.joints:
+                        (_check_angle if model.revolute[k] else check_travel)(name, float(q[i, k]))
                 if cells.get(name + APPROACH):
                     approach[i, k] = finite_number(name + APPROACH, cells[name + APPROACH])
                     if approach[i, k] not in (-1.0, 0.0, 1.0):
