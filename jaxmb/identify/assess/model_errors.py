@@ -24,7 +24,7 @@ from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.problem import is_large
+from jaxmb.identify.fit.problem import is_large, test_at
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
@@ -240,6 +240,15 @@ class HypothesisSearch:
         x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, evaluations)
         return FittedHypothesis(hypothesis, x, float(residual @ residual))
 
+    def reproduces(self, end: FittedHypothesis) -> bool:
+        """Whether a refit reproduces its alternatives to tests: smaller lengths have smaller residuals in any case."""
+        if end.chi_square <= float(chdtri(self.noise, FALSE_ALARM)):
+            return True
+        problem, values = self.corrected.problem, self.corrected.problem.free.values(end.x[: self.size])
+        model = problem.free.apply(problem.model, values)
+        tests = (test_at(test, problem.free, values) for test in end.hypothesis.tests.values())
+        return not any(test.score(test.view(model), None).poor for test in tests)
+
 
 def model_errors(estimate: Estimate) -> Explanations:
     """Model-error hypotheses that each explain most of the misfit beyond noise, the most plausible first, and further
@@ -284,7 +293,7 @@ def model_errors(estimate: Estimate) -> Explanations:
     refits = _refitted(search, points, chi_square, estimate.goodness.beyond_tolerance)
     if estimate.goodness.not_reproduced:
         refits = _from_draws(search, refits, estimate.seed)
-    found = [end for end in refits if end.is_plausible]
+    found = [end for end in refits if end.is_plausible and search.reproduces(end)]
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     return Explanations(
         named or _single_lines(estimate, search, (plain, start), chi_square),
