@@ -183,6 +183,13 @@ def misread(q, points, station):
     return q, points
 
 
+def mislabelled(q, points, station):
+    """The labels of the stations of the eighth and the ninth row exchanged."""
+    order = np.arange(len(q))
+    order[[7, 8]] = 8, 7
+    return q[order], points[order]
+
+
 ZERO = (0.0, 3e-3, -2e-3)
 
 
@@ -197,8 +204,9 @@ ZERO = (0.0, 3e-3, -2e-3)
         (lambda q, points, station: (q, points / 0.0254), "lengths in inches instead of m of test 't'"),
         (outlying, "excluding line 9 of test 't'"),
         (misread, "excluding line 9 of test 't'"),
+        (mislabelled, "excluding line 9 of test 't' and line 10 of test 't'"),
     ],
-    ids=["mirror", "points", "sign", "coordinates", "units", "inches", "outlier", "posture"],
+    ids=["mirror", "points", "sign", "coordinates", "units", "inches", "outlier", "posture", "labels"],
 )
 def test_a_wrong_table_is_named(tmp_path, change, text):
     q = drawn()

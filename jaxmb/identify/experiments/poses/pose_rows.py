@@ -9,6 +9,8 @@ from jaxmb.machine.elements import rotation_about
 
 LEAST_SPREAD = 1e-3
 """Second singular value of the points of a station over the first, below which they are in line."""
+ROBUST_STEPS = 10
+"""Steps of reweighted least squares to the pose of a device."""
 LEAST_DISTANCES = 4
 """Fewest distances that determine the position of a device."""
 LEAST_HEIGHT = 1e-2
@@ -126,7 +128,10 @@ def device_pose(
 def station_pose(
     predicted: Float[np.ndarray, "k 4 4"], measured: Float[np.ndarray, "k 10"]
 ) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]] | None:
-    """Rotation and translation of a device in the ground frame, from poses in both frames, by least squares.
+    """Rotation and translation of a device in the ground frame, from poses in both frames.
+
+    Least squares with Cauchy weights in units of the median error: a row with a wrong label or posture does not
+    displace the others.
 
     Args:
         predicted: in the ground frame.
@@ -141,17 +146,23 @@ def station_pose(
     if not has_position.any():
         return None
     a, b = measured[has_position, :3], predicted[has_position, :3, 3]
-    spread_a, spread_b = a - a.mean(axis=0), b - b.mean(axis=0)
-    moment = spread_b.T @ spread_a
-    radius = max(float(np.sum(spread_a**2)) / len(a), 1e-6)
-    for vector, pose in zip(measured[has_rotation, ROTATION], predicted[has_rotation], strict=True):
-        moment += radius * pose[:3, :3] @ rotation_of(vector).T
-    left, size, right = np.linalg.svd(moment)
-    if not size[1] > LEAST_SPREAD * size[0]:
-        return None
-    sign = np.diag([1.0, 1.0, np.linalg.det(left @ right)])
-    rotation = left @ sign @ right
-    return rotation, b.mean(axis=0) - rotation @ a.mean(axis=0)
+    turns = [
+        pose[:3, :3] @ rotation_of(vector).T
+        for vector, pose in zip(measured[has_rotation, ROTATION], predicted[has_rotation], strict=True)
+    ]
+    turn, weight, found = np.sum(turns, axis=0) if turns else np.zeros((3, 3)), np.ones(len(a)), None
+    for _ in range(ROBUST_STEPS):
+        mean_a, mean_b = weight @ a / weight.sum(), weight @ b / weight.sum()
+        spread_a, spread_b = a - mean_a, b - mean_b
+        radius = max(float(weight @ np.sum(spread_a**2, axis=1)) / weight.sum(), 1e-6)
+        left, size, right = np.linalg.svd(spread_b.T @ (weight[:, None] * spread_a) + radius * turn)
+        if not size[1] > LEAST_SPREAD * size[0]:
+            break
+        rotation = left @ np.diag([1.0, 1.0, np.linalg.det(left @ right)]) @ right
+        found = rotation, mean_b - rotation @ mean_a
+        error = np.sum((spread_b - spread_a @ rotation.T) ** 2, axis=1)
+        weight = 1.0 / (1.0 + error / max(float(np.median(error)), 1e-30))
+    return found
 
 
 def station_position(
