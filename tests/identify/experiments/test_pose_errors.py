@@ -1,8 +1,11 @@
 """Errors of the description of pose tests: budgets against refits by SciPy on NumPy kinematics, and their diagnosis."""
 
 import csv
+import dataclasses
 import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import least_squares
@@ -13,6 +16,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.file import write_machine
+from jaxmb.spatial import rotation_by
 from tests.identify.experiments.test_poses import RANGES, SPATIAL, ZEROS
 
 EXACT = dict.fromkeys(Tolerances.model_fields, 0.0)
@@ -252,6 +256,21 @@ def test_backlash_between_rows_is_named_without_columns_of_approach(tmp_path):
     (error,) = result.metrics.model_errors
     size = float(re.fullmatch(r"a backlash of (\S+) mrad of q2 approached from the row before", error.text)[1])
     assert size == pytest.approx(2.0, rel=0.05)
+
+
+def test_the_score_does_not_depend_on_the_distance_of_the_device(tmp_path):
+    write_machine(SPATIAL, tmp_path / "arm.toml")
+    how = {"rows": 20, "ranges": RANGES, "plan_seed": 3, "stations": 2}
+    test = {"kind": "pose", "name": "t", "simulate": how}
+    study = make_study({"machine": "arm.toml", "test": [test], "free": ZEROS}, "s", tmp_path)
+    near = dataclasses.replace(study.tests[0], q=jnp.roll(study.tests[0].q, 1, axis=0))
+    shift = jnp.tile(jnp.array([10.0, 0.0, 0.0]), (2, 1))
+    turned = jnp.einsum("sji,sj->si", jax.vmap(rotation_by)(near.pose[:, 3:]), shift)
+    far = dataclasses.replace(near, pose=near.pose.at[:, :3].add(shift),
+                              position=near.position - turned[near.station][:, None])  # fmt: skip
+    scores = [each.score(each.view(study.model), None) for each in (near, far)]
+    assert scores[0].poor
+    assert scores[1].explained_percent == pytest.approx(scores[0].explained_percent, rel=1e-9)
 
 
 def test_a_free_offset_of_distances_against_scipy(tmp_path):

@@ -211,16 +211,17 @@ class PoseTest(Test[PoseView]):
         return self.component.size
 
     def score(self, view: PoseView, reference_hz: np.ndarray | None) -> Score:
-        """Explained part of the scatter of the measured positions, and of the distances, about their mean."""
-        error = np.asarray(compiled_errors(self, view))
-        point, component = np.divmod(np.asarray(self.component), KIND.size)
-        position, distance = component < POSITION.stop, component >= DISTANCE.start
-        measured = (
-            np.asarray(self.position).reshape(-1, 3)[point[position], component[position]],
-            np.asarray(self.distance).ravel()[point[distance]],
-        )
-        total = sum(float(np.sum((each - each.mean()) ** 2)) for each in measured if each.size)
-        part = float(np.sum(error[position | distance] ** 2))
+        """Explained part of the scatter of the measured positions and distances: of each point, along each axis, at
+        each station about their mean."""
+        component, size = np.asarray(self.component), KIND.size * len(self.points)
+        length = np.isin(KIND[component % KIND.size], [0, 3])
+        lengths = np.pad(self.position, ((0, 0), (0, 0), (0, KIND.size - 3)))
+        lengths[..., DISTANCE] = np.asarray(self.distance)[..., None]
+        measured, error = (np.asarray(x)[length] for x in (lengths.ravel()[component], compiled_errors(self, view)))
+        row, column = np.divmod(component[length], size)
+        _, group = np.unique(np.asarray(self.station)[row] * size + column, return_inverse=True)
+        mean = np.bincount(group, measured) / np.bincount(group)
+        total, part = float(np.sum((measured - mean[group]) ** 2)), float(np.sum(error**2))
         return Score(explained_percent=100.0 * (1.0 - math.sqrt(part / total)) if total else None)
 
     @property
