@@ -181,6 +181,11 @@ class JointFit(NamedTuple):
     columns: Float[np.ndarray, "r e"]
     """Change of the residual of the tests by an error of one standard deviation each."""
 
+    @property
+    def fitted(self) -> Float[np.ndarray, "m"]:
+        """The residual with the fitted errors."""
+        return self.residual + np.pad(self.columns @ self.sizes, (0, len(self.residual) - len(self.columns)))
+
 
 def joint_fit(
     corrected: Corrected,

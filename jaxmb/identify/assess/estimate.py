@@ -218,14 +218,14 @@ def _effect_of_errors(
     simulated = [test.noise.noiseless(view) for test, view in zip(problem.tests, solution.views, strict=True)]
     entries = [dataclasses.replace(entry, test=test) for entry, test in zip(study.fitted, simulated, strict=True)]
     tests = DescribedTests(entries, solution.model, study.free, study.tolerances, study.exact)
-    point = solution.residual, _within_bounds(solution)
+    point = solution.residual, _within_bounds(study, solution.u, solution.residual, solution.jacobian)
     if step is not None:
         factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)
         found = budget(
             tests, linear_refit(step.jacobian), step.jacobian, step.identifiability.std, solution.seed, factor
         )
         if found.draws is not None:
-            near = with_excess(_near_joint_fit(solution, tests, found, factor), *point, solution.row_weights)
+            near = with_excess(_near_joint_fit(solution, point[1], tests, found, factor), *point, solution.row_weights)
             if all(by_errors := explained_tests(near, whole, *point, solution.row_weights)):
                 return near, by_errors * len(each), _tolerated(near, whole, by_errors) * len(each), None
         found = with_excess(found, *point, solution.row_weights)
@@ -239,7 +239,7 @@ def _effect_of_errors(
     if found.draws is not None:
         joint = joint_fit(Corrected.of(study, solution.model), study, solution.u, found.errors, noise)
     if joint is not None:
-        there = joint.residual, joint.jacobian
+        there = joint.residual, _within_bounds(study, joint.u, joint.fitted, joint.jacobian)
         near = with_excess(found.linearized(joint.columns), *there, noise)
         if all(by_errors := explained_tests(near, problem.row_slices, *there, noise)):
             return near, by_errors, _tolerated(near, problem.row_slices, by_errors), joint
@@ -248,11 +248,13 @@ def _effect_of_errors(
     return found, by_errors, _tolerated(found, problem.row_slices, by_errors), None
 
 
-def _near_joint_fit(solution: Solution, tests: DescribedTests, found: Budget, factor: Float[np.ndarray, "m"]) -> Budget:
+def _near_joint_fit(
+    solution: Solution, jacobian: Jacobian, tests: DescribedTests, found: Budget, factor: Float[np.ndarray, "m"]
+) -> Budget:
     """The budget of a linear step with the effect of errors at the parameters of the joint fit to first order: those of
     the step may be far off, as where all torques have errors beyond their noise."""
     free, u = solution.study.free, solution.u
-    change = joint_change(solution.residual, np.asarray(_within_bounds(solution)), solution.row_weights, found.columns)
+    change = joint_change(solution.residual, np.asarray(jacobian), solution.row_weights, found.columns)
     there = np.clip(u + change, np.minimum(free.lower, u), np.maximum(free.upper, u))
     model = free.apply(solution.model, free.values(jnp.asarray(there)))
     return found.linearized(error_columns(dataclasses.replace(tests, model=model), found.errors, factor))
@@ -271,12 +273,11 @@ def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
     return np.where(u <= lower + near, -1, np.where(u >= upper - near, 1, 0))
 
 
-def _within_bounds(solution: Solution) -> Jacobian:
+def _within_bounds(study: Study, u: np.ndarray, residual: np.ndarray, jacobian: Jacobian) -> Jacobian:
     """The Jacobian with columns of zeros for parameters that a bound limits, which explain no residual."""
-    jacobian = solution.jacobian
     if not isinstance(jacobian, np.ndarray):
         return jacobian
-    side, gradient = on_bound(solution.study, solution.u), jacobian.T @ solution.residual
+    side, gradient = on_bound(study, u), jacobian.T @ residual
     return np.where(side * gradient < 0.0, 0.0, jacobian)
 
 

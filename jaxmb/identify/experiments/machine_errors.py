@@ -129,7 +129,8 @@ def machine_errors(
     size = float(np.linalg.norm(np.asarray(model.gravity)))
     if size:
         for axis in _across(np.asarray(model.gravity) / size):
-            error = StatedError(f"tilt about {_axis_text(axis).upper()}", "tilt_deg", np.pi / 180.0)
+            key = f"tilt about {_axis_text(axis).upper()}"
+            error = StatedError(key, "tilt_deg", np.pi / 180.0, starts=(np.pi,))
             yield error, right._replace(tilt=axis)
         text = "a gravity of {:.3g} times the stated one".format
         error = StatedError("gravity", size=1.0, text=lambda x: text(1.0 + x))
@@ -241,7 +242,8 @@ def _at(zeros: Any, *index: int) -> np.ndarray:
 
 
 def coordinate_errors(model: Model, q: Float[np.ndarray, "t n"]) -> Iterator[tuple[str, Float[np.ndarray, "t n"]]]:
-    """Texts of errors of the columns of coordinates, and the corrected values: units, signs and exchanged columns.
+    """Texts of errors of the columns of coordinates, and the corrected values: units, signs, zeros of another convention
+    and exchanged columns.
 
     Args:
         model: the machine.
@@ -260,6 +262,9 @@ def coordinate_errors(model: Model, q: Float[np.ndarray, "t n"]) -> Iterator[tup
             yield f"{names[k]} in {wrong}", np.where(np.arange(turns.size) == k, factor * q, q)
     for k in varied:
         yield f"the sign of {names[k]}", np.where(np.arange(turns.size) == k, -q, q)
+        for degrees in (90, -90, 180) if turns[k] else ():
+            text = f"a zero of {names[k]} {degrees:+d} deg from the stated one"
+            yield text, q + np.radians(degrees) * (np.arange(turns.size) == k)
     for i, k in itertools.combinations(varied, 2):
         if turns[i] == turns[k]:
             order = np.arange(turns.size)

@@ -132,17 +132,20 @@ class StatedError(NamedTuple):
     def is_plausible(self, value: float) -> bool:
         """Whether an error of a size, SI, is plausible: a zero or axis of the machine is off by at most 45 deg, or by
         multiples of 90 deg where its convention differs."""
-        if self.kind not in ("joint_zero_deg", "origin_deg", "frame_deg", "tilt_deg"):
-            return True
-        degrees = abs(math.degrees(value))
-        return degrees <= 45.0 or abs(degrees - 90.0 * round(degrees / 90.0)) < 2.0
+        beside = self._beside_convention(value)
+        return beside == value or abs(beside) < math.radians(2.0)
 
     def surprise(self, value: float) -> float:
         """An error of a size, SI, over the typical one; of a factor by its logarithm, so that a factor and its inverse
-        are equally likely, and a reversed sign is no large error."""
+        are equally likely, and a reversed sign is no large error; of a zero or axis beside multiples of 90 deg."""
         if self.of_factor:
             value = math.log(max(abs(1.0 + value), 1e-300))
-        return abs(value) / self.typical
+        return abs(self._beside_convention(value)) / self.typical
+
+    def _beside_convention(self, value: float) -> float:
+        """A size, SI, less multiples of 90 deg of a zero or axis, where its convention may differ."""
+        turns = self.kind in ("joint_zero_deg", "origin_deg", "frame_deg", "tilt_deg")
+        return math.remainder(value, 0.5 * math.pi) if turns else value
 
     def described(self, value: float) -> str:
         """Text of an error of a size, SI, true minus stated."""

@@ -109,7 +109,10 @@ def test_columns_of_coordinates_are_in_another_unit_reversed_or_exchanged():
     assert set(found) == {
         "joint angles in degrees", "travel of joints in mm", "x in mm", "y in mm", "the sign of x", "the sign of y",
         "the sign of a", "exchanged values of x and y",
+        *(f"a zero of a {degrees} deg from the stated one" for degrees in ("+90", "-90", "+180")),
     }  # fmt: skip
+    at = "a zero of a -90 deg from the stated one"
+    np.testing.assert_allclose(found[at], q - [0.0, 0.0, 0.5 * np.pi, 0.0])
     np.testing.assert_allclose(found["travel of joints in mm"], q * [1e-3, 1e-3, 1.0, 1.0])
     np.testing.assert_allclose(found["y in mm"], q * [1.0, 1e-3, 1.0, 1.0])
     np.testing.assert_allclose(found["joint angles in degrees"], q * [1.0, 1.0, np.pi / 180.0, np.pi / 180.0])

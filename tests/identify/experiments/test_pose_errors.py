@@ -17,7 +17,7 @@ from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.file import write_machine
 from jaxmb.spatial import rotation_by
-from tests.identify.experiments.test_poses import RANGES, SPATIAL, ZEROS
+from tests.identify.experiments.test_poses import ARM, L1, L2, RANGES, SPATIAL, ZEROS, G
 
 EXACT = dict.fromkeys(Tolerances.model_fields, 0.0)
 ORIGINS = np.array([[0.0, 0.0, 0.4], [0.1, 0.0, 0.0], [0.6, 0.0, 0.0]])
@@ -203,6 +203,10 @@ ZERO = (0.0, 3e-3, -2e-3)
         (mirrored, "the sign of x, y or z, or two of them exchanged, of test 't'"),
         (exchanged, "exchanged points tool and b3 at station S1 of test 't'"),
         (lambda q, points, station: (q * [1.0, 1.0, -1.0], points), "the sign of q3 of test 't'"),
+        (
+            lambda q, points, station: (q - [0.0, np.pi / 2, 0.0], points),
+            "a zero of q2 +90 deg from the stated one of test 't'",
+        ),
         (lambda q, points, station: (q[:, [0, 2, 1]], points), "exchanged values of q2 and q3 of test 't'"),
         (lambda q, points, station: (q, 1e-3 * points), "lengths 1000 times too small of test 't'"),
         (lambda q, points, station: (q, points / 0.0254), "lengths in inches instead of m of test 't'"),
@@ -210,7 +214,7 @@ ZERO = (0.0, 3e-3, -2e-3)
         (misread, "excluding line 9 of test 't'"),
         (mislabelled, "excluding line 9 of test 't' and line 10 of test 't'"),
     ],
-    ids=["mirror", "points", "sign", "coordinates", "units", "inches", "outlier", "posture", "labels"],
+    ids=["mirror", "points", "sign", "zero", "coordinates", "units", "inches", "outlier", "posture", "labels"],
 )
 def test_a_wrong_table_is_named(tmp_path, change, text):
     q = drawn()
@@ -256,6 +260,32 @@ def test_backlash_between_rows_is_named_without_columns_of_approach(tmp_path):
     (error,) = result.metrics.model_errors
     size = float(re.fullmatch(r"a backlash of (\S+) mrad of q2 approached from the row before", error.text)[1])
     assert size == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_machine_upside_down_is_named(tmp_path):
+    """Stiffnesses end on their bounds, where they explain no residual: errors within tolerances do not explain it."""
+    rng, q = np.random.default_rng(4), np.random.default_rng(3).uniform([-0.5, -2.0], [1.5, 2.0], (30, 2))
+    actual = q.copy()
+    for _ in range(20):  # drives hold the readings, the weight acts upwards
+        fore = 4.0 * G * 0.2 * np.cos(actual.sum(axis=1))
+        actual = q + np.column_stack([(6.0 * 0.3 + 4.0 * L1) * G * np.cos(actual[:, 0]) + fore, fore]) / [1.5e4, 5e3]
+    first, second = actual[:, 0], actual.sum(axis=1)
+    x, z = L1 * np.cos(first) + L2 * np.cos(second), L1 * np.sin(first) + L2 * np.sin(second)
+    data = np.column_stack([x, np.zeros(30), z]) + 5e-5 * rng.normal(size=(30, 3))
+    with open(tmp_path / "poses.csv", "w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["q1", "q2", "tool.x", "tool.y", "tool.z", "station"])
+        lines.writerows([*row, *there, "A"] for row, there in zip(q, data, strict=True))
+    write_machine(ARM, tmp_path / "arm.toml")
+    free = {"stiffness.*": {"lower": 1e3, "upper": 1e7}, "zero.q2": {"lower": -0.05, "upper": 0.05}}
+    test = {"kind": "pose", "file": "poses.csv", "name": "t", "std_mm": 0.05}
+    result = identify(make_study({"machine": "arm.toml", "test": [test], "free": free}, "s", tmp_path))
+    assert result.metrics.tolerated is False
+    texts = "\n".join(error.text for error in result.metrics.model_errors)
+    assert re.search(r"^tilt about [XY] \+180 deg from the stated one$", texts, re.MULTILINE), texts
+    (error, *_) = result.metrics.model_errors  # beside others of the same effect, such as a zero of q1
+    for name, true in {"stiffness.q1": 1.5e4, "stiffness.q2": 5e3}.items():
+        assert abs(error.values[name] - true) < 0.1 * true  # masses and lengths are stated within tolerances
 
 
 def test_the_score_does_not_depend_on_the_distance_of_the_device(tmp_path):
