@@ -242,8 +242,8 @@ def _at(zeros: Any, *index: int) -> np.ndarray:
 
 
 def coordinate_errors(model: Model, q: Float[np.ndarray, "t n"]) -> Iterator[tuple[str, Float[np.ndarray, "t n"]]]:
-    """Texts of errors of the columns of coordinates, and the corrected values: units, signs, zeros of another convention
-    and exchanged columns.
+    """Texts of errors of the columns of coordinates, and the corrected values: units, signs, zeros of another
+    convention and exchanged columns.
 
     Args:
         model: the machine.
