@@ -94,6 +94,7 @@ def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
     result = identified(tmp_path, **wrong)
     assert result.status.startswith("data not followed")
     assert named in result.doubts[0]
+    assert {row["std"] for row in result.metrics["base"]} == {np.inf}
 
 
 def test_friction_that_is_stated_too_small_is_named(tmp_path):
