@@ -40,7 +40,7 @@ from jaxmb.identify.assess.model_errors import (
 )
 from jaxmb.identify.assess.remarks import body_remarks, outlier_remarks, tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
-from jaxmb.identify.assess.tests.torque import EXACT
+from jaxmb.identify.assess.tests.torque import EXACT, SMALL
 from jaxmb.identify.assess.uncertainty.nonlinear import beyond_bounds
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
@@ -57,7 +57,6 @@ from jaxmb.identify.experiments.machine_errors import (
 )
 from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.tolerances import NEAR, StatedError, usual
-from jaxmb.identify.experiments.torque.gross_errors import OF_TORQUE
 from jaxmb.identify.experiments.torque.torque_test import torque_entries
 from jaxmb.identify.fit.linear import (
     LinearStep,
@@ -386,6 +385,10 @@ class LinearHypothesisSearch:
                 return np.full(self.metric.scale.size, 1e6)
             return np.nan_to_num(residual, nan=1e6)
 
+        def secant(size: np.ndarray) -> np.ndarray:
+            half = 0.5 * error.step / error.typical
+            return ((residual_at(size + half) - residual_at(size - half)) / (2.0 * half))[:, None]
+
         low, high = (bound / error.typical for bound in error.bounds)
         starts = [0.0, *(start / error.typical for start in error.starts if low <= start / error.typical <= high)]
         residuals = [residual_at(np.array([start])) for start in starts]
@@ -395,8 +398,8 @@ class LinearHypothesisSearch:
         start = starts[first]
         inside = float(np.clip(start, low + 1e-9 * max(abs(low), 1.0) if np.isfinite(low) else -np.inf, high))
         found = scipy.optimize.least_squares(
-            residual_at, [inside], bounds=([low], [high]), diff_step=STEP, x_scale=max(abs(inside), 1.0),
-            ftol=1e-6, max_nfev=MOST_STEPS,
+            residual_at, [inside], secant if error.step else "2-point", bounds=([low], [high]), diff_step=STEP,
+            x_scale=max(abs(inside), 1.0), ftol=1e-4 if error.step else 1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
         size, residual = float(found.x[0]), found.fun
         if residual @ residual > (1.0 - SAME) * costs[first]:
@@ -432,7 +435,8 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     if not found:
         return Explanations()
     least = min(end.chi_square for end in found)
-    most = MOST_LEFT if is_doubtful else 1.0 - EXPLAINS
+    is_noise = least <= float(chdtri(degrees, FALSE_ALARM))
+    most = MOST_LEFT if is_doubtful or is_noise else 1.0 - EXPLAINS
     if estimated and min(end.squares for end in found) > most * search.squares(residual):
         return Explanations()
     # an error may have increased the estimate of the noise
@@ -460,7 +464,7 @@ def _is_large(estimate: Estimate) -> bool:
     band of the motion: another description may leave less."""
     for entry, view, _ in estimate.of(torque_entries(estimate.study.fitted)):
         measured, missed = entry.test.sizes(view)
-        if entry.source.noise_estimated and np.any(missed > np.maximum(entry.source.noise_bound, OF_TORQUE * measured)):
+        if entry.source.noise_estimated and np.any(missed > np.maximum(entry.source.noise_bound, SMALL * measured)):
             return True
     return False
 
@@ -521,19 +525,23 @@ def _errors(search: LinearHypothesisSearch) -> list[StatedError]:
 
 
 def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypothesis]]:
-    """The errors that explain most to first order, and others with further starting values."""
+    """The errors that explain most to first order, and others that may be wrong by a large factor."""
     errors = _errors(search)
-    matrix, measured = search.equations({}, {})
+    matrix, _ = search.equations({}, {})
     x, residual = search.solved({}, {})
+
+    def missed(error: StatedError, size: float) -> np.ndarray:
+        there, measured = search.equations({}, {error.key: size})
+        return there @ x - measured
+
     columns = np.zeros((residual.size, len(errors)))
     for k, error in enumerate(errors):
-        there, values = search.equations({}, {error.key: STEP * error.typical})
-        change = (there @ x - values - (matrix @ x - measured)) / STEP
-        columns[:, k] = finite(change)
+        step = 0.5 * error.step or STEP * error.typical
+        columns[:, k] = finite(missed(error, step) - (missed(error, -step) if error.step else residual))
     _, less = drops(residual, matrix, columns)
     order = [k for k in np.argsort(-less).tolist() if less[k] > LINEAR * less.max()][:TRIED]
-    others = [k for k, error in enumerate(errors) if error.starts and k not in order and columns[:, k].any()]
-    return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in others]
+    far = [k for k, error in enumerate(errors) if error.starts and not error.step and columns[:, k].any()]
+    return [Hypothesis(errors[k]) for k in order], [Hypothesis(errors[k]) for k in far if k not in order]
 
 
 def _alternatives(search: LinearHypothesisSearch) -> list[Hypothesis]:

@@ -112,6 +112,8 @@ class StatedError(NamedTuple):
     """Parameter that a study may free in its place; empty for none."""
     of_factor: bool = False
     """Whether it is the change of a factor of 1."""
+    step: float = 0.0
+    """Step of its derivatives, SI, where its effect has kinks; 0 for a small one."""
 
     def std(self, tolerances: Tolerances | None) -> float:
         """Standard deviation, SI; 0 without tolerance."""

@@ -22,8 +22,9 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
 from jaxmb.identify.experiments.components import is_robust, own_names
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length
+from jaxmb.identify.experiments.torque.gross_errors import DELAYS
 from jaxmb.identify.experiments.torque.preliminary_fits import DELAY_FAMILY, term_effort
-from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, late_text
+from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, late_text, samples_at
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import parameters, unit
@@ -399,8 +400,8 @@ class JointRows(NamedTuple):
     velocity: Float[np.ndarray, "r"]
     load: Float[np.ndarray, "r"]
     """Effort transmitted by the gear."""
-    by_delay: Float[np.ndarray, "r"]
-    """Derivative of the predicted effort by its delay, in units of the noise, 1/s."""
+    by_delay: Float[np.ndarray, "r k"]
+    """Change of the predicted effort by each of some delays over the delay, in units of the noise, 1/s."""
     test: Int[np.ndarray, "r"]
     """Index of the test among the fitted ones."""
     tolerances: Float[np.ndarray, "r e"]
@@ -445,6 +446,8 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
     """Equations of each coordinate with measured effort, over all tests."""
     names = regressor_names(estimate.model)
     loads, parts = load_columns(names), dict[str, list[JointRows]]()
+    step = min(float(np.median(np.diff(np.unique(entry.source.time_s)))) for entry in entries)
+    delays = step * np.array([sign * count for count in DELAYS for sign in (1.0, -1.0)])
     budget = estimate.goodness.budget
     effects = np.zeros((estimate.study.problem.data_rows, 0)) if budget is None else budget.columns
     for number_of_test, (entry, view, rows) in enumerate(estimate.of(entries)):
@@ -456,7 +459,6 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
         for i, name in enumerate(source.coordinates):
             own = np.asarray(test.coordinate) == i
             there = estimate.model.further_friction[estimate.model.coordinates.index(name)]
-            rate = _effort_rate(source.time_s[own], predicted[own], source.velocity[own])
             part = JointRows(
                 name=name,
                 jacobian=estimate.jacobian[rows][own],
@@ -464,8 +466,8 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
                 root=factor[own],
                 velocity=source.velocity[own],
                 load=carried[own],
-                by_delay=-factor[own] * rate,
-                test=np.full(rate.size, number_of_test),
+                by_delay=factor[own, None] * _by_delay(source.time_s[own], predicted[own], delays),
+                test=np.full(int(own.sum()), number_of_test),
                 tolerances=effects[rows][own],
                 absent=frozenset(
                     k for k, family in FRICTION_KINDS.items() if family not in there and k not in source.friction_kinds
@@ -475,13 +477,15 @@ def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[Joint
     return [_of_all_tests(some) for some in parts.values()]
 
 
-def _effort_rate(time_s: np.ndarray, effort: np.ndarray, velocity: np.ndarray) -> Float[np.ndarray, "r"]:
-    """Time derivative of an effort, from neighbouring samples without a gap or a reversal between them."""
-    steps = np.diff(time_s)
-    near = (np.diff(np.sign(velocity)) == 0.0) & (steps > 0.0) & (steps < 1.5 * np.median(steps))
-    slopes = np.where(near, np.diff(effort) / np.where(near, steps, 1.0), 0.0)
-    both, count = (np.append(part, 0.0) + np.append(0.0, part) for part in (slopes, near))
-    return both / np.maximum(count, 1.0)
+def _by_delay(
+    time_s: Float[np.ndarray, "r"], effort: Float[np.ndarray, "r"], delays: Float[np.ndarray, "k"]
+) -> Float[np.ndarray, "r k"]:
+    """Change of an effort by each of some delays over the delay, 1/s; 0 where the earlier effort is in a gap."""
+    found = np.zeros((time_s.size, delays.size))
+    for column, delay in zip(found.T, delays, strict=True):
+        k, share, is_near = samples_at(time_s, time_s - delay)
+        column[is_near] = (((1.0 - share) * effort[k] + share * effort[k + 1] - effort) / delay)[is_near]
+    return found
 
 
 def _of_all_tests(parts: Sequence[JointRows]) -> JointRows:
@@ -562,7 +566,7 @@ def _beyond_noise(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[st
         return []
     return [
         f"the residual at {listed(found)} is larger than the noise above the band of the motion: friction or elasticity"
-        " is missing in the model; the standard deviations count the whole residual as noise"
+        " is missing in the model, or torques are late; the standard deviations count the whole residual as noise"
     ]
 
 
@@ -577,8 +581,9 @@ def _missing_terms(
     # wrong fixed values may resemble a delay of a joint
     tried = [[term for term in _candidates(joint) if not (restricted and term[0] == "delay")] for joint in joints]
     shared = len(tests)
-    kinds = ["delay"] * shared + [kind for some in tried for kind, _ in some]
-    group = np.repeat(np.arange(shared + len(joints)), [1] * shared + [len(some) for some in tried])
+    delays = joints[0].by_delay.shape[1]
+    kinds = ["delay"] * (shared * delays) + [kind for some in tried for kind, _ in some]
+    group = np.repeat(np.arange(shared + len(joints)), [delays] * shared + [len(some) for some in tried])
     acts, right, residual = (
         np.zeros((estimate.u.size, group.size)),
         np.zeros(group.size),
@@ -587,8 +592,8 @@ def _missing_terms(
     squares = np.zeros((group.size, group.size))
     tolerated = np.zeros((group.size, joints[0].tolerances.shape[1]))
     for j, (joint, some) in enumerate(zip(joints, tried, strict=True)):
-        of_tests = [joint.by_delay * (joint.test == k) for k in range(shared)]
-        columns = np.stack([*of_tests, *(column for _, column in some)], axis=1)
+        of_tests = [joint.by_delay * (joint.test == k)[:, None] for k in range(shared)]
+        columns = np.column_stack([*of_tests, *(column for _, column in some)])
         own = np.flatnonzero((group < shared) | (group == shared + j))
         acts[:, own] += joint.jacobian.T @ columns
         squares[np.ix_(own, own)] += columns.T @ columns
@@ -614,7 +619,7 @@ def _missing_terms(
     terms = [
         _MissingTerm(
             kinds[k],
-            joints[group[k] - shared].name if group[k] >= shared else tests[k].name,
+            joints[group[k] - shared].name if group[k] >= shared else tests[group[k]].name,
             bool(group[k] < shared),
             value,
             100.0 * of_residual,
@@ -681,8 +686,8 @@ def _selected(
     possible: np.ndarray,
     wider: Float[np.ndarray, "k"],
 ) -> tuple[list[int], Float[np.ndarray, "s"]]:
-    """Forward selection of one column per group, the most significant first, with the significance of each in standard
-    deviations; columns are orthogonal to the free parameters.
+    """Forward selection of one column per group, of the significant ones that which explains most first, with the size
+    of each in standard deviations of the noise; columns are orthogonal to the free parameters.
 
     Args:
         beside: products of the columns.
@@ -698,10 +703,10 @@ def _selected(
         own = np.diag(beside) - np.sum(by_chosen * beside[:, chosen], axis=1)
         open_still = possible & ~np.isin(group, group[chosen]) & (own > RANK_TOLERANCE * np.diag(beside))
         size = np.where(open_still, np.abs(right - by_chosen @ right[chosen]), 0.0) / np.sqrt(np.maximum(own, 1e-300))
-        significant = size / wider
-        if not significant.max(initial=0.0) > least:
+        size = np.where(size > least * wider, size, 0.0)
+        if not size.any():
             return chosen, np.array(sizes)
-        chosen.append(int(np.argmax(significant)))
+        chosen.append(int(np.argmax(size)))
         sizes.append(float(size[chosen[-1]]))
 
 
@@ -719,11 +724,11 @@ def _effect(estimate: Estimate, change: Float[np.ndarray, "d"]) -> str:
 
 
 def _candidates(joint: JointRows) -> list[tuple[str, np.ndarray]]:
-    """Candidate efforts missing in the model, in units of the noise: kinds of friction with a coefficient of 1, and a
-    delay of 1 s."""
+    """Candidate efforts missing in the model, in units of the noise: kinds of friction with a coefficient of 1, and
+    delays, over their size in s."""
     v, speeds = joint.velocity, SPEEDS * np.abs(joint.velocity).max(initial=0.0)
     kinds = [("load", None), ("cubic", None), *(("stribeck", speed) for speed in speeds.tolist() if speed > 0.0)]
     efforts = [(kind, term_effort(kind, speed, v, joint.load)) for kind, speed in kinds if kind in joint.absent]
     efforts.append((COULOMB, np.sign(v)))  # without effect beside a free one
     friction = [(kind, joint.root * effort) for kind, effort in efforts if effort.any()]
-    return [*friction, ("delay", joint.by_delay)]
+    return [*friction, *(("delay", column) for column in joint.by_delay.T)]

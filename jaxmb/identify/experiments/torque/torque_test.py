@@ -24,7 +24,7 @@ from jaxmb.identify.experiments.components import (
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, scale_error, zero_error
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, stribeck
-from jaxmb.identify.experiments.torque.gross_errors import unexplained_efforts
+from jaxmb.identify.experiments.torque.gross_errors import DELAYS, unexplained_efforts
 from jaxmb.identify.experiments.torque.preliminary_fits import GAIN_FAMILY, DriveRecording
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import ParameterSpec
@@ -300,8 +300,9 @@ class TorqueSource(Source):
         if not any(name.startswith(f"{GAIN_FAMILY}.") for name in test.own_names):
             yield _factor(test.name)
             yield from (_torque_constant(name) for name in self.coordinates)
-        yield DELAY
-        yield from (_delay(name) for name in self.coordinates)
+        step = float(np.median(np.diff(np.unique(self.time_s))))
+        starts = tuple(sign * count * step for count in DELAYS for sign in (1.0, -1.0))
+        yield from (error._replace(starts=starts, step=step) for error in (DELAY, *map(_delay, self.coordinates)))
         yield from _zeros(model).values()
         yield from map(scale_error, _zeros(model))
         yield from (error for error, _ in self._friction(test))
@@ -353,13 +354,8 @@ class TorqueSource(Source):
         constant = np.array(np.broadcast_to(np.asarray(test.constant), number.shape))
         for i in np.flatnonzero(late).tolist():
             own = np.flatnonzero(number == i)
-            time_s = self.time_s[own]
-            at, step = time_s - late[i], np.median(np.diff(time_s))
-            k = np.clip(np.searchsorted(time_s, at, side="right") - 1, 0, own.size - 2)
-            share = np.clip((at - time_s[k]) / np.maximum(time_s[k + 1] - time_s[k], 1e-12), 0.0, 1.0)
-            distance = np.minimum(np.abs(at - time_s[k]), np.abs(time_s[k + 1] - at))
-            share = np.where(time_s[k + 1] - time_s[k] > 1.5 * step, np.round(share), share)
-            std[own[distance > 1.5 * step]] = np.inf
+            k, share, is_near = samples_at(self.time_s[own], self.time_s[own] - late[i])
+            std[own[~is_near]] = np.inf
             for values in (regressor, constant):
                 old = values[own]
                 weight = share.reshape(-1, *(1,) * (old.ndim - 1))
@@ -464,6 +460,19 @@ class TorqueSource(Source):
             " friction"
         )
         return f"the fit does not reproduce the torque of {listed(joints)}; {cause}"
+
+
+def samples_at(
+    time_s: Float[np.ndarray, "r"], at_s: Float[np.ndarray, "r"]
+) -> tuple[Int[np.ndarray, "r"], Float[np.ndarray, "r"], np.ndarray]:
+    """Interpolation between samples at other times: index k and weight of the sample k + 1, that of k being its
+    complement, and whether a sample is near: within 1.5 steps. Nothing is interpolated across a gap."""
+    step = float(np.median(np.diff(time_s)))
+    k = np.clip(np.searchsorted(time_s, at_s, side="right") - 1, 0, time_s.size - 2)
+    width = time_s[k + 1] - time_s[k]
+    share = np.clip((at_s - time_s[k]) / np.maximum(width, 1e-12), 0.0, 1.0)
+    distance = np.minimum(np.abs(at_s - time_s[k]), np.abs(time_s[k + 1] - at_s))
+    return k, np.where(width > 1.5 * step, np.round(share), share), distance <= 1.5 * step
 
 
 STRIBECK_SPEEDS = (0.03, 0.06, 0.12, 0.25, 0.5)

@@ -1,5 +1,7 @@
 """One gross error at a time in a torque test whose noise is estimated, and its name in the result."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy
@@ -47,12 +49,13 @@ def motion(time):
 
 
 def identified(
-    folder, change=lambda q, tau: (q, tau), gravity=(0.0, -9.81), payload=0.0, least_speed=0.1, friction=None
-):
+    folder, change=lambda q, tau: (q, tau), gravity=(0.0, -9.81), payload=0.0, least_speed=0.1, friction=None, seed=3,
+    noise=(1.5, 0.8), **settings,
+):  # fmt: skip
     """Result of a record of the arm, with friction free unless it is stated."""
-    rng, time = np.random.default_rng(3), np.arange(600) / 100.0
+    rng, time = np.random.default_rng(seed), np.arange(600) / 100.0
     q, v, a = motion(time)
-    tau = torques(q, v, a, gravity, payload) + rng.normal(scale=[1.5, 0.8], size=q.shape)
+    tau = torques(q, v, a, gravity, payload) + rng.normal(scale=noise, size=q.shape)
     q, tau = change(q + rng.normal(scale=1e-5, size=q.shape), tau)
     head = "time_s,q1,q2,q1.torque,q2.torque"
     np.savetxt(folder / "run.csv", np.column_stack([time, q, tau]), delimiter=",", header=head, comments="")
@@ -63,7 +66,7 @@ def identified(
             body | {"joint": [body["joint"][0] | {"friction": own}]} for body, own in zip(BODIES, friction, strict=True)
         ]
     machine = {"name": "arm", "body": bodies, "frame": [TOOL]}
-    test = {"kind": "torque", "file": "run.csv", "least_speed": least_speed}
+    test = {"kind": "torque", "file": "run.csv", "least_speed": least_speed} | settings
     (folder / "arm.toml").write_text(tomli_w.dumps(machine))
     (folder / "study.toml").write_text(tomli_w.dumps({"machine": "arm.toml", "test": [test], "free": free}))
     return jaxmb.identify(jaxmb.load_study(folder / "study.toml"))
@@ -107,6 +110,33 @@ def test_smoothed_torques_are_no_missing_friction(tmp_path):
     result = identified(tmp_path, lambda q, tau: (q, scipy.signal.filtfilt(*smoothed, tau, axis=0)), least_speed=0.0)
     assert any(doubt.startswith("near reversals the torque is smaller than Coulomb") for doubt in result.doubts)
     assert not any("the residual contains friction" in doubt for doubt in result.doubts)
+
+
+STATED = {"torque_std": {"q1": 0.1, "q2": 0.1}, "noise": 0.1}
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize(
+    ("settings", "friction", "joint", "late_s"),
+    [(STATED, 4.0, 0, 0.015), (STATED, 4.0, 1, -0.015), ({}, 1.0, 0, 0.04), ({}, 1.0, 1, -0.025)],
+)
+def test_the_delay_of_one_torque_is_no_missing_friction(tmp_path, settings, friction, joint, late_s, seed):
+    """Friction reverses at once, so that the effect of a delay has kinks at each sample."""
+    time = np.arange(600) / 100.0
+
+    def later(q, tau):
+        tau = tau + (friction - 1.0) * FRICTION * np.sign(motion(time)[1])
+        tau[:, joint] = np.interp(time - late_s, time, tau[:, joint])
+        return q, tau
+
+    result = identified(tmp_path, later, least_speed=0.0, seed=seed, **settings)
+    named = re.fullmatch(
+        rf".*torque of q{joint + 1} (?:that )?is ([\d.]+) ms {'late' if late_s > 0.0 else 'early'} against.*",
+        result.doubts[0],
+    )
+    assert named
+    assert float(named[1]) == pytest.approx(1e3 * abs(late_s), rel=0.2)
+    assert not any("residual contains friction" in doubt or "near reversals" in doubt for doubt in result.doubts)
 
 
 def test_delayed_torques_are_those_of_an_earlier_motion(tmp_path):
