@@ -20,6 +20,7 @@ from jaxmb.identify.parameters.model_parameters import (
     parameters,
     unit,
 )
+from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import central_inertia
 from jaxmb.machine.families import FAMILIES, STATION
@@ -192,11 +193,25 @@ def _of_bodies(
             if f"inertia.{body}.{axis}{axis}" not in free and size > 0.0:
                 error = StatedError(f"moment of inertia of {body} {axis}", "inertia_percent", 0.01 * size)
                 yield error._replace(least=-0.95 * size), right._replace(inertia=_at(right.inertia, i, k))
+    for error, payload in payload_errors(model):
+        yield error, right._replace(payload=payload)
+
+
+def payload_errors(model: Model, test: str = "") -> Iterator[tuple[StatedError, Float[np.ndarray, "f"]]]:
+    """Payloads at each frame, of 1 kg.
+
+    Args:
+        model: the machine.
+        test: name of the test whose machine carries it; empty for all tests.
+    """
+    mass, of = np.asarray(model.mass), f" of {test}" if test else ""
     size = 0.01 * float(np.sum(mass))
     for i, carrier in zip(*(part.tolist() for part in payload_carriers(model)), strict=True):
-        text = functools.partial(_payload_text, model.frames[i])
-        error = StatedError(f"payload {model.frames[i]}", size=size, text=text, starts=(size, 3.0 * size, 10.0 * size))
-        yield error._replace(least=-LEAST_MASS * float(mass[carrier])), right._replace(payload=_at(right.payload, i))
+        text = functools.partial(_payload_text, model.frames[i], f" in {display_name(test)}" if test else "")
+        starts = (size, 3.0 * size, 10.0 * size)
+        error = StatedError(f"payload {model.frames[i]}{of}", size=size, text=text, starts=starts)
+        if size > 0.0:
+            yield error._replace(least=-LEAST_MASS * float(mass[carrier])), np.eye(len(model.frames))[i]
 
 
 def _of_coordinates(
@@ -301,21 +316,14 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
     new_moment = xp.where(heavy[:, None], new_mass[:, None] * there, moment * factor[:, None])
     about = factor[:, None, None] * xp.tensordot(errors.inertia, xp.asarray([np.diag(row) for row in np.eye(3)]), 1)
     moved = new_mass[:, None, None] * (_steiner(xp, there) - _steiner(xp, centre))
-    offset, at, carrier = xp.asarray(model.frame_offset), *payload_carriers(model)
-    poses = xp.linalg.inv(xp.asarray(model.mass_offset)[carrier]) @ offset[at]
-    load, where = errors.payload[at], poses[:, :3, 3]
-    of_body = xp.asarray(np.eye(mass.shape[0])[carrier].T)
     gravity, softer = xp.asarray(model.gravity), 1.0 / (1.0 + xp.asarray(model.stiffness) * errors.compliance)
     changed = dataclasses.replace(
         model,
-        mass=new_mass + of_body @ load,
-        first_moment=new_moment + of_body @ (load[:, None] * where),
-        inertia=inertia * factor[:, None, None]
-        + about
-        + moved
-        + xp.tensordot(of_body, load[:, None, None] * _steiner(xp, where), 1),
+        mass=new_mass,
+        first_moment=new_moment,
+        inertia=inertia * factor[:, None, None] + about + moved,
         origin=_displaced(xp, xp.asarray(model.origin), errors.origin),
-        frame_offset=_displaced(xp, offset, errors.frame),
+        frame_offset=_displaced(xp, xp.asarray(model.frame_offset), errors.frame),
         gravity=_turned(xp, errors.tilt, gravity) * (1.0 + errors.gravity),
         stiffness=xp.asarray(model.stiffness) * softer,
         damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
@@ -325,7 +333,23 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         return changed
     specs = list(stated(model).values())
     values = [xp.asarray(getattr(model, spec.leaf))[spec.entries[0]] for spec in specs]
-    return assigned(changed, specs, [value * xp.exp(errors.log_stated[k]) for k, value in enumerate(values)])
+    changed = assigned(changed, specs, [value * xp.exp(errors.log_stated[k]) for k, value in enumerate(values)])
+    return loaded(changed, errors.payload)
+
+
+def loaded(model: Model, payload: Float[np.ndarray, "f"] | Array) -> Model:
+    """The model with a point mass at each frame, kg; NumPy in, NumPy out."""
+    xp: Any = payload.__array_namespace__()
+    at, carrier = payload_carriers(model)
+    poses = xp.linalg.inv(xp.asarray(model.mass_offset)[carrier]) @ xp.asarray(model.frame_offset)[at]
+    load, where = payload[at], poses[:, :3, 3]
+    of_body = xp.asarray(np.eye(len(model.mass_node))[carrier].T)
+    return dataclasses.replace(
+        model,
+        mass=xp.asarray(model.mass) + of_body @ load,
+        first_moment=xp.asarray(model.first_moment) + of_body @ (load[:, None] * where),
+        inertia=xp.asarray(model.inertia) + xp.tensordot(of_body, load[:, None, None] * _steiner(xp, where), 1),
+    )
 
 
 def _turned(xp: Any, tilt: Any, vector: Any) -> Any:
@@ -437,8 +461,8 @@ def _mass_text(body: str, value: float) -> str:
     return f"mass of {body} {100.0 * np.expm1(value):+.3g} % from the stated one"
 
 
-def _payload_text(frame: str, value: float) -> str:
-    return f"a payload of {value:.3g} kg at {frame}" if value > 0.0 else f"{-value:.3g} kg less at {frame}"
+def _payload_text(frame: str, where: str, value: float) -> str:
+    return f"{f'a payload of {value:.3g} kg' if value > 0.0 else f'{-value:.3g} kg less'} at {frame}{where}"
 
 
 FURTHER = ("an elastic foundation", "a further elastic coordinate")

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Evaluation, Vibration
+from jaxmb.identify.experiments.machine_errors import loaded, payload_errors
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view, reduced_view, reducing_basis
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import StatedError, joint_kind, posture_text, zero_error
@@ -260,10 +261,12 @@ class PostureTest(Test[MotionView]):
 
 
 class PlacementErrors(NamedTuple):
-    """Errors of the posture of a test, and of the directions and positions of its points; 0 as described."""
+    """Errors of the posture of a test, its payloads, and the directions and positions of its points; 0 as described."""
 
     posture: Float[np.ndarray, "n"] | Array
     """True minus stated joint coordinates, rad or m."""
+    payload: Float[np.ndarray, "f"] | Array
+    """Point mass at each frame of the machine, kg."""
     output_turn: Float[np.ndarray, "o 3"] | Array
     """Rotation of each output's direction about the axes it is stated in, rad."""
     output_shift: Float[np.ndarray, "o 3"] | Array
@@ -276,11 +279,11 @@ def no_placement_errors(test: "PostureTest", model: Model) -> PlacementErrors:
     """No errors, for the joint coordinates of the machine as it is described."""
     outputs, inputs = (np.zeros((len(points), 3)) for points in (test.outputs, test.inputs))
     joints = np.zeros(min(len(model.joints), int(jnp.size(test.q))))
-    return PlacementErrors(joints, outputs, outputs, inputs, inputs)
+    return PlacementErrors(joints, np.zeros(len(model.frames)), outputs, outputs, inputs, inputs)
 
 
 def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[StatedError, PlacementErrors]]:
-    """Errors of the posture of a test and of the joint zeros, each for a size of 1 rad or m.
+    """Errors of the posture of a test, of the joint zeros and payloads, each for a size of 1 rad, m or kg.
 
     In a machine with loops, of the independent coordinates, loops closed to first order.
     """
@@ -296,6 +299,8 @@ def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[Stated
             key = f"posture of {test.name} {name}"
             yield StatedError(key, *joint_kind("posture", revolute), text=text), displaced
             yield zero_error(name, revolute), displaced
+    for error, payload in payload_errors(model, test.name):
+        yield error, none._replace(payload=payload)
 
 
 def point_errors(
@@ -369,12 +374,13 @@ def _at(test: P, q: np.ndarray) -> P:
 
 
 def displaced_view(test: "PostureTest", model: Model, errors: PlacementErrors) -> MotionView:
-    """The view of a machine with errors of posture, directions and positions corrected, to first order in the last
-    two."""
+    """The view of a machine with errors of posture, payload, directions and positions corrected, to first order in the
+    last two."""
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds
     q = jnp.concatenate([jnp.asarray(test.q), further]).at[: errors.posture.size].add(errors.posture)
     wide = (_with_axes(test.outputs), _with_axes(test.inputs))
-    view = motion_view(model, q, test.at, wide[0], wide[1], test.feels_gravity, test.shares_energy)
+    carrying = loaded(model, errors.payload)
+    view = motion_view(carrying, q, test.at, wide[0], wide[1], test.feels_gravity, test.shares_energy)
     rows = [view.output_rows, view.output_rows if view.input_rows is None else view.input_rows]
     turns, shifts = (errors.output_turn, errors.input_turn), (errors.output_shift, errors.input_shift)
     ends = zip(rows, (test.outputs, test.inputs), wide, turns, shifts, strict=True)

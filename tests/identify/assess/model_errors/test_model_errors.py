@@ -100,12 +100,21 @@ def loaded(mass):
     return Machine.model_validate(data | {"payload": [{"name": "load", "frame": "tool", "mass": mass}]})
 
 
+def loaded_once(folder, mass, level, which):
+    """The study whose test of an index was made with a payload."""
+    with_load, made = study(folder, loaded(mass), level), study(folder, level=level)
+    own = [with_load.tests[k] if k == which else test for k, test in enumerate(made.tests)]
+    return made.with_problem(with_tests(made.problem, own))
+
+
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
 @pytest.mark.parametrize(
     ("make", "text"),
     [
         (lambda f, level: study(f, heavier(1.1), level), "all masses 1.1 times as large"),
         (lambda f, level: study(f, loaded(0.5), level), "a payload of 0.5 kg at tool"),
+        (lambda f, level: loaded_once(f, 1.0, level, 0), "a payload of 1 kg at tool in test 'p0'"),
+        (lambda f, level: loaded_once(f, 0.5, level, 2), "a payload of 0.5 kg at tool in test 'p2'"),
         (lambda f, level: study(f, level=level, offset=0.05), "-2.86 deg of b in the posture of test 'p1'"),
         (lambda f, level: exchanged(study(f, level=level)), "exchanged postures of test 'p0' and test 'p1'"),
         (
