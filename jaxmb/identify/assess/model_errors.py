@@ -17,9 +17,8 @@ from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
-from jaxmb.identify.experiments.machine_errors import (
-    FURTHER,
-)
+from jaxmb.identify.experiments.components import own_names
+from jaxmb.identify.experiments.machine_errors import FURTHER
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -28,6 +27,8 @@ from jaxmb.identify.fit.problem import is_large, test_at
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import STATION
+from jaxmb.spatial import rotation_by, rotation_vector
 
 TRIED, TRIED_ALTERNATIVES = 6, 3
 """Numbers of errors, and of alternatives, that are refitted: those that explain most to first order."""
@@ -296,7 +297,9 @@ def model_errors(estimate: Estimate) -> Explanations:
     found = [end for end in refits if end.is_plausible and search.reproduces(end)]
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     return Explanations(
-        named or _single_lines(estimate, search, (plain, start), chi_square),
+        named
+        or _single_lines(estimate, search, (plain, start), chi_square)
+        or _moved_station(estimate, search, plain, chi_square),
         further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)),
     )
 
@@ -680,6 +683,68 @@ def outlying_groups(
         if degrees > 0.0 and float(residual @ residual) <= float(chdtri(degrees, FALSE_ALARM)):
             return kept, names
     return before, []
+
+
+def _moved_station(
+    estimate: Estimate, search: HypothesisSearch, u: Float[np.ndarray, "d"], chi_square: float
+) -> tuple[ModelError, ...]:
+    """The station of a pose test that was displaced between two of its rows, where another pose from there on explains
+    the misfit.
+
+    To first order the columns of the other pose are those of the station in the rows behind; the pair of rows that
+    explains most is refitted. It is not among the first or last `MOST_GROUPS` rows, which may be single wrong ones.
+    """
+    study, size, corrected = estimate.study, search.size, search.corrected
+    zero, every, free = np.zeros(len(corrected.errors)), np.arange(search.size), study.free
+    residual, jacobian = corrected.state(u, zero, every)
+    svd = scaled_svd(search.metric(jacobian), RANK_TOLERANCE)
+    rest, found = svd.beside(search.metric(residual)), list[tuple[float, np.ndarray, np.ndarray, str]]()
+    for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):
+        group, names = entry.source.groups(entry.test)
+        for k, label in enumerate(getattr(entry.test, "stations", ())):
+            of_station = [name for name in own_names(entry.test) if name.startswith(f"{STATION}.{entry.name}.{label}.")]
+            columns, own = free.entries_of(of_station), np.flatnonzero(np.asarray(entry.test.station) == k)
+            if columns is None or np.any(columns < 0):
+                continue
+            for i in range(MOST_GROUPS, own.size - MOST_GROUPS - 1):
+                behind = np.zeros(residual.size, dtype=bool)
+                behind[rows] = np.isin(group, own[i + 1 :])
+                moved = svd.beside(search.metric(jacobian[:, columns] * behind[:, None]))
+                drop = float(np.sum((np.linalg.qr(moved)[0].T @ rest) ** 2))
+                where = f"station {label} of {display_name(entry.name)}", names[own[i]], names[own[i + 1]]
+                found.append((drop, columns, behind, "{} that moved by {{}} between {} and {}".format(*where)))
+    if not found:
+        return ()
+    _, columns, behind, text = max(found, key=lambda each: each[0])
+
+    def with_other(y: np.ndarray) -> np.ndarray:
+        there = y[:size].copy()
+        there[columns] = y[size:]
+        return there
+
+    def state(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        (first, before), (second, after) = (corrected.state(v, zero, every) for v in (y[:size], with_other(y)))
+        own = np.where(behind[:, None], after[:, columns], 0.0)
+        slopes = np.where(behind[:, None], after, before)
+        slopes[:, columns] -= own
+        return search.metric(np.where(behind, second, first)), search.metric(np.concatenate([slopes, own], axis=1))
+
+    anywhere = np.full(columns.size, np.inf)
+    lower, upper = np.append(free.lower, -anywhere), np.append(free.upper, anywhere)
+    y, of_end = host_minimum(state, np.append(u, u[columns]), lower, upper)
+    least, noise = float(of_end @ of_end), search.noise - columns.size
+    explains = 1.0 - max(least - noise, 0.0) / max(chi_square - noise, 1e-300)
+    is_significant = chi_square - least > float(chdtri(columns.size, ERROR_RATE / len(found)))
+    if not is_significant or not (least <= float(chdtri(noise, FALSE_ALARM)) or explains >= EXPLAINS):
+        return ()
+    one, other = (np.asarray(free.values(v))[columns] for v in (y[:size], with_other(y)))
+    by = f"{1e3 * np.linalg.norm(other[:3] - one[:3]):.3g} mm"
+    if columns.size > 3:
+        own, there = (rotation_by(jax.device_put(pose[3:])) for pose in (one, other))
+        turn = rotation_vector(own.T @ there)
+        by += f" and {1e3 * float(np.linalg.norm(turn)):.3g} mrad"
+    text = text.format(by)
+    return (_with_values(free, text, explains, y[:size], state(y)[1], least / noise),)
 
 
 def with_hypotheses(estimate: Estimate, found: Sequence[ModelError]) -> Estimate:

@@ -253,6 +253,31 @@ def test_a_wrong_number_is_named_with_its_size(tmp_path, errors, pattern, size):
     assert named == [pytest.approx(size, rel=0.1)]
 
 
+@pytest.mark.parametrize(("stations", "station", "row"), [(1, 0, 12), (2, 1, 17)])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_station_that_moved_is_named_with_its_rows(tmp_path, stations, station, row, seed):
+    """All its later rows are displaced by one rigid motion."""
+    shift, turn = np.random.default_rng(seed).normal(size=(2, 3)) * [[5e-3], [1e-3]]
+    q = drawn()
+
+    def moved(q, points, label):
+        own = (np.arange(len(q)) >= row) & (label == station)
+        points[own] = points[own] @ Rotation.from_rotvec(turn).as_matrix().T + shift
+        return q, points
+
+    (error,) = identify(table(tmp_path, q, seen(q, zero=ZERO), stations=stations, change=moved)).metrics.model_errors
+    named = re.fullmatch(
+        rf"station S{station} of test 't' that moved by (\S+) mm and (\S+) mrad between line (\d+) and line (\d+)",
+        error.text,
+    )
+    own = np.flatnonzero(np.arange(30) % stations == station)
+    assert (int(named[3]), int(named[4])) == (own[own < row].max() + 2, own[own >= row].min() + 2)
+    # 0.1 mrad by noise and tolerances, at points 3 m from the device
+    assert float(named[1]) == pytest.approx(1e3 * np.linalg.norm(shift), abs=0.3)
+    assert float(named[2]) == pytest.approx(1e3 * np.linalg.norm(turn), abs=0.1)
+    assert error.explains > 0.99
+
+
 def test_backlash_between_rows_is_named_without_columns_of_approach(tmp_path):
     q = drawn()
     behind = 1e-3 * np.sign(np.diff(q, axis=0, prepend=q[:1])) * [0.0, 1.0, 0.0]
