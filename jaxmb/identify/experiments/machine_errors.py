@@ -329,11 +329,10 @@ def corrected_machine(model: Model, errors: MachineErrors) -> Model:
         damping=xp.asarray(model.damping) * softer * xp.exp(errors.log_damping),
         rotor_inertia=xp.asarray(model.rotor_inertia) + errors.rotor_inertia,
     )
-    if isinstance(errors.log_stated, np.ndarray) and not errors.log_stated.any():
-        return changed
-    specs = list(stated(model).values())
-    values = [xp.asarray(getattr(model, spec.leaf))[spec.entries[0]] for spec in specs]
-    changed = assigned(changed, specs, [value * xp.exp(errors.log_stated[k]) for k, value in enumerate(values)])
+    if not isinstance(errors.log_stated, np.ndarray) or errors.log_stated.any():
+        specs = list(stated(model).values())
+        values = [xp.asarray(getattr(model, spec.leaf))[spec.entries[0]] for spec in specs]
+        changed = assigned(changed, specs, [value * xp.exp(errors.log_stated[k]) for k, value in enumerate(values)])
     return loaded(changed, errors.payload)
 
 

@@ -172,9 +172,9 @@ def test_linear_scales_are_told_beside_the_value(study, tmp_path):
     result = jaxmb.identify(study(loaded(model=model), free=free, machine="machine.toml", model=model))
     p = result.parameters["compliance.arm.y.y"]
     assert p.identifiable == "yes"
-    assert p.std_log > 0.1
     (remark,) = told(result, "identifiable 'yes' relative to the width of the bounds")
-    assert f"compliance.arm.y.y ({100.0 * p.std_log:.3g} %)" in remark
+    assert p.std_log > 10.0
+    assert "compliance.arm.y.y (>1000 %)" in remark
     assert ("compliance.arm.rz.rz" in remark) == (result.parameters["compliance.arm.rz.rz"].std_log > 0.1)
 
 
