@@ -48,6 +48,7 @@ from jaxmb.identify.study.reading.motions import (
     parallel_springs,
     rate_remarks,
     read_recording,
+    saturation_remarks,
     unrecorded,
 )
 from jaxmb.io.validation import error_location
@@ -272,14 +273,15 @@ def _source(
     """Metadata of the record of a test, and doubts about its motion."""
     rows, used, recorded = noisy.rows, _used(record, motion), part.simulate is None
     beyond, too_far = beyond_range(context.unlocked_machine, record, recorded)
+    saturated = saturation_remarks(record) if recorded else []
     return TorqueSource(
         time_s=rows.time_s,
         cutoff_hz=_cutoff(part),
         velocity=rows.velocity,
         coordinates=rows.measured,
         revolute=tuple(model.revolute[model.coordinates.index(name)] for name in rows.measured),
-        doubts=(*([] if too_far else beyond), *rate_remarks(record), *noisy.doubts),
-        std_unknown=bool(noisy.doubts),
+        doubts=(*([] if too_far else beyond), *rate_remarks(record), *saturated, *noisy.doubts),
+        std_unknown=bool(saturated or noisy.doubts),
         impossible=" ".join(beyond) if too_far else "",
         friction_kinds=part.friction_terms,
         rebuild=rebuild,

@@ -8,6 +8,8 @@ import scipy
 import tomli_w
 
 import jaxmb
+from jaxmb.identify.study.reading.motions import saturation_remarks
+from jaxmb.measurement.motion.record import MotionRecord
 
 MASS, CENTER, INERTIA, LENGTH = (14.0, 9.0), (0.3, 0.25), (0.5, 0.3), 0.6
 DAMPING, FRICTION = np.array([9.0, 4.0]), np.array([12.0, 6.0])
@@ -98,6 +100,24 @@ def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
     assert result.status.startswith("data not followed")
     assert named in result.doubts[0]
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
+
+
+def test_a_saturated_torque_is_a_doubt(tmp_path):
+    """Damping and friction absorb most of it."""
+    result = identified(tmp_path, lambda q, tau: (q, np.clip(tau, -np.inf, 0.5 * np.max(tau, axis=0))))
+    assert sum("it saturates and is not that of the motion" in doubt for doubt in result.doubts) == 2
+    assert {parameter.identifiable for parameter in result.parameters.values()} == {"no"}
+
+
+@pytest.mark.parametrize("resolution", [0.01, 0.5])
+def test_a_rounded_peak_is_no_saturation(resolution):
+    """Of 5 N m in steps of the resolution, which stays at its largest value for up to 20 % of a period."""
+    time = np.linspace(0.0, 10.0, 2001)[:, None]
+    torque = resolution * np.round(5.0 * np.sin(2.0 * time) / resolution)
+    assert not saturation_remarks(MotionRecord(time[:, 0], ("q",), np.sin(time), torque))
+    assert saturation_remarks(
+        MotionRecord(time[:, 0], ("q",), np.sin(time), np.clip(5.0 * np.sin(2.0 * time), -4.0, 4.0))
+    )
 
 
 def test_friction_that_is_stated_too_small_is_named(tmp_path):
