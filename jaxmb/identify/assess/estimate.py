@@ -350,6 +350,8 @@ class Estimate(Solution):
     """Starts and minima of a search, or the linear step."""
     systematic_covariance: Float[np.ndarray, "d d"] | None = None
     """Covariance of u due to systematic errors."""
+    has_std: bool = True
+    """Whether standard deviations of u, or of any combination, are reported."""
 
     @property
     def linear(self) -> LinearSystem | None:
@@ -364,7 +366,7 @@ class Estimate(Solution):
     @property
     def without_std(self) -> "Estimate":
         """The estimate without standard deviations, as of a machine that does not reproduce its data."""
-        return self.with_std(np.full(self.u.size, np.inf))
+        return dataclasses.replace(self.with_std(np.full(self.u.size, np.inf)), has_std=False)
 
     def with_std(self, std: Float[np.ndarray, "d"]) -> "Estimate":
         """The estimate with other standard deviations and the verdicts that follow."""

@@ -309,7 +309,7 @@ def _base_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[tupl
     freely = slope[own] / np.linalg.norm(slope[own], axis=1, keepdims=True)
     unrelated = _unrelated(freely, free, names)
     std = _deviations(estimate, slope, unrelated)
-    if estimate.goodness.not_reproduced or any(entry.source.std_unknown for entry in estimate.study.fitted):
+    if not estimate.has_std:
         std = np.full(std.size, np.inf)
     known, true = parameters(estimate.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
     values = found.matrix @ np.array([known[name] for name in names])

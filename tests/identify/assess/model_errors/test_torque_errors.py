@@ -107,6 +107,7 @@ def test_a_saturated_torque_is_a_doubt(tmp_path):
     result = identified(tmp_path, lambda q, tau: (q, np.clip(tau, -np.inf, 0.5 * np.max(tau, axis=0))))
     assert sum("it saturates and is not that of the motion" in doubt for doubt in result.doubts) == 2
     assert {parameter.identifiable for parameter in result.parameters.values()} == {"no"}
+    assert {row["std"] for row in result.metrics["base"]} == {np.inf}
 
 
 @pytest.mark.parametrize("resolution", [0.01, 0.5])
