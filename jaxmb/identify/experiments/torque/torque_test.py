@@ -393,8 +393,8 @@ class TorqueSource(Source):
                 text = f"missing torque of {name}, 0 throughout,"
                 yield text, text, dataclasses.replace(test, std=jax.device_put(np.where(number == i, np.inf, std)))
                 continue
-            flat = (number == i) & (np.abs(effort) > FLAT * most)
-            if np.sum(flat) > MOST_FLAT * rows[i].size:
+            flat, near = ((number == i) & (np.abs(effort) > least * most) for least in (FLAT, 2.0 * FLAT - 1.0))
+            if np.sum(flat) > max(MOST_FLAT * rows[i].size, PILED * np.sum(near & ~flat)):
                 text = f"the torque of {name}, which saturates at {most:.3g} {'N m' if self.revolute[i] else 'N'},"
                 yield text, text, dataclasses.replace(test, std=jax.device_put(np.where(flat, 1e6 * most, std)))
         for revolute, every in () if model.loops else ((True, "all angles"), (False, "all travels")):
@@ -483,6 +483,8 @@ FACTORS = tuple(sign * float(np.log(size)) for size in (9.80665, 1000.0) for sig
 FLAT, MOST_FLAT = 0.97, 0.08
 """Share of the largest torque above which a sample may be saturated, and share of such samples in a motion without
 saturation: 8 % for a sine."""
+PILED = 3.0
+"""Such samples over those in the next range of equal width: 2.4 for a sine, more where they pile up at a limit."""
 
 
 def late_text(what: str, value: float) -> str:

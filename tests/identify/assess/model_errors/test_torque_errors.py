@@ -50,11 +50,11 @@ def motion(time):
     return q, np.sum(size * omega * np.cos(phase), axis=1), -np.sum(size * omega**2 * np.sin(phase), axis=1)
 
 
-def identified(
+def written(
     folder, change=lambda q, tau: (q, tau), gravity=(0.0, -9.81), payload=0.0, least_speed=0.1, friction=None, seed=3,
     noise=(1.5, 0.8), **settings,
 ):  # fmt: skip
-    """Result of a record of the arm, with friction free unless it is stated."""
+    """Study of a record of the arm, with friction free unless it is stated."""
     rng, time = np.random.default_rng(seed), np.arange(600) / 100.0
     q, v, a = motion(time)
     tau = torques(q, v, a, gravity, payload) + rng.normal(scale=noise, size=q.shape)
@@ -71,7 +71,11 @@ def identified(
     test = {"kind": "torque", "file": "run.csv", "least_speed": least_speed} | settings
     (folder / "arm.toml").write_text(tomli_w.dumps(machine))
     (folder / "study.toml").write_text(tomli_w.dumps({"machine": "arm.toml", "test": [test], "free": free}))
-    return jaxmb.identify(jaxmb.load_study(folder / "study.toml"))
+    return jaxmb.load_study(folder / "study.toml")
+
+
+def identified(folder, change=lambda q, tau: (q, tau), **settings):
+    return jaxmb.identify(written(folder, change, **settings))
 
 
 def test_a_correct_torque_test_has_no_doubt(tmp_path):
@@ -108,6 +112,16 @@ def test_a_saturated_torque_is_a_doubt(tmp_path):
     assert sum("it saturates and is not that of the motion" in doubt for doubt in result.doubts) == 2
     assert {parameter.identifiable for parameter in result.parameters.values()} == {"no"}
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
+
+
+@pytest.mark.parametrize(("limit", "named"), [(50.0, False), (40.0, True)])
+def test_a_limit_is_tried_where_torques_pile_up_there(tmp_path, limit, named):
+    """Without those near its peaks any torque is explained; a sine is above 97 % of its peak in 16 % of the time."""
+    peaks = np.clip(50.0 * np.sin(0.02 * np.arange(600)), -limit, limit)
+    study = written(tmp_path, lambda q, tau: (q, peaks[:, None] + 0.01 * tau))
+    (entry,) = study.fitted
+    texts = [text for _, text, _ in entry.source.alternatives(entry.test, study.model)]
+    assert any("saturates" in text for text in texts) is named
 
 
 @pytest.mark.parametrize("resolution", [0.01, 0.5])
