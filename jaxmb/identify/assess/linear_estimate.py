@@ -153,7 +153,7 @@ def _common_factor(estimate: Estimate, linear: LinearSystem) -> list[ModelError]
     size, both = float(predicted @ predicted), float(predicted @ measured)
     if size <= 0.0 or both <= 0.0:
         return []
-    factor, share = both / size, both**2 / (size * float(measured @ measured))
+    factor, share = both / size, min(both**2 / (size * float(measured @ measured)), 1.0)
     near = float(np.clip(3.0 * np.sqrt((1.0 - share) / values.size), NEAR, MOST_OFF))
     if share < AS_STATED or abs(np.log(factor)) < np.log(LEAST_FACTOR) or not usual(factor, near):
         return []
