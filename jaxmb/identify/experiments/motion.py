@@ -379,7 +379,7 @@ def displaced_view(test: "PostureTest", model: Model, errors: PlacementErrors) -
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds
     q = jnp.concatenate([jnp.asarray(test.q), further]).at[: errors.posture.size].add(errors.posture)
     wide = (_with_axes(test.outputs), _with_axes(test.inputs))
-    carrying = loaded(model, errors.payload)
+    carrying = loaded(model, jnp.asarray(errors.payload))
     view = motion_view(carrying, q, test.at, wide[0], wide[1], test.feels_gravity, test.shares_energy)
     rows = [view.output_rows, view.output_rows if view.input_rows is None else view.input_rows]
     turns, shifts = (errors.output_turn, errors.input_turn), (errors.output_shift, errors.input_shift)
