@@ -117,8 +117,6 @@ Side = Literal["motor", "link"]
 LEAST_SAMPLES = 20
 LARGEST_ANGLE = 1e3
 """Largest plausible angle of a joint, rad."""
-LARGEST_STEP = 0.5
-"""Largest plausible time between samples of a motion, s."""
 MOST_SAMPLES = 2_000_000
 ALIAS = 0.4
 """Cut-off of the anti-aliasing filter relative to the new sampling rate."""
@@ -242,8 +240,6 @@ def check_record(
             " times"
         )
     step = 1.0 / record.rate_hz
-    if step > LARGEST_STEP:
-        raise ValueError(f"time_s has steps of {step:.4g} s, expected at most {LARGEST_STEP:g} s: is it in ms?")
     deviation = np.abs(time - time[0] - step * np.arange(count))
     if even and deviation.max() > UNEVEN * step * max(1.0, 1e-3 * count):
         worst = int(np.argmax(deviation))
