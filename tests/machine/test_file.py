@@ -269,7 +269,7 @@ def test_names_and_paths_that_lead_nowhere(tmp_path):
         load_machine("x" * 5000)
     with pytest.raises(InputError, match="cannot be read: File name too long"):
         load_machine("x" * 5000 + ".toml")
-    with pytest.raises(InputError, match="cannot be read: .*embedded null"):
+    with pytest.raises(InputError, match=r"cannot be read: .*embedded null"):
         load_machine("a\0b.toml")
 
 
