@@ -498,7 +498,8 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
     study, model = estimate.study, estimate.model
     has_loads = all(len(entry.source.loads) for entry in study.fitted)
     model = with_further_springs(model) if has_loads else model
-    known = tuple(errors_of_machine(model, study.free, study.fitted))  # of locked coordinates, as of elastic ones
+    # further springs are locked here, so that their errors are compliances
+    known = tuple(errors_of_machine(model, study.free, study.fitted))
     model = all_elastic(model) if has_loads else model
     lengths, variances = np.ones(estimate.residual.size), estimate.row_weights.copy()
     for rows, entry in zip(study.problem.row_slices, study.fitted, strict=True):

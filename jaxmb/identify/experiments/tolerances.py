@@ -134,17 +134,17 @@ class StatedError(NamedTuple):
     def is_plausible(self, value: float) -> bool:
         """Whether an error of a size, SI, is plausible: a zero or axis of the machine is off by at most 45 deg, or by
         multiples of 90 deg where its convention differs."""
-        beside = self._beside_convention(value)
-        return beside == value or abs(beside) < math.radians(2.0)
+        rest = self._without_convention(value)
+        return rest == value or abs(rest) < math.radians(2.0)
 
     def surprise(self, value: float) -> float:
         """An error of a size, SI, over the typical one; of a factor by its logarithm, so that a factor and its inverse
-        are equally likely, and a reversed sign is no large error; of a zero or axis beside multiples of 90 deg."""
+        are equally likely, and a reversed sign is no large error; of a zero or axis less multiples of 90 deg."""
         if self.of_factor:
             value = math.log(max(abs(1.0 + value), 1e-300))
-        return abs(self._beside_convention(value)) / self.typical
+        return abs(self._without_convention(value)) / self.typical
 
-    def _beside_convention(self, value: float) -> float:
+    def _without_convention(self, value: float) -> float:
         """A size, SI, less multiples of 90 deg of a zero or axis, where its convention may differ."""
         turns = self.kind in ("joint_zero_deg", "origin_deg", "frame_deg", "tilt_deg")
         return math.remainder(value, 0.5 * math.pi) if turns else value

@@ -249,29 +249,29 @@ def rate_remarks(record: MotionRecord) -> list[str]:
 
 
 PLATEAU, LIMITED = 5, 0.01
-"""Samples in a row at the largest or smallest torque that a drive's limit explains, and part of all samples above which
-they displace parameters."""
+"""Least number of equal samples in a row of a torque that is limited, and part of all samples above which they are
+reported, as they displace parameters."""
 
 
 def saturation_remarks(record: MotionRecord) -> list[str]:
     """Sentences on torques that stay at exactly their largest or smallest value, and reach it by more than two steps of
     their resolution, unlike the rounded peak of a smooth torque."""
-    drives = record.drives
+    drives, found = record.drives, list[str]()
     names, signals = (record.names, record.effort) if drives is None else (drives.names, drives.signal)
-    found = list[str]()
     for name, signal in zip(names, signals.T, strict=True):
         steps = np.abs(np.diff(signal))
-        least, count = float(np.min(steps, where=steps > 0.0, initial=np.inf)), 0
-        for limit in (float(np.max(signal)), float(np.min(signal))):
+        least, equal = float(np.min(steps, where=steps > 0.0, initial=np.inf)), dict[float, int]()
+        for limit in (float(np.min(signal)), float(np.max(signal))):
             ends = np.flatnonzero(np.diff(np.concatenate([[False], signal == limit, [False]])))
-            for first, last in ends.reshape(-1, 2):
+            for first, last in ends.reshape(-1, 2).tolist():
                 reached = [steps[k] for k in (first - 1, last - 1) if 0 <= k < steps.size]
-                if last - first >= PLATEAU and np.mean(reached) > 2.0 * least:
-                    count += int(last - first)
-        if count > LIMITED * signal.size:
+                if last - first >= PLATEAU and reached and np.mean(reached) > 2.0 * least:
+                    equal[limit] = equal.get(limit, 0) + last - first
+        share = sum(equal.values()) / signal.size
+        if share > LIMITED:
             found.append(
-                f"the torque of {name} is exactly at its limits of {np.min(signal):.4g} and {np.max(signal):.4g} in"
-                f" {100.0 * count / signal.size:.2g} % of its samples: it saturates and is not that of the motion;"
+                f"the torque of {name} is exactly {' or '.join(f'{limit:.4g}' for limit in equal)} in"
+                f" {100.0 * share:.2g} % of its samples: it saturates and is not that of the motion;"
                 " standard deviations are not reported, record a slower motion"
             )
     return found
