@@ -129,10 +129,14 @@ def test_a_rounded_peak_is_no_saturation(resolution):
     """Of 5 N m in steps of the resolution, which stays at its largest value for up to 20 % of a period."""
     time = np.linspace(0.0, 10.0, 2001)[:, None]
     torque = resolution * np.round(5.0 * np.sin(2.0 * time) / resolution)
-    assert not saturation_remarks(MotionRecord(time[:, 0], ("q",), np.sin(time), torque))
-    assert saturation_remarks(
-        MotionRecord(time[:, 0], ("q",), np.sin(time), np.clip(5.0 * np.sin(2.0 * time), -4.0, 4.0))
-    )
+
+    def told(signal):
+        return saturation_remarks(MotionRecord(time[:, 0], ("q",), np.sin(time), signal))
+
+    assert not told(torque)
+    assert not told(np.zeros_like(time))
+    (remark,) = told(np.clip(5.0 * np.sin(2.0 * time), -np.inf, 4.0))
+    assert "is exactly 4 in" in remark  # the smallest value is a peak
 
 
 def test_friction_that_is_stated_too_small_is_named(tmp_path):
