@@ -404,7 +404,7 @@ class ModelReader:
                 at = (
                     (pose_matrix(data[:3]), pose_matrix(data[3:6]))
                     if connect
-                    else (_pose(data[3:6], data[6:10]), np.eye(4))
+                    else (_pose(data[3:6], data[6:10]), pose_matrix(data[:3]))
                 )
                 ends = [_unused(f"{name}/{end}", used) for end in "ab"]
                 for end, body, pose in zip(ends, ids, at, strict=True):

@@ -358,7 +358,7 @@ def test_warnings_of_mujoco_leave_no_file(tmp_path, monkeypatch):
 
 
 def test_equalities_are_loops(tmp_path):
-    """A weld and a connect between bodies, without sites, hold what MuJoCo holds."""
+    """A connect between bodies, without sites, holds what MuJoCo holds."""
     path = tmp_path / "loop.xml"
     path.write_text(one_joint(further='<equality><connect body1="b" anchor="0.5 0.5 0"/></equality>').replace(
         '<joint name="q"/>', '<joint name="q"/><joint name="r" type="slide" axis="1 0 0"/>'))  # fmt: skip
@@ -367,6 +367,22 @@ def test_equalities_are_loops(tmp_path):
     closed = jaxmb.close_loops(model, {"q": 0.2})
     pose = np.asarray(jaxmb.frame_pose(model, closed, "b"))
     np.testing.assert_allclose(pose @ [0.5, 0.5, 0.0, 1.0], [1.5, 0.5, 0.0, 1.0], atol=1e-9)
+
+
+@pytest.mark.parametrize(("relpose", "x"), [("", 1.0), ('relpose="1.39 0.3 0 1 0 0 0"', 0.99)])
+def test_weld_at_an_anchor(tmp_path, relpose, x):
+    """Without `relpose` the bodies keep their reference poses; with it the anchor of the second body lies there."""
+    path = tmp_path / "weld.xml"
+    path.write_text(
+        '<mujoco><compiler angle="radian"/><worldbody><body name="a"><joint name="q" axis="0 0 1"/><geom size="0.1"/>'
+        '</body><body name="b" pos="1 0 0"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>'
+        '<joint axis="0 0 1"/><geom size="0.1"/></body></worldbody>'
+        f'<equality><weld body1="a" body2="b" anchor="0.4 0.3 0" {relpose}/></equality></mujoco>'
+    )
+    model = jaxmb.build_model(jaxmb.load_machine(path))
+    pose = np.asarray(jaxmb.frame_pose(model, jaxmb.close_loops(model, {"q": 0.0}), "b"))
+    np.testing.assert_allclose(pose[:3, :3], np.eye(3), atol=1e-9)
+    np.testing.assert_allclose(pose[:3, 3], [x, 0.0, 0.0], atol=1e-9)
 
 
 def test_controllers_are_springs_and_dampers(tmp_path):
