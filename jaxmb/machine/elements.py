@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from jaxmb.io.validation import Table
-from jaxmb.machine.values import SOME, Name, NonNegative, Number, Origin, Part, Positive, Vector, check_unit
+from jaxmb.machine.values import SOME, Name, NonNegative, Number, Origin, Part, Positive, Row6, Vector, check_unit
 
 
 def rotation_matrix(rpy: Any) -> np.ndarray:
@@ -52,6 +52,13 @@ def motion_matrix(kind: str | None, axis: Any, value: float) -> np.ndarray:
     motion = np.eye(4)
     motion[:3, :3] = rotation_about(axis, value)
     return motion
+
+
+def deviation_matrix(row: Row6) -> np.ndarray:
+    """Homogeneous transform [4, 4] of a translation [m] and a rotation vector [rad]."""
+    matrix, angle = pose_matrix(row[:3]), float(np.linalg.norm(row[3:]))
+    matrix[:3, :3] = rotation_about(np.array(row[3:]) / (angle or 1.0), angle)
+    return matrix
 
 
 def origin_matrix(origin: Origin | Table) -> np.ndarray:

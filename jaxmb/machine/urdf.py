@@ -1,5 +1,6 @@
 """URDF files: reading and writing."""
 
+import functools
 import math
 import os
 import re
@@ -14,8 +15,15 @@ from pydantic import ValidationError
 
 from jaxmb.io.files import write_atomically
 from jaxmb.io.validation import Table, check_known, sentence, shown, typed_arguments
-from jaxmb.machine.elements import Coupling, rotation_matrix
-from jaxmb.machine.schema import Body, Coordinate, Frame, Machine, Payload, RigidMass
+from jaxmb.machine.elements import (
+    Coupling,
+    deviation_matrix,
+    motion_matrix,
+    origin_matrix,
+    origin_table,
+    rotation_matrix,
+)
+from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Payload, RigidMass
 from jaxmb.machine.values import (
     GROUND,
     MOST_PARTS,
@@ -323,10 +331,13 @@ _RIGID = ("name", "mass", "center_of_mass", "inertia_products", "inertia_tensor"
 CARRIED: dict[type[Part], tuple[str, ...]] = {
     Machine: ("name", "description", "source", "body", "frame", "payload", "coupling"),
     Body: (*_RIGID, "parent", "origin", "joint"),
-    Coordinate: ("name", "type", "axis", "damping", "friction", "range", "speed_limit", "effort_limit"),
-    Frame: ("name", "body", "origin"),
+    Coordinate: (
+        "name", "type", "axis", "damping", "friction", "range", "speed_limit", "effort_limit", "origin_deviation",
+        "zero",
+    ),
+    Frame: ("name", "body", "origin", "deviation"),
     Payload: (*_RIGID, "frame"),
-}
+}  # fmt: skip
 """Keys that a URDF carries, by class; all others are listed as omitted where they are stated."""
 
 
@@ -336,9 +347,9 @@ def write_urdf(machine: Machine, path: str | os.PathLike[str]) -> tuple[str, ...
 
     Bodies become links under their own names, coordinates joints, the ground a root link called "ground"; payloads and
     named frames are links at fixed joints. Ranges, speed and effort limits are written; a revolute joint without a
-    range is "continuous". All else, such as rotor inertias, stiffness, zeros, the reference posture and another gravity
-    than 9.81 m/s^2 along -z (`CARRIED`), has no URDF element: it is omitted and listed in a comment at the top of the
-    file.
+    range is "continuous". Zeros and deviations of joint origins and frames are included in the origins. All else, such
+    as rotor inertias, stiffness, scaled readings, the reference posture and another gravity than 9.81 m/s^2 along -z
+    (`CARRIED`), has no URDF element: it is omitted and listed in a comment at the top of the file.
 
     Args:
         machine: an open chain, or several, of rigid bodies with one coordinate each at most.
@@ -381,10 +392,11 @@ def urdf_text(machine: Machine) -> str:
         )
     for frame in machine.frame:
         links.append(f"  <link name={quoteattr(frame.name)}/>")
-        joints.append(fixed(frame.name, frame.body, frame.origin))
+        joints.append(fixed(frame.name, frame.body, _displaced(frame.origin, deviation_matrix(frame.deviation))))
+    stated = {frame.name: (frame.body, frame.origin) for frame in machine.frame if frame.deviation != EXACT}
     for payload in machine.payload:
         links.append(_link(payload))
-        joints.append(fixed(payload.name, payload.frame, Origin()))
+        joints.append(fixed(payload.name, *stated.get(payload.frame, (payload.frame, Origin()))))
     return "\n".join([
         '<?xml version="1.0"?>', *comment, f"<robot name={quoteattr(machine.name)}>", *links, *joints, "</robot>", ""
     ])  # fmt: skip
@@ -446,7 +458,20 @@ def _moving_joint(body: Body, coordinate: Coordinate, couplings: Sequence[Coupli
         for c in couplings
         if c.coordinate == coordinate.name
     ]
-    return _joint(coordinate.name, kind, body.parent, body.name, body.origin, elements)
+    origin = _displaced(
+        body.origin,
+        deviation_matrix(coordinate.origin_deviation),
+        motion_matrix(coordinate.type, axis, coordinate.zero),
+    )
+    return _joint(coordinate.name, kind, body.parent, body.name, origin, elements)
+
+
+def _displaced(origin: Origin, *motions: np.ndarray) -> Origin:
+    """An origin after further motions in its own axes; to the last digit the same without motion."""
+    moving = [motion for motion in motions if not np.array_equal(motion, np.eye(4))]
+    if not moving:
+        return origin
+    return Origin.model_validate(origin_table(functools.reduce(np.matmul, moving, origin_matrix(origin))))
 
 
 def _joint(name: str, kind: str, parent: str, child: str, origin: Origin, elements: Iterable[str] = ()) -> str:

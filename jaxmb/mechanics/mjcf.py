@@ -15,14 +15,14 @@ from jaxmb.machine.elements import (
     Coupling,
     Loop,
     Transmission,
+    deviation_matrix,
     motion_matrix,
     origin_matrix,
     pose_matrix,
-    rotation_about,
 )
 from jaxmb.machine.mjcf import mujoco_module, without_log
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Motor, Payload, RigidMass, Spring
-from jaxmb.machine.values import GROUND, Part, Row6, numbers_text, omitted
+from jaxmb.machine.values import GROUND, Part, numbers_text, omitted
 from jaxmb.mechanics.beam_chains import natural_frequencies, with_chains
 from jaxmb.mechanics.postures import build_model, posture as posture_of
 
@@ -241,7 +241,7 @@ class _Writer:
             for body in ready:
                 self._add_body(body, carried.get(body.name, np.zeros((3, 3))))
         for frame in self.machine.frame:
-            pose = self.offset[frame.body] @ origin_matrix(frame.origin) @ _deviation(frame.deviation)
+            pose = self.offset[frame.body] @ origin_matrix(frame.origin) @ deviation_matrix(frame.deviation)
             _add_rod(self.body[frame.body], pose)
             ElementTree.SubElement(self.body[frame.body], "site", {"name": frame.name} | _placed(pose))
         for payload in self.machine.payload:
@@ -280,12 +280,12 @@ class _Writer:
         if body.joint:
             if _rotates(body.joint[0]) and (shaft := body.joint[0].shaft) is not None:
                 self._add_rotor(body, shaft, pose)
-            pose = pose @ _deviation(body.joint[0].origin_deviation)
+            pose = pose @ deviation_matrix(body.joint[0].origin_deviation)
         _add_rod(self.body[body.parent], pose)
         element = ElementTree.SubElement(self.body[body.parent], "body", {"name": body.name} | _placed(pose))
         offset = np.eye(4)
         for k, c in enumerate(body.joint):
-            offset = offset @ _deviation(c.origin_deviation) if k else offset
+            offset = offset @ deviation_matrix(c.origin_deviation) if k else offset
             if c.locked:
                 offset = offset @ motion_matrix(c.type, c.axis, self.q[c.name] + c.zero)
             else:
@@ -293,7 +293,7 @@ class _Writer:
         self.body[body.name], self.offset[body.name] = element, offset
         self._add_inertia(element, body, offset, rotors)
         if not np.array_equal(offset, np.eye(4)) or body.frame_deviation != EXACT:
-            pose = offset @ _deviation(body.frame_deviation)
+            pose = offset @ deviation_matrix(body.frame_deviation)
             ElementTree.SubElement(element, "site", {"name": body.name} | _placed(pose))
 
     def _add_rotor(self, body: Body, shaft: Coordinate, pose: np.ndarray) -> None:
@@ -356,10 +356,10 @@ class _Writer:
         if frame in self.frames:
             part = self.frames[frame]
             pose = self.offset[part.body] @ origin_matrix(part.origin)
-            return part.body, pose @ _deviation(part.deviation) if actual else pose
+            return part.body, pose @ deviation_matrix(part.deviation) if actual else pose
         deviation = {b.name: b.frame_deviation for b in self.machine.body}.get(frame, EXACT)
         pose = self.offset[frame]
-        return frame, pose @ _deviation(deviation) if actual else pose
+        return frame, pose @ deviation_matrix(deviation) if actual else pose
 
     def _site(self, name: str, frame: str, shift: Sequence[float] = (0.0, 0.0, 0.0)) -> str:
         """Name of a further site in a frame."""
@@ -462,13 +462,6 @@ def _disc(shaft: Coordinate) -> np.ndarray:
     axis = np.array(shaft.axis) / np.linalg.norm(shaft.axis)
     across = 0.5 * (1.0 + 1e-9)
     return shaft.rotor_inertia * (across * np.eye(3) + (1.0 - across) * np.outer(axis, axis))
-
-
-def _deviation(row: Row6) -> np.ndarray:
-    """Transform of a translation and a rotation vector."""
-    pose, angle = pose_matrix(row[:3]), float(np.linalg.norm(row[3:]))
-    pose[:3, :3] = rotation_about(np.array(row[3:]) / (angle or 1.0), angle)
-    return pose
 
 
 def _placed(pose: np.ndarray) -> dict[str, str]:
