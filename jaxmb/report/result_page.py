@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxmb.identify.assess.deflections import DeflectionRow
-from jaxmb.identify.assess.result import Outcome, Result
+from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.assess.saved import RESULT, load_result
 from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.identify.experiments.test import Entry
@@ -216,7 +216,7 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
         results: the identifications, the first is the reference.
         names: their headings.
     """
-    shared = [name for name in results[0].parameters if any(name in other.parameters for other in results[1:])]
+    shared = [name for name, p in results[0].parameters.items() if any(_same(r, p, name) for r in results[1:])]
     changes = {name: [_difference(results[0], other, name) for other in results[1:]] for name in shared}
     moved = {name: max((abs(z) for z in zs if z is not None), default=0.0) for name, zs in changes.items()}
     notable = sorted((name for name in shared if moved[name] >= NOTABLE), key=lambda name: -moved[name])
@@ -228,6 +228,9 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
     sentences += [f"{name}: {', '.join(_change_text(results, names, name))}." for name in notable[:MOST_NAMED]]
     if len(notable) > MOST_NAMED:
         sentences.append(f"And {len(notable) - MOST_NAMED} more, in the table.")
+    machines = list(dict.fromkeys(result.machine.name for result in results))
+    if len(machines) > 1:
+        sentences.append(f"The results are of different machines: {', '.join(machines)}.")
     counts = [(name, f"{sum(p.identifiable == 'yes' for p in r.parameters.values())} of {len(r.parameters)} identified,"
                f" {r.status}") for name, r in zip(names, results, strict=True)]  # fmt: skip
     draw = partial(comparison_chart, results, names, known, sentences[0].removesuffix("."))
@@ -248,15 +251,20 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
     )
 
 
+def _same(result: Result, reference: Parameter, name: str) -> Parameter | None:
+    """The parameter of a result with this name and the unit of another one; None where there is none."""
+    found = result.parameters.get(name)
+    return None if found is None or found.unit != reference.unit else found
+
+
 def _difference(one: Result, other: Result, name: str) -> float | None:
     """Difference of a parameter over its standard deviation, the results taken as independent.
 
     None if it is unknown, or not identifiable in one of them, where the value is that of a prior or a start.
     """
-    if name not in other.parameters:
-        return None
-    a, b = one.parameters[name], other.parameters[name]
-    if "no" in (a.identifiable, b.identifiable):
+    a = one.parameters[name]
+    b = _same(other, a, name)
+    if b is None or "no" in (a.identifiable, b.identifiable):
         return None
     if one.is_logarithmic(name) and other.is_logarithmic(name) and a.value > 0.0 and b.value > 0.0:
         std = math.hypot(a.std_log, b.std_log)
@@ -277,17 +285,21 @@ def _change_text(results: Sequence[Result], names: Sequence[str], name: str) -> 
             relative = (
                 f"{percent(100.0 * (b.value / a.value - 1.0), signed=True)} %" if a.value else number(b.value - a.value)
             )
-            yield f"{relative} in {label}, {abs(z):.3g} standard deviations"
+            yield f"{relative} in {label}, {number(abs(z), 3)} standard deviations"
+
+
+def _signed(z: float | None) -> str:
+    return "-" if z is None else f"{'-' if z < 0.0 else '+'}{number(abs(z), 2)}"
 
 
 def comparison_table(results: Sequence[Result], names: Sequence[str], changes: dict[str, list[float | None]]) -> Table:
     """Values of the common parameters in each result, and differences from the first over their standard deviation."""
     rows = []
     for name, zs in changes.items():
-        found = [result.parameters.get(name) for result in results]
+        found = [_same(result, results[0].parameters[name], name) for result in results]
         stds = ["" if p is None else f" ± {number(p.std, 2)}" if math.isfinite(p.std) else " (no std)" for p in found]
         cells = ["-" if p is None else f"{number(p.value)}{std}" for p, std in zip(found, stds, strict=True)]
-        rows.append((name, results[0].parameters[name].unit, *cells, *("-" if z is None else f"{z:+.2g}" for z in zs)))
+        rows.append((name, results[0].parameters[name].unit, *cells, *map(_signed, zs)))
     return Table(
         "",
         (*left("parameter", "unit"), *right(*names), *right(*(f"{name}: difference / std" for name in names[1:]))),
@@ -301,7 +313,7 @@ def comparison_table(results: Sequence[Result], names: Sequence[str], changes: d
 LARGEST_CHANGE = 100.0
 """Difference in % above which values are compared by their ratio, on a logarithmic axis."""
 LARGEST_FACTOR = 1e3
-"""Ratio at the ends of that axis; values and intervals beyond are drawn there."""
+"""Largest ratio at the ends of that axis; values and intervals beyond are drawn there."""
 
 
 def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Sequence[str], title: str) -> Chart:
@@ -310,13 +322,16 @@ def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Se
     reference = np.array([results[0].parameters[name].value for name in shared])
     value, ends = np.full((len(results), len(shared)), np.nan), np.full((len(results), len(shared), 2), np.nan)
     for k, result in enumerate(results):
-        for i, p in enumerate(map(result.parameters.get, shared)):
+        for i, name in enumerate(shared):
+            p = _same(result, results[0].parameters[name], name)
             if p is not None and p.identifiable != "no" and reference[i] != 0.0:
                 value[k, i] = p.value / reference[i]
                 ends[k, i] = sorted(end / reference[i] for end in p.interval_95 or (p.value, p.value))
     by_ratio = bool(np.nanmax(100.0 * np.abs(value - 1.0), initial=0.0) > LARGEST_CHANGE and not np.any(value <= 0.0))
     if by_ratio:
-        label, log, limits = f"ratio to {names[0]}", True, (1.0 / LARGEST_FACTOR, LARGEST_FACTOR)
+        within = np.clip(ends, 1.0 / LARGEST_FACTOR, LARGEST_FACTOR)
+        end = 10.0 ** math.ceil(math.log10(np.nanmax(np.maximum(within, 1.0 / within))))
+        label, log, limits = f"ratio to {names[0]}", True, (1.0 / end, end)
     else:
         value, ends, log = 100.0 * (value - 1.0), 100.0 * (ends - 1.0), False
         end = 1.1 * min(float(np.nanmax(np.abs(ends), initial=1e-3)), 2.0 * LARGEST_CHANGE)
