@@ -263,14 +263,16 @@ def pose_chart(rows: Sequence[PoseRow], title: str, quantity: Quantity) -> Chart
         Line(x, lengths[0], "before the fit", INITIAL, 0.0, "", "x", size),
         Line(x, lengths[1], "after the fit", FITTED, 0.0, "", "o", size),
     )
+    positive = np.concatenate(lengths)[np.concatenate(lengths) > 0.0]
+    limits = (positive.min() / 1.5, 1.5 * positive.max()) if positive.size else None
     one_point = len({row.point for row in rows}) == 1
     rows_axis = Axis("row" if one_point else "row and point", whole=True)
-    panels = [Panel(upper, rows_axis, Axis(f"error ({unit})", log=True), height=1.6)]
+    panels = [Panel(upper, rows_axis, Axis(f"error ({unit})", True, limits), height=1.6)]
     for i, (label, color, marker) in enumerate(zip(quantity.labels, OF_AXIS, "^sD", strict=False)):
         reach = INTERVAL * np.nan_to_num(std[:, i])
         if len(rows) > MANY:  # intervals would cover each other
-            limits = Band(x, -reach, reach, f"95 %, {label}", color)
-            marks: list[Mark] = [Rule(0.0), limits, Line(x, error[:, i], label, color, 0.0, "", marker, 0.8 * size)]
+            band = Band(x, -reach, reach, f"95 %, {label}", color)
+            marks: list[Mark] = [Rule(0.0), band, Line(x, error[:, i], label, color, 0.0, "", marker, 0.8 * size)]
         else:
             marks = [Rule(0.0), Intervals(x, error[:, i], reach, "y", f"{label}, 95 %", color, 0.6, marker, 0.8 * size)]
         panels.append(Panel(tuple(marks), rows_axis, Axis(f"{label} ({unit})"), height=1.1))

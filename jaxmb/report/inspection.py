@@ -354,24 +354,22 @@ def direction_chart(found: Inspection) -> Chart:
     rows = sorted({i for group in groups for i in group.members})[:MOST_BARS]
     parts = np.array([group.parts[rows] for group in groups]).T
     colors = Colors("RdBu_r", (-1.0, 1.0), "component")
-    prior = ", of the prior's" if found.study.problem.prior is not None else ""
+    prior = "% of the prior's" if found.study.problem.prior is not None else "%"
     names, stds = [found.study.free.names[i] for i in rows], [_std(group.std) for group in groups]
-    label = f"standard deviation of the direction{prior}"
+    label = f"standard deviation of the direction ({prior})"
     shown = np.where(np.abs(parts) >= 0.095, parts, 0.0)
     panel = matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1)
     note = f", {len(groups)} of them shown" if len(groups) < len(found.groups) else ""
     return single(
         panel,
-        f"{found.study.name}: standard deviation up to {stds[0]} in {len(found.groups)} weak directions{note}",
+        f"{found.study.name}: standard deviation up to {stds[0]} % in {len(found.groups)} weak directions{note}",
         "Components of the parameters in each weak direction, the least known first.",
         max(0.42 * len(groups), 2.6),
     )
 
 
 def _std(std: float) -> str:
-    if not np.isfinite(std):
-        return "∞"
-    return f"{std:.2g}" if std < 100.0 else f"{std:.0e}".replace("e+0", "e")
+    return percent(100.0 * std) if np.isfinite(std) else "∞"
 
 
 SAMPLES = 500

@@ -121,7 +121,9 @@ def _add(mark: Mark, panel: Panel, axis: str, traces: list[Table], shapes: list[
             shapes.append(_rectangle(*across, box, mark.color))
         else:
             line: Table = {"color": mark.color, "width": max(mark.width, 1.0), "dash": DASHES[mark.dashes]}
-            shapes.append(_box(*across, box) | {"type": "line", "line": line, "layer": "below"})
+            # plotly draws its grid over shapes below, which would hide dashes
+            layer = "below" if mark.dashes == "-" else "above"
+            shapes.append(_box(*across, box) | {"type": "line", "line": line, "layer": layer})
     elif isinstance(mark, Note):
         x, y = (mark.x, mark.y) if mark.inside else (_on(panel.x, mark.x), _on(panel.y, mark.y))
         refs = ("x domain", f"{axis} domain") if mark.inside else ("x", axis)
@@ -166,9 +168,9 @@ def _axis(axis: Axis, length: float) -> Table:
         ends = [math.log10(end) if axis.log else end for end in axis.limits]
         found["range"] = [_number(end) for end in ends]
         decades = abs(ends[1] - ends[0])
-        if axis.log and decades > 1.5:
+        if axis.log and decades >= 2.0:
             # not the distance of the ticks, which would leave none after zooming in; plotly enlarges powers by 1.25
-            found |= {"nticks": round(decades / math.ceil(decades / 6.0)), "tickfont": {"size": 9}}
+            found |= {"nticks": math.ceil(decades / math.ceil(decades / 6.0)), "tickfont": {"size": 9}}
     if axis.ticks is not None:
         found["tickvals"] = numbers(axis.ticks)
         if axis.names is not None:

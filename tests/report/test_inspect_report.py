@@ -15,7 +15,7 @@ from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.report.inspection import inspection_sections
 from jaxmb.report.rendering import write_pictures
-from jaxmb.report.section import Lines
+from jaxmb.report.section import Lines, Table, pictures
 
 
 def study(prior=False):
@@ -109,6 +109,15 @@ def test_a_proposed_test_of_other_points_and_lines_that_is_to_be_measured(inspec
         "inputs": [["tool", "z"]], "band_hz": [1.0, 3.0],
     }  # fmt: skip
     type(part).model_validate(found)
+
+
+def test_weak_directions_have_the_same_percentages_in_figure_and_table(inspected):
+    (found,) = (each for each in inspection_sections(inspected) if each.title.startswith("Weak directions"))
+    (table,) = (part for part in found.parts if isinstance(part, Table))
+    (picture,) = pictures([found])
+    chart = picture.chart()
+    assert list(chart.panels[0].x.names) == [row[1] for row in table.rows]
+    assert f"standard deviation up to {table.rows[0][1]} % in" in chart.title
 
 
 @pytest.mark.parametrize("which", ["inspected", "with_prior", "deflections"])

@@ -6,14 +6,18 @@ import json
 import re
 import tomllib
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import jaxmb
 from jaxmb.cli import main
 from jaxmb.identify.assess.saved import write_result
 from jaxmb.identify.study.format.next_format import NextPart
-from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel
+from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel, Rule
+from jaxmb.report.charts_of_tests import QUANTITIES, pose_chart
+from jaxmb.report.interactive import cell_figure
 from jaxmb.report.page import REPORT, Page, notebook_html, page_html, read_sections, write_sections
 from jaxmb.report.result_page import comparison_page, page_of_folders, result_page
 from jaxmb.report.section import Cell, Facts, Group, Lines, Picture, Section, Table, left, pictures, side_by_side
@@ -136,6 +140,53 @@ def test_results_beside_each_other(folder):
     )
     sentences = comparison_page([result, unknown], ["three", "moved"]).sentences
     assert sentences == [every.replace("1 of 6", "0 of 5")]
+
+
+def test_results_of_different_machines_beside_each_other(folder):
+    """They are named; a name with another unit is not the same parameter, and large differences have no exponents."""
+    result = jaxmb.load_result(folder)
+    moved = result.parameters["stiffness.z1"]
+    slide = result.parameters["damping.z1"]._replace(unit="N s/m")
+    moved = moved._replace(value=2.5 * moved.value, interval_95=tuple(2.5 * end for end in moved.interval_95))
+    parameters = {"stiffness.z1": moved, "damping.z1": slide}
+    machine = result.machine.model_copy(update={"name": "gantry"})
+    other = dataclasses.replace(result, parameters=result.parameters | parameters, machine=machine)
+    page = comparison_page([result, other], ["three", "other"])
+    assert page.sentences[0].startswith("1 of 5 common identifiable parameters")
+    (apart,) = re.findall(r"\+150 % in other, (\d{4}) standard deviations", page.sentences[1])
+    assert page.sentences[2:] == ["The results are of different machines: manipulator-3r, gantry."]
+    table = next(part for part in page.sections[0].parts if isinstance(part, Table))
+    rows = {row[0]: row[2:] for row in table.rows}
+    assert "damping.z1" not in rows
+    assert float(rows["stiffness.z1"][-1]) == pytest.approx(float(apart), abs=1.0)
+    (picture,) = pictures(page.sections[:1])
+    assert picture.chart().panels[0].x.limits == (0.1, 10.0)
+
+
+def test_logarithmic_axes_have_two_labels_and_dashes_on_their_grid_are_visible():
+    """plotly labels powers of ten at distances of the decades over `nticks`, rounded up, and its grid hides shapes
+    below it."""
+    line = Line([1.0, 2.0], [1.0, 2.0], "a")
+
+    def layout(*limits: float):
+        panel = Panel((line, Rule(1.0, "y", dashes="--")), Axis("x"), Axis("y", True, limits))
+        return cell_figure(Chart("c", "", [[(panel,)]], 3.0), (panel,))["layout"]
+
+    assert "nticks" not in layout(0.12, 9.0)["yaxis"]
+    assert layout(0.02, 4.0)["yaxis"]["nticks"] == 3  # 2.3 decades, of which plotly would label one by 2
+    assert [shape["layer"] for shape in layout(0.12, 9.0)["shapes"]] == ["above"]
+
+
+def test_the_axis_of_pose_errors_has_the_limits_of_its_values():
+    """So that its labels are powers of ten; rows that were not measured have no length."""
+    lengths = ((2e-3, 3e-5), (1e-3, 2e-5), (np.nan, np.nan))
+    rows = [
+        SimpleNamespace(point="tool", before=np.full(9, a), error=np.full(9, b), std=np.full(9, 1e-5))
+        for a, b in lengths
+    ]
+    low, high = pose_chart(rows, "tracker", QUANTITIES[0]).panels[0].y.limits
+    ends = np.sqrt(3.0) * np.array([2e-2, 2.0])  # mm
+    assert (low, high) == pytest.approx((ends[0] / 1.5, 1.5 * ends[1]))
 
 
 def test_sections_of_several_reports_appear_once():
