@@ -27,7 +27,6 @@ from jaxmb.report.charts import (
     Intervals,
     Line,
     Mark,
-    Note,
     Panel,
     Rule,
     in_grid,
@@ -59,7 +58,8 @@ def parameter_sections(result: Result) -> list[Section]:
     """Sections on the identified parameters and on those identifiable only in combination."""
     if result.study.solver is Solver.STIFFNESS_MODEL:
         return []
-    figure = Picture("parameters", partial(parameter_chart, result))
+    is_known = any(result.parameters[name].interval_95 is not None for _, name in free_values(result))
+    figure = Picture("parameters", partial(parameter_chart, result)) if is_known else None
     together = together_lines(result)
     return section("Parameters", (parameter_table(result), Lines(tuple(together)) if together else None, figure))
 
@@ -369,7 +369,6 @@ def parameter_chart(result: Result) -> Chart:
     rows = [[(interval_panel(result, scale, panels[scale]),)] for scale in scales]
     shown = [result.parameters[name] for names in panels.values() for _, name in names]
     certain = sum(p.identifiable == "yes" for p in shown)
-    rows = rows or [[(Panel((Note("no parameter has an interval", 0.5, 0.5, inside=True),), y=Axis(ticks=())),)]]
     return Chart(
         f"{result.study.name}: {certain} of {len(shown) + len(unknown)} parameters identified",
         (

@@ -34,9 +34,9 @@ from jaxmb.report.frf_charts import (
 )
 from jaxmb.report.mode_shapes import predicted_sections
 from jaxmb.report.modes import fitted_modes, identified_modes_table, measured_modes_chart, measured_modes_table
-from jaxmb.report.parameters import _error, budget_table, cost_chart, parameter_chart
+from jaxmb.report.parameters import _error, budget_table, cost_chart, parameter_chart, parameter_sections
 from jaxmb.report.result_sections import data_sentences, fit_section, sections
-from jaxmb.report.section import Lines, Picture, Table, deviation, number, percent, sentence, short
+from jaxmb.report.section import Lines, Picture, Table, deviation, number, percent, pictures, sentence, short
 from jaxmb.report.tests import SECTIONS, frf_sections
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study
@@ -197,13 +197,15 @@ def test_springs_that_hold_the_energy_of_a_mode_are_named(tmp_path):
 
 
 def test_figures_of_a_fit_that_knows_little(result):
-    """Infinite standard deviations, no history, costs of zero: there is a figure all the same."""
+    """Infinite standard deviations, no history, costs of zero: there is a figure all the same, but of intervals."""
     unknown = {
         name: p._replace(std=np.inf, std_log=np.inf, identifiable="no", lower=-1.0, interval_95=None)
         for name, p in result.parameters.items()
     }
     odd = dataclasses.replace(result, parameters=unknown, history=[(5, 0.0)], initial_cost=0.0, status="not converged")
-    for chart in (cost_chart(odd), parameter_chart(odd), parameter_chart(result)):
+    assert [picture.name for picture in pictures(parameter_sections(result))] == ["parameters"]
+    assert pictures(parameter_sections(odd)) == []
+    for chart in (cost_chart(odd), parameter_chart(result)):
         figure_of(chart).draw_without_rendering()
 
 

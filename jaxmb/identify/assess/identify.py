@@ -309,6 +309,7 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
             motion = vibration.test, study.model, study.free, estimate.u, view.tangent
             std = mode_deviations(*motion, found, rows, affine)
+            std = np.full_like(std, np.inf) if estimate.goodness.not_reproduced else std
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
     return tuple(lines)

@@ -125,6 +125,7 @@ def test_a_fit_to_the_wrong_unit_says_so(made):
     result = jaxmb.identify(changed(made, lambda h: 9.80665 * h))
     assert result.status == "data not followed: the best fit does not reproduce test 'a'"
     assert "yes" not in {p.identifiable for p in result.parameters.values()}
+    assert {std for mode in result.modes for std in (mode.frequency_std_hz, mode.damping_ratio_std)} == {np.inf}
     assert result.metrics.one_model is None
     assert "a factor of 0.102 on the FRFs of test 'a'" in result.remarks[0]
     assert sum(result.seconds[part] for part in ("compile", "search", "refine")) <= result.seconds["total"]
