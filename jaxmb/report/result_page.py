@@ -377,6 +377,8 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
     return section("Modes compared", parts)
 
 
+SAVED = "Tables and charts are those that were saved with the result"
+"""Beginning of the sentence on a result that cannot be read again, which is not compared with others."""
 MOST_SENTENCES = 8
 """Largest number of sentences before the sections of a saved report."""
 
@@ -404,6 +406,7 @@ def page_of_folders(folders: Sequence[Path], report: Callable[[str], None] = lam
     pages = [result_page(f, folder) if isinstance(f, Result) else f for f, folder in zip(loaded, folders, strict=True)]
     named = list(zip(_names(folders), pages, strict=True))
     sentences = [f"{name}: {text}" for name, page in named for text in page.sentences[:1]]
+    sentences += [text for page in pages for text in page.sentences[1:] if text.startswith(SAVED)]
     sections = side_by_side([(name, page.sections) for name, page in named])
     return Page(f"{len(pages)} results", ", ".join(map(str, folders)), "", sentences, sections)
 
@@ -450,5 +453,5 @@ def saved_page(folder: Path, reason: str = "") -> Page:
     )
     sentences = (sentences or [f"{finding}." for finding in findings])[:MOST_SENTENCES]
     if reason:
-        sentences.append(f"Tables and charts are those that were saved with the result: {reason}.")
+        sentences.append(f"{SAVED}: {reason}.")
     return Page(title, f"written by {origin.rows[0][1]}", "", sentences, [*sections, Section("Provenance", (origin,))])

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import json
 import re
+import shutil
 import tomllib
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -187,6 +188,16 @@ def test_the_axis_of_pose_errors_has_the_limits_of_its_values():
     low, high = pose_chart(rows, "tracker", QUANTITIES[0]).panels[0].y.limits
     ends = np.sqrt(3.0) * np.array([2e-2, 2.0])  # mm
     assert (low, high) == pytest.approx((ends[0] / 1.5, 1.5 * ends[1]))
+
+
+def test_a_result_that_cannot_be_compared_says_why(folder, tmp_path):
+    moved = shutil.copytree(folder, tmp_path / "moved")
+    write_sections(moved / REPORT, "moved", "jaxmb identify", [Section("The fit", (Facts((("fit", "converged"),)),))])
+    (moved / "study.toml").unlink()
+    first, *others = page_of_folders([folder, moved]).sentences
+    assert first.startswith("three: The fit converged")
+    assert others[0] == "moved: Fit: converged"
+    assert re.match(r"Tables and charts are those that were saved with the result: .*study\.toml", others[1])
 
 
 def test_sections_of_several_reports_appear_once():
