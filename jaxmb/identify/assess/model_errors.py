@@ -803,7 +803,7 @@ def _scatter(estimate: Estimate) -> np.ndarray | None:
         if test.noise.is_known:
             doubtful |= not misfit.explained
         elif test.lines is not None:
-            found[rows] = max(test.lines.scatter(residual, weights), np.finfo(float).tiny)
+            found[rows] = np.maximum(test.lines.scatter(residual, weights), np.finfo(float).tiny)
             doubtful |= test.noise.correlation.between_responses or test.lines.outliers(residual, weights).size > 0
     return found if doubtful and any(test.description is not None for test in problem.tests) else None
 

@@ -190,9 +190,9 @@ class Lines(Component[T]):
         """Some lines as text, for messages."""
 
     @abc.abstractmethod
-    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Variance of the line-to-line scatter of the residual over the variance of the noise. No smooth model
-        reproduces it."""
+    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+        """Variance of the noise of each row by the line-to-line scatter of the residual, over that in the fit. No
+        smooth model reproduces the scatter."""
 
     @abc.abstractmethod
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:

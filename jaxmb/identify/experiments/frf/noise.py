@@ -313,13 +313,21 @@ class FrfLines(Lines["FrfTest"]):
         """Frequencies of some lines as text."""
         return ", ".join(f"{f:.4g}" for f in np.asarray(self.test.omega)[lines] / (2.0 * np.pi)) + " Hz"
 
-    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Variance of the line-to-line scatter of the residual over that of the noise, from the median squared second
-        difference."""
+    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+        """Variance of the noise of each row by the line-to-line scatter of the residual, over that in the fit.
+
+        The scatter determines the part of the noise that is not known, from the median squared second difference where
+        this part is the larger one. Known noise remains: leakage of another response is smooth, so that the scatter
+        does not show it.
+        """
         errors, present = line_errors(self.test, residual, row_weights)
-        three = present[:, :-2] & present[:, 1:-1] & present[:, 2:]
+        noise = np.asarray(self.test.noise_std) ** 2
+        known = np.where(noise > 0.0, np.asarray(self.test.known_std) ** 2 / np.where(noise > 0.0, noise, 1.0), 1.0)
+        shown = present & (known <= 0.5)
+        three = shown[:, :-2] & shown[:, 1:-1] & shown[:, 2:]
         second_difference = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
-        return float(np.median(second_difference[three] ** 2) / (6.0 * chdtri(1, 0.5))) if three.any() else 1.0
+        rest = np.median(second_difference[three] ** 2) / (6.0 * chdtri(1, 0.5)) if three.any() else 1.0
+        return np.tile((known + (1.0 - known) * rest).ravel(), 2)
 
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Systematic fraction of the variance of the residual; 0 where it cannot be distinguished from noise."""

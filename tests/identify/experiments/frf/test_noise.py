@@ -96,6 +96,20 @@ def test_only_the_floor_is_estimated(made, additive, floor):
     np.testing.assert_allclose(np.asarray(again.noise_std) ** 2, known**2 + found**2, rtol=1e-9)
 
 
+def test_the_scatter_determines_the_noise_beside_leakage(made):
+    """Leakage into most FRFs is smooth: it remains noise, and the scatter is that of the other FRFs."""
+    test, view, predicted = with_noise_of(made, 0.0, 0.01)
+    known, level = np.full(predicted.shape, 0.5), 0.04
+    known[:, 0, 0] = 0.001
+    parts = {"known_std": known, "noise_std": np.hypot(known, level), "weight": np.ones(predicted.shape)}
+    leaks = test.measured * np.exp(known * np.linspace(-1.0, 1.0, len(known))[:, None, None])
+    test = dataclasses.replace(test, measured=leaks, **{name: jnp.asarray(part) for name, part in parts.items()})
+    factor = test.lines.scatter(np.asarray(test.residual(view)), np.asarray(test.row_weights()))
+    std = np.broadcast_to(factor, 2 * known.size).reshape(2, *known.shape) ** 0.5 * parts["noise_std"]
+    np.testing.assert_allclose(std[..., 0, 0], 0.01, rtol=0.1)  # the median of 800 squares is exact to 5 %
+    np.testing.assert_allclose(std[..., 1, 1], 0.5, rtol=1e-3)
+
+
 def test_the_variance_of_errors_behind_a_window(made):
     """White noise in time behind exp(-sigma t), over FRFs of any phase, along a direction of the residual: the sum of
     squares of what each sample of unit variance adds to the projection."""
