@@ -144,9 +144,9 @@ class FrfDescription(Description["FrfTest"]):
         text = functools.partial(factor_text, f"the FRFs of {where}")
         yield StatedError(f"gain of {name}", size=0.1, text=text), none._replace(log_gain=every)
         decay, first = float(test.decay), float(np.asarray(test.omega).min())
-        text = functools.partial(_window_text, where, decay)
-        window = StatedError(f"window of {name}", size=0.01 * first, text=text, least=-decay)
-        yield window, none._replace(decay=np.ones(()))
+        for key, on in (f"window of {decay:.6g} 1/s", "all FRF tests"), (f"window of {name}", where):
+            text = functools.partial(_window_text, on, decay)
+            yield StatedError(key, size=0.01 * first, text=text, least=-decay), none._replace(decay=np.ones(()))
         for what, points, gain, sign in (
             ("output", test.outputs, "log_gain", 1.0), ("input", test.inputs, "log_force_gain", -1.0),
         ):  # fmt: skip

@@ -108,6 +108,21 @@ def loaded_once(folder, mass, level, which):
 
 
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
+def test_the_window_of_all_tests(tmp_path, level):
+    """An exponential window that no test states; free dampings absorb most of its effect."""
+    made, model = study(tmp_path, level=level), build_model(MACHINE)
+    own = []
+    for test in made.tests:
+        view, behind = test.view(model), dataclasses.replace(test, decay=jnp.asarray(3.0))
+        own.append(dataclasses.replace(test, measured=test.measured * behind.predict(view) / test.predict(view)))
+    result = identify(made.with_problem(with_tests(made.problem, own)))
+    found = re.search(r"exponential window of ([\d.]+) 1/s on the responses of all FRF tests", result.remarks[0])
+    assert found is not None
+    assert float(found[1]) == pytest.approx(3.0, rel=0.1)
+    assert_covered(result)
+
+
+@pytest.mark.parametrize("level", [NOISE, "estimate"])
 @pytest.mark.parametrize(
     ("make", "text"),
     [
