@@ -25,6 +25,9 @@ SIGNIFICANT = 5.0
 """Standard deviations above which a sum of products is significant: one false alarm in a million."""
 FIRST_LAG, LAGS = 4, 6
 """Lag in lines beyond which no window correlates noise, and number of lags tested from there."""
+SMOOTH = 36.0
+"""Square of errors over that of their scatter from line to line above which they are smooth; of noise behind a Hann
+window it is 6."""
 
 
 def correlation_length(errors: np.ndarray, present: np.ndarray) -> float:
@@ -71,6 +74,24 @@ def systematic(errors: np.ndarray, present: np.ndarray, window: float = 1.0) -> 
             shared, count = (sum(float(np.sum(each)) for each in products(of)) for of in (errors, present.astype(int)))
             largest = max(largest, shared / count / power)
     return largest
+
+
+def smooth_share(errors: np.ndarray, present: np.ndarray) -> float:
+    """Share of the typical square of errors above that of their second differences along the lines, sums of medians of
+    all FRFs; 0 unless the ratio is above `SMOOTH`.
+
+    It shows that the errors of few lines are no noise, unless these are interpolated, as by zeros behind the records.
+
+    Args:
+        errors: [part, f, output, input], 0 where missing.
+        present: mask of the errors that exist, same shape.
+    """
+    known = np.where(present, errors, np.nan)
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of FRFs without three lines
+        squares = np.nanmedian(known**2, axis=(0, 1))
+        scatter = np.nanmedian(np.diff(known, 2, axis=1) ** 2, axis=(0, 1)) / 6.0
+    of_errors, of_scatter = (float(np.sum(each[np.isfinite(scatter)])) for each in (squares, scatter))
+    return 1.0 - of_scatter / of_errors if of_errors > SMOOTH * of_scatter else 0.0
 
 
 def _along(first: int) -> Callable[[np.ndarray], list[np.ndarray]]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.measurement.noise import systematic
+from jaxmb.measurement.noise import smooth_share, systematic
 
 
 def noise(seed, lines=80, outputs=3, inputs=3):
@@ -42,6 +42,18 @@ def test_at_few_peaks():
     for first in (20, 50):
         errors[:, first : first + 4] += np.array([[5.0, 10.0, -12.0, 8.0], [-9.0, 11.0, 10.0, -4.0]])[:, :, None, None]
     assert systematic(errors, everywhere(errors)) > 0.5
+
+
+def test_errors_on_few_lines():
+    """A wave of ten times the noise is smooth on lines too few for a correlation, noise behind a Hann window is not."""
+    wave = 10.0 * np.sin(np.arange(20) / 3.0)[None, :, None, None] * np.array([[1.0, -1.0]]) * np.array([[1.0], [-1.0]])
+    errors = noise(5, 20, 2, 2) + wave
+    assert systematic(errors, everywhere(errors)) == 0.0
+    assert smooth_share(errors, everywhere(errors)) == pytest.approx(0.98, abs=0.02)
+    for seed in range(300):
+        white = noise(seed, 14, 2, 2)
+        behind = sum(weight * white[:, k : k + 12] for k, weight in enumerate((0.5, 1.0, 0.5)))
+        assert smooth_share(behind, everywhere(behind)) == 0.0
 
 
 def test_single_odd_lines_of_one_frf_are_not():

@@ -11,7 +11,15 @@ from scipy.special import chdtri
 
 from jaxmb.identify.experiments.components import BLOCKS, Correlation, Lines, Noise
 from jaxmb.identify.experiments.motion_view import MotionView
-from jaxmb.measurement.noise import correlation_length, lines_of_window, outlier_lines, systematic, window_correlation
+from jaxmb.identify.experiments.test import Score
+from jaxmb.measurement.noise import (
+    correlation_length,
+    lines_of_window,
+    outlier_lines,
+    smooth_share,
+    systematic,
+    window_correlation,
+)
 from jaxmb.response.frf_kind import dof_names
 
 if TYPE_CHECKING:
@@ -330,10 +338,14 @@ class FrfLines(Lines["FrfTest"]):
         return np.tile((known + (1.0 - known) * rest).ravel(), 2)
 
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Systematic fraction of the variance of the residual; 0 where it cannot be distinguished from noise."""
+        """Systematic fraction of the variance of the residual; 0 where it cannot be distinguished from noise. Gross
+        errors count also where lines are too few for a correlation."""
         if self.test.noise.correlation.between_responses:
             return 0.0
-        return systematic(*line_errors(self.test, residual, row_weights), self.test.noise.correlation.degrees_factor)
+        errors = line_errors(self.test, residual, row_weights)
+        share = systematic(*errors, self.test.noise.correlation.degrees_factor)
+        gross = Score(log_error=self.test.log_error(residual)).poor
+        return share or (smooth_share(*errors) if gross else 0.0)
 
     def undefined(self, view: MotionView) -> tuple[str, ...]:
         """Texts on measured FRFs whose prediction is 0, so that its logarithm does not exist."""

@@ -49,13 +49,13 @@ def assert_covered(result):
 POSTURES = (0.5, -0.9, 1.3)
 
 
-def study(folder, truth=MACHINE, level=NOISE, offset=0.0, leak=0.0, **settings):
+def study(folder, truth=MACHINE, level=NOISE, offset=0.0, leak=0.0, step=0.25, **settings):
     """Three postures of the arm as it is described, FRFs of the true one; the second posture is off by some angle."""
     write_machine(truth, folder / "truth.toml")
     tests = []
     for k, b in enumerate(POSTURES):
         simulate = {
-            "lines": {"first_hz": 1.0, "last_hz": 25.0, "step_hz": 0.25}, "noise_log_std": NOISE, "noise_seed": k,
+            "lines": {"first_hz": 1.0, "last_hz": 25.0, "step_hz": step}, "noise_log_std": NOISE, "noise_seed": k,
             "machine": "truth.toml",
         }  # fmt: skip
         test = {"kind": "frf", "name": f"p{k}", "posture": {"a": 0.2, "b": b}, "simulate": simulate}
@@ -345,6 +345,13 @@ def test_what_no_mistake_explains_leaves_nothing_well_known(tmp_path, level):
     assert result.metrics.model_errors is None
     assert_covered(result)
     assert any(re.search(r"\d+ % of the residual of test 'p0' is systematic", text) for text in result.doubts)
+
+
+def test_a_gross_error_on_few_lines(tmp_path):
+    """Noise that is estimated from the residual covers any residual, and few lines do not show that it is smooth."""
+    result = identify(changed(study(tmp_path, level="estimate", step=1.5), lambda h, w: h[:, ::-1]))
+    assert "exchanged outputs tool x and tool z of test 'p0' would explain" in result.remarks[0]
+    assert result.doubts
 
 
 def test_leaks_hide_no_mistake(tmp_path):
