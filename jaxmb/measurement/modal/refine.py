@@ -126,7 +126,7 @@ def _described(
         point.shape,
         point.remainder,
         noise,
-        _pole_covariance(point, participation) * correlated,
+        _pole_covariance(point, participation, _scores(lines, noise, eigenvalue, participation, point)) * correlated,
         _strength(point, participation),
         converged,
     )
@@ -236,12 +236,42 @@ def _noise(lines: Lines, point: _Equations, participation: np.ndarray) -> np.nda
     return np.sqrt(np.sum(point.remainder**2, axis=0) / spare)
 
 
-def _pole_covariance(point: _Equations, participation: np.ndarray) -> np.ndarray:
+def _scores(
+    lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray, point: _Equations
+) -> np.ndarray:
+    """Gradient of the cost by each line [f, step]: its projected Jacobian times its weighted residual."""
+    count, poles = len(lines.s), eigenvalue.size
+    rows = (point.remainder / noise**2).reshape(2, count, *noise.shape)
+    g, h = (pole_functions(lines, eigenvalue, k).reshape(2, count, poles, 2) for k in (0, 1))
+    found = np.zeros((count, 1 + len(participation.T), poles, 2))
+    for psi, own, root, coupling in zip(
+        point.shape, np.moveaxis(rows, 2, 0), point.shape_root, point.coupling, strict=True
+    ):  # one output at a time, for the memory
+        by_g, by_h = (np.einsum("pfi,pfrq->firq", own, each) for each in (g, h))
+        found[:, 0] += turned(psi * participation.T, by_h).sum(axis=1)
+        found[:, 1:] += turned(psi, by_g)
+        of_shape = turned(participation.T, by_g).sum(axis=1).reshape(count, 2 * poles)
+        found -= (of_shape @ root @ (root.T @ coupling)).reshape(found.shape)
+    return found.reshape(count, -1) if poles else np.zeros((count, 0))
+
+
+def _pole_covariance(point: _Equations, participation: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Covariance of each pole, from the noise of the responses, or from the scores where these give more.
+
+    The noise of a response is its average over the lines. Noise proportional to the response is larger at the peaks,
+    which determine the poles.
+
+    Source: White, Econometrica 48, 817 (1980).
+    """
     free = _free(participation)
     normal = point.normal[np.ix_(free, free)]
     count = participation.shape[0]
-    root = inverse_root(normal, LEAST_KNOWN)[: 2 * count].reshape(count, 2, normal.shape[0])
-    return root @ np.swapaxes(root, 1, 2)
+    root = inverse_root(normal, LEAST_KNOWN)
+    of_poles = root[: 2 * count]
+    plain, change = np.sum(of_poles**2, axis=1), of_poles @ (scores[:, free] @ root).T
+    scale = np.sqrt(np.maximum(1.0, np.sum(change**2, axis=1) / np.where(plain > 0.0, plain, np.inf)))
+    scaled = (of_poles * scale[:, None]).reshape(count, 2, root.shape[1])
+    return scaled @ np.swapaxes(scaled, 1, 2)
 
 
 def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
