@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -44,6 +45,8 @@ from jaxmb.machine.build import Model
 INCONSISTENT = 2.0
 """Root mean square residual, in units of stated noise, above which no standard deviation covers the effect of model
 error on parameters."""
+LARGER_NOISE = 2.0
+"""Line-to-line scatter, as a variance over that of the stated noise, above which it may be most of a misfit."""
 SYSTEMATIC = 0.05
 """Systematic fraction of the variance of the residual above which the fit does not reproduce its data."""
 LEAST_LOG_RESIDUAL, LEAST_RESIDUAL = 1e-4, 0.1
@@ -146,6 +149,8 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
     each = misfits_of_tests(problem, solution.residual, solution.jacobian, solution.row_weights)
     total = _misfit(solution, step)
     stated, by_errors, tolerated, joint = _effect_of_errors(solution, each, step)
+    smooth = [not _is_noise(solution, k, own) for k, own in enumerate(each)]
+    by_errors, tolerated = (tuple(map(operator.and_, part, smooth)) for part in (by_errors, tolerated))
     misfit_tolerated = None
     if stated is not None and total is not None and not total.explained:
         by_test = step is None
@@ -185,6 +190,18 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         not_reproduced=tuple(not_reproduced),
         is_inconsistent=any(not own.explained and own.square > INCONSISTENT**2 for own in judged),
     )
+
+
+def _is_noise(solution: Solution, test: int, misfit: Misfit) -> bool:
+    """Whether most of a misfit is line-to-line scatter, as of noise that is larger than stated: errors of machine and
+    tests have smooth effects."""
+    problem = solution.study.problem
+    rows, lines = problem.row_slices[test], problem.tests[test].lines
+    if lines is None or not problem.tests[test].noise.is_known:
+        return False
+    weights = solution.row_weights[rows]
+    scatter = float(np.mean(lines.scatter(solution.residual[rows], weights)[weights > 0.0]))
+    return scatter > LARGER_NOISE and scatter - 1.0 > 0.5 * (misfit.square - 1.0)
 
 
 def _excess(misfit: Misfit, tolerated: bool) -> Misfit:

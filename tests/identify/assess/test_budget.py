@@ -307,6 +307,39 @@ def test_errors_within_their_tolerances_are_covered_and_no_doubt(tmp_path, noise
     assert 0.02 < stated.parameters["stiffness.a"].std_log < 0.08
 
 
+def test_larger_noise_than_stated_is_no_error_of_the_description(tmp_path):
+    """Errors within the usual tolerances would explain a residual as large as that of ten times the stated noise."""
+    first = {"name": "q1", "stiffness": 6e4, "damping": 20.0, "rotor_inertia": 1.0}
+    turned, second = {"xyz": [0.6, 0.0, 0.0], "rpy": ["90 deg", 0.0, 0.0]}, {"name": "q2", "damping": 10.0}
+    heavy, light = {"xx": 0.2, "yy": 1.0, "zz": 1.0}, {"xx": 0.1, "yy": 0.4, "zz": 0.4}
+    bodies = [
+        {"name": "l1", "joint": [first], "mass": 20.0, "center_of_mass": [0.3, 0, 0], "inertia_products": heavy},
+        {"name": "l2", "parent": "l1", "origin": turned, "joint": [second | {"stiffness": 3e4}], "mass": 10.0,
+         "center_of_mass": [0.2, 0, 0], "inertia_products": light},
+    ]  # fmt: skip
+    tool = {"name": "tool", "body": "l2", "origin": {"xyz": [0.5, 0.1, 0.05]}}
+    machine = Machine.model_validate({"name": "crossed", "body": bodies, "frame": [tool]})
+    model, rng, f = jaxmb.build_model(machine), np.random.default_rng(0), np.arange(2.0, 40.0, 0.25)
+    posture = {"q1": 0.3, "q2": 0.8}
+    exact = np.asarray(jaxmb.frf(model, jaxmb.posture(model, posture), f))
+    noise = 0.02 * (rng.normal(size=exact.shape) + 1j * rng.normal(size=exact.shape))
+    tools = ("tool x", "tool y", "tool z")
+    measured = jaxmb.FrfSet(f, exact * np.exp(noise), kind="accelerance", outputs=tools, inputs=tools, unit="m/s^2/N")
+    jaxmb.write_frf(tmp_path / "frf.npz", measured)
+    test = {"kind": "frf", "file": "frf.npz", "posture": posture, "cross_axis": 0.0}
+    free = {"stiffness.*": {"lower": 1e4, "upper": 1e6}, "damping.*": {"lower": 1.0, "upper": 1e3}}
+
+    def found(noise):
+        return identify(study_of(tmp_path, test | {"noise_log_std": noise}, machine=machine, free=free))
+
+    result, right = found(0.002), found(0.02)
+    (doubt,) = result.doubts
+    assert "noise understated" in doubt
+    assert right.doubts == ()
+    for mode, own in zip(result.modes, right.modes, strict=True):
+        np.testing.assert_allclose(mode.frequency_std_hz, own.frequency_std_hz, rtol=0.2)
+
+
 def test_a_value_on_its_bound_within_tolerances_is_no_doubt(tmp_path):
     """Masses 4 % smaller than stated: the apparent stiffness is 4 % larger than the true one, beyond its bound."""
     write_machine(heavier([0.96, 0.96]), tmp_path / "true.toml")
