@@ -181,6 +181,11 @@ class FittedHypothesis(NamedTuple):
         return 0.0 if error is None else error.surprise(self.size * error.typical)
 
     @property
+    def is_convention(self) -> bool:
+        """Whether an error of this size, not 0, is one of another convention, such as 90 deg."""
+        return self.size != 0.0 and self.surprise < 1e-9
+
+    @property
     def is_plausible(self) -> bool:
         """Whether an error of this size is plausible."""
         error = self.hypothesis.error
@@ -240,6 +245,18 @@ class HypothesisSearch:
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
         x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, evaluations)
         return FittedHypothesis(hypothesis, x, float(residual @ residual))
+
+    def held(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
+        """Fit of the free parameters at the size of an error in a start: one of 90 deg displaces them."""
+
+        def state(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            residual, jacobian = self.state(hypothesis, np.append(u, first[-1]))
+            return residual, jacobian[:, :-1]
+
+        free = self.corrected.problem.free
+        lower, upper = np.asarray(free.lower), np.asarray(free.upper)
+        u, residual = host_minimum(state, first[:-1], lower, upper, SCREENED)
+        return FittedHypothesis(hypothesis, np.append(u, first[-1]), float(residual @ residual))
 
     def reproduces(self, end: FittedHypothesis) -> bool:
         """Whether a refit reproduces its alternatives to tests: smaller lengths have smaller residuals in any case."""
@@ -378,10 +395,14 @@ def _refitted(
             u = at[int(np.argmin(expected[:, k]))]
             scanned = [size * errors[k].typical for size in SCANNED] if inside[k] else errors[k].starts
             firsts = [np.append(u, 0.0), *_far_starts(search, errors[k], [u] if inside[k] else points, scanned)]
-            ends = (search.fitted(Hypothesis(errors[k]), first, SCREENED) for first in firsts)
+            held = [search.held(Hypothesis(errors[k]), first) for first in firsts[1:]]
+            starts = [firsts[0], *(end.x for end in held)]
+            ends = (search.fitted(Hypothesis(errors[k]), first, SCREENED) for first in starts)
             end = min(ends, key=lambda end: end.chi_square)
             if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
                 end = search.fitted(end.hypothesis, end.x)
+            usual = [other for other in held if other.is_convention]
+            end = min([end, *usual], key=lambda end: score(end.chi_square, end.surprise))
             found[k] = end
             if _is_usual(end):
                 best = min(best, end.chi_square)
@@ -543,8 +564,13 @@ def selected(
         return [], explains
     within = float(chdtri(1, ERROR_RATE)) * max(best / noise, 1.0)
     near = [k for k in np.argsort(np.abs(sizes), kind="stable").tolist() if chi_squares[k] <= best + within]
-    scores = {k: chi_squares[k] + 2.0 * np.log1p(sizes[k] ** 2) for k in near}
+    scores = {k: score(chi_squares[k], sizes[k]) for k in near}
     return [k for k in near if scores[k] <= min(scores.values()) + within][:MOST_NAMED], explains
+
+
+def score(chi_square: float, size: float) -> float:
+    """Sum of squares with a Cauchy distribution of the size of an error, over the typical one, as a prior."""
+    return float(chi_square + 2.0 * np.log1p(size**2))
 
 
 def _reported(

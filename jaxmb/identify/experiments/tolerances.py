@@ -112,6 +112,8 @@ class StatedError(NamedTuple):
     """Parameter that a study may free in its place; empty for none."""
     of_factor: bool = False
     """Whether it is the change of a factor of 1."""
+    period: float = 0.0
+    """Size, SI, whose multiples are no large errors, such as a reversed sign; 0 for none."""
     step: float = 0.0
     """Step of its derivatives, SI, where its effect has kinks; 0 for a small one."""
 
@@ -134,7 +136,7 @@ class StatedError(NamedTuple):
     def is_plausible(self, value: float) -> bool:
         """Whether an error of a size, SI, is plausible: a zero or axis of the machine is off by at most 45 deg, or by
         multiples of 90 deg where its convention differs."""
-        rest = self._without_convention(value)
+        rest = self.beside_convention(value)
         return rest == value or abs(rest) < math.radians(2.0)
 
     def surprise(self, value: float) -> float:
@@ -142,12 +144,13 @@ class StatedError(NamedTuple):
         are equally likely, and a reversed sign is no large error; of a zero or axis less multiples of 90 deg."""
         if self.of_factor:
             value = math.log(max(abs(1.0 + value), 1e-300))
-        return abs(self._without_convention(value)) / self.typical
+        return abs(self.beside_convention(value)) / self.typical
 
-    def _without_convention(self, value: float) -> float:
-        """A size, SI, less multiples of 90 deg of a zero or axis, where its convention may differ."""
+    def beside_convention(self, value: float) -> float:
+        """A size, SI, less multiples of 90 deg of a zero or axis, or of its period, where its convention may differ."""
         turns = self.kind in ("joint_zero_deg", "origin_deg", "frame_deg", "tilt_deg")
-        return math.remainder(value, 0.5 * math.pi) if turns else value
+        period = 0.5 * math.pi if turns else self.period
+        return math.remainder(value, period) if period else value
 
     def described(self, value: float) -> str:
         """Text of an error of a size, SI, true minus stated."""

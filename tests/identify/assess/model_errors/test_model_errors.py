@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import math
 import re
 import types
 
@@ -166,6 +167,25 @@ def test_a_mistake_is_named_with_its_size(tmp_path, make, text, level):
     if result.parameters["stiffness.a"].interval_95 is not None:
         for name, value in first.values.items():
             assert abs(value - TRUTH[name]) < 4.0 * first.std[name]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("along", [9.81, -9.81])
+def test_a_base_that_is_mounted_at_a_wall_is_named(tmp_path, along, seed):
+    """Springs so soft that weight changes the frequencies; fitted jointly with them, a tilt leaves its 90 deg."""
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    for body in data["body"]:
+        body["joint"][0]["stiffness"] *= 0.05
+    write_machine(Machine.model_validate(data | {"gravity": [along, 0.0, 0.0]}), tmp_path / "truth.toml")
+    simulate = {"below_hz": 100.0, "noise": True, "noise_seed": seed, "machine": "truth.toml"}
+    tests = [
+        shapes(name=f"p{k}", posture={"a": a, "b": b}, simulate=simulate, frequency_std_hz=0.003)
+        for k, (a, b) in enumerate(((0.2, 0.5), (-0.3, -0.9), (0.6, -0.4), (-0.8, 0.8)))
+    ]
+    free = {"stiffness.*": {"lower": 10.0, "upper": 1e5}, "damping.*": {"lower": 0.1, "upper": 1e3}}
+    made = study_of(tmp_path, *tests, free=free, machine=Machine.model_validate(data), **BRIEF)
+    (error,) = identify(made).metrics.model_errors
+    assert error.text == f"tilt about Y {math.copysign(90, -along):+.0f} deg from the stated one"
 
 
 SIX = [
