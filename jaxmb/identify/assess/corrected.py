@@ -2,8 +2,9 @@
 and all stated errors."""
 
 import dataclasses
+import functools
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled_partial
 from jaxmb.identify.assess.budget import errors_of_machine, finite
 from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.estimation.least_squares import host_minimum
@@ -33,6 +34,8 @@ from jaxmb.mechanics.loops import degrees_of_freedom
 
 NOT_FINITE = 1e6
 """Residual, in units of the noise, in place of one that is not finite."""
+BATCH = 32
+"""Points at which a residual is evaluated at a time."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,31 +114,71 @@ class Corrected:
         if problem.prior is not None:
             by_u = columns == np.arange(size)[:, None]
             jacobian[problem.data_rows :] = np.asarray(problem.prior.rows) @ by_u
-        for k, (rows, plain, (place, directions)) in enumerate(
-            zip(problem.row_slices, problem.tests, self.own, strict=True)
-        ):
-            test = without_name(tests.get(k, plain))
-            index = np.concatenate([np.arange(size + self.of_machine), size + place])
+        for k, rows in enumerate(problem.row_slices):
+            along, index = self._partial(_along, k, tests[k]) if k in tests else self._along[k], self._index(k)
             point = jax.device_put(np.concatenate([u, x])[index])
             asked, together = np.flatnonzero(np.isin(columns, index)), size + 1
-            entries = problem.free.entries_of(own_names(plain))
             for first in range(0, max(asked.size, 1), together):
                 part = asked[first : first + together]
                 tangents = np.zeros((together, index.size))
                 tangents[: part.size] = columns[part, None] == index
-                value, slopes = _along(
-                    test, entries, self.model, problem.free, self.machine, directions, point,
-                    jax.device_put(tangents),
-                )  # fmt: skip
+                value, slopes = along(point, jax.device_put(tangents))
                 residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
         return finite(residual, NOT_FINITE), finite(jacobian, 0.0)
+
+    def residuals(self, u: Float[np.ndarray, "b d"], x: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "b m"]:
+        """Residual in units of the noise at several points: unknowns and sizes of the errors, SI."""
+        points, tests = np.concatenate([u, x], axis=1), enumerate(self.problem.tests)
+        parts = [self._partial(_at_points, k, test)(jax.device_put(points[:, self._index(k)])) for k, test in tests]
+        parts.append(jax.vmap(self.problem.prior_residual)(u))
+        return finite(np.concatenate(parts, axis=1), NOT_FINITE)
+
+    def _index(self, k: int) -> Int[np.ndarray, "n"]:
+        """Indices of u and of the errors of a test, by its number: those of the machine, then its own."""
+        size = self.problem.free.size
+        return np.concatenate([np.arange(size + self.of_machine), size + self.own[k][0]])
+
+    def _partial(self, function: Callable[..., Any], k: int, test: Test) -> Callable[..., Any]:
+        """A program at the description of a test, or of an alternative to it."""
+        entries = self.problem.free.entries_of(own_names(self.problem.tests[k]))
+        fixed = without_name(test), entries, self.model, self.problem.free, self.machine, self.own[k][1]
+        return compiled_partial(
+            function, *jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, fixed)
+        )
+
+    @functools.cached_property
+    def _along(self) -> tuple[Callable[..., Any], ...]:
+        """Residual of each test, and derivatives along some directions."""
+        return tuple(self._partial(_along, k, test) for k, test in enumerate(self.problem.tests))
 
 
 def _stacked(found: Sequence[tuple[StatedError, Any]]) -> Any:
     return jax.device_put(jax.tree.map(lambda *parts: np.stack(parts), *(at for _, at in found))) if found else None
 
 
-@compiled
+def _residual(
+    test: Test,
+    entries: Int[np.ndarray, "k"] | None,
+    model: Model,
+    free: FreeParameters,
+    machine: MachineErrors,
+    own: Any,
+    x: Float[Array, "n"],
+) -> Float[Array, "m"]:
+    """Residual of a test at u and the sizes of its errors, the machine's first."""
+
+    def summed(numbers: Array, directions: Any) -> Any:
+        return jax.tree.map(lambda part: jnp.tensordot(numbers, part, 1), directions)
+
+    u, of_machine, of_test = jnp.split(x, [free.size, free.size + len(machine.gravity)])
+    values = free.values(u)
+    changed = free.apply(corrected_machine(free.apply(model, values), summed(of_machine, machine)), values)
+    described = with_free_values(test, entries, values)
+    if described.description is None:
+        return described.residual(described.view(changed))
+    return described.description.residual(changed, summed(of_test, own))
+
+
 def _along(
     test: Test,
     entries: Int[np.ndarray, "k"] | None,
@@ -146,24 +189,22 @@ def _along(
     x: Float[Array, "n"],
     tangents: Float[Array, "t n"],
 ) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
-    """Residual of a test at u and the sizes of its errors, the machine's first, and derivatives along some
-    directions."""
-    count = len(machine.gravity)
-
-    def summed(numbers: Array, directions: Any) -> Any:
-        return jax.tree.map(lambda part: jnp.tensordot(numbers, part, 1), directions)
-
-    def residual(x: Array) -> Array:
-        u, of_machine, of_test = jnp.split(x, [free.size, free.size + count])
-        values = free.values(u)
-        changed = free.apply(corrected_machine(free.apply(model, values), summed(of_machine, machine)), values)
-        described = with_free_values(test, entries, values)
-        if described.description is None:
-            return described.residual(described.view(changed))
-        return described.description.residual(changed, summed(of_test, own))
-
-    value, slope = jax.linearize(residual, x)
+    """Residual of a test, and derivatives along some directions."""
+    value, slope = jax.linearize(functools.partial(_residual, test, entries, model, free, machine, own), x)
     return value, jax.vmap(slope)(tangents)
+
+
+def _at_points(
+    test: Test,
+    entries: Int[np.ndarray, "k"] | None,
+    model: Model,
+    free: FreeParameters,
+    machine: MachineErrors,
+    own: Any,
+    x: Float[Array, "b n"],
+) -> Float[Array, "b m"]:
+    """Residual of a test at several points."""
+    return jax.lax.map(functools.partial(_residual, test, entries, model, free, machine, own), x)
 
 
 class JointFit(NamedTuple):

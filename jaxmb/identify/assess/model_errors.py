@@ -32,16 +32,16 @@ from jaxmb.spatial import rotation_by, rotation_vector
 
 TRIED, TRIED_ALTERNATIVES = 6, 3
 """Numbers of errors, and of alternatives, that are refitted: those that explain most to first order."""
-FAR_STARTS = 2
-"""Number of starts away from 0 of errors that need them."""
-SCANNED = tuple(sign * 2.0**power for power in range(6) for sign in (1.0, -1.0))
-"""Sizes over the typical one from which errors of a wrong channel start: log FRFs are not linear at antiresonances."""
+SCANNED = (2.0, -2.0, 8.0, -8.0, 32.0, -32.0)
+"""Sizes over the typical one at which all errors are tried: log FRFs are not linear at antiresonances."""
 MOST_TESTS, MOST_CHANNELS = 4, 6
 """Largest number of tests, and number of sensors and inputs, for fits without each of them."""
 MOST_PAIRS = 15
 """Largest number of pairs of tests that are tried with exchanged postures."""
 LINEAR = 0.1
 """Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
+HELD = 3
+"""Number of sizes of an error at which the free parameters are fitted before its size."""
 SCREENED, CONTINUED = 8, 0.05
 """Evaluations of a refit from each start, and the part of the misfit that it explains after them if it is continued."""
 DRAWN = 16
@@ -159,6 +159,11 @@ class Hypothesis(NamedTuple):
 NONE = Hypothesis()
 
 
+def prior(size: float) -> float:
+    """-2 times the logarithm of a Cauchy distribution of the size of an error over its typical one."""
+    return float(2.0 * np.log1p(size**2))
+
+
 class FittedHypothesis(NamedTuple):
     """A refitted hypothesis."""
 
@@ -179,6 +184,11 @@ class FittedHypothesis(NamedTuple):
         """Size for comparisons of likelihood; 0 for alternatives."""
         error = self.hypothesis.error
         return 0.0 if error is None else error.surprise(self.size * error.typical)
+
+    @property
+    def score(self) -> float:
+        """Sum of squares with the size of the error as a prior."""
+        return self.chi_square + prior(self.surprise)
 
     @property
     def is_convention(self) -> bool:
@@ -377,13 +387,18 @@ def _refitted(
     search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, beyond: Collection[str]
 ) -> list[FittedHypothesis]:
     """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
-    explain most to first order at any of some points, then at the free parameters of the best refit, and of those that
-    have starts of their own."""
+    explain most to first order at any of some points or at a size that is tried, of those that have starts of their
+    own, and of those whose effect resembles that of the best."""
     errors, channel = search.corrected.errors, _without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
     expected, distinct, inside = _expected(search, at, None if channel is None else channel[1])
+    tried = _scanned(search, points[0], range(len(errors)))
+    if channel is not None:
+        tried |= _scanned(search, channel[0], np.flatnonzero(inside).tolist())
+    expected = np.concatenate([expected, [[tried[k][0].chi_square for k in range(len(errors))]]])
     found, best = dict[int, FittedHypothesis](), np.inf
-    enough = float(chdtri(search.noise, FALSE_ALARM))
+    noise = float(chdtri(search.noise, FALSE_ALARM))
+    enough = noise if chi_square > noise else -np.inf
 
     def refit(numbers: Sequence[int]) -> None:
         nonlocal best
@@ -392,20 +407,17 @@ def _refitted(
             far = errors[k].kind and errors[k].starts and errors[k].bounds[0] < 0.0
             if best <= enough and not far and expected[:, k].min() > best + LINEAR * (chi_square - best):
                 continue  # another error leaves noise alone, and this one more to first order
-            u = at[int(np.argmin(expected[:, k]))]
-            scanned = [size * errors[k].typical for size in SCANNED] if inside[k] else errors[k].starts
-            firsts = [np.append(u, 0.0), *_far_starts(search, errors[k], [u] if inside[k] else points, scanned)]
-            held = [search.held(Hypothesis(errors[k]), first) for first in firsts[1:]]
-            starts = [firsts[0], *(end.x for end in held)]
-            ends = (search.fitted(Hypothesis(errors[k]), first, SCREENED) for first in starts)
+            first = np.append(at[int(np.argmin(expected[: len(at), k]))], 0.0)
+            held = [search.held(end.hypothesis, end.x) for end in tried[k]]
+            nearest = min(held, key=lambda end: end.chi_square)
+            ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x))
             end = min(ends, key=lambda end: end.chi_square)
             if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
                 end = search.fitted(end.hypothesis, end.x)
-            usual = [other for other in held if other.is_convention]
-            end = min([end, *usual], key=lambda end: score(end.chi_square, end.surprise))
-            found[k] = end
-            if _is_usual(end):
-                best = min(best, end.chi_square)
+            usual = [end for end in held if end.is_convention]
+            found[k] = min([end, *usual], key=lambda end: end.score)
+            if _is_usual(found[k]):
+                best = min(best, found[k].chi_square)
 
     def likely() -> list[int]:
         order = np.argsort(expected.min(axis=0), kind="stable").tolist()
@@ -416,10 +428,58 @@ def _refitted(
     refit(likely()[:TRIED])
     refit([k for k in likely() if errors[k].starts])
     if found:
-        at.append(min(found.values(), key=lambda end: end.chi_square).x[: search.size])
-        expected = np.concatenate([expected, _expected(search, at[-1:], None)[0]])
-        refit(likely()[:TRIED])
+        k = min(found, key=lambda k: found[k].chi_square)
+        similar = _similar(search, k, found[k])
+        tried = {k: sorted([similar[k], *tried[k]], key=lambda end: end.chi_square) for k in tried}
+        expected = np.concatenate([expected, [[tried[k][0].chi_square for k in range(len(errors))]]])
+        refit([k for k in np.argsort([similar[k].chi_square for k in tried]).tolist() if k not in found][:TRIED])
     return [*found.values(), *(() if best <= enough else _alternatives(search, at))]
+
+
+def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) -> dict[int, list[FittedHypothesis]]:
+    """Fits at the sizes that are tried of some errors, by index, the best first: at u, and after a step of the free
+    parameters to first order from there."""
+    corrected, size, pairs = search.corrected, search.size, list[tuple[int, float]]()
+    for k in numbers:
+        error = corrected.errors[k]
+        (least, most), sizes = error.bounds, [*error.starts, *(error.typical * x for x in SCANNED)]
+        pairs += [(k, x / error.typical) for x in sizes if least < x < most] or [(k, 0.0)]
+    x = np.zeros((len(pairs), len(corrected.errors)))
+    for row, (k, amount) in zip(x, pairs, strict=True):
+        row[k] = amount * corrected.errors[k].typical
+    svd = scaled_svd(search.metric(corrected.state(u, np.zeros(len(corrected.errors)), np.arange(size))[1]))
+    start, free, ends = np.tile(u, (len(pairs), 1)), corrected.problem.free, dict[int, list[FittedHypothesis]]()
+    first = search.metric(corrected.residuals(start, x).T)
+    stepped = np.clip(start - (svd.gain @ (svd.range(len(first)).T @ first)).T, free.lower, free.upper)
+    squares = [np.sum(part**2, axis=0) for part in (first, search.metric(corrected.residuals(stepped, x).T))]
+    best = dict[tuple[int, float], FittedHypothesis]()
+    for i, (k, amount) in enumerate(pairs):
+        for point, chi_square in ((start[i], squares[0][i]), (stepped[i], squares[1][i])):
+            end = FittedHypothesis(Hypothesis(corrected.errors[k]), np.append(point, amount), float(chi_square))
+            key = k, abs(amount)
+            best[key] = min(best.get(key, end), end, key=lambda end: end.chi_square)
+    for (k, _), end in best.items():
+        ends.setdefault(k, []).append(end)
+    return {k: sorted(each, key=lambda end: end.score)[:HELD] for k, each in ends.items()}
+
+
+def _similar(search: HypothesisSearch, k: int, best: FittedHypothesis) -> dict[int, FittedHypothesis]:
+    """Errors of the size whose effect, beside the free parameters, is closest to that of a refitted one, and the sum of
+    squares that they leave to first order, by index."""
+    corrected, size, errors = search.corrected, search.size, search.corrected.errors
+    x, typical = np.zeros(len(errors)), np.array([error.typical for error in errors])
+    x[k] = best.size * typical[k]
+    _, jacobian = corrected.state(best.x[:size], x, np.arange(size + len(errors)))
+    svd = scaled_svd(search.metric(jacobian[:, :size]), RANK_TOLERANCE)
+    beside = svd.beside(search.metric(jacobian[:, size:] * typical))
+    own, effect = np.sum(beside**2, axis=0), beside[:, k] * best.size
+    sizes = (beside.T @ effect) / np.where(own > 0.0, own, 1.0)
+    left = best.chi_square + np.sum((effect[:, None] - beside * sizes) ** 2, axis=0)
+    least, most = np.array([error.bounds for error in errors]).T / typical
+    return {
+        i: FittedHypothesis(Hypothesis(error), np.append(best.x[:size], np.clip(sizes[i], least[i], most[i])), left[i])
+        for i, error in enumerate(errors)
+    }
 
 
 def _is_usual(end: FittedHypothesis) -> bool:
@@ -469,16 +529,6 @@ def _expected(
             inside = np.any(effect != 0.0, axis=0) & ~np.any(effect[~channel], axis=0)
             expected[p, inside] = 0.0
     return expected, distinct, inside
-
-
-def _far_starts(
-    search: HypothesisSearch, error: StatedError, points: Sequence[np.ndarray], sizes: Sequence[float]
-) -> list[np.ndarray]:
-    """The best starts of an error among some sizes, SI, at any of some points."""
-    least, most = error.bounds
-    tried = [np.append(u, size / error.typical) for u in points for size in sizes if least <= size <= most]
-    squares = [float(np.sum(np.nan_to_num(search.state(Hypothesis(error), y)[0], nan=1e6) ** 2)) for y in tried]
-    return [tried[i] for i in np.argsort(squares)[:FAR_STARTS]]
 
 
 def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
@@ -564,13 +614,8 @@ def selected(
         return [], explains
     within = float(chdtri(1, ERROR_RATE)) * max(best / noise, 1.0)
     near = [k for k in np.argsort(np.abs(sizes), kind="stable").tolist() if chi_squares[k] <= best + within]
-    scores = {k: score(chi_squares[k], sizes[k]) for k in near}
+    scores = {k: chi_squares[k] + prior(sizes[k]) for k in near}
     return [k for k in near if scores[k] <= min(scores.values()) + within][:MOST_NAMED], explains
-
-
-def score(chi_square: float, size: float) -> float:
-    """Sum of squares with a Cauchy distribution of the size of an error, over the typical one, as a prior."""
-    return float(chi_square + 2.0 * np.log1p(size**2))
 
 
 def _reported(
