@@ -426,7 +426,7 @@ def _refitted(
     refit([k for k, error in enumerate(errors) if error.key in beyond])
     refit([k for k in likely() if inside[k]])
     refit(likely()[:TRIED])
-    refit([k for k in likely() if errors[k].starts])
+    refit([k for k in likely() if errors[k].starts][:TRIED])
     if found:
         k = min(found, key=lambda k: found[k].chi_square)
         similar = _similar(search, k, found[k])
