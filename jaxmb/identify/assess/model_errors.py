@@ -428,11 +428,13 @@ def _refitted(
     refit(likely()[:TRIED])
     refit([k for k in likely() if errors[k].starts][:TRIED])
     if found:
-        k = min(found, key=lambda k: found[k].chi_square)
-        similar = _similar(search, k, found[k])
-        tried = {k: sorted([similar[k], *tried[k]], key=lambda end: end.chi_square) for k in tried}
-        expected = np.concatenate([expected, [[tried[k][0].chi_square for k in range(len(errors))]]])
-        refit([k for k in np.argsort([similar[k].chi_square for k in tried]).tolist() if k not in found][:TRIED])
+        nearest = min(found, key=lambda k: found[k].chi_square)
+        similar, surprise = _similar(search, nearest, found[nearest]), found[nearest].surprise
+        expected = np.concatenate([expected, [[similar[k].chi_square for k in range(len(errors))]]])
+        more = sorted(set(similar) - set(found), key=lambda k: similar[k].chi_square)
+        tried = {k: [similar[k], *tried[k]] for k in more}
+        # of errors with one effect, only those that are more plausible
+        refit([k for k in more if distinct[k] or similar[k].surprise < 0.99 * surprise][:TRIED])
     return [*found.values(), *(() if best <= enough else _alternatives(search, at))]
 
 
