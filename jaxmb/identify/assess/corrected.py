@@ -130,7 +130,7 @@ class Corrected:
         """Residual in units of the noise at several points: unknowns and sizes of the errors, SI."""
         points, tests = np.concatenate([u, x], axis=1), enumerate(self.problem.tests)
         parts = [self._partial(_at_points, k, test)(jax.device_put(points[:, self._index(k)])) for k, test in tests]
-        parts.append(jax.vmap(self.problem.prior_residual)(u))
+        parts.append(jax.vmap(self.problem.prior_residual)(jax.device_put(u)))
         return finite(np.concatenate(parts, axis=1), NOT_FINITE)
 
     def _index(self, k: int) -> Int[np.ndarray, "n"]:
