@@ -34,8 +34,6 @@ from jaxmb.mechanics.loops import degrees_of_freedom
 
 NOT_FINITE = 1e6
 """Residual, in units of the noise, in place of one that is not finite."""
-BATCH = 32
-"""Points at which a residual is evaluated at a time."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

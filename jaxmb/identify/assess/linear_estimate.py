@@ -20,24 +20,20 @@ from jaxmb.identify.assess.estimate import (
     goodness_of_fit,
     jackknife_std,
 )
+from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Metric, drops, metric
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
     EXPLAINS,
     Explanations,
-    FittedHypothesis,
-    Hypothesis,
-    Metric,
     ModelError,
-    drops,
     further_springs,
     group_rows,
-    metric,
     model_errors_text,
     outlying_groups,
     selected,
-    single_and_common,
     with_hypotheses,
 )
+from jaxmb.identify.assess.refits import single_and_common
 from jaxmb.identify.assess.remarks import body_remarks, outlier_remarks, tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.assess.tests.torque import EXACT, SMALL

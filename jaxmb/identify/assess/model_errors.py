@@ -1,61 +1,36 @@
 """Search for the single error, in the description of a machine or its tests, that explains the misfit of a fit."""
 
 import dataclasses
-import functools
-import itertools
-import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.hypotheses import NONE, FittedHypothesis, HypothesisSearch, Metric, metric, prior
+from jaxmb.identify.assess.refits import LINEAR, from_draws, refitted, without_tests
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
-from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
+from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import FURTHER
-from jaxmb.identify.experiments.motion import PostureTest
-from jaxmb.identify.experiments.test import Test, residual_of_test
-from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.problem import is_large, test_at
+from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import STATION
 from jaxmb.spatial import rotation_by, rotation_vector
 
-TRIED, TRIED_ALTERNATIVES = 6, 3
-"""Numbers of errors, and of alternatives, that are refitted: those that explain most to first order."""
-SCANNED = (2.0, -2.0, 8.0, -8.0, 32.0, -32.0)
-"""Sizes over the typical one at which all errors are tried: log FRFs are not linear at antiresonances."""
-MOST_TESTS, MOST_CHANNELS = 4, 6
-"""Largest number of tests, and number of sensors and inputs, for fits without each of them."""
-MOST_PAIRS = 15
-"""Largest number of pairs of tests that are tried with exchanged postures."""
-LINEAR = 0.1
-"""Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
-HELD = 3
-"""Number of sizes of an error at which the free parameters are fitted before its size."""
-SCREENED, CONTINUED = 8, 0.05
-"""Evaluations of a refit from each start, and the part of the misfit that it explains after them if it is continued."""
-DRAWN = 16
-"""Starts of refits between the bounds where data are not reproduced, as the fit may be in a local minimum: a factor of
-1000 on the FRFs of an arm of four joints is found from nine of them."""
-SMALL = 5.0
-"""Size over the typical one up to which an error with a tolerance ends the search if it leaves noise alone."""
 EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
 MOST_NAMED = 4
 MOST_LIKELY = 3
 """Number of errors within their tolerances that are named, the largest over their tolerance."""
-PARALLEL = 1e-8
-"""1 - cosine of columns up to which two errors have one effect."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,188 +69,6 @@ class Explanations(NamedTuple):
     """Hypotheses that each explain most of it, the most plausible first."""
     further_springs: tuple[FurtherSpring, ...] = ()
     """Springs that each lower the residual significantly, the best first, also where none explains most."""
-
-
-class Metric(NamedTuple):
-    """Inverse root of the covariance of the residual: of the noise, and of errors within their tolerances."""
-
-    scale: Float[np.ndarray, "m"]
-    """1 over the standard deviation of the noise; 0 for unused rows."""
-    basis: Float[np.ndarray, "m k"]
-    """Orthonormal directions of these errors, in units of the noise."""
-    less: Float[np.ndarray, "k"]
-    """1 - 1 / (standard deviation along each)."""
-
-    def __call__(self, columns: Float[np.ndarray, "m *c"]) -> Float[np.ndarray, "m *c"]:
-        """Columns in units of the covariance."""
-        scaled = (columns.T * self.scale).T
-        return scaled - self.basis @ ((self.basis.T @ scaled).T * self.less).T
-
-    def without(self, kept: Float[np.ndarray, "m"]) -> "Metric":
-        """The metric of the rows that are kept."""
-        return self._replace(scale=self.scale * kept, basis=self.basis * kept[:, None])
-
-    def squares(self, columns: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "c"]:
-        """Sums of squares in units of the noise alone, of columns in units of the covariance."""
-        along = self.basis.T @ columns
-        return np.sum(columns**2, axis=0) + np.sum(along**2 * (1.0 / (1.0 - self.less[:, None]) ** 2 - 1.0), axis=0)
-
-
-def metric(variances: Float[np.ndarray, "m"], effects: Float[np.ndarray, "m e"]) -> Metric:
-    """The metric of noise with some variances and errors with some effects of one standard deviation each."""
-    scale = np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0)
-    left, values, _ = np.linalg.svd(effects * scale[:, None], full_matrices=False)
-    return Metric(scale, left, 1.0 - 1.0 / np.hypot(1.0, values))
-
-
-def drops(
-    residual: Float[np.ndarray, "m"], jacobian: Float[np.ndarray, "m d"], columns: Float[np.ndarray, "m c"]
-) -> tuple[float, Float[np.ndarray, "c"]]:
-    """Sum of squares of the residual beside the free parameters, and its decrease in a fit with each error, to first
-    order; all in units of the covariance.
-
-    Args:
-        residual: of the fit.
-        jacobian: by the free parameters.
-        columns: by the errors.
-    """
-    svd = scaled_svd(jacobian, RANK_TOLERANCE)
-    beside, rest = svd.beside(columns), svd.beside(residual)
-    own = np.sum(beside**2, axis=0)
-    has_effect = own > 1e-12 * np.sum(columns**2, axis=0)
-    return float(rest @ rest), np.where(has_effect, (beside.T @ rest) ** 2 / np.where(has_effect, own, 1.0), 0.0)
-
-
-class Hypothesis(NamedTuple):
-    """An error of one number, or alternatives to some tests."""
-
-    error: StatedError | None = None
-    tests: Mapping[int, Test] = types.MappingProxyType({})
-    """Alternatives, by index of the test."""
-    text: str = ""
-    """Of alternatives."""
-
-
-NONE = Hypothesis()
-
-
-def prior(size: float) -> float:
-    """-2 times the logarithm of a Cauchy distribution of the size of an error over its typical one."""
-    return float(2.0 * np.log1p(size**2))
-
-
-class FittedHypothesis(NamedTuple):
-    """A refitted hypothesis."""
-
-    hypothesis: Hypothesis
-    x: np.ndarray
-    """Fitted unknowns, and the size of an error over the typical one."""
-    chi_square: float
-    squares: float = np.nan
-    """Sum of squares of the residual in units of the noise alone; not known in searches."""
-
-    @property
-    def size(self) -> float:
-        """Size of an error over the typical one; 0 for alternatives."""
-        return 0.0 if self.hypothesis.error is None else float(self.x[-1])
-
-    @property
-    def surprise(self) -> float:
-        """Size for comparisons of likelihood; 0 for alternatives."""
-        error = self.hypothesis.error
-        return 0.0 if error is None else error.surprise(self.size * error.typical)
-
-    @property
-    def score(self) -> float:
-        """Sum of squares with the size of the error as a prior."""
-        return self.chi_square + prior(self.surprise)
-
-    @property
-    def is_convention(self) -> bool:
-        """Whether an error of this size, not 0, is one of another convention, such as 90 deg."""
-        return self.size != 0.0 and self.surprise < 1e-9
-
-    @property
-    def is_plausible(self) -> bool:
-        """Whether an error of this size is plausible."""
-        error = self.hypothesis.error
-        return error is None or error.is_plausible(self.size * error.typical)
-
-    @property
-    def text(self) -> str:
-        """The hypothesis with its size."""
-        error = self.hypothesis.error
-        return self.hypothesis.text if error is None else error.described(self.size * error.typical)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class HypothesisSearch:
-    """Refits of hypotheses."""
-
-    corrected: Corrected
-    metric: Metric
-    noise: float
-    """Expected sum of squares of the residual: degrees of freedom."""
-    masked: slice | Bool[np.ndarray, "m"] | None = None
-    """Rows that are left out."""
-
-    @property
-    def size(self) -> int:
-        """Number of free parameters."""
-        return self.corrected.problem.free.size
-
-    def state(self, hypothesis: Hypothesis, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Residual in units of its covariance, and its Jacobian by u and, for an error, its size over the typical
-        one."""
-        errors, error = self.corrected.errors, hypothesis.error
-        x, columns = np.zeros(len(errors)), np.arange(self.size)
-        if error is not None:
-            k = errors.index(error)
-            x[k], columns = y[-1] * error.typical, np.append(columns, self.size + k)
-        residual, jacobian = self.corrected.state(y[: self.size], x, columns, hypothesis.tests)
-        if error is not None:
-            jacobian[:, -1] *= error.typical
-        if self.masked is not None:
-            residual[self.masked], jacobian[self.masked] = 0.0, 0.0
-        return self.metric(residual), self.metric(jacobian)
-
-    def cost(self, u: np.ndarray) -> float:
-        """Sum of squares of the residual in units of the noise alone, which tolerances do not lower."""
-        residual, _ = self.corrected.state(u, np.zeros(len(self.corrected.errors)), np.zeros(0, dtype=int))
-        return float(np.sum((residual * self.metric.scale) ** 2))
-
-    def fitted(
-        self, hypothesis: Hypothesis, first: np.ndarray, evaluations: int = MOST_EVALUATIONS
-    ) -> FittedHypothesis:
-        """Fit of a hypothesis, from a start, with at most so many evaluations."""
-        free, error = self.corrected.problem.free, hypothesis.error
-        lower, upper = np.asarray(free.lower), np.asarray(free.upper)
-        if error is not None:
-            low, high = error.bounds
-            lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
-        x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, evaluations)
-        return FittedHypothesis(hypothesis, x, float(residual @ residual))
-
-    def held(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
-        """Fit of the free parameters at the size of an error in a start: one of 90 deg displaces them."""
-
-        def state(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            residual, jacobian = self.state(hypothesis, np.append(u, first[-1]))
-            return residual, jacobian[:, :-1]
-
-        free = self.corrected.problem.free
-        lower, upper = np.asarray(free.lower), np.asarray(free.upper)
-        u, residual = host_minimum(state, first[:-1], lower, upper, SCREENED)
-        return FittedHypothesis(hypothesis, np.append(u, first[-1]), float(residual @ residual))
-
-    def reproduces(self, end: FittedHypothesis) -> bool:
-        """Whether a refit reproduces its alternatives to tests: smaller lengths have smaller residuals in any case."""
-        if end.chi_square <= float(chdtri(self.noise, FALSE_ALARM)):
-            return True
-        problem, values = self.corrected.problem, self.corrected.problem.free.values(end.x[: self.size])
-        model = problem.free.apply(problem.model, values)
-        tests = (test_at(test, problem.free, values) for test in end.hypothesis.tests.values())
-        return not any(test.score(test.view(model), None).poor for test in tests)
 
 
 def model_errors(estimate: Estimate) -> Explanations:
@@ -317,10 +110,10 @@ def model_errors(estimate: Estimate) -> Explanations:
     if chi_square <= float(chdtri(degrees, ERROR_RATE)) and (lower or not estimate.goodness.exceeds_tolerance):
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
-    points = [plain, *_without_tests(search, plain), start]
-    refits = _refitted(search, points, chi_square, estimate.goodness.beyond_tolerance)
+    points = [plain, *without_tests(search, plain), start]
+    refits = refitted(search, points, chi_square, estimate.goodness.beyond_tolerance)
     if estimate.goodness.not_reproduced:
-        refits = _from_draws(search, refits, estimate.seed)
+        refits = from_draws(search, refits, estimate.seed)
     found = [end for end in refits if end.is_plausible and search.reproduces(end)]
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     return Explanations(
@@ -355,241 +148,6 @@ def further_springs(
             if explains > LINEAR:
                 springs.append(FurtherSpring(model.coordinates[k], 1.0 / (end.size * error.typical), unit, explains))
     return tuple(springs)
-
-
-def _without_tests(search: HypothesisSearch, u: np.ndarray) -> list[np.ndarray]:
-    """Fits without each test, where there are a few."""
-    rows = search.corrected.problem.row_slices
-    if not 1 < len(rows) <= MOST_TESTS:
-        return []
-    return [dataclasses.replace(search, masked=own).fitted(NONE, u).x for own in rows]
-
-
-def _without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Fit without the sensor or input that explains most, and the mask of its rows; None where no single one leaves
-    noise alone: a single wrong one misleads the fit, so that no error is small there."""
-    problem, residual = search.corrected.problem, search.state(NONE, u)[0]
-    channels = dict[str, np.ndarray]()
-    for own, test in zip(problem.row_slices, problem.tests, strict=True):
-        for name, mask in ({} if test.description is None else test.description.channels).items():
-            channels.setdefault(name, np.zeros(residual.size, bool))[own] |= mask & (search.metric.scale[own] > 0.0)
-    used = np.count_nonzero(search.metric.scale)
-    partial = [mask for mask in channels.values() if np.count_nonzero(mask) < used]
-    partial.sort(key=lambda mask: -float(np.sum(residual[mask] ** 2)))
-    for mask in partial[:MOST_CHANNELS]:
-        without = dataclasses.replace(search, masked=mask).fitted(NONE, u)
-        if without.chi_square <= float(chdtri(search.noise - np.count_nonzero(mask), FALSE_ALARM)):
-            return without.x, mask
-    return None
-
-
-def _refitted(
-    search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, beyond: Collection[str]
-) -> list[FittedHypothesis]:
-    """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
-    explain most to first order at any of some points or at a size that is tried, of those that have starts of their
-    own, and of those whose effect resembles that of the best."""
-    errors, channel = search.corrected.errors, _without_channel(search, points[0])
-    at = [*points, *([] if channel is None else [channel[0]])]
-    expected, distinct, inside = _expected(search, at, None if channel is None else channel[1])
-    tried = _scanned(search, points[0], range(len(errors)))
-    if channel is not None:
-        tried |= _scanned(search, channel[0], np.flatnonzero(inside).tolist())
-    expected = np.concatenate([expected, [[tried[k][0].chi_square for k in range(len(errors))]]])
-    found, best = dict[int, FittedHypothesis](), np.inf
-    noise = float(chdtri(search.noise, FALSE_ALARM))
-    enough = noise if chi_square > noise else -np.inf
-
-    def refit(numbers: Sequence[int]) -> None:
-        nonlocal best
-        for k in numbers:
-            # a stated number that may be wrong by a large factor, not a compliance where none is stated
-            far = errors[k].kind and errors[k].starts and errors[k].bounds[0] < 0.0
-            if best <= enough and not far and expected[:, k].min() > best + LINEAR * (chi_square - best):
-                continue  # another error leaves noise alone, and this one more to first order
-            first = np.append(at[int(np.argmin(expected[: len(at), k]))], 0.0)
-            held = [search.held(end.hypothesis, end.x) for end in tried[k]]
-            nearest = min(held, key=lambda end: end.chi_square)
-            ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x))
-            end = min(ends, key=lambda end: end.chi_square)
-            if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
-                end = search.fitted(end.hypothesis, end.x)
-            usual = [end for end in held if end.is_convention]
-            found[k] = min([end, *usual], key=lambda end: end.score)
-            if _is_usual(found[k]):
-                best = min(best, found[k].chi_square)
-
-    def likely() -> list[int]:
-        order = np.argsort(expected.min(axis=0), kind="stable").tolist()
-        return [k for k in order if distinct[k] and k not in found]
-
-    refit([k for k, error in enumerate(errors) if error.key in beyond])
-    refit([k for k in likely() if inside[k]])
-    refit(likely()[:TRIED])
-    refit([k for k in likely() if errors[k].starts][:TRIED])
-    if found:
-        nearest = min(found, key=lambda k: found[k].chi_square)
-        similar, surprise = _similar(search, nearest, found[nearest]), found[nearest].surprise
-        expected = np.concatenate([expected, [[similar[k].chi_square for k in range(len(errors))]]])
-        more = sorted(set(similar) - set(found), key=lambda k: similar[k].chi_square)
-        tried = {k: [similar[k], *tried[k]] for k in more}
-        # of errors with one effect, only those that are more plausible
-        refit([k for k in more if distinct[k] or similar[k].surprise < 0.99 * surprise][:TRIED])
-    return [*found.values(), *(() if best <= enough else _alternatives(search, at))]
-
-
-def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) -> dict[int, list[FittedHypothesis]]:
-    """Fits at the sizes that are tried of some errors, by index, the best first: at u, and after a step of the free
-    parameters to first order from there."""
-    corrected, size, pairs = search.corrected, search.size, list[tuple[int, float]]()
-    for k in numbers:
-        error = corrected.errors[k]
-        (least, most), sizes = error.bounds, [*error.starts, *(error.typical * x for x in SCANNED)]
-        pairs += [(k, x / error.typical) for x in sizes if least < x < most] or [(k, 0.0)]
-    x = np.zeros((len(pairs), len(corrected.errors)))
-    for row, (k, amount) in zip(x, pairs, strict=True):
-        row[k] = amount * corrected.errors[k].typical
-    svd = scaled_svd(search.metric(corrected.state(u, np.zeros(len(corrected.errors)), np.arange(size))[1]))
-    start, free, ends = np.tile(u, (len(pairs), 1)), corrected.problem.free, dict[int, list[FittedHypothesis]]()
-    first = search.metric(corrected.residuals(start, x).T)
-    stepped = np.clip(start - (svd.gain @ (svd.range(len(first)).T @ first)).T, free.lower, free.upper)
-    squares = [np.sum(part**2, axis=0) for part in (first, search.metric(corrected.residuals(stepped, x).T))]
-    best = dict[tuple[int, float], FittedHypothesis]()
-    for i, (k, amount) in enumerate(pairs):
-        for point, chi_square in ((start[i], squares[0][i]), (stepped[i], squares[1][i])):
-            end = FittedHypothesis(Hypothesis(corrected.errors[k]), np.append(point, amount), float(chi_square))
-            key = k, abs(amount)
-            best[key] = min(best.get(key, end), end, key=lambda end: end.chi_square)
-    for (k, _), end in best.items():
-        ends.setdefault(k, []).append(end)
-    return {k: sorted(each, key=lambda end: end.score)[:HELD] for k, each in ends.items()}
-
-
-def _similar(search: HypothesisSearch, k: int, best: FittedHypothesis) -> dict[int, FittedHypothesis]:
-    """Errors of the size whose effect, beside the free parameters, is closest to that of a refitted one, and the sum of
-    squares that they leave to first order, by index."""
-    corrected, size, errors = search.corrected, search.size, search.corrected.errors
-    x, typical = np.zeros(len(errors)), np.array([error.typical for error in errors])
-    x[k] = best.size * typical[k]
-    _, jacobian = corrected.state(best.x[:size], x, np.arange(size + len(errors)))
-    svd = scaled_svd(search.metric(jacobian[:, :size]), RANK_TOLERANCE)
-    beside = svd.beside(search.metric(jacobian[:, size:] * typical))
-    own, effect = np.sum(beside**2, axis=0), beside[:, k] * best.size
-    sizes = (beside.T @ effect) / np.where(own > 0.0, own, 1.0)
-    left = best.chi_square + np.sum((effect[:, None] - beside * sizes) ** 2, axis=0)
-    least, most = np.array([error.bounds for error in errors]).T / typical
-    return {
-        i: FittedHypothesis(Hypothesis(error), np.append(best.x[:size], np.clip(sizes[i], least[i], most[i])), left[i])
-        for i, error in enumerate(errors)
-    }
-
-
-def _is_usual(end: FittedHypothesis) -> bool:
-    """Whether it is an error without a tolerance, or of a size that its tolerance makes plausible."""
-    error = end.hypothesis.error
-    return error is None or not error.kind or abs(end.size) <= SMALL
-
-
-def _from_draws(search: HypothesisSearch, found: Sequence[FittedHypothesis], seed: int) -> list[FittedHypothesis]:
-    """Refits, of which the best and those of alternatives are repeated from random starts unless one leaves noise
-    alone."""
-    order, enough = sorted(found, key=lambda end: end.chi_square), float(chdtri(search.noise, FALSE_ALARM))
-    if any(end.chi_square <= enough and _is_usual(end) for end in order):
-        return order
-    free, errors = search.corrected.problem.free, [end for end in order if end.hypothesis.error is not None]
-    repeated = [*errors[:MOST_NAMED], *(end for end in order if end.hypothesis.error is None)]
-    draws = np.random.default_rng(seed).uniform(free.lower, free.upper, (DRAWN, search.size))
-    found = [end for end in order if not any(end is other for other in repeated)]
-    for end in repeated:
-        ends = (search.fitted(end.hypothesis, np.append(u, end.x[search.size :]), SCREENED) for u in draws)
-        best = min(ends, key=lambda end: end.chi_square)
-        found.append(min(end, search.fitted(end.hypothesis, best.x), key=lambda end: end.chi_square))
-    return found
-
-
-def _expected(
-    search: HypothesisSearch, points: Sequence[np.ndarray], channel: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum of squares that each error leaves to first order at each point [p, e]; whether its effect is distinct from
-    that of earlier ones [e]; whether it has an effect in a channel alone, whose fit without it is the last point [e]:
-    such an error may leave noise alone there."""
-    corrected, size = search.corrected, search.size
-    errors, every = corrected.errors, np.arange(size + len(corrected.errors))
-    typical = np.array([error.typical for error in errors])
-    expected, distinct = np.zeros((len(points), len(errors))), np.zeros(len(errors), bool)
-    inside = np.zeros(len(errors), bool)
-    for p, u in enumerate(points):
-        residual, jacobian = corrected.state(u, np.zeros(len(errors)), every)
-        columns = search.metric(jacobian[:, size:] * typical)
-        repeated = _repeated(columns)
-        rest, less = drops(search.metric(residual), search.metric(jacobian[:, :size]), columns)
-        less[repeated] = 0.0
-        expected[p] = rest - less
-        distinct |= ~np.isin(np.arange(len(errors)), repeated)
-        if channel is not None and p == len(points) - 1:
-            effect = jacobian[:, size:] * typical * search.metric.scale[:, None]
-            inside = np.any(effect != 0.0, axis=0) & ~np.any(effect[~channel], axis=0)
-            expected[p, inside] = 0.0
-    return expected, distinct, inside
-
-
-def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
-    """Refits of the most likely alternatives to tests."""
-    problem, tried = search.corrected.problem, list[tuple[float, int, int]]()
-    known = (
-        (t.name, () if t.description is None else t.description.alternatives(problem.model)) for t in problem.tests
-    )
-    some = [*single_and_common(known), *exchanged_postures(problem.tests)]
-    for p, u in enumerate(points):
-        model = problem.free.apply(problem.model, problem.free.values(u))
-        views = [test.view(model) for test in problem.tests]
-        each = list(map(residual_of_test, problem.tests, views))
-        for number, (tests, _) in enumerate(some):
-            parts = list(each)
-            for k, test in tests.items():
-                is_there = getattr(test, "q", None) is getattr(problem.tests[k], "q", None)
-                parts[k] = residual_of_test(test, views[k] if is_there else test.view(model))
-            whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
-            tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
-    found, chosen = list[FittedHypothesis](), set[int]()
-    for _, number, p in sorted(tried):
-        if number not in chosen and len(chosen) < TRIED_ALTERNATIVES:
-            chosen.add(number)
-            found.append(search.fitted(Hypothesis(None, *some[number]), points[p]))
-    return found
-
-
-def single_and_common(
-    known: Iterable[tuple[str, Iterable[tuple[str, str, Test]]]],
-) -> list[tuple[dict[int, Test], str]]:
-    """Alternatives to single tests, then to all that have one of the same key, with their texts.
-
-    Args:
-        known: name of each test, and its alternatives: key, text and test.
-    """
-    single, common = list[tuple[dict[int, Test], str]](), dict[str, tuple[dict[int, Test], str]]()
-    for k, (name, alternatives) in enumerate(known):
-        for key, text, other in alternatives:
-            single.append(({k: other}, f"{text} of {display_name(name)}"))
-            common.setdefault(key, ({}, text))[0][k] = other
-    return [*single, *(each for each in common.values() if len(each[0]) > 1)]
-
-
-def exchanged_postures(tests: Sequence[Test]) -> list[tuple[dict[int, Test], str]]:
-    """Alternatives in which two tests have each other's posture, as where their files were exchanged, with texts."""
-    at = [(k, test) for k, test in enumerate(tests) if isinstance(test, PostureTest)]
-    pairs = [
-        (one, other)
-        for one, other in itertools.combinations(at, 2)
-        if one[1].q.shape == other[1].q.shape and not np.array_equal(one[1].q, other[1].q)
-    ]
-    return [
-        (
-            {i: dataclasses.replace(a, q=b.q), k: dataclasses.replace(b, q=a.q)},
-            f"exchanged postures of {display_name(a.name)} and {display_name(b.name)}",
-        )
-        for (i, a), (k, b) in (pairs if len(pairs) <= MOST_PAIRS else ())
-    ]
 
 
 def selected(
@@ -879,10 +437,3 @@ def _scatter(estimate: Estimate) -> np.ndarray | None:
             found[rows] = np.maximum(test.lines.scatter(residual, weights), np.finfo(float).tiny)
             doubtful |= test.noise.correlation.between_responses or test.lines.outliers(residual, weights).size > 0
     return found if doubtful and any(test.description is not None for test in problem.tests) else None
-
-
-def _repeated(columns: Float[np.ndarray, "m c"]) -> np.ndarray:
-    """Indices of columns parallel to an earlier one, such as those of all tests and of a single test."""
-    unit = columns / np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
-    parallel = np.triu(np.abs(unit.T @ unit), 1) > 1.0 - PARALLEL
-    return np.flatnonzero(parallel.any(axis=0))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from jaxmb.identify.assess.hypotheses import drops, metric
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import ModelError, drops, metric, model_errors_text, selected
+from jaxmb.identify.assess.model_errors import ModelError, model_errors_text, selected
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.mechanics.kinematics import frame_pose
 from tests.identify.kr240 import JOINTS, MODEL, TRUTH, displaced, loaded, measured_by, study_of

@@ -12,20 +12,10 @@ import pytest
 
 from jaxmb.identify.assess.budget import DescribedTests
 from jaxmb.identify.assess.corrected import Corrected
+from jaxmb.identify.assess.hypotheses import NONE, FittedHypothesis, Hypothesis, HypothesisSearch, metric
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import (
-    NONE,
-    FittedHypothesis,
-    Hypothesis,
-    HypothesisSearch,
-    _expected,
-    _from_draws,
-    _refitted,
-    _reported,
-    further_springs,
-    metric,
-    model_errors,
-)
+from jaxmb.identify.assess.model_errors import _reported, further_springs, model_errors
+from jaxmb.identify.assess.refits import _expected, from_draws, refitted
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -247,7 +237,7 @@ def test_an_error_beyond_a_rise_of_its_residual_is_found():
     errors = (StatedError("beyond", size=1.0),)
     corrected = types.SimpleNamespace(problem=problem, errors=errors, state=state, residuals=at_points(state))
     search = HypothesisSearch(corrected, metric(np.ones(200), np.zeros((200, 0))), 199.0)
-    (found,) = _refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
+    (found,) = refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
     assert found.size == pytest.approx(20.0, abs=0.2)
 
 
@@ -265,7 +255,7 @@ def test_an_implausibly_large_error_that_leaves_noise_alone_does_not_end_the_sea
     problem = types.SimpleNamespace(free=free, row_slices=(), tests=())
     corrected = types.SimpleNamespace(problem=problem, errors=errors, state=state, residuals=at_points(state))
     search = HypothesisSearch(corrected, metric(np.ones(200), np.zeros((200, 0))), 199.0)
-    found = _refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
+    found = refitted(search, [np.zeros(1)], search.fitted(NONE, np.zeros(1)).chi_square, ())
     assert {end.text.split()[0]: round(abs(end.size)) for end in found} == {"far": 40, "usual": 2}
 
 
@@ -297,7 +287,7 @@ def test_an_error_is_refitted_from_starts_far_from_a_fit_in_a_local_minimum():
     _, distinct, _ = _expected(search, [np.zeros(1), np.full(1, 0.3)], None)
     assert distinct.all()
     assert stuck.chi_square > 10.0 * search.noise
-    (found,) = _from_draws(search, [stuck], 0)
+    (found,) = from_draws(search, [stuck], 0)
     np.testing.assert_allclose(found.x, [0.9, 1.0], atol=0.05)
     assert [error.text.split()[0] for error in _reported(search, np.zeros(1), 1e5, [found])] == ["gain"]
 
@@ -305,7 +295,7 @@ def test_an_error_is_refitted_from_starts_far_from_a_fit_in_a_local_minimum():
 def test_a_local_minimum_without_an_error_is_no_error():
     """Refits from random starts leave noise alone there, with errors of about 0."""
     search, stuck = stuck_search(0.0)
-    (found,) = _from_draws(search, [stuck], 0)
+    (found,) = from_draws(search, [stuck], 0)
     assert found.chi_square < 1.2 * search.noise
     (reported,) = _reported(search, np.zeros(1), 1e5, [found])
     assert "minimum" in reported.text
