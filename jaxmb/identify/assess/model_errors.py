@@ -12,7 +12,7 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.assess.estimate import Estimate
 from jaxmb.identify.assess.hypotheses import NONE, FittedHypothesis, HypothesisSearch, Metric, metric, prior
-from jaxmb.identify.assess.refits import LINEAR, from_draws, refitted, without_tests
+from jaxmb.identify.assess.refits import LINEAR, MOST_NAMED, from_draws, refitted, without_tests
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
@@ -28,7 +28,6 @@ from jaxmb.spatial import rotation_by, rotation_vector
 
 EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
-MOST_NAMED = 4
 MOST_LIKELY = 3
 """Number of errors within their tolerances that are named, the largest over their tolerance."""
 

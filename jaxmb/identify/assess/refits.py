@@ -38,6 +38,8 @@ LINEAR = 0.1
 """Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
 HELD = 3
 """Number of sizes of an error at which the free parameters are fitted before its size."""
+MOST_NAMED = 4
+"""Largest number of errors that are named together."""
 DRAWN = 16
 """Starts of refits between the bounds where data are not reproduced, as the fit may be in a local minimum: a factor of
 1000 on the FRFs of an arm of four joints is found from nine of them."""
