@@ -113,7 +113,7 @@ class Corrected:
             by_u = columns == np.arange(size)[:, None]
             jacobian[problem.data_rows :] = np.asarray(problem.prior.rows) @ by_u
         for k, rows in enumerate(problem.row_slices):
-            along, index = self._partial(_along, k, tests[k]) if k in tests else self._along[k], self._index(k)
+            along, index = self._partial(_with_slopes, k, tests[k]) if k in tests else self._along[k], self._index(k)
             point = jax.device_put(np.concatenate([u, x])[index])
             asked, together = np.flatnonzero(np.isin(columns, index)), size + 1
             for first in range(0, max(asked.size, 1), together):
@@ -139,70 +139,57 @@ class Corrected:
     def _partial(self, function: Callable[..., Any], k: int, test: Test) -> Callable[..., Any]:
         """A program at the description of a test, or of an alternative to it."""
         entries = self.problem.free.entries_of(own_names(self.problem.tests[k]))
-        fixed = without_name(test), entries, self.model, self.problem.free, self.machine, self.own[k][1]
-        return compiled_partial(
-            function, *jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, fixed)
-        )
+        own = _Residual(without_name(test), entries, self.model, self.problem.free, self.machine, self.own[k][1])
+        on_device = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, own)
+        return compiled_partial(function, on_device)
 
     @functools.cached_property
     def _along(self) -> tuple[Callable[..., Any], ...]:
         """Residual of each test, and derivatives along some directions."""
-        return tuple(self._partial(_along, k, test) for k, test in enumerate(self.problem.tests))
+        return tuple(self._partial(_with_slopes, k, test) for k, test in enumerate(self.problem.tests))
 
 
 def _stacked(found: Sequence[tuple[StatedError, Any]]) -> Any:
     return jax.device_put(jax.tree.map(lambda *parts: np.stack(parts), *(at for _, at in found))) if found else None
 
 
-def _residual(
-    test: Test,
-    entries: Int[np.ndarray, "k"] | None,
-    model: Model,
-    free: FreeParameters,
-    machine: MachineErrors,
-    own: Any,
-    x: Float[Array, "n"],
-) -> Float[Array, "m"]:
-    """Residual of a test at u and the sizes of its errors, the machine's first."""
+class _Residual(NamedTuple):
+    """Residual of a test as a function of u and the sizes of its errors, the machine's first."""
 
-    def summed(numbers: Array, directions: Any) -> Any:
-        return jax.tree.map(lambda part: jnp.tensordot(numbers, part, 1), directions)
+    test: Test
+    entries: Int[np.ndarray, "k"] | None
+    """Of the free parameters, those of the test itself."""
+    model: Model
+    free: FreeParameters
+    machine: MachineErrors
+    own: Any
+    """Directions of the errors of the test."""
 
-    u, of_machine, of_test = jnp.split(x, [free.size, free.size + len(machine.gravity)])
-    values = free.values(u)
-    changed = free.apply(corrected_machine(free.apply(model, values), summed(of_machine, machine)), values)
-    described = with_free_values(test, entries, values)
-    if described.description is None:
-        return described.residual(described.view(changed))
-    return described.description.residual(changed, summed(of_test, own))
+    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "m"]:
+        def summed(numbers: Array, directions: Any) -> Any:
+            return jax.tree.map(lambda part: jnp.tensordot(numbers, part, 1), directions)
+
+        free = self.free
+        u, of_machine, of_test = jnp.split(x, [free.size, free.size + len(self.machine.gravity)])
+        values = free.values(u)
+        changed = corrected_machine(free.apply(self.model, values), summed(of_machine, self.machine))
+        changed, described = free.apply(changed, values), with_free_values(self.test, self.entries, values)
+        if described.description is None:
+            return described.residual(described.view(changed))
+        return described.description.residual(changed, summed(of_test, self.own))
 
 
-def _along(
-    test: Test,
-    entries: Int[np.ndarray, "k"] | None,
-    model: Model,
-    free: FreeParameters,
-    machine: MachineErrors,
-    own: Any,
-    x: Float[Array, "n"],
-    tangents: Float[Array, "t n"],
+def _with_slopes(
+    residual: _Residual, x: Float[Array, "n"], tangents: Float[Array, "t n"]
 ) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
     """Residual of a test, and derivatives along some directions."""
-    value, slope = jax.linearize(functools.partial(_residual, test, entries, model, free, machine, own), x)
+    value, slope = jax.linearize(residual, x)
     return value, jax.vmap(slope)(tangents)
 
 
-def _at_points(
-    test: Test,
-    entries: Int[np.ndarray, "k"] | None,
-    model: Model,
-    free: FreeParameters,
-    machine: MachineErrors,
-    own: Any,
-    x: Float[Array, "b n"],
-) -> Float[Array, "b m"]:
+def _at_points(residual: _Residual, x: Float[Array, "b n"]) -> Float[Array, "b m"]:
     """Residual of a test at several points."""
-    return jax.lax.map(functools.partial(_residual, test, entries, model, free, machine, own), x)
+    return jax.lax.map(residual, x)
 
 
 class JointFit(NamedTuple):

@@ -182,7 +182,7 @@ class HypothesisSearch:
         x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, evaluations)
         return FittedHypothesis(hypothesis, x, float(residual @ residual))
 
-    def held(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
+    def at_size(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
         """Fit of the free parameters at the size of an error in a start: one of 90 deg displaces them."""
 
         def state(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -36,7 +36,7 @@ MOST_PAIRS = 15
 """Largest number of pairs of tests that are tried with exchanged postures."""
 LINEAR = 0.1
 """Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
-HELD = 3
+MOST_SIZES = 3
 """Number of sizes of an error at which the free parameters are fitted before its size."""
 MOST_NAMED = 4
 """Largest number of errors that are named together."""
@@ -74,13 +74,13 @@ def refitted(
             if best <= enough and not far and expected[:, k].min() > best + LINEAR * (chi_square - best):
                 continue  # another error leaves noise alone, and this one more to first order
             first = np.append(at[int(np.argmin(expected[: len(at), k]))], 0.0)
-            held = [search.held(end.hypothesis, end.x) for end in tried[k]]
-            nearest = min(held, key=lambda end: end.chi_square)
+            sized = [search.at_size(end.hypothesis, end.x) for end in tried[k]]
+            nearest = min(sized, key=lambda end: end.chi_square)
             ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x))
             end = min(ends, key=lambda end: end.chi_square)
             if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
                 end = search.fitted(end.hypothesis, end.x)
-            usual = [end for end in held if end.is_convention]
+            usual = [end for end in sized if end.is_convention]
             found[k] = min([end, *usual], key=lambda end: end.score)
             if _is_usual(found[k]):
                 best = min(best, found[k].chi_square)
@@ -132,7 +132,7 @@ def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) ->
     ends = dict[int, list[FittedHypothesis]]()
     for (k, _), end in best.items():
         ends.setdefault(k, []).append(end)
-    return {k: sorted(each, key=lambda end: end.score)[:HELD] for k, each in ends.items()}
+    return {k: sorted(each, key=lambda end: end.score)[:MOST_SIZES] for k, each in ends.items()}
 
 
 def _similar(search: HypothesisSearch, k: int, best: FittedHypothesis) -> dict[int, FittedHypothesis]:
