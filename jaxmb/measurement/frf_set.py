@@ -116,11 +116,13 @@ def point_names(points: Sequence[str | tuple[str, str]] | None, count: int) -> t
     """
     points = () if points is None else points
     named = not isinstance(points, str) and isinstance(points, Iterable)
-    if not named or not all(isinstance(point, Iterable) for point in points):
+    if not named or not all(
+        isinstance(point, Iterable) and all(isinstance(part, str) for part in point) for point in points
+    ):
         raise ValueError(f"degrees of freedom are {points!r}, expected a list of names, such as ['tool z']")
     if len(points) == 0:
         return tuple(str(i + 1) for i in range(count))
-    return tuple(point if isinstance(point, str) else " ".join(map(str, point)) for point in points)
+    return tuple(point if isinstance(point, str) else " ".join(point) for point in points)
 
 
 def postures(posture: Mapping[str, float]) -> dict[str, float]:
@@ -255,8 +257,9 @@ class FrfSet:
                 f" after {frequency_hz[i]:g} Hz"
             )
         check_kind(self.kind)
-        if not isinstance(self.unit or "", str):
-            raise ValueError(f"unit is {shown(self.unit)}, expected a text")
+        for name, text in (("unit", self.unit), ("source", self.source)):
+            if not isinstance(text or "", str):
+                raise ValueError(f"{name} is {shown(text)}, expected a text")
         outputs = point_names(self.outputs, h.shape[1])
         inputs = point_names(self.inputs, h.shape[2])
         if (len(outputs), len(inputs)) != h.shape[1:]:
@@ -270,7 +273,10 @@ class FrfSet:
             raise ValueError(f"coherence has shape {coherence.shape}, expected {h.shape[:2]} or {h.shape}")
         if coherence is not None and not np.all((coherence >= 0.0) & (coherence <= 1.0) | np.isnan(coherence)):
             raise ValueError("coherence holds values outside 0 to 1")
-        averages = None if self.averages is None else whole_number("averages", self.averages, 1)
+        averages = self.averages
+        if averages is not None:
+            is_whole = isinstance(averages, float) and averages.is_integer()  # as of MATLAB
+            averages = whole_number("averages", int(averages) if is_whole else averages, 1)
         decay_1_s = finite_number("decay_1_s", self.decay_1_s, least=0.0)
         if largest_part(h) > LARGEST:
             raise ValueError(f"frf holds numbers above {LARGEST:g}, expected a response in SI units")

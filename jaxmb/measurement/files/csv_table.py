@@ -5,7 +5,7 @@ import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -220,27 +220,22 @@ def _set(path: Path, about: dict[str, str], columns: list[Column], values: np.nd
         outputs=tuple(outputs),
         inputs=tuple(inputs),
         coherence=coherence,
-        averages=int(_of("averages", about["averages"])) if "averages" in about else None,
-        decay_1_s=_of("decay_1_s", about.get("decay_1_s", "0")),
+        averages=_number_or_text(about["averages"]) if "averages" in about else None,
+        decay_1_s=_number_or_text(about.get("decay_1_s", "0")),
         unit=about.get("unit", ""),
-        posture={k.removeprefix("posture "): _of(k, v) for k, v in about.items() if k.startswith("posture ")},
-        nodes={k.removeprefix("node "): _position(k, v) for k, v in about.items() if k.startswith("node ")},
+        posture={k.removeprefix("posture "): _number_or_text(v) for k, v in about.items() if k.startswith("posture ")},
+        nodes={
+            k.removeprefix("node "): [*map(_number_or_text, v.split(","))]  # pyright: ignore[reportArgumentType]  (checked by FrfSet)
+            for k, v in about.items()
+            if k.startswith("node ")
+        },
         source=about.get("source", str(path)),
     )
 
 
-def _of(key: str, text: str) -> float:
+def _number_or_text(text: str) -> Any:
+    """The value of a key, whose type `FrfSet` checks."""
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        raise ValueError(f"'# {key}' says '{text[:80]}', expected a number") from None
-    if key == "averages" and not value.is_integer():
-        raise ValueError(f"'# {key}' says '{text[:80]}', expected a whole number")
-    return value
-
-
-def _position(key: str, text: str) -> tuple[float, float, float]:
-    x = [_of(key, part) for part in text.split(",")]
-    if len(x) != 3:
-        raise ValueError(f"'# {key}' says '{text[:80]}', expected three numbers")
-    return x[0], x[1], x[2]
+        return text

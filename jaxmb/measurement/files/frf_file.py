@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.files import LARGEST_ARRAY, read_arrays, reading, replaced
-from jaxmb.io.validation import InputError, check_distinct, typed_arguments
+from jaxmb.io.validation import InputError, check_distinct, listed, shown, typed_arguments
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_uff, write_uff
@@ -25,106 +25,64 @@ OPTIONAL = (
     "posture_names", "posture_values", "node_names", "node_positions", "source",
 )  # fmt: skip
 ARRAY_NAMES = NEEDED + OPTIONAL
+ARRAYS = ("frequency_hz", "frf", "coherence")
+SINGLE = ("kind", "unit", "averages", "decay_1_s", "source")
+"""Fields of one entry."""
 
 
-def set_from_arrays(arrays: Mapping[str, np.ndarray], source: str) -> FrfSet:
-    """FRF set from arrays by name, `frequency_hz` [f], `frf` [f, output, input], `kind`, and the optional ones.
+def set_of_fields(fields: Mapping[str, Any], source: str) -> FrfSet:
+    """FRF set from the fields of a file, `NEEDED` and `OPTIONAL`.
 
     Args:
-        arrays: by name; strings are string arrays.
-        source: origin of the arrays, unless they specify it.
+        fields: by name; `ARRAYS` as arrays, others as texts, numbers or lists of them.
+        source: origin of the fields, unless they specify it.
 
     Raises:
-        ValueError: an array has a wrong shape or type, or the arrays are inconsistent.
+        ValueError: a field has a wrong shape or type, or the fields are inconsistent.
     """
-    posture_names = _texts(arrays, "posture_names")
-    posture_values = _real(arrays.get("posture_values", np.zeros(0)), "posture_values")
-    if posture_values.shape != (len(posture_names),):
-        raise ValueError(
-            f"posture_values has shape {posture_values.shape}, expected ({len(posture_names)},) as posture_names"
-        )
-    node_names = _texts(arrays, "node_names")
-    positions = arrays.get("node_positions", np.zeros((0, 3)))
-    if positions.shape != (len(node_names), 3):
-        raise ValueError(f"node_positions has shape {positions.shape}, expected ({len(node_names)}, 3) as node_names")
-    for name, names in (("posture_names", posture_names), ("node_names", node_names)):
-        check_distinct(names, f"{name} holds '{{}}' more than once")
-    return FrfSet(
-        frequency_hz=arrays["frequency_hz"],
-        frf=arrays["frf"],
-        kind=_text(arrays["kind"], "kind"),  # pyright: ignore[reportArgumentType]  (checked by FrfSet)
-        outputs=_texts(arrays, "outputs"),
-        inputs=_texts(arrays, "inputs"),
-        coherence=arrays.get("coherence"),
-        averages=_whole(arrays["averages"], "averages") if "averages" in arrays else None,
-        decay_1_s=_number(arrays["decay_1_s"], "decay_1_s") if "decay_1_s" in arrays else 0.0,
-        unit=_text(arrays["unit"], "unit") if "unit" in arrays else "",
-        posture=dict(zip(posture_names, posture_values.tolist(), strict=True)),
-        nodes={name: tuple(_real(x, "node_positions").tolist()) for name, x in zip(node_names, positions, strict=True)},  # pyright: ignore[reportArgumentType]  (three of them)
-        source=_text(arrays["source"], "source") if "source" in arrays else source,
-    )
+    given = {"source": source, **fields}
+    for field, keys, values in (
+        ("posture", "posture_names", "posture_values"), ("nodes", "node_names", "node_positions"),
+    ):  # fmt: skip
+        names, entries = given.pop(keys, []), given.pop(values, [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError(f"{keys} is {shown(names)}, expected a list of texts")
+        if np.shape(entries)[:1] != (len(names),):
+            raise ValueError(f"{values} has shape {np.shape(entries)}, expected {len(names)} entries as {keys}")
+        check_distinct(names, f"{keys} holds '{{}}' more than once")
+        given[field] = dict(zip(names, entries, strict=True))
+    return FrfSet(**given)
+
+
+def _field(name: str, array: np.ndarray) -> Any:
+    """A stored array as an argument of `set_of_fields`."""
+    if name in ARRAYS:
+        return array
+    array = array.astype(str) if array.dtype.kind == "S" else array
+    return array.item() if name in SINGLE and array.size == 1 else array.tolist()
 
 
 def arrays_of_set(frf_set: FrfSet) -> dict[str, np.ndarray]:
-    """The arrays of a set by name, inverse of `set_from_arrays`."""
-    arrays = {
+    """The fields of a set as arrays by name."""
+    fields = {
         "frequency_hz": frf_set.frequency_hz,
         "frf": frf_set.frf,
-        "kind": np.array(frf_set.kind),
-        "outputs": np.array(frf_set.outputs),
-        "inputs": np.array(frf_set.inputs),
-        "unit": np.array(frf_set.unit),
-        "decay_1_s": np.array(float(frf_set.decay_1_s)),
-        "source": np.array(frf_set.source),
+        "kind": frf_set.kind,
+        "outputs": frf_set.outputs,
+        "inputs": frf_set.inputs,
+        "unit": frf_set.unit,
+        "decay_1_s": float(frf_set.decay_1_s),
+        "source": frf_set.source,
+        "coherence": frf_set.coherence,
+        "averages": frf_set.averages,
+        "posture_names": list(frf_set.posture) or None,
+        "posture_values": list(frf_set.posture.values()) or None,
+        "node_names": list(frf_set.nodes) or None,
+        "node_positions": list(frf_set.nodes.values()) or None,
     }
-    if frf_set.coherence is not None:
-        arrays["coherence"] = frf_set.coherence
-    if frf_set.averages is not None:
-        arrays["averages"] = np.array(frf_set.averages)
-    if frf_set.posture:
-        arrays["posture_names"] = np.array(list(frf_set.posture))
-        arrays["posture_values"] = np.array(list(frf_set.posture.values()))
-    if frf_set.nodes:
-        arrays["node_names"] = np.array(list(frf_set.nodes))
-        arrays["node_positions"] = np.array(list(frf_set.nodes.values()))
-    return arrays
+    return {name: np.asarray(value) for name, value in fields.items() if value is not None}
 
 
-def _text(array: np.ndarray, name: str) -> str:
-    if array.size != 1 or array.dtype.kind not in "US":
-        raise ValueError(f"{name} is an array of {array.dtype} with {array.size} entries, expected one text")
-    return str(array.reshape(()).astype(str))
-
-
-def _texts(arrays: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
-    if name not in arrays:
-        return ()
-    array = arrays[name]
-    if array.dtype.kind not in "US" or not (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 2)):
-        raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}, expected a list of texts")
-    return tuple(" ".join(map(str, x)) if array.ndim == 2 else str(x) for x in array.astype(str))
-
-
-def _number(array: np.ndarray, name: str) -> float:
-    if array.size != 1:
-        raise ValueError(f"{name} has {array.size} entries, expected one number")
-    return float(_real(array, name).reshape(()))
-
-
-def _whole(array: np.ndarray, name: str) -> int:
-    value = _number(array, name)
-    if not value.is_integer():
-        raise ValueError(f"{name} is {value}, expected a whole number")
-    return int(value)
-
-
-def _real(array: np.ndarray, name: str) -> np.ndarray:
-    if array.dtype.kind not in "iuf":
-        raise ValueError(f"{name} is an array of {array.dtype}, expected real numbers")
-    return array.astype(float)
-
-
-TEXTS = ("kind", "unit", "source")
 LISTS = ("outputs", "inputs", "posture_names", "node_names")
 VECTORS = ("frequency_hz", "posture_values")
 LISTED = 12
@@ -158,16 +116,16 @@ def those_of_a_set(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str
     return holder, names
 
 
-def as_arrays(variables: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """Variables with the shapes of an FRF set.
+def fields_of_matlab(variables: Mapping[str, object]) -> dict[str, Any]:
+    """Variables as fields of an FRF set.
 
     Vectors may be rows or columns; a 2-D `frf` is [f, output] of one input, as MATLAB drops trailing axes of size 1.
 
     Raises:
-        ValueError: text is found instead of numbers or the reverse, or the axes of `frf` are in another order.
+        ValueError: a variable is no plain data, or the axes of `frf` are in another order.
     """
-    arrays = {name: _as_array(name, value) for name, value in variables.items()}
-    h, size = arrays["frf"], arrays["frequency_hz"].size
+    fields = {name: _of_matlab(name, value) for name, value in variables.items()}
+    h, size = np.asarray(fields["frf"]), np.size(fields["frequency_hz"])
     if h.ndim == 2 and h.shape == (1, size):
         h = h.T
     while h.ndim < 3:
@@ -177,36 +135,26 @@ def as_arrays(variables: Mapping[str, object]) -> dict[str, np.ndarray]:
             f"frf has shape {h.shape}, its axis {h.shape.index(size) + 1} as long as frequency_hz,"
             f" expected [f, output, input]: permute it"
         )
-    return arrays | {"frf": h}
+    return fields | {"frf": h}
 
 
-def _as_array(name: str, value: Any) -> np.ndarray:
+def _of_matlab(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         kind = next((n.strip("()") for n, x in value.items() if x is None), "struct")
         raise ValueError(f"variable '{name}' is a {kind}, expected numbers, text or a column cell of texts")
-    is_text = not isinstance(value, np.ndarray)
-    if name not in TEXTS + LISTS:
-        if is_text:
-            raise ValueError(f"variable '{name}' holds text, expected numbers")
-        return value.reshape(-1) if name in VECTORS and 1 in value.shape else value
-    if not is_text:
-        if value.size:
-            raise ValueError(f"variable '{name}' holds numbers, expected text")
-        value = ""
-    if name in TEXTS:
-        if not isinstance(value, str):
-            raise ValueError(f"variable '{name}' holds {len(value)} texts, expected one")
-        return np.array(value, dtype=str)
-    texts = ([value] if value else []) if isinstance(value, str) else value
+    if isinstance(value, np.ndarray) and (value.size or name not in ("unit", "source", *LISTS)):
+        return _field(name, value.reshape(-1) if name in VECTORS and 1 in value.shape else value)
+    if not len(value):
+        return [] if name in LISTS else ""
     # A matrix of characters has rows of one length, filled up with blanks
-    return np.array([text.rstrip() for text in texts], dtype=str)
+    texts = [text.rstrip() for text in ([value] if isinstance(value, str) else value)]
+    return texts if name in LISTS or len(texts) > 1 else texts[0]
 
 
 def _listed(shapes: Shapes) -> str:
     """Variables with their shapes and classes, for a message."""
     words = [f"{name} ({'x'.join(map(str, shape))} {kind})" for name, (shape, kind) in shapes.items()]
-    more = f" and {len(words) - LISTED} more" if len(words) > LISTED else ""
-    return ", ".join(words[:LISTED]) + more if words else "none"
+    return listed(words, LISTED) or "none"
 
 
 def read_npz(path: Path) -> FrfSet:
@@ -222,7 +170,7 @@ def read_npz(path: Path) -> FrfSet:
     unknown = sorted(set(data) - set(ARRAY_NAMES))
     if unknown:
         raise ValueError(f"unknown array {unknown[0]!r}, expected {', '.join(sorted(ARRAY_NAMES))}")
-    return set_from_arrays(data, str(path))
+    return set_of_fields({name: _field(name, array) for name, array in data.items()}, str(path))
 
 
 def write_npz(path: Path, frf_set: FrfSet) -> None:
@@ -244,22 +192,18 @@ def read_mat(path: Path) -> FrfSet:
         ValueError: the file does not hold a set; the message names the variable.
         OSError: the file cannot be opened.
     """
-    return set_from_arrays(as_arrays(read_variables(path, those_of_a_set)), str(path))
+    return set_of_fields(fields_of_matlab(read_variables(path, those_of_a_set)), str(path))
 
 
 Reader = Callable[[Path], tuple[FrfSet, tuple[str, ...]]]
 
 
-def _without_remarks(reader: Callable[[Path], FrfSet]) -> Reader:
-    return lambda path: (reader(path), ())
-
-
 FRF_READERS: dict[str, Reader] = {
-    ".npz": _without_remarks(read_npz),
+    ".npz": lambda path: (read_npz(path), ()),
     ".uff": read_uff,
     ".unv": read_uff,
-    ".mat": _without_remarks(read_mat),
-    ".csv": _without_remarks(read_csv),
+    ".mat": lambda path: (read_mat(path), ()),
+    ".csv": lambda path: (read_csv(path), ()),
 }
 WRITERS: dict[str, Callable[[Path, FrfSet], None]] = {
     ".npz": write_npz, ".uff": write_uff, ".unv": write_uff, ".csv": write_csv,

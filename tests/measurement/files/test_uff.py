@@ -368,7 +368,7 @@ LIES = [
     ((changed(4, b"jaxmb {|"),), "records 2 to 5: the ID lines of jaxmb are damaged"),
     (
         (changed(4, b'jaxmb {"posture":{"a":"b"}}|'),),
-        "the posture in the ID lines of jaxmb is damaged, expected numbers",
+        'posture of .a. is "b", expected a number',
     ),
     ((changed(4, b'jaxmb {"averages":0}|'),), "averages is 0, expected a whole number of at least 1"),
     (
