@@ -18,6 +18,8 @@ FITTED = "#0072B2"
 TRUE = "#009E73"
 ALERT = "#D55E00"
 SHADE = "#ebebeb"
+SERIES = (FITTED, ALERT, TRUE, INITIAL, "#CC79A7", "#56B4E9")
+"""Colours of the members of a series."""
 AXIS = ("x", "y", "z")
 OF_AXIS = (ALERT, TRUE, FITTED)
 """Colours of the components x, y and z."""
@@ -174,7 +176,6 @@ class Cells:
     colors: Colors
     decimals: int | None = None
     """Decimals of the numbers in the cells; None: none."""
-    gaps: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -238,8 +239,6 @@ class Chart:
     """Whether the cells of a column have the same x axis."""
     note: str = ""
     """Further text below the title."""
-    alternative: str = ""
-    """For readers who do not see the figure; by default title, caption and axes."""
     link: str = ""
     """Charts with the same name follow each other's cursor and zoom along x."""
 
@@ -256,8 +255,6 @@ class Chart:
     @property
     def alternative_text(self) -> str:
         """Text for readers who do not see the figure."""
-        if self.alternative:
-            return self.alternative
         axes = dict.fromkeys(f"{cell[-1].x.label} against {panel.y.label}" for cell in self.cells for panel in cell
                              if panel.y.label and cell[-1].x.label)  # fmt: skip
         return f"{self.title}. {self.caption} Axes: {'; '.join(axes)}." if axes else f"{self.title}. {self.caption}"

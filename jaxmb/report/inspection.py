@@ -36,7 +36,7 @@ from jaxmb.report.charts import (
     matrix_panel,
     single,
 )  # fmt: skip
-from jaxmb.report.parameters import budget_table, needed_text
+from jaxmb.report.parameters import budget_table, tied_label, verdict_legend
 from jaxmb.report.section import (
     Cell,
     Facts,
@@ -52,6 +52,7 @@ from jaxmb.report.section import (
     right,
     section,
     sentence,
+    table,
 )
 
 
@@ -188,20 +189,15 @@ def expected_table(found: Inspection) -> Table:
     rows, linear = [], not all(found.study.free.logarithmic)
     for names in found.study.free.tied:
         p = found.parameters[names[0]]
-        after = (
-            [] if found.next is None else ["-" if p.next_std is None or p.value == 0.0 else percent(100.0 * p.next_std)]
-        )
-        label = names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)"
         absolute = p.value == 0.0 and math.isfinite(p.std)  # a value of 0 has no relative deviation
-        std = ([number(p.std)] if linear else []) + ["-" if absolute else deviation(100.0 * p.relative_std)]
-        rows.append((label, p.unit, number(p.value), *std, *after, Cell(p.identifiable, p.identifiable)))
-    after = () if found.next is None else (f"{'std' if found.uncertainty is None else 'noise'} % after next",)
-    columns = (
-        *left("parameter", "unit"),
-        *right("value", *(("std",) if linear else ()), "std %", *after),
-        *left("identifiable"),
-    )
-    return Table("", columns, tuple(rows), legend(found))
+        std = number(p.std) if linear else None, "-" if absolute else deviation(100.0 * p.relative_std)
+        after = "-" if p.next_std is None or p.value == 0.0 else percent(100.0 * p.next_std)
+        after = None if found.next is None else after
+        rows.append((tied_label(names), p.unit, number(p.value), *std, after, Cell(p.identifiable, p.identifiable)))
+    after = f"{'std' if found.uncertainty is None else 'noise'} % after next"
+    columns = (*left("parameter", "unit"), *right("value", "std", "std %", after), *left("identifiable"))
+    of_log = "" if found.study.problem.prior is not None else "std: of the logarithm; "
+    return table("", columns, rows, of_log + verdict_legend(found.study, "tests"))
 
 
 NEXT_REPORTS: dict[str, Callable[..., NextReport]] = {
@@ -228,29 +224,14 @@ def next_report(found: Inspection) -> NextReport:
 
 def base_table(found: Inspection, std: tuple[float, ...] | None) -> Table:
     """Base parameters with their expected standard deviations, also after the next tests, SI units."""
-    after = None if std is None else [number(value) for value in std]
-    rows = [
-        (row.formula, number(row.std) if math.isfinite(row.std) else "unknown", *([] if after is None else [after[i]]))
-        for i, row in enumerate(found.base)
-    ]
-    return Table(
+    return table(
         "Base parameters: combinations identifiable from torques",
-        (
-            *left("base parameter"),
-            *right("std", *([] if after is None else ["std after next"])),
-        ),
-        tuple(rows),
-    )
-
-
-def legend(found: Inspection) -> str:
-    """Legend of "yes", "weak" and "no" in this study."""
-    if found.study.problem.prior is not None:
-        line = "identifiable: yes where the tests halve the prior's std, weak where they reduce it by 5 %, else no"
-    else:
-        linear = "" if all(found.study.free.logarithmic) else " (linear scale: of the width of the bounds)"
-        line = f"std: of the logarithm; identifiable: yes below 10 %{linear}, weak below 100 %, else no"
-    return line + needed_text(found.study)
+        (*left("base parameter"), *right("std", "std after next")),
+        [
+            (row.formula, number(row.std), None if std is None else number(std[i]))
+            for i, row in enumerate(found.base)
+        ],
+    )  # fmt: skip
 
 
 def group_table(found: Inspection) -> Table:

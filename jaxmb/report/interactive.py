@@ -288,7 +288,6 @@ def _(mark: Cells) -> list[Table]:
     trace |= {"z": [numbers(row) for row in values], "hovertemplate": "%{z:.4~g}<extra></extra>"}
     if mark.decimals is not None:
         trace["texttemplate"] = f"%{{z:.{mark.decimals}f}}"
-    trace |= {"xgap": 1, "ygap": 1} if mark.gaps else {}
     return [trace | _shades(mark.colors, values, trace)]
 
 

@@ -16,7 +16,7 @@ from jaxmb.measurement.modal.model import synthesize
 from jaxmb.report.charts import FITTED, INITIAL, MEASURED, TRUE, Axis, Band, Chart, Line, Mark, Panel, Rule, single
 from jaxmb.report.frf_charts import Curve, Responses, frf_chart
 from jaxmb.report.modes import mac_panels
-from jaxmb.report.section import Lines, Picture, Section, Table, number, right, section
+from jaxmb.report.section import Lines, Picture, Section, Table, number, right, section, table
 from jaxmb.response.frf_kind import DERIVATIVES
 from jaxmb.response.modal import mac
 
@@ -90,15 +90,15 @@ def modal_table(analysis: ModalAnalysis) -> Table:
                 number(100.0 * float(model.damping_std[r]), 2),
                 f"{modal_phase_collinearity(shape):.3f}",
                 f"{np.degrees(modal_phase_deviation(shape)):.1f}",
-                *([] if scatter is None else [number(100.0 * float(scatter.std[r]), 2)]),
+                None if scatter is None else number(100.0 * float(scatter.std[r]), 2),
             )
         )
-    titles = ("mode", "frequency Hz", "± std", "damped Hz", "damping % of critical", "± std", "MPC", "MPD °")
-    columns = right(*titles, *([] if scatter is None else ["scatter %"]))
+    columns = right(
+        "mode", "frequency Hz", "± std", "damped Hz", "damping % of critical", "± std", "MPC", "MPD °", "scatter %"
+    )
     caption = "MPC, MPD: modal phase collinearity (1: real shape) and deviation (0°: real shape)"
-    if scatter is not None:
-        caption += f"; scatter: standard deviation of the frequency between {scatter.between}"
-    return Table("", columns, tuple(rows), caption)
+    between = "" if scatter is None else f"scatter: standard deviation of the frequency between {scatter.between}"
+    return table("", columns, rows, caption, {"scatter %": between})
 
 
 def _summary(

@@ -1,16 +1,17 @@
 """Report of modal quantities over postures and of the placement of a task: tables and figures."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
+from jaxmb.io.validation import listed
 from jaxmb.maps.modal import INTERVAL_95, ModalMap, ModalMaps
 from jaxmb.maps.placement import VARIABLES, PlacementResult
 from jaxmb.report.charts import (
     ALERT,
-    FITTED,
     INITIAL,
-    TRUE,
+    SERIES,
     Axis,
     Band,
     Cells,
@@ -24,12 +25,10 @@ from jaxmb.report.charts import (
     in_grid,
 )  # fmt: skip
 from jaxmb.report.maps import bands, fixed_coordinates_text, grid_axis, not_reached, numbers
-from jaxmb.report.section import Lines, Picture, Row, Section, Table, capital, left, number, right
+from jaxmb.report.section import Lines, Picture, Section, capital, left, number, right, table
 
 LEVELS = 10
 """Approximate number of colour bands."""
-COLOURS = (FITTED, ALERT, TRUE, INITIAL, "#CC79A7", "#56B4E9")
-"""Colours of the modes along a path, after Okabe and Ito."""
 MOST_COLUMNS = 4
 """Largest number of panels per row."""
 MODAL_SHOWN_AS = {
@@ -43,29 +42,27 @@ MODAL_SHOWN_AS = {
 
 def modal_map_sections(found: ModalMaps) -> list[Section]:
     """Section with the smallest and largest value of each quantity, their standard deviations, and the maps."""
-    rows: list[Row] = []
+    rows: list[Sequence[str | None]] = []
     for name, shown in found.maps.items():
         label, unit, scale = MODAL_SHOWN_AS[name]
         all_values, all_std = _by_mode(shown)
         for m in range(all_values.shape[-1]):
             values, std = all_values[..., m] * scale, None if all_std is None else all_std[..., m] * scale
-            row = [f"{label}{f' {m + 1}' if shown.by_mode else ''} ({unit})"]
+            row: list[str | None] = [f"{label}{f' {m + 1}' if shown.by_mode else ''} ({unit})"]
             if not np.isfinite(values).any():
-                rows.append((*row, "none", "", "", "", ""))
+                rows.append((*row, "none", None, "", None, None))
                 continue
             for at in (np.nanargmin(values), np.nanargmax(values)):
-                row += [number(float(values.flat[at])), "" if std is None else _std(float(std.flat[at]))]
+                row += [number(float(values.flat[at])), None if std is None else _std(float(std.flat[at]))]
             relative = None if std is None else 100.0 * std / np.abs(values)
             finite = relative is not None and np.isfinite(relative).any()
-            row.append("" if relative is None else f"{np.nanmedian(relative):.2g} %" if finite else "unknown")
-            rows.append(tuple(row))
+            row.append(None if relative is None else f"{np.nanmedian(relative):.2g} %" if finite else "unknown")
+            rows.append(row)
     columns = (*left("quantity"), *right("least", "std of least", "greatest", "std of greatest", "median std"))
-    if not any(row[k] for row in rows for k in (2, 4, 5)):  # a machine without an identification
-        rows, columns = [(*row[:2], row[3]) for row in rows], (*columns[:2], columns[3])
     remarks = _modal_remarks(found)
     drawn = (Picture(name.replace("_", "-"), partial(modal_map_chart, found, name)) for name in found.maps)
     title = f"{found.machine}: {np.sum(found.postures.reached)} postures"
-    return [Section(title, (Table("", columns, tuple(rows)), *([Lines(remarks)] if remarks else []), *drawn))]
+    return [Section(title, (table("", columns, rows, missing=""), *([Lines(remarks)] if remarks else []), *drawn))]
 
 
 def _std(value: float) -> str:
@@ -104,7 +101,7 @@ def _curves(found: ModalMaps, quantity: str) -> Chart:
     values, std = _by_mode(shown)
     curves, shades = list[Mark](), list[Mark]()
     for m in range(values.shape[-1]):
-        color = COLOURS[m % len(COLOURS)]
+        color = SERIES[m % len(SERIES)]
         curves.append(Line(x, values[:, m] * scale, f"mode {m + 1}" if shown.by_mode else name, color, 1.2))
         if std is not None and np.isfinite(std[:, m]).any():
             low, high = (values[:, m] + side * INTERVAL_95 * std[:, m] for side in (-1.0, 1.0))
@@ -200,8 +197,7 @@ def _unknown(shown: ModalMap) -> str:
     if not shown.unknown:
         return ""
     worst = sorted(shown.unknown, key=lambda name: -shown.unknown[name])
-    more = f" and {len(worst) - 2} more" if len(worst) > 2 else ""
-    return f"; std unknown where values depend on {', '.join(worst[:2])}{more}"
+    return f"; std unknown where values depend on {listed(worst, 2)}"
 
 
 AXIS = dict.fromkeys("xyz", ("m", 1.0)) | dict.fromkeys(("yaw", "spin"), ("deg", float(np.degrees(1.0))))

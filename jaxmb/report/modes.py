@@ -14,7 +14,7 @@ from jaxmb.identify.experiments.test import Entry
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import operating_point
 from jaxmb.report.charts import Axis, Bars, Chart, Colors, Line, Note, Panel, Rule, matrix_panel
-from jaxmb.report.section import Column, Table, hertz, left, number, right, signed
+from jaxmb.report.section import Column, Table, hertz, left, number, right, signed, table
 from jaxmb.response.modal import (
     Modes,
     energy_shares,
@@ -149,10 +149,10 @@ def marks(result: Result, name: str, damped_hz: float) -> tuple[str, str]:
     )
 
 
-def _table(title: str, columns: tuple[Column, ...], rows: Sequence[tuple[str, ...]], caption: str = "") -> Table:
+def _table(title: str, columns: tuple[Column, ...], rows: Sequence[tuple[str | None, ...]], caption: str = "") -> Table:
     """A table of modes, with the legend of the mark in its caption if it occurs."""
-    marked = MARK if any(cell.startswith("?") or ", ?" in cell for row in rows for cell in row) else ""
-    return Table(title, columns, tuple(rows), "; ".join(text for text in (caption, marked) if text))
+    marked = MARK if any(cell.startswith("?") or ", ?" in cell for row in rows for cell in row if cell) else ""
+    return table(title, columns, rows, "; ".join(text for text in (caption, marked) if text))
 
 
 def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> Table:
@@ -160,8 +160,7 @@ def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> T
     test = entry.test
     columns = (
         *right("mode", "measured Hz", "identified Hz"), *right("error %", minor=1),
-        *right("measured damping %", "identified damping %"), *left("strain energy %"),
-        *right(*(("MAC",) if test.outputs else ())),
+        *right("measured damping %", "identified damping %"), *left("strain energy %"), *right("MAC"),
     )  # fmt: skip
     names, rows = spring_names(result.study.model), []
     compliant, named = np.array(is_unlocked(result.study.model)), False
@@ -179,7 +178,7 @@ def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> T
                 f"{100.0 * float(test.damping_ratio[m]):.2f}",
                 f"{of_damping}{fitted.damping_percent[m]:.2f}",
                 ", ".join(f"{names[i]}{'*' if content[i] else ''} {100.0 * share[i]:.0f}" for i in springs) or "-",
-                *([f"{fitted.mac[m]:.3f}"] if test.outputs else []),
+                f"{fitted.mac[m]:.3f}" if test.outputs else None,
             )
         )
     return _table(
@@ -280,14 +279,11 @@ def modes_of_all_tests(
         errors = np.array([_errors(pair) for pair in pairs if pair.posture == name]).reshape(-1, 2)
         largest = [number(x, 2) for x in np.max(errors, axis=0)] if errors.size else ["-", "-"]
         listed = ", ".join(marks(result, name, hz)[0] + number(hz, 4) for hz in found) or "-"
-        count = [str(sum(mode.posture == name for mode in unpaired))] if unpaired else []
-        rows.append((name, listed, *largest, *count))
+        count = str(sum(mode.posture == name for mode in unpaired)) if unpaired else None
+        rows.append((name, listed, *largest, count))
     return _table(
         "Modes of all tests",
-        (
-            *left("test", "identified modes, Hz"),
-            *right("largest error Hz", "of damping %", *(("unpaired",) if unpaired else ())),
-        ),
+        (*left("test", "identified modes, Hz"), *right("largest error Hz", "of damping %", "unpaired")),
         rows,
     )
 

@@ -2,7 +2,7 @@
 draws and cost."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ from jaxmb.report.section import (
     right,
     section,
     short,
+    table,
 )
 
 STRONG = 0.9
@@ -69,42 +70,40 @@ def parameter_table(result: Result) -> Table:
     truth, rows = result.study.truth, []
     for label, name in free_values(result):
         p = result.parameters[name]
-        error = [_error(p, truth[name]) if truth.get(name) else "-"] if truth else []
         rows.append(
             (
                 label, p.unit, f"{'*' if on_bound(p) else ''}{number(p.value)}", number(p.std, 2),
-                deviation(100.0 * p.std_log), *error, number(p.initial), short(p.lower), short(p.upper),
+                deviation(100.0 * p.std_log), _error(p, truth[name]) if truth.get(name) else None, number(p.initial),
+                short(p.lower), short(p.upper),
                 Cell(p.identifiable, p.identifiable),
             )
         )  # fmt: skip
     columns = (
         *left("parameter", "unit"), *right("value", "std"), *right("std %", minor=1),
-        *right(*(("error %",) if truth else ())), *right("initial", minor=2), *right("lower", "upper", minor=3),
+        *right("error %"), *right("initial", minor=2), *right("lower", "upper", minor=3),
         *left("identifiable"),
     )  # fmt: skip
-    return Table("", columns, tuple(rows), what_marks_mean(result))
+    return table("", columns, rows, what_marks_mean(result))
 
 
 def what_marks_mean(result: Result) -> str:
     """Legend of "yes", "weak", "no" and the star in this study."""
-    prior = result.study.problem.prior
+    starred = any(on_bound(result.parameters[name]) for _, name in free_values(result))
+    return f"{verdict_legend(result.study, 'data')}{'; * on a bound' if starred else ''}"
+
+
+def verdict_legend(study: Study, data: str) -> str:
+    """Legend of "yes", "weak" and "no" in a study, of which `data` names the data or the planned tests."""
+    free, prior = study.free, study.problem.prior
     if prior is not None:
-        line = "identifiable: yes where the data halve the prior's std, weak where they reduce it by 5 %, else no"
+        line = f"identifiable: yes where the {data} halve the prior's std, weak where they reduce it by 5 %, else no"
         if not np.isfinite(np.asarray(prior.std)).all():
             line += "; without a prior yes where std is below 10 %, weak below 100 %"
     else:
-        linear = "" if all(result.study.free.logarithmic) else " (linear scale: of the width of the bounds)"
+        linear = "" if all(free.logarithmic) else " (linear scale: of the width of the bounds)"
         line = f"identifiable: yes where std is below 10 %{linear}, weak below 100 %, else no"
-    line += needed_text(result.study)
-    starred = any(on_bound(result.parameters[name]) for _, name in free_values(result))
-    return f"{line}{'; * on a bound' if starred else ''}"
-
-
-def needed_text(study: Study) -> str:
-    """Clause of a legend on sufficient standard deviations of parameters; empty where none is stated."""
-    free = study.free
     some = [f"{n} {percent(100.0 * x)} %" for n, x in zip(free.names, free.needed, strict=True) if x > 0.0]
-    return f"; needed, and ten times that for weak: {listed(some)}" if some else ""
+    return line + (f"; needed, and ten times that for weak: {listed(some)}" if some else "")
 
 
 def together_lines(result: Result) -> list[str]:
@@ -220,11 +219,13 @@ def profile_sections(result: Result) -> list[Section]:
 
 def free_values(result: Result) -> list[tuple[str, str]]:
     """Label and name of the free parameters, one per group of tied ones; stations of pose tests have a table there."""
-    return [
-        (names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)", names[0])
-        for names in result.study.free.tied
-        if names[0].split(".")[0] != STATION
-    ]
+    tied = (names for names in result.study.free.tied if names[0].split(".")[0] != STATION)
+    return [(tied_label(names), names[0]) for names in tied]
+
+
+def tied_label(names: Sequence[str]) -> str:
+    """Label of a free parameter from its name and those of the ones tied to it."""
+    return names[0] if len(names) == 1 else f"{names[0]} ({len(names)} tied)"
 
 
 def on_bound(p: Parameter) -> bool:

@@ -406,8 +406,7 @@ def _(mark: Patches, axes: Axes, order: float) -> None:
 @draw_mark.register
 def _(mark: Cells, axes: Axes, order: float) -> None:
     x, y, values = np.asarray(mark.x), np.asarray(mark.y), np.asarray(mark.values)
-    look = {"edgecolors": "white", "linewidth": 0.8} if mark.gaps else {}
-    axes.pcolormesh(x, y, values, cmap=mark.colors.name, norm=_norm(mark.colors), zorder=order, **look)
+    axes.pcolormesh(x, y, values, cmap=mark.colors.name, norm=_norm(mark.colors), zorder=order)
     if mark.decimals is None:
         return
     low, high = mark.colors.limits

@@ -15,14 +15,12 @@ from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.files import nearby
-from jaxmb.io.validation import InputError
+from jaxmb.io.validation import InputError, listed
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.tangent import linearize
 from jaxmb.report.charts import (
-    ALERT,
     FITTED,
-    INITIAL,
-    TRUE,
+    SERIES,
     Arrows,
     Axis,
     Chart,
@@ -71,7 +69,6 @@ MOST_MODES = 8
 """Largest number of modes of a machine in an animation."""
 SHOWN_TESTS = 2
 """Number of tests whose mode shapes are shown at first."""
-COLORS = (FITTED, ALERT, TRUE, INITIAL, "#CC79A7", "#56B4E9")
 NOTABLE = 2.0
 """Difference of two values over its standard deviation from which they are called different."""
 
@@ -124,17 +121,12 @@ def verdict_sentences(result: Result) -> list[str]:
     sentences = [f"{first} identified, {len(found['weak'])} weakly, {len(found['no'])} not."]
     sentences += [sentence(f"Data: {text}") for text in data_sentences(result)]
     headings = {"yes": "Identified", "weak": "Weakly identified", "no": "Not identified"}
-    sentences += [f"{headings[verdict]}: {_listed(names)}." for verdict, names in found.items()]
+    sentences += [f"{headings[verdict]}: {listed(names, MOST_NAMED) or 'none'}." for verdict, names in found.items()]
     sentences += [sentence(f"Doubt: {text}") for text in doubts(result)]
     return sentences + [sentence(f"To do: {text}") for text in to_do(result)]
 
 
 MOST_NAMED = 12
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{', '.join(names[:MOST_NAMED])}{more}" if names else "none"
 
 
 def mode_sections(result: Result) -> list[Section]:
@@ -341,7 +333,7 @@ def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Se
     for k, name in enumerate(names):
         at = rows + 0.8 / len(results) * (k - 0.5 * (len(results) - 1))
         reach = np.abs(ends[k].T - value[k])
-        marks.append(Intervals(value[k], at, reach, "x", name, COLORS[k % len(COLORS)], 1.3, "o", 3.5))
+        marks.append(Intervals(value[k], at, reach, "x", name, SERIES[k % len(SERIES)], 1.3, "o", 3.5))
     y = Axis("", limits=(len(shared) - 0.4, -0.6), ticks=rows, names=list(shared))
     height = max(0.24, 0.14 * len(results)) * len(shared) + 0.2
     panel = Panel(marks, Axis(label, log, limits), y, height=height)

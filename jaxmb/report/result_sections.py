@@ -17,6 +17,7 @@ from jaxmb.identify.experiments.test import by_kind
 from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD
 from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Solver
+from jaxmb.io.validation import listed
 from jaxmb.report.charts import FITTED, TRUE, Axis, Chart, Intervals, Line, Mark, Panel, Rule
 from jaxmb.report.parameters import (
     budget_sections,
@@ -25,6 +26,7 @@ from jaxmb.report.parameters import (
     further_spring_sections,
     parameter_sections,
     profile_sections,
+    tied_label,
 )
 from jaxmb.report.rendering import write_pictures
 from jaxmb.report.section import (
@@ -111,26 +113,23 @@ def _explained(share: float) -> str:
 def known(result: Result) -> list[tuple[str, list[str]]]:
     """Number of identifiable parameters, and the names of the weakly identifiable and the not identifiable ones."""
     by_verdict: dict[str, list[str]] = {"yes": [], "weak": [], "no": []}
-    labels = {names[0]: f" ({len(names)} tied)" for names in result.study.free.tied if len(names) > 1}
-    tied = {name for names in result.study.free.tied for name in names[1:]}
-    shown = {name: p for name, p in result.parameters.items() if name not in tied}
     free, prior = result.study.free, result.study.problem.prior
-    prior_std: dict[str, float] = {}
-    if prior is not None:
-        for i, names in enumerate(free.tied):
-            scale = shown[names[0]].value if free.logarithmic[i] else free.width[i]
-            prior_std[names[0]] = float(prior.std[i]) * float(scale)
-    for name, p in shown.items():
-        by_verdict[p.identifiable].append(f"{name}{labels.get(name, '')}{_std(p, prior_std.get(name, np.inf))}")
-    counted = f"{len(by_verdict['yes'])} of {len(shown)} parameters"
+    is_model = result.study.solver is Solver.STIFFNESS_MODEL
+    groups = [(name,) for name in result.parameters] if is_model else free.tied
+    for i, names in enumerate(groups):
+        p = result.parameters[names[0]]
+        prior_std = (
+            np.inf if prior is None else float(prior.std[i] * (p.value if free.logarithmic[i] else free.width[i]))
+        )
+        by_verdict[p.identifiable].append(tied_label(names) + _std(p, prior_std))
+    counted = f"{len(by_verdict['yes'])} of {len(groups)} parameters"
     texts = [record.known_text for record in result.metrics.tests.values() if record.known_text]
     if texts and not any(result.study.free.logarithmic) and result.study.problem.prior is None:
         counted += ", to a tenth of the width of their bounds"
     sentences = [("identifiable", [counted, *texts])]
     for verdict, heading in (("weak", "weakly identifiable"), ("no", "not identifiable")):
         if names := by_verdict[verdict]:
-            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-            sentences.append((heading, [f"{len(names)}: {', '.join(names[:MOST_NAMED])}{more}"]))
+            sentences.append((heading, [f"{len(names)}: {listed(names, MOST_NAMED)}"]))
     return sentences
 
 

@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from jaxmb.io.validation import percentage
@@ -86,6 +87,32 @@ class Section:
 
     title: str
     parts: tuple[Part, ...]
+
+
+def table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[str | Cell | None]],
+    caption: str = "",
+    notes: Mapping[str, str] = types.MappingProxyType({}),
+    missing: str = "-",
+) -> Table:
+    """A table without the columns that are None in all rows.
+
+    Args:
+        title: of the table.
+        columns: with those that may be left out.
+        rows: a cell for each of these columns.
+        caption: legend of the table.
+        notes: legends of columns by heading, which follow the caption for the columns that are present.
+        missing: text of other cells that are None.
+    """
+    cells = [*rows]
+    kept = [k for k in range(len(columns)) if not cells or any(row[k] is not None for row in cells)]
+    present = tuple(columns[k] for k in kept)
+    shown = tuple(tuple(missing if (cell := row[k]) is None else cell for k in kept) for row in cells)
+    legend = (caption, *(notes.get(column.heading, "") for column in present))
+    return Table(title, present, shown, "; ".join(filter(None, legend)))
 
 
 def left(*headings: str) -> tuple[Column, ...]:

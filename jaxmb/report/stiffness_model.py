@@ -7,7 +7,7 @@ import numpy as np
 from jaxmb.identify.assess.metrics import CompensatorOutcome, StiffnessModelMetrics
 from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.report.charts import FITTED, MEASURED, Axis, Bars, Chart, Intervals, Mark, Note, Panel, Rule
-from jaxmb.report.section import Cell, Picture, Section, Table, left, number, right, section
+from jaxmb.report.section import Cell, Picture, Section, Table, left, number, right, section, table
 from jaxmb.report.tests import budget_table
 
 STEPS = {
@@ -53,14 +53,13 @@ def stiffness_model_sections(result: Result) -> list[Section]:
 def reduction_table(metrics: StiffnessModelMetrics) -> Table:
     """Number of parameters by step, in the layout of Table 1 of Klimchik et al. 2014."""
     published = metrics.published_reduction
-    rows = [
-        (step, STEPS[step], str(count), *((str(published[step]),) if published else ()))
-        for step, count in metrics.reduction.items()
-    ]
-    return Table(
+    return table(
         "Reduction of the model (layout of Klimchik et al. 2014, Table 1)",
-        (*left("step", "model"), *right("parameters", *(("published",) if published else ()))),
-        tuple(rows),
+        (*left("step", "model"), *right("parameters", "published")),
+        [
+            (step, STEPS[step], str(count), str(published[step]) if published else None)
+            for step, count in metrics.reduction.items()
+        ],
     )
 
 
@@ -72,35 +71,35 @@ def compensation_table(metrics: StiffnessModelMetrics, role: str) -> Table:
     draws, for the tests on which compensation is judged.
     """
     drawn = metrics.monte_carlo if role == metrics.judged else None
-    scatter = () if drawn is None else ("scatter %", "scatter mm")
     by_name, rows = {row.model: row for row in metrics.rows(role) or ()}, []
+    deviations = ({}, {}) if drawn is None else (drawn.compensated_percent_std, drawn.predicted_std_mm)
     for name in ("none", *metrics.parameters):
         label = name if name == "none" else f"{name}: {MODELS[name]}"
         row = by_name.get(name)
         if row is None:
-            rows.append((label, str(metrics.parameters[name]), *["-"] * (len(AXES) + 1 + len(scatter))))
+            rows.append((label, str(metrics.parameters[name]), *[None] * (len(AXES) + 3)))
             continue
         cells = [f"{errors.max:.2f}  {errors.rms:.2f}" for errors in (row.x, row.y, row.z, row.position)]
-        cells.append(f"{row.compensated_percent:.1f}")
-        if drawn is not None:
-            deviations = (drawn.compensated_percent_std, drawn.predicted_std_mm)
-            cells += [number(std[name], 2) if name in std else "-" for std in deviations]
-        rows.append((label, str(row.parameters or "-"), *cells))
-    return Table(
+        scatter = [number(std[name], 2) if name in std else None for std in deviations]
+        rows.append((label, str(row.parameters or "-"), *cells, f"{row.compensated_percent:.1f}", *scatter))
+    axes = (f"{axis} max, RMS" for axis in AXES)
+    return table(
         f"Errors after compensation, tests {ROLES[role]} (mm; layout of Klimchik et al. 2014, Table 2)",
-        (*left("model"), *right("parameters", *(f"{axis} max, RMS" for axis in AXES), "compensated %", *scatter)),
-        tuple(rows),
+        (*left("model"), *right("parameters", *axes, "compensated %", "scatter %", "scatter mm")),
+        rows,
     )
 
 
 def compensator_table(found: CompensatorOutcome) -> Table:
     """Compliance of the compensated joint at its angles, and that of the fitted compensator spring."""
-    spring, rows, caption = found.spring, [], ""
-    for i, angle in enumerate(found.angle_deg):
-        cells = [number(float(found.compliance[i])), number(float(found.std[i]), 2)]
-        if spring is not None:
-            cells.append(number(float(spring.fitted_compliance[i])))
-        rows.append((f"{angle:.4g} deg", *cells))
+    spring, caption = found.spring, ""
+    rows = [
+        (
+            f"{angle:.4g} deg", number(float(found.compliance[i])), number(float(found.std[i]), 2),
+            None if spring is None else number(float(spring.fitted_compliance[i])),
+        )
+        for i, angle in enumerate(found.angle_deg)
+    ]  # fmt: skip
     if spring is not None:
         values = (
             ("joint", spring.joint_stiffness, spring.std["joint_stiffness"], "Nm/rad"),
@@ -112,10 +111,10 @@ def compensator_table(found: CompensatorOutcome) -> Table:
             for name, value, std, unit in values
         ]
         caption = f"compensator: {', '.join(texts)}"
-    return Table(
+    return table(
         f"Compliance of {found.joint} and the preceding link against the joint angle (rad/Nm)",
-        (*left("angle"), *right("compliance", "std", *(("of the spring model",) if spring is not None else ()))),
-        tuple(rows),
+        (*left("angle"), *right("compliance", "std", "of the spring model")),
+        rows,
         caption,
     )
 

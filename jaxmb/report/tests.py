@@ -43,12 +43,19 @@ from jaxmb.report.modes import (
     pairs_chart,
     true_modes_table,
 )
-from jaxmb.report.section import Cell, Part, Picture, Section, Table, left, number, right, section
+from jaxmb.report.section import Cell, Part, Picture, Section, Table, left, number, right, section, table
 
 MOST_TESTS = 3
 """Number of tests of a kind up to which each has a table of modes and figures; more share one of each."""
 LONGEST_NAME = 60
 """Longest part of a file name taken from a test's name, characters."""
+SCORES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "FRAC": ("frac", "{:.4f}".format),
+    "error of log H": ("log_error", partial(number, digits=2)),
+    "frequency error Hz": ("frequency_error_hz", partial(number, digits=2)),
+    "explained %": ("explained_percent", partial(percentage, form=".1f")),
+}
+"""Field of `TestPrediction` and its text, by heading."""
 
 
 def plain_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
@@ -58,26 +65,19 @@ def plain_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 
 def score_table(result: Result, entries: Sequence[Entry]) -> Table:
     """Prediction scores of the identified machine for each test, with the columns that apply to any of the tests."""
-    predictions = [(entry, score_of(result, entry)) for entry in entries]
-    kinds = [
-        ("FRAC", lambda p: None if p.frac is None else f"{p.frac:.4f}"),
-        ("error of log H", lambda p: None if p.log_error is None else number(p.log_error, 2)),
-        ("frequency error Hz", lambda p: None if p.frequency_error_hz is None else number(p.frequency_error_hz, 2)),
-        ("explained %", lambda p: None if p.explained_percent is None else percentage(p.explained_percent, ".1f")),
-    ]
-    shown = [
-        (heading, cell) for heading, cell in kinds if any(p is not None and cell(p) is not None for _, p in predictions)
-    ]
-    rows = [
-        (
-            entry.name,
-            ROLES[entry.role],
-            str(entry.test.rows),
-            *((p is not None and cell(p)) or "-" for _, cell in shown),
+    rows = []
+    for entry in entries:
+        score = score_of(result, entry)
+        cells = ((getattr(score, field, None), form) for field, form in SCORES.values())
+        rows.append(
+            (
+                entry.name,
+                ROLES[entry.role],
+                str(entry.test.rows),
+                *(None if value is None else form(value) for value, form in cells),
+            )
         )
-        for entry, p in predictions
-    ]
-    return Table("", (*left("test", "role"), *right("values", *(heading for heading, _ in shown))), tuple(rows))
+    return table("", (*left("test", "role"), *right("values", *SCORES)), rows)
 
 
 def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:
@@ -361,29 +361,26 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 
 def torque_table(metrics: TorqueMetrics) -> Table:
     """Errors of predicted torques and forces, one row per test and coordinate."""
-    reduced = any(row.essential_percent is not None for row in metrics.torques)
-    held_out = any(row.covered_percent is not None for row in metrics.torques)
-    rows = tuple(
+    rows = [
         (
             row.test, ROLES[row.role], row.coordinate, number(row.rms, 3),
             number(row.rms_error, 3), percentage(row.relative_percent, ".2f"),
-            *(["" if row.covered_percent is None else f"{row.covered_percent:.1f}"] if held_out else []),
-            *([] if row.essential_percent is None else [percentage(row.essential_percent, ".2f")]),
+            None if row.covered_percent is None else f"{row.covered_percent:.1f}",
+            None if row.essential_percent is None else percentage(row.essential_percent, ".2f"),
         )
         for row in metrics.torques
-    )  # fmt: skip
-    columns = (
-        *left("test", "role", "coordinate"),
-        *right(
-            "rms", "rms error", "error %", *(("inside %",) if held_out else ()), *(("essential %",) if reduced else ())
-        ),
+    ]  # fmt: skip
+    return table(
+        "Torques (Nm) and forces (N)",
+        (*left("test", "role", "coordinate"), *right("rms", "rms error", "error %", "inside %", "essential %")),
+        rows,
+        "error %: root mean square of measured less predicted over measured",
+        {
+            "inside %": "inside %: samples within the 95 % intervals of their predictions",
+            "essential %": "essential %: with the essential parameters alone",
+        },
+        missing="",
     )
-    caption = "error %: root mean square of measured less predicted over measured"
-    if held_out:
-        caption += "; inside %: samples within the 95 % intervals of their predictions"
-    if reduced:
-        caption += "; essential %: with the essential parameters alone"
-    return Table("Torques (Nm) and forces (N)", columns, rows, caption)
 
 
 def centre_table(metrics: TorqueMetrics) -> Table | None:
@@ -406,24 +403,26 @@ def base_table(metrics: TorqueMetrics) -> Table | None:
     """Base parameters, with their errors for simulated machines; None without any."""
     if not metrics.base:
         return None
-    rows = []
     essential = sum(row.essential_value is not None for row in metrics.base)
-    reduced = any(row.essential_percent is not None for row in metrics.torques)
-    known = any(row.true for row in metrics.base)
-    for row in metrics.base:
-        error = ["-" if not row.true else f"{100.0 * (row.value / row.true - 1.0):+.2g}"] if known else []
-        cells = ["-", "-"]
-        if row.essential_value is not None:
-            cells = [number(row.essential_value), "-" if row.essential_std is None else number(row.essential_std, 2)]
-        rows.append((row.formula, number(row.value), number(row.std, 2), *error, *(cells if reduced else [])))
-    columns = (
-        *left("base parameter"),
-        *right("value", "std", *(("error %",) if known else ()), *(("essential", "std") if reduced else ())),
+    rows = [
+        (
+            row.formula, number(row.value), number(row.std, 2),
+            f"{100.0 * (row.value / row.true - 1.0):+.2g}" if row.true else None,
+            None if row.essential_value is None else number(row.essential_value),
+            None if row.essential_std is None else number(row.essential_std, 2),
+        )
+        for row in metrics.base
+    ]  # fmt: skip
+    return table(
+        "Base parameters, SI units",
+        (*left("base parameter"), *right("value", "std", "error %", "essential", "std")),
+        rows,
+        "each row: a combination of parameters that the torques of this machine determine",
+        {
+            "essential": f"{essential} of {len(rows)} are essential: they fit the torques equally well with the others"
+            " at 0"
+        },
     )
-    caption = "each row: a combination of parameters that the torques of this machine determine"
-    if reduced:
-        caption += f"; {essential} of {len(rows)} are essential: they fit the torques equally well with the others at 0"
-    return Table("Base parameters, SI units", columns, tuple(rows), caption)
 
 
 def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:

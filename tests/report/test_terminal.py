@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from jaxmb.report.section import Lines, Section, Table, left, right
+from jaxmb.report.section import Lines, Section, Table, left, right, table as table_of
 
 NUMBERS = ("2.234e6", "1234", "0.0123", "-4.567e-12", "12.3", ">1000")
 NAMES = ("stiffness.shoulder_pan_joint", "damping.z1", "first_moment.wrist_3_link.x (12 tied)", "friction.q1")
@@ -63,3 +63,13 @@ def test_columns_below_stand_beside_all_columns_that_distinguish_the_rows(text_o
 def test_lines_of_a_file_stand_apart(text_of):
     shown = text_of([Section("a", (Lines(("append:",)), Lines(("[[test]]",), verbatim=True), Lines(("1 test",))))])
     assert [line.rstrip() for line in shown.splitlines()][1:6] == ["append:", "", "[[test]]", "", "1 test"]
+
+
+def test_columns_without_cells_are_left_out_with_their_notes():
+    rows = [("a", None, None, "1"), ("b", None, "2", None)]
+    shown = table_of(
+        "", right("name", "none", "some", "other"), rows, "caption", {"none": "not drawn", "some": "drawn"}
+    )
+    assert [column.heading for column in shown.columns] == ["name", "some", "other"]
+    assert shown.rows == (("a", "-", "1"), ("b", "2", "-"))
+    assert shown.caption == "caption; drawn"
