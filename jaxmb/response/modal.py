@@ -33,10 +33,6 @@ NEAR = 1e-5
 """Relative distance of undamped frequencies below which shapes do not change within their common subspace."""
 
 
-class _NotFoundError(Exception):
-    pass
-
-
 def fractional_modes(
     mass: Float[np.ndarray, "n n"],
     damping: Float[np.ndarray, "n n"],
@@ -66,12 +62,15 @@ def fractional_modes(
     roots, shapes = list[complex](), list[np.ndarray]()
     for r, start in enumerate(starts.T):
         repeated = bool(np.any(np.abs(np.delete(omega, r) - omega[r]) <= NEAR * omega[r]))
-        try:
-            mode = _from_start(parts, order, 1j * omega[r], start.astype(complex), repeated, 1)
-            if _is_duplicate(mode, roots, shapes):
-                raise _NotFoundError
-        except _NotFoundError:
-            mode = _continued(parts, order, 1j * omega[r], start.astype(complex), repeated, (roots, shapes))
+        for steps in (1, CONTINUATION):
+            mode = _from_start(parts, order, 1j * omega[r], start.astype(complex), repeated, steps)
+            if mode is not None and not _is_duplicate(mode, roots, shapes):
+                break
+        else:
+            raise RuntimeError(
+                f"fractional damping: the mode with the undamped frequency {omega[r] / (2.0 * np.pi):.4g} Hz was not"
+                " found; its damping is too large"
+            )
         roots.append(mode[0])
         shapes.append(mode[1])
     root, shape = np.array(roots, dtype=complex), np.array(shapes, dtype=complex).reshape(-1, mass.shape[0]).T
@@ -99,36 +98,19 @@ def _undamped(mass: np.ndarray, stiffness: np.ndarray) -> tuple[np.ndarray, np.n
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _continued(
-    parts: Parts,
-    order: float,
-    s: complex,
-    v: np.ndarray,
-    repeated: bool,
-    previous: tuple[list[complex], list[np.ndarray]],
-) -> tuple[complex, np.ndarray]:
-    hertz = abs(s) / (2.0 * np.pi)
-    try:
-        mode = _from_start(parts, order, s, v, repeated, CONTINUATION)
-    except _NotFoundError:
-        mode = None
-    if mode is None or _is_duplicate(mode, *previous):
-        raise RuntimeError(
-            f"fractional damping: the mode with the undamped frequency {hertz:.4g} Hz was not found; its damping is too"
-            " large"
-        )
-    return mode
-
-
 def _from_start(
     parts: Parts, order: float, s: complex, v: np.ndarray, repeated: bool, steps: int
-) -> tuple[complex, np.ndarray]:
+) -> tuple[complex, np.ndarray] | None:
+    """A mode by increasing the damping in steps; None where it was not found."""
     mass, damping, stiffness, fractional = parts
     elastic, structural = np.real(stiffness), 1j * np.imag(stiffness)
+    mode = s, v
     for fraction in np.linspace(0.0, 1.0, steps + 1)[1:]:
         part = mass, fraction * damping, elastic + fraction * structural, fraction * fractional
-        s, v = _newton(part, order, _scalar(part, order, s, v), v, repeated)
-    return s, v
+        mode = _newton(part, order, _scalar(part, order, *mode), mode[1], repeated)
+        if mode is None:
+            break
+    return mode
 
 
 def _scalar(parts: Parts, order: float, s: complex, v: np.ndarray) -> complex:
@@ -142,7 +124,8 @@ def _scalar(parts: Parts, order: float, s: complex, v: np.ndarray) -> complex:
     return s
 
 
-def _newton(parts: Parts, order: float, s: complex, v: np.ndarray, repeated: bool) -> tuple[complex, np.ndarray]:
+def _newton(parts: Parts, order: float, s: complex, v: np.ndarray, repeated: bool) -> tuple[complex, np.ndarray] | None:
+    """A mode near s and v, of which `repeated` states whether others have its frequency; None where there is none."""
     mass, damping, stiffness, fractional = parts
     n, v = v.size, v / np.linalg.norm(v)
     scale = v.conj()
@@ -160,13 +143,13 @@ def _newton(parts: Parts, order: float, s: complex, v: np.ndarray, repeated: boo
             try:
                 step = np.linalg.solve(bordered, residual)
             except np.linalg.LinAlgError:
-                raise _NotFoundError from None
+                break
         v, s = v + step[:n], s + step[n]
         if not np.isfinite(s) or s == 0.0:
             break
         if abs(step[n]) <= CONVERGED * abs(s) and np.linalg.norm(step[:n]) <= 1e-6 * np.linalg.norm(v):
             return complex(s), v
-    raise _NotFoundError
+    return None
 
 
 def _is_duplicate(mode: tuple[complex, np.ndarray], roots: list[complex], shapes: list[np.ndarray]) -> bool:

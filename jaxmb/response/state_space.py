@@ -152,20 +152,9 @@ def _modal_form(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     found, vectors = np.linalg.eig(a)
     order = np.lexsort((-np.imag(found), np.abs(np.imag(found)), np.round(np.abs(found), 9)))
     found, vectors = found[order], vectors[:, order]
-    eigenvalue, columns = list[complex](), list[np.ndarray]()
-    block = np.zeros_like(a)
-    for value, vector in zip(found, vectors.T, strict=True):
-        i = len(columns)
-        if value.imag > 0.0:
-            scale = np.sqrt(2.0)
-            columns += [scale * vector.real, scale * vector.imag]
-            eigenvalue += [value, value.conjugate()]
-            block[i : i + 2, i : i + 2] = [[value.real, value.imag], [-value.imag, value.real]]
-        elif value.imag == 0.0:
-            columns.append(vector.real)
-            eigenvalue.append(value)
-            block[i, i] = value.real
-    return np.array(eigenvalue), block, np.stack(columns, axis=1)
+    # columns of a pair: sqrt(2) times the real and the imaginary part of its first vector
+    scale = np.where(np.imag(found) == 0.0, 1.0, -1j * np.sqrt(2.0) * np.sign(np.imag(found)))
+    return found, *scipy.linalg.cdf2rdf(found, scale * vectors)
 
 
 def _balanced(
