@@ -11,7 +11,6 @@ from jaxtyping import Array, Bool, Float
 from jaxmb.compiled import batch_size, compiled, in_batches
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.kinematics import frame_pose, joints_moving_frame
 from jaxmb.mechanics.loops import check_closed, loop_gaps
 from jaxmb.mechanics.postures import (
@@ -225,29 +224,12 @@ def _solve(
     keep: bool,
 ) -> tuple[Float[Array, "b n"], Float[Array, "b"]]:
     rotation = frame_pose(model, first, frame)[:3, :3]
-    mask = jnp.array([name in moving for name in model.coordinates])
 
-    def position_only(target: Array, start: Array) -> tuple[Array, Array]:
-        # As `inverse_kinematics` without the rotation, stopping when all positions are reached.
-        def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            q, e, count = state
-            jacobian = jnp.where(mask, elastic_jacobian(model, q, frame)[:3, : q.shape[0]], 0.0)
-            normal = jacobian.T @ jacobian + (0.5 * e @ e + LEAST_DAMPING) * jnp.eye(q.shape[0])
-            change = jnp.linalg.solve(normal, jacobian.T @ e)
-            q = q + change * jnp.minimum(1.0, LARGEST_STEP / jnp.maximum(jnp.max(jnp.abs(change)), 1e-300))
-            return q, target - frame_pose(model, q, frame)[:3, 3], count + 1
+    def solved(target: Array, start: Array) -> tuple[Array, Array]:
+        pose, settled = transform(rotation, target), 0.0 if keep else SETTLED
+        return inverse_kinematics(model, pose, frame, start, moving, STEPS, keep, settled)
 
-        def unfinished(state: tuple[Array, Array, Array]) -> Array:
-            return (jnp.linalg.norm(state[1]) > SETTLED) & (state[2] < STEPS)
-
-        begin = (start, target - frame_pose(model, start, frame)[:3, 3], jnp.asarray(0))
-        q, e, _ = jax.lax.while_loop(unfinished, step, begin)
-        return q, jnp.linalg.norm(e)
-
-    def pose(target: Array, start: Array) -> tuple[Array, Array]:
-        return inverse_kinematics(model, transform(rotation, target), frame, start, moving, STEPS)
-
-    return jax.vmap(pose if keep else position_only)(targets, starts)
+    return jax.vmap(solved)(targets, starts)
 
 
 @compiled

@@ -425,6 +425,8 @@ def inverse_kinematics(
     start: Float[Array, "n"],
     joints: Sequence[str] | None = None,
     steps: int = 40,
+    rotation: bool = True,
+    settled: float = 0.0,
 ) -> tuple[Float[Array, "n"], Float[Array, ""]]:
     """Coordinates at which a frame has a pose, near a start, and the remaining pose error.
 
@@ -437,7 +439,9 @@ def inverse_kinematics(
         frame: name of the frame.
         start: initial coordinates [n], rad or m. Coordinates not in `joints` keep their values.
         joints: coordinates that may change; by default all.
-        steps: number of steps, the same for every start, so that it can be batched.
+        steps: largest number of steps.
+        rotation: whether the frame takes the rotation of the pose, not its position only.
+        settled: size of the error at and below which the step from there is the last one.
 
     Returns:
         q [n], angles not normalized, and the pose error: the larger of the distance [m] and the angle [rad]. If it is
@@ -446,18 +450,26 @@ def inverse_kinematics(
     Source: Sugihara 2011, "Solvability-unconcerned inverse kinematics by the Levenberg-Marquardt method".
     """
     may_move = jnp.array([joints is None or name in joints for name in model.coordinates])
+    rows = slice(6 if rotation else 3)
 
     def error(q: Array) -> Array:
-        return displacement(frame_pose(model, q, frame), pose)
+        return displacement(frame_pose(model, q, frame), pose)[rows]
 
-    def step(_: int, q: Array) -> Array:
+    def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        q, _, count = state
         e = error(q)
-        jacobian = jnp.where(may_move, elastic_jacobian(model, q, frame)[:, : q.shape[0]], 0.0)
+        jacobian = jnp.where(may_move, elastic_jacobian(model, q, frame)[rows, : q.shape[0]], 0.0)
         normal = jacobian.T @ jacobian + (0.5 * e @ e + LEAST_DAMPING) * jnp.eye(q.shape[0])
         change = jnp.linalg.solve(normal, jacobian.T @ e)
-        return q + change * jnp.minimum(1.0, LARGEST_STEP / jnp.maximum(jnp.max(jnp.abs(change)), 1e-300))
+        q = q + change * jnp.minimum(1.0, LARGEST_STEP / jnp.maximum(jnp.max(jnp.abs(change)), 1e-300))
+        return q, jnp.linalg.norm(e), count + 1
 
-    q = jax.lax.fori_loop(0, steps, step, start)
+    def unfinished(state: tuple[Array, Array, Array]) -> Array:
+        return (state[1] > settled) & (state[2] < steps)
+
+    q = jax.lax.while_loop(unfinished, step, (start, jnp.asarray(jnp.inf), jnp.asarray(0)))[0]
+    if not rotation:
+        return q, jnp.linalg.norm(error(q))
     current = frame_pose(model, q, frame)
     distance = jnp.linalg.norm(pose[:3, 3] - current[:3, 3])
     # A rotation by theta changes the matrix by sqrt(8) sin(theta / 2), which is valid up to half a turn.
