@@ -352,29 +352,25 @@ def write_uff(path: Path, frf_set: FrfSet) -> None:
             file.write(units_dataset().encode())
         if frf_set.nodes:
             file.write(nodes_dataset(frf_set.nodes).encode())
-        axis = (18, "Frequency", "Hz")
+        axis, none = (18, "Frequency", "Hz"), (0, "", "")
         numerator = next(number for number, kind in FRF_KINDS.items() if kind == frf_set.kind)
-        for o, row in enumerate(rows):
-            for i, column in enumerate(columns):
-                ids = [f"{frf_set.kind} {frf_set.outputs[o]} / {frf_set.inputs[i]}", *own]
-                above, below = unit
-                if frf_set.unit == SI_UNITS[frf_set.kind]:
-                    above = above.replace("m", "rad", 1) if abs(row[2]) > 3 else above
-                    below = "N m" if abs(column[2]) > 3 else below
-                axes = (axis, (numerator, LABELS[frf_set.kind], above), (13, "Force", below), (0, "", ""))
-                _write_function(file, 4, ids, row, column, frf_set.frequency_hz, frf_set.frf[:, o, i], axes)
+        for o, i in np.ndindex(len(rows), len(columns)):
+            above, below = unit
+            if frf_set.unit == SI_UNITS[frf_set.kind]:
+                above = above.replace("m", "rad", 1) if abs(rows[o][2]) > 3 else above
+                below = "N m" if abs(columns[i][2]) > 3 else below
+            ids = [f"{frf_set.kind} {frf_set.outputs[o]} / {frf_set.inputs[i]}", *own]
+            axes = (axis, (numerator, LABELS[frf_set.kind], above), (13, "Force", below), none)
+            _write_function(file, FRF, ids, rows[o], columns[i], frf_set.frequency_hz, frf_set.frf[:, o, i], axes)
         coherence = frf_set.coherence
         if coherence is None:
             return
-        axes = (axis, (1, "Coherence", ""), (0, "", ""), (0, "", ""))
-        for o, row in enumerate(rows):
-            if coherence.ndim == 2:
-                ids = [f"multiple coherence {frf_set.outputs[o]}", *own]
-                _write_function(file, 26, ids, row, ("", 0, 0), frf_set.frequency_hz, coherence[:, o], axes)
-                continue
-            for i, column in enumerate(columns):
-                ids = [f"coherence {frf_set.outputs[o]} / {frf_set.inputs[i]}", *own]
-                _write_function(file, 6, ids, row, column, frf_set.frequency_hz, coherence[:, o, i], axes)
+        axes, multiple = (axis, (1, "Coherence", ""), none, none), coherence.ndim == 2
+        for o, i in np.ndindex(len(rows), 1 if multiple else len(columns)):
+            of = frf_set.outputs[o] if multiple else f"{frf_set.outputs[o]} / {frf_set.inputs[i]}"
+            number, name = (MULTIPLE_COHERENCE, "multiple coherence") if multiple else (COHERENCE, "coherence")
+            column, values = (("", 0, 0), coherence[:, o]) if multiple else (columns[i], coherence[:, o, i])
+            _write_function(file, number, [f"{name} {of}", *own], rows[o], column, frf_set.frequency_hz, values, axes)
 
 
 def _write_function(

@@ -252,17 +252,15 @@ def check_record(
         largest = float(np.abs(column).max())
         if largest > LARGEST_ANGLE * max(1.0, abs(gear_ratios.get(name, 1.0))):
             raise ValueError(f"{name} goes to {largest:g}, expected rad or m: is it in degrees, or counts?")
-    for what, columns in (("velocity", record.velocity), ("acceleration", record.acceleration)):
+    if np.isnan(record.effort).all():
+        raise ValueError(f"no torque was measured, expected a column such as '{record.names[0]}.torque'")
+    parts = (("velocity", record.velocity), ("acceleration", record.acceleration), ("torque", record.effort))
+    for what, columns in parts:
         for name, column in zip(record.names, () if columns is None else columns.T, strict=columns is not None):
             if not np.isnan(column).all():
                 _check_finite(f"{name}.{what}", column)
     if record.temperature is not None:
         _check_finite("temperature", record.temperature)
-    measured = ~np.isnan(record.effort).all(axis=0)
-    if not measured.any():
-        raise ValueError("no torque was measured, expected a column such as " + f"'{record.names[0]}.torque'")
-    for name, column in zip(np.array(record.names)[measured], record.effort.T[measured], strict=True):
-        _check_finite(f"{name}.torque", column)
 
 
 def _check_finite(name: str, values: np.ndarray) -> None:
