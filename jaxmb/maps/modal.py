@@ -204,8 +204,7 @@ def _of_machine(tied: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _bound(saved: Mapping[str, float], tied: Sequence[str], scale: str) -> Bound:
-    if scale not in ("log", "linear"):
-        raise ValueError(f"covariance: the scale of {tied[0]} is '{scale}', expected 'log' or 'linear'")
+    check_choice(f"covariance: the scale of {tied[0]}", scale, ("log", "linear"))
     return Bound(tuple(tied), float(saved["lower"]), float(saved["upper"]), None, scale == "log")
 
 

@@ -202,6 +202,7 @@ def _unknown(shown: ModalMap) -> str:
 
 AXIS = dict.fromkeys("xyz", ("m", 1.0)) | dict.fromkeys(("yaw", "spin"), ("deg", float(np.degrees(1.0))))
 """Unit of a placement variable in a figure and conversion factor from m or rad."""
+CRITERIA = {"max": "largest", "rms": "RMS"}
 
 
 def placement_chart(result: PlacementResult) -> Chart:
@@ -214,7 +215,7 @@ def placement_chart(result: PlacementResult) -> Chart:
     edges = [_edges(result.grid[name] * AXIS[name][1]) for name in names]
     image = np.where(np.isfinite(cost), cost, np.nan)
     ends = (float(np.nanmin(image)), float(np.nanmax(image))) if np.isfinite(image).any() else (0.0, 1.0)
-    colors = Colors("viridis_r", ends, f"{_criterion(result)} deflection along the path (mm)")
+    colors = Colors("viridis_r", ends, f"{CRITERIA[result.criterion]} deflection along the path (mm)")
     left, right = list[Mark]([Cells(edges[0], edges[1], image.T, colors)]), list[Mark]()
     for placement, marker, color, label in ((result.naive, "s", INITIAL, "naive"), (result.best, "*", ALERT, "best")):
         at = [placement.place[name] * AXIS[name][1] for name in names]
@@ -238,10 +239,6 @@ def placement_chart(result: PlacementResult) -> Chart:
         2.9,
         note="; ".join(fixed),
     )
-
-
-def _criterion(result: PlacementResult) -> str:
-    return {"max": "largest", "rms": "RMS"}[result.criterion]
 
 
 def _edges(values: np.ndarray) -> np.ndarray:

@@ -60,18 +60,14 @@ class _Data:
         self.cells = list[str]()
         self.skeletons = list[str]()
 
-    def add_cell(self, cell: Object) -> int:
-        """Index of a figure."""
-        self.cells.append(json.dumps(self._shared(cell), separators=(",", ":"), allow_nan=False))
-        return len(self.cells) - 1
-
-    def _shared(self, value: Json) -> Json:
+    def shared(self, value: Json) -> Json:
+        """A value with the index of each long array in its place."""
         if isinstance(value, dict):
-            return {key: self._shared(each) for key, each in value.items()}
+            return {key: self.shared(each) for key, each in value.items()}
         if not isinstance(value, list):
             return value
         if len(value) < SHARED or any(isinstance(each, dict | list | str) for each in value):
-            return [self._shared(each) for each in value]
+            return [self.shared(each) for each in value]
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
         if text not in self.known:
             self.known[text] = len(self.arrays)
@@ -260,8 +256,9 @@ def _cells(chart: Chart, data: _Data) -> str:
         text = f"{chart.alternative_text} Panel: {cell[0].title}" if cell[0].title else chart.alternative_text
         figures.append(
             f'<div class="cell"><div class="plot" role="img" aria-label="{escape(text)}"'
-            f' data-cell="{data.add_cell(figure)}" style="height:{figure["height"]}px"></div></div>'
+            f' data-cell="{len(data.cells)}" style="height:{figure["height"]}px"></div></div>'
         )
+        data.cells.append(json.dumps(data.shared(figure), separators=(",", ":"), allow_nan=False))
     return f'<div class="cells" style="--columns:{columns};--width:{width}px">{"".join(figures)}</div>'
 
 

@@ -116,11 +116,6 @@ class PolePicker:
         off = [np.abs(chart.frequency_hz - hz) + 1e9 * (chart.order != order) for order, hz in pairs]
         return [int(np.argmin(each)) for each in off]
 
-    def _is_busy(self) -> bool:
-        """Whether the pointer zooms or pans."""
-        toolbar = getattr(self.figure.canvas, "toolbar", None)
-        return bool(getattr(toolbar, "mode", ""))
-
     def _nearest(self, event: MouseEvent) -> int | None:
         """The pole at the pointer."""
         chart, axes = self.found.chart, self._axes["chart"]
@@ -132,7 +127,8 @@ class PolePicker:
         return nearest if distance[nearest] <= REACH * self.figure.dpi / 72.0 else None
 
     def _press(self, event: Event) -> None:
-        if isinstance(event, MouseEvent) and event.button == 1 and not self._is_busy():
+        zooms_or_pans = getattr(getattr(self.figure.canvas, "toolbar", None), "mode", "")
+        if isinstance(event, MouseEvent) and event.button == 1 and not zooms_or_pans:
             self._pressed = self._nearest(event)
             if event.inaxes is self._axes["response"]:
                 self.response += 1

@@ -43,7 +43,7 @@ from jaxmb.report.charts import (
     Span,
 )  # fmt: skip
 from jaxmb.report.section import Section, pictures
-from jaxmb.report.style import drawing, logarithmic_ticks
+from jaxmb.report.style import PowersOfTen, drawing
 
 DPI = 200
 EM = 0.6
@@ -295,7 +295,8 @@ def _draw_axis(axes: Axes, direction: str, panel: Panel, width: float) -> None:
         if direction == "x" and axis.names is not None and is_upright(axis.names, width):
             axes.tick_params(axis="x", rotation=90)
     elif axis.log:
-        logarithmic_ticks(drawn)
+        drawn.set_major_formatter(PowersOfTen())
+        drawn.set_minor_formatter(PowersOfTen())
         low, high = drawn.get_view_interval() if axis.limits is None else axis.limits
         if high / low > 10.0**1.5:
             drawn.set_major_locator(LogLocator(numticks=7 if panel.height > 1.0 or direction == "x" else 4))

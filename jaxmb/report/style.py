@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import matplotlib
-from matplotlib.axis import Axis
 from matplotlib.ticker import LogFormatter
 
 _RC = {
@@ -45,9 +44,3 @@ class PowersOfTen(LogFormatter):
         mantissa, exponent = f"{x:.2e}".split("e")
         power = "10" + str(int(exponent)).translate(self.SUPERSCRIPT)
         return power if float(mantissa) == 1.0 else f"{float(mantissa):g} × {power}"
-
-
-def logarithmic_ticks(axis: Axis) -> None:
-    """Set the tick labels of a logarithmic axis."""
-    axis.set_major_formatter(PowersOfTen())
-    axis.set_minor_formatter(PowersOfTen())

@@ -284,8 +284,7 @@ def leakage_remark(frf_set: FrfSet, window: str = "hann") -> str | None:
     loss = float(peak_loss(window, np.array([decay / step_hz]))[0])
     if loss <= TOLERABLE:
         return None
-    rate = step_hz  # a segment has the length 1 / line spacing: samples at that rate count segments
-    factor = segment_for(window, decay, rate)
+    factor = segment_for(window, decay, step_hz)  # a segment is 1 / line spacing: samples at that rate count segments
     return (
         f"the peak at {frf_set.frequency_hz[peaks[worst]]:g} Hz is {2 * half_width_hz[worst] / step_hz:.1f} lines wide:"
         f" leakage lowers it by {loss:.0%} or more, expected segments at least {max(factor, 2)} times as long"
