@@ -60,21 +60,27 @@ def predict(options: PredictOptions) -> None:
 
     import numpy as np
 
+    from jaxmb import (
+        FrfSet,
+        frf,
+        independent_coordinates,
+        linearize,
+        modes,
+        posture as posture_of,
+        state_space,
+        write_frf,
+        write_state_space,
+    )
     from jaxmb.io.files import write_atomically
     from jaxmb.machine.values import coordinate_values
-    from jaxmb.measurement.files.frf_file import write_frf
-    from jaxmb.measurement.frf_set import FrfSet
     from jaxmb.mechanics.kinematics import frame_name
-    from jaxmb.mechanics.loops import independent_coordinates
     from jaxmb.mechanics.mjcf import exported_mjcf
-    from jaxmb.mechanics.postures import posture as posture_of
-    from jaxmb.mechanics.tangent import linearize, motion_coordinates
+    from jaxmb.mechanics.tangent import motion_coordinates
     from jaxmb.report.mode_shapes import mode_shape_sections, predicted_sections, write_mode_animation
     from jaxmb.report.structure import check_mode
-    from jaxmb.response.frf import check_points, frf
+    from jaxmb.response.frf import check_points
     from jaxmb.response.frf_kind import check_kind, endpoints
-    from jaxmb.response.modal import check_mass_matrix, modes
-    from jaxmb.response.state_space import state_space, write_state_space
+    from jaxmb.response.modal import check_mass_matrix
 
     with wrong_input(), progress(robot.name, "computing"):
         model = robot.model
@@ -108,10 +114,6 @@ def predict(options: PredictOptions) -> None:
     report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
     report += mode_shape_sections(model, q, found)
 
-    def animation(folder: Path) -> Path:
-        mode = options.animate or 1
-        return write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found)
-
     files: dict[str, Callable[[Path], object]] = {"frf.npz": lambda path: write_frf(path, predicted)}
     if not (model.structural or model.fractional):
         system = state_space(model, q, frame=options.frame, kind=options.kind)  # pyright: ignore[reportArgumentType]
@@ -119,8 +121,11 @@ def predict(options: PredictOptions) -> None:
     mjcf = exported_mjcf(robot.machine, values)
     if mjcf is not None:
         files["machine.xml"] = lambda path: write_atomically(path, mjcf.encode())
-    figure = None if options.animate is None else animation
-    deliver(robot.name, robot.folder(options.out, "predict"), report, files, figure)
+    mode, path = options.animate or 1, robot.folder(options.out, "predict")
+    deliver(
+        robot.name, path, report, files, None if options.animate is None else
+        lambda folder: write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found),
+    )  # fmt: skip
 
 
 def _band_around(frequency_hz: list[float]) -> tuple[float, float]:

@@ -251,6 +251,8 @@ class _Writer:
         self._add_tendons()
         self._add_equalities()
         self._add_actuators()
+        for empty in [part for part in self.root if not len(part) and not part.attrib and part.tag != "worldbody"]:
+            self.root.remove(empty)
         keyframe = ElementTree.SubElement(self.root, "keyframe")
         order = [
             joint.attrib["name"] for joint in self.body[GROUND].iter("joint")
@@ -368,7 +370,7 @@ class _Writer:
         return name
 
     def _add_tendons(self) -> None:
-        tendons = Element("tendon")
+        tendons = ElementTree.SubElement(self.root, "tendon")
         for c, motor, shaft in self.machine.drives:
             if motor.locked:
                 continue
@@ -391,11 +393,9 @@ class _Writer:
             spatial = ElementTree.SubElement(tendons, "spatial", {"name": s.name} | _attributes(values))
             for end, frame in (("a", s.frame_a), ("b", s.frame_b)):
                 ElementTree.SubElement(spatial, "site", site=self._site(f"{s.name}/{end}", frame))
-        if len(tendons):
-            self.root.append(tendons)
 
     def _add_equalities(self) -> None:
-        equality = Element("equality")
+        equality = ElementTree.SubElement(self.root, "equality")
         for loop in self.machine.loop:
             kind = "weld" if loop.type == "fixed" else "connect"
             points = {loop.name: (0.0, 0.0, 0.0)}
@@ -414,12 +414,10 @@ class _Writer:
             ends = {"joint1": c.coordinate, "joint2": c.follows}
             coefficients = numbers_text((constant, c.ratio, 0.0, 0.0, 0.0))
             ElementTree.SubElement(equality, "joint", ends | {"polycoef": coefficients})
-        if len(equality):
-            self.root.append(equality)
 
     def _add_actuators(self) -> None:
         """Motors of shafts and of joints that no spring holds; their controls carry what springs do not."""
-        actuators = Element("actuator")
+        actuators = ElementTree.SubElement(self.root, "actuator")
         geared = {c.name: (c, motor) for c, motor, _ in self.machine.drives if not motor.locked}
         of_shaft = {shaft.name: geared[c.name] for c, _, shaft in self.machine.drives if c.name in geared}
         for c in self.machine.moving_parts:
@@ -435,8 +433,6 @@ class _Writer:
                 if abs(self.controls[c.name]) > limit:
                     self.changed.append(f"the weight exceeds the effort limit of {c.name}")
                 element.set("forcerange", numbers_text((-limit, limit)))
-        if len(actuators):
-            self.root.append(actuators)
 
 
 def _add_fixed(tendons: Element, name: str, rates: Mapping[str, float], values: Mapping[str, float]) -> None:

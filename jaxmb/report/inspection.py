@@ -67,10 +67,10 @@ class NextReport(NamedTuple):
 
 def tests_report(found: Inspection, chosen: NextTests) -> NextReport:
     """The tests and the design criterion before and after them."""
-    values = [_criterion(chosen), f"{number(chosen.chosen)} with the chosen tests"]
-    if chosen.improved != chosen.chosen:
-        values.append(f"{number(chosen.improved)} with their postures improved by gradient")
-    return NextReport((next_table(found, chosen),), (f"{found.next_remark}; {', '.join(values)}",))
+    values = f"{_criterion(chosen)}, {number(chosen.chosen)} with the chosen tests"
+    improved = f", {number(chosen.improved)} with their postures improved by gradient"
+    values += improved if chosen.improved != chosen.chosen else ""
+    return NextReport((next_table(found, chosen),), (f"{found.next_remark}; {values}",))
 
 
 def _criterion(chosen: NextTests | NextPoses) -> str:

@@ -1,7 +1,7 @@
 """Report of `jaxmb map`: tables, and figures of quantities over joint space and workspace."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -34,18 +34,16 @@ MOST_ZEROS = 4
 
 def map_conditions(found: PostureMap) -> str:
     """Text on the characteristic length and directions, the load or direction, and the fixed coordinates of a map."""
-    parts = []
-    settings = found.settings
-    if found.quantity == "dexterity":
-        parts.append(f"L = {settings.length_m:.4g} m")
-        if len(settings.directions) < 6:
-            parts.append(f"of {', '.join(settings.directions)}")
-    if "wrench" in found.about.needs and settings.wrench is not None:
-        force, moment = settings.wrench[:3], settings.wrench[3:]
-        parts.append(f"load {numbers(force)} N" + (f", {numbers(moment)} Nm" if any(moment) else ""))
-    if "direction" in found.about.needs and settings.direction is not None:
-        parts.append(f"along {numbers(settings.direction)}")
-    return "; ".join(filter(None, [*parts, fixed_coordinates_text(found.postures)]))
+    settings, needs, is_dexterity = found.settings, found.about.needs, found.quantity == "dexterity"
+    force, moment = np.split(np.array(settings.wrench or np.zeros(6)), 2)
+    parts = (
+        f"L = {settings.length_m:.4g} m" if is_dexterity else "",
+        f"of {', '.join(settings.directions)}" if is_dexterity and len(settings.directions) < 6 else "",
+        f"load {numbers(force)} N" + (f", {numbers(moment)} Nm" if any(moment) else "") if "wrench" in needs else "",
+        f"along {numbers(settings.direction or ())}" if "direction" in needs else "",
+        fixed_coordinates_text(found.postures),
+    )
+    return "; ".join(filter(None, parts))
 
 
 def fixed_coordinates_text(postures: Postures) -> str:
@@ -61,7 +59,7 @@ def fixed_coordinates_text(postures: Postures) -> str:
     return ", ".join(parts)
 
 
-def numbers(values: Sequence[float]) -> str:
+def numbers(values: Iterable[float]) -> str:
     """Text of the components of a vector, as "0, 0, -2000"."""
     return ", ".join(f"{x:.4g}" for x in values)
 

@@ -266,12 +266,11 @@ def synthesized_chart(name: str, compared: Comparison, given: str = "measured") 
         notes=[[f"FRAC {compared.frac[o, i]:.3f}" for i in columns] for o in picks],
     )  # fmt: skip
     chart = frf_chart(f"{name}: median FRAC {np.nanmedian(compared.frac):.4f} of {given} and modal model", responses)
-    rules = []
-    if len(outputs) < ranked.size:
-        rules.append(f"of {ranked.size} outputs, by median FRAC, those explained best, in the middle and worst")
-    if len(inputs) < len(compared.measured.inputs):
-        rules.append(f"the first {len(inputs)} of {len(compared.measured.inputs)} inputs")
-    return dataclasses.replace(chart, note="; ".join([chart.note, *rules]))
+    count = len(compared.measured.inputs)
+    best = f"of {ranked.size} outputs, by median FRAC, those explained best, in the middle and worst"
+    first = f"the first {len(inputs)} of {count} inputs"
+    note = (chart.note, best if len(outputs) < ranked.size else "", first if len(inputs) < count else "")
+    return dataclasses.replace(chart, note="; ".join(filter(None, note)))
 
 
 def automac_chart(name: str, analysis: ModalAnalysis) -> Chart:

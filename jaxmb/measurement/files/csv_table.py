@@ -50,20 +50,23 @@ def write_csv(path: Path, frf_set: FrfSet) -> None:
             )
     if not (frf_set.source + frf_set.unit).isprintable():
         raise ValueError(f"source {frf_set.source!r} or unit {frf_set.unit!r} holds a character that cannot be printed")
-    about = {"kind": frf_set.kind, "unit": frf_set.unit}
-    if frf_set.averages is not None:
-        about["averages"] = str(frf_set.averages)
-    about |= {"decay_1_s": repr(float(frf_set.decay_1_s)), "lines": str(frf_set.frequency_hz.size)}
-    about |= {f"posture {name}": repr(value) for name, value in frf_set.posture.items()}
-    about |= {f"node {name}": ", ".join(map(repr, position)) for name, position in frf_set.nodes.items()}
-    about["source"] = frf_set.source
+    about = {
+        "kind": frf_set.kind,
+        "unit": frf_set.unit,
+        "averages": frf_set.averages,
+        "decay_1_s": float(frf_set.decay_1_s),
+        "lines": frf_set.frequency_hz.size,
+        **{f"posture {name}": value for name, value in frf_set.posture.items()},
+        **{f"node {name}": ", ".join(map(repr, position)) for name, position in frf_set.nodes.items()},
+        "source": frf_set.source,
+    }
     pairs = [f"{o}; {i}" for o in frf_set.outputs for i in frf_set.inputs]
     header = ["frequency_hz"] + [f"H({pair}) {part}" for pair in pairs for part in ("real", "imag")]
     coherence = frf_set.coherence
     if coherence is not None:
         header += [f"coherence({x})" for x in (frf_set.outputs if coherence.ndim == 2 else pairs)]
     with path.open("x", encoding="utf-8", newline="") as file:
-        file.writelines(f"# {key}: {value}\n" for key, value in about.items())
+        file.writelines(f"# {key}: {value}\n" for key, value in about.items() if value is not None)
         csv.writer(file, lineterminator="\n").writerow(header)
         for k, frequency in enumerate(frf_set.frequency_hz.tolist()):
             row = [frequency, *frf_set.frf[k].reshape(-1).view(float).tolist()]

@@ -153,10 +153,9 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
                 f"{function.location}: ordinate has unit '{function.numerator[1].strip()}',"
                 f" but {responses[0].location}: '{responses[0].numerator[1].strip()}'"
             )
-    record = own_record(responses[0])
-    for function in responses[1:]:
         if function.own != responses[0].own:
             raise ValueError(f"{function.location}: posture or averages differ from those of {responses[0].location}")
+    record = own_record(responses[0])
     coherences = _coherences(functions, responses, others)
     frequency_hz, frf, coherence = _values(file, responses, coherences)
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
@@ -429,14 +428,13 @@ def _dof(what: str, name: str) -> Dof:
 
 def _own_lines(frf_set: FrfSet) -> list[str]:
     """ID lines from 2 on, at most four."""
-    record: dict[str, object] = {"source": frf_set.source}
-    if frf_set.averages is not None:
-        record["averages"] = frf_set.averages
-    if frf_set.decay_1_s:
-        record["decay_1_s"] = frf_set.decay_1_s
-    if frf_set.posture:
-        record["posture"] = dict(frf_set.posture)
-    text = json.dumps(record, separators=(",", ":"))
+    record = {
+        "source": frf_set.source,
+        "averages": frf_set.averages,
+        "decay_1_s": frf_set.decay_1_s or None,
+        "posture": dict(frf_set.posture) or None,
+    }
+    text = json.dumps({key: value for key, value in record.items() if value is not None}, separators=(",", ":"))
     room = ID_WIDTH - len(OWN_START) - len(OWN_END)
     if len(text) > OWN_LINES * room:
         raise ValueError(f"source and posture need {len(text)} characters, expected at most {OWN_LINES * room}")
