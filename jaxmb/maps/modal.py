@@ -156,9 +156,7 @@ def identified(result: Result) -> Identified:
         Bound(tied, float(lower), float(upper), None, log)
         for tied, lower, upper, log in zip(free.tied, free.lower_value, free.upper_value, free.logarithmic, strict=True)
     ]
-    kept = _of_machine(free.tied)
-    of_machine = free_parameters(result.model, [bounds[i] for i in kept])
-    return Identified(result.model, of_machine, covariance[np.ix_(kept, kept)], result.linearize_at)
+    return _of_machine(result.model, bounds, covariance, result.linearize_at)
 
 
 def load_identified(folder: str | os.PathLike[str]) -> Identified:
@@ -185,22 +183,25 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
             _bound(data["parameters"][tied[0]], tied, scale)
             for tied, scale in zip(saved["tied"], saved["scale"], strict=True)
         ]
-        kept = _of_machine(saved["tied"])
-        of_tests = [name for i, tied in enumerate(saved["tied"]) if i not in kept for name in tied]
+        of_tests = [name for tied in saved["tied"] if _is_of_channel(tied) for name in tied]
         every = free_parameters(model, bounds, of_tests)
         width = np.where(every.logarithmic, 1.0, every.width)
         covariance = checked_covariance(every, saved["matrix"]) / np.outer(width, width)  # null becomes NaN
-        free, covariance = free_parameters(model, [bounds[i] for i in kept]), covariance[np.ix_(kept, kept)]
         at = data.get("linearize_at", "posture")
         check_choice("linearize_at", at, ("posture", "equilibrium"))
+        return _of_machine(model, bounds, covariance, at)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise InputError(f"{path}: not a result of an identification: {error}") from None
-    return Identified(model, free, covariance, at)
 
 
-def _of_machine(tied: Sequence[Sequence[str]]) -> list[int]:
-    """Indices of the free parameters of the machine, without those of test channels."""
-    return [i for i, names in enumerate(tied) if names[0].partition(".")[0] not in OF_CHANNELS]
+def _of_machine(model: Model, bounds: Sequence[Bound], covariance: np.ndarray, at: LinearizeAt) -> Identified:
+    """The free parameters of the machine, without those of test channels."""
+    kept = [i for i, bound in enumerate(bounds) if not _is_of_channel(bound.names)]
+    return Identified(model, free_parameters(model, [bounds[i] for i in kept]), covariance[np.ix_(kept, kept)], at)
+
+
+def _is_of_channel(names: Sequence[str]) -> bool:
+    return names[0].partition(".")[0] in OF_CHANNELS
 
 
 def _bound(saved: Mapping[str, float], tied: Sequence[str], scale: str) -> Bound:

@@ -34,30 +34,15 @@ MOST_BYTES = 20_000_000
 FIELDS = 7
 
 
-@dataclasses.dataclass
-class Positions:
-    """Positions of nodes, collected from the datasets of one file."""
-
-    by_node: dict[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
-    """Positions by node, in the file's unit of length."""
-    local: bool = False
-    """Whether some positions refer to another coordinate system than the first (dataset 15)."""
-    has_systems: bool = False
-    """Whether the file defines coordinate systems (datasets 18, 2420)."""
-
-    def in_metres(self, system: Units | None) -> dict[str, tuple[float, float, float]]:
-        """Positions in m; unconverted where the file specifies no units.
-
-        Positions in coordinate systems defined by the file are omitted.
-        """
-        if self.local and self.has_systems:
-            return {}
-        per_metre = 1.0 if system is None else system.per_metre
-        return {node: (x / per_metre, y / per_metre, z / per_metre) for node, (x, y, z) in self.by_node.items()}
+Positions = dict[str, tuple[float, float, float]]
+"""Positions by node."""
 
 
-def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> None:
-    """Add the nodes of a dataset 15 or 2411.
+def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> bool:
+    """Add the nodes of a dataset 15 or 2411, in the file's unit of length.
+
+    Returns:
+        Whether some refer to another coordinate system than the first (dataset 15).
 
     Raises:
         ValueError: a record is invalid, or a node occurs twice.
@@ -76,16 +61,17 @@ def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> No
                 raise ValueError(f"{location}, line {number}: found '{word[:40]}', expected a number") from None
     if not numbers or len(numbers) % FIELDS:
         raise ValueError(f"{location}: holds {len(numbers)} numbers, expected {FIELDS} for each node")
-    for label, definition, _, _, x, y, z in np.reshape(numbers, (-1, FIELDS)).tolist():
+    rows = np.reshape(numbers, (-1, FIELDS)).tolist()
+    for label, *_, x, y, z in rows:
         if not label.is_integer():
             raise ValueError(f"{location}: the label of a node is {label}, expected a whole number")
         name = str(int(label))
         position = (x, y, z)
         if not all(abs(c) < 1e30 for c in position):
             raise ValueError(f"{location}: node {name} is at {position}, expected finite coordinates")
-        if positions.by_node.setdefault(name, position) != position:
+        if positions.setdefault(name, position) != position:
             raise ValueError(f"{location}: node {name} has two positions in the file")
-        positions.local |= dataset.number == 15 and int(definition) > 1
+    return dataset.number == 15 and any(int(definition) > 1 for _, definition, *_ in rows)
 
 
 TIME_RESPONSE, FRF, COHERENCE, MULTIPLE_COHERENCE = 1, 4, 6, 26
@@ -115,7 +101,7 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
 def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     by_line: dict[int, Function] = {}
     others: Counter[str] = Counter()
-    positions, system = Positions(), None
+    positions, local, has_systems, system = Positions(), False, False, None
 
     def data_bytes(dataset: Dataset) -> int:
         by_line[dataset.line] = read_function(dataset, len(by_line) + 1)
@@ -129,12 +115,12 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
                 function, dataset=dataclasses.replace(function.dataset, end=dataset.end)
             )
         elif dataset.number in (15, 2411):
-            read_positions(file, dataset, positions)
+            local |= read_positions(file, dataset, positions)
         elif dataset.number == 164:
             system = _units(file, dataset, system)
         elif dataset.number not in SILENT:
             others[f"dataset {dataset.number}"] += 1
-            positions.has_systems |= dataset.number in (18, 2420)
+            has_systems |= dataset.number in (18, 2420)  # coordinate systems
         file.seek(position)
     functions = list(by_line.values())
     responses = [f for f in functions if f.type == FRF]
@@ -159,8 +145,10 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     coherences = _coherences(functions, responses, others)
     frequency_hz, frf, coherence = _values(file, responses, coherences)
     others.update(f.name for f in functions if f.type not in (FRF, COHERENCE, MULTIPLE_COHERENCE))
-    if positions.local and positions.has_systems:
+    if local and has_systems:
         others["positions in local coordinate systems"] += 1
+        positions = {}
+    per_metre = 1.0 if system is None else system.per_metre  # unconverted where the file specifies no units
     ids = "; ".join(x for x in responses[0].ids if x)
     remarks = (f"{path}: skipped {_counted(others)}",) if others else ()
     frf_set = FrfSet(
@@ -174,7 +162,7 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
         decay_1_s=record.get("decay_1_s", 0.0),
         unit=unit,
         posture=record.get("posture", {}),
-        nodes=positions.in_metres(system),
+        nodes={node: (x / per_metre, y / per_metre, z / per_metre) for node, (x, y, z) in positions.items()},
         source=record.get("source", f"{path} ({ids})" if ids else str(path)),
     )
     return frf_set, remarks
