@@ -59,7 +59,7 @@ def test_wrong_input(tmp_path, capsys):
         (["--over", "q2=0:1", "--show", "damping", "--directions", "x"], "directions: not used by a map of damping"),
         (["--over", "q2=0:1", "--points", "1"], "points is 1"),
         (["--over", "q2=0:1", "--plane", "zx"], "plane: 'zx'"),
-        (["--over", "q2=0:1", "--good", "dexterity"], "good: found 'dexterity'"),
+        (["--over", "q2=0:1", "--good", "dexterity"], "good: 'dexterity': threshold is ''"),
         (["--over", "q2=0:1", "--show", "freq"], "least_stiffness, greatest_stiffness, frequency, damping, "),
         (["--over", "q2=0:1", "--show", "nu_p"], "needs a wrench"),
         (["--over", "q2=0:1", "--posture", "q2=1"], "held: coordinate 'q2'"),

@@ -157,14 +157,15 @@ def compensate(
     import jax.numpy as jnp
     import numpy as np
 
-    from jaxmb.io.files import write_atomically
-    from jaxmb.mechanics.kinematics import frame_name
+    from jaxmb.io.files import finite_number, write_atomically
+    from jaxmb.mechanics.kinematics import check_wrench, frame_name
     from jaxmb.response.static import compensate as commands_of, nominal_values
 
     with wrong_input(), progress(robot.name, "computing"):
         model = robot.model
-        point, numbers = frame_name(model, frame), _load(wrench)
-        load = None if numbers is None else jnp.asarray(numbers)
+        point = frame_name(model, frame)
+        load = jnp.asarray([finite_number("wrench", part) for part in wrench.split(",")]) if wrench else None
+        check_wrench(load)
         q = np.array(_postures(joints, model.coordinates, np.asarray(model.reference).tolist()))
         function = nominal_values if reverse else commands_of
         found = np.asarray(jax.vmap(lambda x: function(model, x, point, load))(jnp.asarray(q)))
@@ -178,18 +179,6 @@ def compensate(
     largest = np.max(np.abs(found - q), axis=0)
     changes = ", ".join(f"{name} {value:.4g}" for name, value in zip(model.coordinates, largest, strict=True))
     typer.echo(f"{robot.name}: {len(q)} postures written to {out}; largest changes (rad, m): {changes}")
-
-
-def _load(text: str) -> "list[float] | None":
-    """Wrench of a text of six numbers; None for an empty one."""
-    if not text:
-        return None
-    from jaxmb.io.files import finite_number
-
-    values = [finite_number("wrench", part) for part in text.split(",")]
-    if len(values) != 6:
-        raise ValueError(f'wrench: found "{text}", expected six numbers "fx,fy,fz,mx,my,mz"')
-    return values
 
 
 def _postures(path: Path, coordinates: Sequence[str], reference: Sequence[float]) -> list[list[float]]:

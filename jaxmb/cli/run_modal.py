@@ -1,6 +1,5 @@
 """`jaxmb modal`."""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -100,8 +99,8 @@ def modal(options: ModalOptions) -> None:
 def _settings(options: ModalOptions) -> "ModalPart":
     """Options of the analysis; those given beside a file of poles replace its own."""
     from jaxmb.identify.study.format.vibration_format import ModalPart, PolesFile
-    from jaxmb.io.files import read_toml
-    from jaxmb.io.validation import validated
+    from jaxmb.io.files import finite_number as number_of_text, read_toml
+    from jaxmb.io.validation import finite_number, validated
 
     given = {
         "band_hz": options.band_hz,
@@ -113,7 +112,8 @@ def _settings(options: ModalOptions) -> "ModalPart":
     if poles is not None and poles.lower().endswith(".toml"):
         saved = validated(PolesFile, read_toml(Path(poles)), poles).modal
     elif poles is not None:
-        given["chosen_hz"] = tuple(_numbers(poles))
+        numbers = (number_of_text("--poles-hz", part) for part in poles.split(","))
+        given["chosen_hz"] = tuple(finite_number("--poles-hz", number, above=0.0) for number in numbers)
     return saved.model_copy(update={key: value for key, value in given.items() if value is not None})
 
 
@@ -131,13 +131,3 @@ def _picked(name: str, frf_set: "FrfSet", settings: "ModalPart") -> "tuple[PoleP
     if picker.analysis is None:
         raise WrongInput("no pole is selected: nothing was written")
     return picker, picker.analysis
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        frequencies = [float(part) for part in text.split(",")]
-    except ValueError:
-        frequencies = [0.0]
-    if not all(0.0 < frequency < math.inf for frequency in frequencies):
-        raise ValueError(f"--poles-hz is '{text}', expected frequencies such as \"9.9, 11.0\"")
-    return frequencies

@@ -7,6 +7,7 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
+from jaxmb.io.files import finite_number
 from jaxmb.io.validation import check_known, whole_number
 from jaxmb.machine.build import Model
 from jaxmb.machine.values import number_of_text
@@ -64,13 +65,7 @@ def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
     found = {}
     for text in texts:
         name, _, value = (part.strip() for part in text.partition("="))
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(f"good: found '{text}', expected something like \"dexterity=0.4\"")
-        found[name] = number
+        found[name] = finite_number(f"good: '{text}': threshold", value)
     return found
 
 

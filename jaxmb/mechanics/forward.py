@@ -247,6 +247,7 @@ def forward_dynamics(
     return jnp.zeros_like(qd).at[np.flatnonzero(is_free)].set(values)
 
 
+@numeric_arguments("q", "qd")
 def simulate_motion(
     model: Model,
     q: Float[np.ndarray, "n"],
@@ -330,9 +331,6 @@ def _check_start(model: Model, q: np.ndarray, qd: np.ndarray, names: tuple[str, 
         raise ValueError(f"qd has shape {qd.shape}, expected ({len(names)},): rates of {', '.join(names)}")
     if q.shape != (len(model.coordinates),):
         raise ValueError(f"q has shape {q.shape}, expected ({len(model.coordinates)},): a value for each coordinate")
-    for label, values in (("q", q), ("qd", qd)):
-        if not np.isfinite(values).all():
-            raise ValueError(f"{label} holds {values[~np.isfinite(values)][0]}, expected finite numbers")
     check_closed(model, q, "q")
     for name, rate in zip(names, qd.tolist(), strict=True):
         if rate != 0.0 and model.locked[model.coordinates.index(name)]:

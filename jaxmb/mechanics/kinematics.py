@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import check_known, known_name, typed_arguments
+from jaxmb.io.validation import check_distinct, check_known, known_name, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.spatial import rotation_about_axis, rotation_by, transform, vee
 
@@ -136,8 +136,7 @@ def joints_moving_frame(model: Model, frame: str, joints: Sequence[str] | None =
     for name in joints or ():
         if model.coordinates.index(name) in model.dependent:
             raise ValueError(f"joints: '{name}' is a dependent coordinate of a loop, expected independent ones")
-    if joints is not None and len(set(joints)) < len(joints):
-        raise ValueError(f"joints: {', '.join(joints)}, expected every coordinate once")
+    check_distinct(joints or (), "joints: '{}' occurs twice, expected every coordinate once")
     found = tuple(c for i, c in enumerate(model.coordinates) if i in behind and (joints is None or c in joints))
     if not found:
         raise ValueError(f"joints: none of them moves frame '{frame}' of '{model.name}'")

@@ -19,6 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from jaxmb.io.files import write_atomically
+from jaxmb.io.validation import whole_number
 from jaxmb.machine.build import Model
 from jaxmb.report.charts import FITTED, ModeMotion, Skeleton
 from jaxmb.report.frf_charts import Curve, Responses, frf_chart
@@ -310,8 +311,7 @@ def write_mode_animation(
             open at q.
         OSError: the file cannot be written; no partial file remains.
     """
-    if frames < 2:
-        raise ValueError(f"frames is {frames}, expected 2 or more")
+    whole_number("frames", frames, 2)
     found = found_modes(model, q, found)
     check_mode(model.name, found, mode)
     motion = machine_motion(model, q, found, [mode])

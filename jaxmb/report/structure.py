@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled
+from jaxmb.io.validation import whole_number
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.beams import section_poses
 from jaxmb.mechanics.kinematics import TOOL, node_poses, whole
@@ -156,9 +157,7 @@ def first_modes(found: Modes, count: int) -> range:
     Raises:
         ValueError: count is below 1.
     """
-    if count < 1:
-        raise ValueError(f"count is {count}, expected 1 mode or more")
-    return range(1, min(count, found.frequency_hz.size) + 1)
+    return range(1, min(whole_number("count", count, 1), found.frequency_hz.size) + 1)
 
 
 def check_mode(name: str, found: Modes, number: int) -> None:

@@ -549,6 +549,7 @@ LEAST_STIFFNESS = 1e-12
 
 
 @typed_arguments
+@numeric_arguments("damping_ratio", least=0.0)
 def with_modal_damping(tangent: Tangent, damping_ratio: float | Sequence[float] | np.ndarray) -> Tangent:
     """The tangent with a damping ratio for each undamped mode instead of all its damping, of any kind.
 
@@ -575,9 +576,6 @@ def with_modal_damping(tangent: Tangent, damping_ratio: float | Sequence[float] 
             f"damping_ratio has shape {zeta.shape}, expected one number, or one for each of at most {n} modes"
         )
     zeta = np.atleast_1d(zeta)
-    wrong = zeta[~(np.isfinite(zeta) & (zeta >= 0.0))]
-    if wrong.size:
-        raise ValueError(f"damping_ratio is {wrong[0]:g}, expected finite numbers of 0 or more")
     check_mass_matrix(M)
     if any(not np.abs(part - part.T).max() <= UNSYMMETRIC * np.abs(part).max() for part in (M, K)):
         raise ValueError("the mass or stiffness matrix is not symmetric, expected a machine at rest for modal damping")

@@ -74,9 +74,9 @@ def test_a_beam_reduced():
 @pytest.mark.parametrize(
     ("ratio", "sentence"),
     [
-        (-0.01, "damping_ratio is -0.01, expected finite numbers of 0 or more"),
-        ([0.01, np.nan], "damping_ratio is nan, expected finite numbers of 0 or more"),
-        (np.inf, "damping_ratio is inf"),
+        (-0.01, "damping_ratio holds -0.01, expected finite numbers of at least 0"),
+        ([0.01, np.nan], "damping_ratio holds nan, expected finite numbers of at least 0"),
+        (np.inf, "damping_ratio holds inf"),
         ([], r"damping_ratio has shape \(0,\), expected one number, or one for each of at most 5 modes"),
         ([0.01] * 6, r"damping_ratio has shape \(6,\)"),
         ([[0.01]], r"damping_ratio has shape \(1, 1\)"),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.files import LARGEST_ARRAY, read_arrays, reading, replaced
-from jaxmb.io.validation import InputError, check_distinct, listed, shown, typed_arguments
+from jaxmb.io.validation import InputError, check_distinct, check_known, listed, shown, typed_arguments
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_uff, write_uff
@@ -167,9 +167,7 @@ def read_npz(path: Path) -> FrfSet:
     for name in NEEDED:
         if name not in data:
             raise ValueError(f"array '{name}' is missing; found {', '.join(sorted(data)) or 'none'}")
-    unknown = sorted(set(data) - set(ARRAY_NAMES))
-    if unknown:
-        raise ValueError(f"unknown array {unknown[0]!r}, expected {', '.join(sorted(ARRAY_NAMES))}")
+    check_known("array", data, sorted(ARRAY_NAMES))
     return set_of_fields({name: _field(name, array) for name, array in data.items()}, str(path))
 
 

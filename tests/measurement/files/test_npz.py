@@ -40,7 +40,7 @@ def refusal(path):
         ({"kind": None}, "array 'kind' is missing; found frequency_hz, frf"),
         (
             {"coherense": np.ones(4)},
-            "unknown array 'coherense', expected averages, coherence, decay_1_s, frequency_hz, frf, inputs",
+            "array 'coherense' does not exist, did you mean 'coherence'? expected one of: averages, coherence",
         ),
         ({"frequency_hz": FREQUENCY[:3]}, "frf has shape (4, 2, 3), expected (3, outputs, inputs)"),
         ({"frequency_hz": FREQUENCY[::-1]}, "frequency_hz is not increasing: line 2 is 3.5 Hz after 4 Hz"),

@@ -47,7 +47,7 @@ def test_wrong_modes(arm, tmp_path):
         write_mode_animation(tmp_path / "mode.gif", arm, arm.reference, mode=4)
     with pytest.raises(ValueError, match=r"mode 0: .* expected 1 to 3"):
         write_mode_animation(tmp_path / "mode.gif", arm, arm.reference, mode=0)
-    with pytest.raises(ValueError, match="frames is 1, expected 2 or more"):
+    with pytest.raises(ValueError, match="frames is 1, expected a whole number of at least 2"):
         write_mode_animation(tmp_path / "mode.gif", arm, arm.reference, frames=1)
     with pytest.raises(OSError, match="missing"):
         write_mode_animation(tmp_path / "missing" / "mode.gif", arm, arm.reference, frames=2)

@@ -88,7 +88,7 @@ def test_a_mode_that_moves_nothing_that_is_drawn(figures_of):
 
 def test_wrong_counts():
     model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
-    with pytest.raises(ValueError, match="count is 0, expected 1 mode or more"):
+    with pytest.raises(ValueError, match="count is 0, expected a whole number of at least 1"):
         mode_shape_figures(model, model.reference, count=0)
 
 
