@@ -83,10 +83,15 @@ def _receptance_jvp(
     d_z, d_outputs, d_inputs = tangents
     value, x_i, x_o = _solved(same, z, outputs, inputs)
     w = z.omega
-    by_matrix = [(d_z.stiffness, -1.0), (d_z.damping, -1j * w), (d_z.mass, w**2), (d_z.structural, -1j)]
-    if z.power is not None:
-        by_matrix.append((d_z.fractional, -z.power))
-    by_matrix = [(part, factor) for part, factor in by_matrix if _is_nonzero(part)]
+    power = 0.0 if z.power is None else -z.power
+    by_matrix = [
+        (part, factor)
+        for part, factor in (
+            (d_z.stiffness, -1.0), (d_z.damping, -1j * w), (d_z.mass, w**2), (d_z.structural, -1j),
+            (d_z.fractional, power),
+        )
+        if _is_nonzero(part)
+    ]  # fmt: skip
     by_line = []
     if _is_nonzero(d_z.omega):
         by_line += [(z.damping, -1j * d_z.omega), (z.mass, 2.0 * w * d_z.omega)]

@@ -1,7 +1,7 @@
 """Dexterity, stiffness and deflection at any number of postures, computed in batches."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -517,22 +517,16 @@ def _batch(
     joints: tuple[str, ...],
     directions: tuple[str, ...],
 ) -> tuple[Array, ...]:
-    def condition(q: Array) -> tuple[Array, ...]:
-        return (inverse_condition(normalized_jacobian(model, q, frame, length, joints, directions)),)
-
-    def determinant(q: Array) -> tuple[Array, ...]:
-        if len(joints) != len(directions):
+    def at(q: Array) -> tuple[Array, ...]:
+        if group == "compliance":
+            c = translational_compliance(model, q, frame)
+            least, greatest = principal_stiffness(c[:, :3])
+            return jnp.linalg.norm(c @ wrench), stiffness_along(c[:, :3], direction), least, greatest
+        if group == "influence":
+            return load_influence(model, q, frame, wrench)
+        if group == "determinant" and len(joints) != len(directions):
             return (jnp.zeros(()),)
-        return (jnp.linalg.det(normalized_jacobian(model, q, frame, length, joints, directions)),)
+        matrix = normalized_jacobian(model, q, frame, length, joints, directions)
+        return (inverse_condition(matrix) if group == "dexterity" else jnp.linalg.det(matrix),)
 
-    def influence(q: Array) -> tuple[Array, ...]:
-        return load_influence(model, q, frame, wrench)
-
-    def compliance(q: Array) -> tuple[Array, ...]:
-        c = translational_compliance(model, q, frame)
-        least, greatest = principal_stiffness(c[:, :3])
-        return jnp.linalg.norm(c @ wrench), stiffness_along(c[:, :3], direction), least, greatest
-
-    computes = (condition, determinant, influence, compliance)
-    compute: Callable[[Array], tuple[Array, ...]] = dict(zip(GROUPS, computes, strict=True))[group]
-    return jax.vmap(compute)(postures)
+    return jax.vmap(at)(postures)

@@ -235,9 +235,7 @@ def newton(model: Model, q: np.ndarray, free: list[int]) -> tuple[np.ndarray, fl
     current = gap(model, q)
     for _ in range(MOST_STEPS):
         size = float(np.linalg.norm(current.size))
-        if np.max(np.abs(current.size), initial=0.0) <= 0.01 * CLOSED:
-            break
-        if not free:
+        if not free or np.max(np.abs(current.size), initial=0.0) <= 0.01 * CLOSED:
             break
         step = np.linalg.lstsq(current.slope[:, free], -current.size, rcond=LEAST_RANK)[0]
         step *= min(1.0, 0.5 / max(float(np.max(np.abs(step), initial=0.0)), 1e-300))

@@ -115,16 +115,15 @@ _NUMBERS = ("double", "single", "float64", "float32", *_INTEGERS)
 
 def _chosen(variable: str | None, found: Mapping[str, tuple[int, ...]]) -> str:
     listed = ", ".join(f"{name} {shape}" for name, shape in list(found.items())[:12]) or "none"
-    if variable is None:
-        # a single number, such as the sample rate, is no record
-        records = [name for name, shape in found.items() if np.prod(np.array(shape, dtype=float)) != 1.0]
-        records = records or list(found)
-        variable = records[0] if len(records) == 1 else None
-    if variable is None:
+    sizes = {name: np.prod(np.array(shape, dtype=float)) for name, shape in found.items()}
+    # a single number, such as the sample rate, is no record
+    records = [name for name, size in sizes.items() if size != 1.0] or list(found)
+    if variable is None and len(records) != 1:
         raise ValueError(f"holds {len(found)} arrays of numbers ({listed}), expected the name of one: variable")
+    variable = records[0] if variable is None else variable
     if variable not in found:
         raise ValueError(f"has no array of numbers '{variable}', found {listed}")
-    if np.prod(np.array(found[variable], dtype=float)) > LARGEST_RECORD:
+    if sizes[variable] > LARGEST_RECORD:
         raise ValueError(f"variable '{variable}' claims {found[variable]} numbers, expected at most {LARGEST_RECORD}")
     return variable
 
