@@ -71,19 +71,17 @@ def _std(value: float) -> str:
 
 def _modal_remarks(found: ModalMaps) -> tuple[str, ...]:
     """Remarks on positions that are not reached and on parameters of unknown or large variance."""
-    remarks = not_reached(found.postures)
-    if found.hardly_known:
-        remarks.append(
-            "parameters with large standard deviations, which make those of the maps wrong by a factor of several:"
-            f" {', '.join(found.hardly_known)}"
-        )
-    for name, shown in found.maps.items():
-        for parameter, share in shown.unknown.items():
-            remarks.append(
-                f"{MODAL_SHOWN_AS[name][0]}: {parameter} is not identified, so that the standard deviation of"
-                f" {100 * share:.0f} % of the values is unknown"
-            )
-    return tuple(remarks)
+    hardly_known = (
+        "parameters with large standard deviations, which make those of the maps wrong by a factor of several:"
+        f" {', '.join(found.hardly_known)}"
+    )
+    unknown = (
+        f"{MODAL_SHOWN_AS[name][0]}: {parameter} is not identified, so that the standard deviation of"
+        f" {100 * share:.0f} % of the values is unknown"
+        for name, shown in found.maps.items()
+        for parameter, share in shown.unknown.items()
+    )
+    return (*not_reached(found.postures), *([hardly_known] if found.hardly_known else []), *unknown)
 
 
 def modal_map_chart(found: ModalMaps, quantity: str) -> Chart:

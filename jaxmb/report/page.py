@@ -309,23 +309,22 @@ def _symbol(marker: str, color: str, filled: bool) -> str:
 
 def _skeleton(body: Skeleton, data: _Data) -> str:
     data.skeletons.append(json.dumps(_body(body), separators=(",", ":"), allow_nan=False))
-    controls = []
-    if body.modes:
-        options = "".join(f"<option>{escape(mode.title.replace(', damping', ','))}</option>" for mode in body.modes)
-        controls.append(f"<label>Mode<select>{options}</select></label>")
+    options = "".join(f"<option>{escape(mode.title.replace(', damping', ','))}</option>" for mode in body.modes)
     what = "Amplitude" if body.modes else "Length of the arrows"
-    controls.append(f'<label class="screen">{what}<input type="range" min="0" max="3" step="0.05" value="1"></label>')
-    if body.modes:
-        controls.append('<button type="button" class="screen">Pause</button>')
-        if any(mode.energy for mode in body.modes):
-            controls.append(
-                '<div>Share of the strain energy<div class="scale"></div><div class="ends"><span>0 %</span>'
-                '<span>100 %</span></div><ul class="shares"></ul></div>'
-            )
-    controls += [
-        f'<div><span style="color:{escape(each.color)}">&#8594;</span> {escape(each.label)}</div>'
-        for each in body.arrows
-    ]
+    scale = (
+        '<div>Share of the strain energy<div class="scale"></div><div class="ends"><span>0 %</span>'
+        '<span>100 %</span></div><ul class="shares"></ul></div>'
+    )
+    controls = (
+        f"<label>Mode<select>{options}</select></label>" if body.modes else "",
+        f'<label class="screen">{what}<input type="range" min="0" max="3" step="0.05" value="1"></label>',
+        '<button type="button" class="screen">Pause</button>' if body.modes else "",
+        scale if any(mode.energy for mode in body.modes) else "",
+        *(
+            f'<div><span style="color:{escape(each.color)}">&#8594;</span> {escape(each.label)}</div>'
+            for each in body.arrows
+        ),
+    )
     return (
         f'<div class="skeleton" data-skeleton="{len(data.skeletons) - 1}"><canvas tabindex="0" role="img"'
         f' aria-label="{escape(body.alternative_text)}"></canvas><div class="controls">{"".join(controls)}</div></div>'

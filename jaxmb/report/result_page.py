@@ -189,16 +189,18 @@ def _deflection_arrows(result: Result, rows: Sequence[DeflectionRow]) -> Skeleto
 def provenance_section(result: Result, folder: Path | None) -> Section:
     """Section on the origin of a result: command, seed, digests and versions."""
     saved = result.as_json()
-    rows = [("study", result.study.name), ("machine", result.machine.name)]
-    noise = saved["noise_seed"]
-    command = f"jaxmb identify {result.study.name} --seed {result.seed}"
-    rows.append(("command", command + (f" --noise-seed {noise}" if noise is not None else "")))
-    rows += [("read from", str(folder))] if folder is not None else []
-    for key in ("study_digest", "machine_digest"):
-        rows += [(key.replace("_", " "), str(saved[key]))] if saved[key] else []
-    rows.append(("time", f"{result.seconds.get('total', math.nan):.1f} s"))
-    rows.append(("versions", versions_text(result.versions)))
-    return Section("Provenance", (Facts(tuple(rows)),))
+    noise = "" if saved["noise_seed"] is None else f" --noise-seed {saved['noise_seed']}"
+    rows = (
+        ("study", result.study.name),
+        ("machine", result.machine.name),
+        ("command", f"jaxmb identify {result.study.name} --seed {result.seed}{noise}"),
+        ("read from", str(folder or "")),
+        ("study digest", str(saved["study_digest"] or "")),
+        ("machine digest", str(saved["machine_digest"] or "")),
+        ("time", f"{result.seconds.get('total', math.nan):.1f} s"),
+        ("versions", versions_text(result.versions)),
+    )
+    return Section("Provenance", (Facts(tuple(row for row in rows if row[1])),))
 
 
 def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:

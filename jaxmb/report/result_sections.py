@@ -210,28 +210,26 @@ def sections_of_tests(result: Result) -> list[Section]:
 
 def fit_section(result: Result) -> Section:
     """Course of the fit: status, cost, errors against the true values, remarks, evaluations and time."""
-    metrics = result.metrics
-    lines = [f"status: {result.status}", f"cost: {number(result.cost)} (initially {number(result.initial_cost)})"]
-    if metrics.largest_parameter_error is not None:
-        lines.append(f"largest parameter error: {percent(100.0 * metrics.largest_parameter_error)} %")
-    if metrics.largest_frequency_error_hz is not None and metrics.largest_damping_error_percent is not None:
-        lines.append(
-            f"largest error of a mode: {number(metrics.largest_frequency_error_hz, 2)} Hz,"
-            f" {number(metrics.largest_damping_error_percent, 2)} % damping"
-        )
+    metrics, counts, seconds = result.metrics, result.evaluations, result.seconds
+    parameter, hertz = metrics.largest_parameter_error, metrics.largest_frequency_error_hz
+    damping = metrics.largest_damping_error_percent
     shown = doubts(result)  # already in the verdict
-    lines += [f"remark: {remark}" for remark in result.remarks if remark not in shown]
-    counts, seconds = result.evaluations, result.seconds
-    lines.append(
-        f"evaluations: {counts['search']} search, {counts['refine']} refine, {counts['non_finite']} not finite"
-    )
     parts = {name: round(seconds.get(name, 0.0), 1) for name in ("read", "compile", "search", "refine")}
     parts["else"] = max(round(seconds["total"] - sum(parts.values()), 1), 0.0) + 0.0  # adding 0 makes 0 of -0
     each = ", ".join(f"{name} {spent:.1f}" for name, spent in parts.items())
-    lines.append(f"time: {sum(parts.values()):.1f} s ({each})")  # the sum of the rounded parts
-    searched = not result.study.solver.is_linear
-    draw = partial(cost_chart, result)
-    return Section("The fit", (Lines(tuple(lines)), *((Picture("cost", draw),) if searched else ())))
+    lines = (
+        f"status: {result.status}",
+        f"cost: {number(result.cost)} (initially {number(result.initial_cost)})",
+        "" if parameter is None else f"largest parameter error: {percent(100.0 * parameter)} %",
+        ""
+        if hertz is None or damping is None
+        else f"largest error of a mode: {number(hertz, 2)} Hz, {number(damping, 2)} % damping",
+        *(f"remark: {remark}" for remark in result.remarks if remark not in shown),
+        f"evaluations: {counts['search']} search, {counts['refine']} refine, {counts['non_finite']} not finite",
+        f"time: {sum(parts.values()):.1f} s ({each})",  # the sum of the rounded parts
+    )
+    cost = () if result.study.solver.is_linear else (Picture("cost", partial(cost_chart, result)),)
+    return Section("The fit", (Lines(tuple(filter(None, lines))), *cost))
 
 
 MOST_ROWS = 5
