@@ -99,14 +99,13 @@ def studies() -> None:
         for name in library_names(room):
             about = read_toml(find_description(name, room, what, (".toml",)))
             tests = about.get("test", ())
-            notes = []
-            if tests:
-                simulated = all("simulate" in test for test in tests)
-                notes = ["simulated" if simulated else "measured"]
-                notes += [f"{run_times[name]} s"] if name in run_times else []
-            if "public" in about or any(test.get("file") in public for test in tests):
-                notes.append("needs JAXMB_DATA")
-            shown = f" ({', '.join(notes)})" if notes else ""
+            is_public = "public" in about or any(test.get("file") in public for test in tests)
+            notes = (
+                ("simulated" if all("simulate" in test for test in tests) else "measured") if tests else "",
+                f"{run_times[name]} s" if tests and name in run_times else "",
+                "needs JAXMB_DATA" if is_public else "",
+            )
+            shown = f" ({', '.join(filter(None, notes))})" if any(notes) else ""
             table.add_row(Text(name), Text(f"{about.get('description', '')}{shown}"))
         console_of().print(table)
 

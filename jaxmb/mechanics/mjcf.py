@@ -149,11 +149,9 @@ def beyond_mjcf(machine: Machine) -> tuple[str, ...]:
         )
         if parts
     ]
-    if machine.rayleigh.mass or machine.rayleigh.stiffness:
-        found.append("Rayleigh damping")
-    if machine.fractional is not None:
-        found.append("fractional damping")
-    return tuple(found)
+    rayleigh = "Rayleigh damping" if machine.rayleigh.mass or machine.rayleigh.stiffness else ""
+    fractional = "fractional damping" if machine.fractional is not None else ""
+    return tuple(filter(None, (*found, rayleigh, fractional)))
 
 
 _RIGID = ("name", "mass", "center_of_mass", "inertia_products", "inertia_tensor")
@@ -225,11 +223,10 @@ class _Writer:
     @property
     def notes(self) -> tuple[str, ...]:
         """Omitted or changed properties."""
-        found = list(omitted(self.machine, CARRIED))
-        locked = [c.name for c in self.machine.moving_parts if c.locked]
-        if locked:
-            found.append(f"{', '.join(locked)} fixed, as locked")
-        return (*found, *self.changed, *([SOFT] if self.machine.loop or self.machine.coupling else []))
+        locked = ", ".join(c.name for c in self.machine.moving_parts if c.locked)
+        fixed = f"{locked} fixed, as locked" if locked else ""
+        soft = SOFT if self.machine.loop or self.machine.coupling else ""
+        return tuple(filter(None, (*omitted(self.machine, CARRIED), fixed, *self.changed, soft)))
 
     def text(self) -> str:
         """The file."""
@@ -257,10 +254,9 @@ class _Writer:
         order = [
             joint.attrib["name"] for joint in self.body[GROUND].iter("joint")
         ]  # depth first, as MuJoCo numbers them
-        key = {"name": "reference", "qpos": numbers_text(self.q[name] for name in order)}
-        if self.controls:
-            key["ctrl"] = numbers_text(self.controls.values())
-        ElementTree.SubElement(keyframe, "key", key)
+        controls = {"ctrl": numbers_text(self.controls.values())} if self.controls else {}
+        qpos = numbers_text(self.q[name] for name in order)
+        ElementTree.SubElement(keyframe, "key", {"name": "reference", "qpos": qpos} | controls)
         ElementTree.indent(self.root)
         notes = "; ".join(self.notes).replace("--", "- -")
         comment = f"<!-- {notes} -->\n" if notes else ""
@@ -309,23 +305,21 @@ class _Writer:
     def _joint(self, c: Coordinate, offset: np.ndarray) -> Element:
         """A hinge or slide behind the pose `offset` of the body."""
         values: dict[str, float] = {"frictionloss": c.friction, "armature": c.rotor_inertia, "ref": 0.0 - c.zero}
+        limits = () if c.effort_limit is None else (-c.effort_limit, c.effort_limit)
         if not _rotates(c):  # otherwise the tendon of the gear has them
-            values |= {"stiffness": c.stiffness, "damping": c.damping}
-            if c.stiffness:
-                values["springref"] = self.q[c.name] + self.hold[c.name] / c.stiffness
-        kind = {"revolute": "hinge", "prismatic": "slide"}[c.type]
+            rest = self.q[c.name] + self.hold[c.name] / c.stiffness if c.stiffness else 0.0
+            values |= {"stiffness": c.stiffness, "damping": c.damping, "springref": rest}
         axis = offset[:3, :3] @ np.array(c.axis)
-        element = Element("joint", name=c.name, type=kind, axis=numbers_text(axis / np.linalg.norm(axis)))
-        if np.any(offset[:3, 3]):
-            element.set("pos", numbers_text(offset[:3, 3]))
-        for key, value in values.items():
-            if value:
-                element.set(key, repr(float(value)))
-        if c.range is not None:
-            element.set("range", numbers_text(c.range))
-        if c.effort_limit is not None and not _rotates(c):
-            element.set("actuatorfrcrange", numbers_text((-c.effort_limit, c.effort_limit)))
-        return element
+        attributes = {
+            "name": c.name,
+            "type": {"revolute": "hinge", "prismatic": "slide"}[c.type],
+            "axis": numbers_text(axis / np.linalg.norm(axis)),
+            "pos": numbers_text(offset[:3, 3]) if np.any(offset[:3, 3]) else "",
+            **_attributes(values),
+            "range": numbers_text(c.range or ()),
+            "actuatorfrcrange": "" if _rotates(c) else numbers_text(limits),
+        }
+        return Element("joint", {key: value for key, value in attributes.items() if value})
 
     def _add_inertia(self, element: Element, rigid: RigidMass, offset: np.ndarray, rotors: np.ndarray) -> None:
         turn = offset[:3, :3]

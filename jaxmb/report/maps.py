@@ -54,9 +54,8 @@ def fixed_coordinates_text(postures: Postures) -> str:
         by_value.setdefault("0" if value == 0.0 else text, []).append(name)
     zeros = by_value.pop("0", [])
     parts = [f"{' = '.join(names)} = {value}" for value, names in by_value.items()]
-    if zeros:
-        parts.append(f"{' = '.join(zeros)} = 0" if len(zeros) <= MOST_ZEROS else "all other coordinates 0")
-    return ", ".join(parts)
+    rest = f"{' = '.join(zeros)} = 0" if len(zeros) <= MOST_ZEROS else "all other coordinates 0"
+    return ", ".join([*parts, rest] if zeros else parts)
 
 
 def numbers(values: Iterable[float]) -> str:

@@ -147,18 +147,17 @@ def doubts(result: Result) -> list[str]:
 
 def to_do(result: Result) -> list[str]:
     """Recommendations where the data are not followed, the fit did not converge or parameters are not identifiable."""
-    sentences = []
     if result.outcome is Outcome.NOT_REPRODUCED:
         return ["first find out why the data are not followed: until then no identified value is reliable"]
     verdicts = [p.identifiable for p in result.parameters.values()]
     if result.outcome is Outcome.NOT_IDENTIFIED or (result.doubts and not result.converged and "yes" not in verdicts):
         return ["resolve the doubts first: further tests do not help before that"]
-    if not result.converged:
-        sentences.append("more rounds or starts (rounds, [refine] starts) may let the fit converge")
-    unknown = any(verdict != "yes" for verdict in verdicts)
-    if unknown and result.study.solver is not Solver.STIFFNESS_MODEL:
-        sentences.append("`jaxmb inspect` of this study reports why parameters are not identifiable, and remedies")
-    return sentences
+    explained = all(verdict == "yes" for verdict in verdicts) or result.study.solver is Solver.STIFFNESS_MODEL
+    sentences = (
+        "" if result.converged else "more rounds or starts (rounds, [refine] starts) may let the fit converge",
+        "" if explained else "`jaxmb inspect` of this study reports why parameters are not identifiable, and remedies",
+    )
+    return [*filter(None, sentences)]
 
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # as in `identify`
