@@ -322,10 +322,9 @@ def torque_chart(result: Result, entry: TorqueEntry) -> Chart:
         cell.append(Panel(marks, Axis("time (s)", limits=limits), Axis(f"{name} ({unit})"), height=1.55))
     worst = max(errors, key=errors.__getitem__)
     ends = " to ".join(dict.fromkeys((percent(min(errors.values())), percent(errors[worst]))))
-    title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}: RMS error {ends} % of the measurement"
-    title += f", the largest of {worst}" if len(errors) > 1 else ""
+    of_worst = f", the largest of {worst}" if len(errors) > 1 else ""
     return Chart(
-        title,
+        f"{result.study.name}, {entry.name}, {ROLES[entry.role]}: RMS error {ends} % of the measurement{of_worst}",
         "Measured and predicted torque or force of each drive over time, and their difference.",
         [[tuple(cell)]],
         7.0,

@@ -264,16 +264,20 @@ def singular_value_chart(found: Inspection) -> Chart:
     """Singular values of the Jacobian, with the limits of weakly identifiable and not identifiable directions."""
     values = found.singular_values
     shown = values[values > values.max(initial=0.0) * 1e-16]
-    line = Line(np.arange(1, shown.size + 1), shown, "singular value", width=0.0, dashes="", marker="o", size=4.0)
-    marks: list[Mark] = [line]
-    if found.study.problem.prior is None and shown.size:
-        for limit, color, text in zip(limits(), (INITIAL, ALERT), ("std 10 %", "std 100 %"), strict=True):
-            marks.append(Rule(1.0 / float(limit), "y", text, color, 0.9, "--"))
+    rules = zip(limits(), (INITIAL, ALERT), ("std 10 %", "std 100 %"), strict=True)
+    marks = (
+        Line(np.arange(1, shown.size + 1), shown, "singular value", width=0.0, dashes="", marker="o", size=4.0),
+        *(
+            Rule(1.0 / float(limit), "y", text, color, 0.9, "--")
+            for limit, color, text in rules
+            if found.study.problem.prior is None and shown.size
+        ),
+    )
     zeros = values.size - shown.size
-    note = f", {zeros} of {values.size} are zero" if zeros else ""
-    yes = float(limits()[0])
-    title = f"{found.study.name}: {np.sum(shown > 1.0 / yes)} of {values.size} directions of the parameters are"
-    title += f" identifiable{note}"
+    title = (
+        f"{found.study.name}: {np.sum(shown > 1.0 / float(limits()[0]))} of {values.size} directions of the parameters"
+        f" are identifiable{f', {zeros} of {values.size} are zero' if zeros else ''}"
+    )
     x = Axis("direction of the parameters", limits=(0.3, max(values.size, 2) + 0.7), whole=True)
     panel = Panel(marks, x, Axis("singular value = 1 / std along it", log=bool(shown.size)), height=2.3)
     return single(
@@ -372,8 +376,8 @@ def motion_chart(study: str, chosen: NextMotion) -> Chart:
     for i, name in enumerate(motion.motion):
         cells, unit = [], "rad" if chosen.revolute[i] else "m"
         for (kind, prime, per), parts, (low, high) in zip(kinds, motion.states(time), most, strict=True):
-            marks: list[Mark] = [Line(time, parts[:, i], "motion", FITTED, 1.2)]
-            marks += [Rule(float(x), "y", "limits", ALERT, 0.9, "--") for x in (low[i], high[i]) if np.isfinite(x)]
+            rules = (Rule(float(x), "y", "limits", ALERT, 0.9, "--") for x in (low[i], high[i]) if np.isfinite(x))
+            marks = (Line(time, parts[:, i], "motion", FITTED, 1.2), *rules)
             x = Axis("time (s)", limits=(0.0, float(time[-1])))
             y = Axis(f"{name}{prime} ({unit}{per})")
             cells.append((Panel(marks, x, y, kind if i == 0 else "", 1.0),))

@@ -208,12 +208,15 @@ def cmif_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
     Two singular values that peak together indicate two close modes, a peak of the residual a missed mode.
     """
     values = cmif(measured.frf)
-    marks = pole_rules(analysis)
-    for k in range(min(values.shape[1], len(SERIES))):
-        width = 1.1 if k == 0 else 0.9
-        marks.append(Line(measured.frequency_hz, values[:, k], f"singular value {k + 1}", SERIES[k], width))
     left = cmif(analysis.left)[:, 0]
-    marks.append(Line(analysis.line_hz, left, "residual", "#000000", 0.7))
+    marks = (
+        *pole_rules(analysis),
+        *(
+            Line(measured.frequency_hz, column, f"singular value {k + 1}", SERIES[k], 0.9 if k else 1.1)
+            for k, column in enumerate(values.T[: len(SERIES)])
+        ),
+        Line(analysis.line_hz, left, "residual", "#000000", 0.7),
+    )
     ends = float(measured.frequency_hz[0]), float(measured.frequency_hz[-1])
     panel = Panel(marks, Axis("frequency (Hz)", limits=ends), Axis(f"CMIF ({_unit(measured)})", log=True), height=2.4)
     within = np.isin(measured.frequency_hz, analysis.line_hz)
@@ -234,10 +237,12 @@ def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) ->
     finite = np.isfinite(values).any(axis=1)
     low, middle, high = np.nanquantile(values[finite], (0.1, 0.5, 0.9), axis=1)
     frequency_hz = compared.measured.frequency_hz[finite]
-    marks: list[Mark] = pole_rules(analysis)
-    if values.shape[1] > 1:
-        marks.append(Band(frequency_hz, low, high, "central 80 % of the responses", INITIAL, 0.35))
-    marks.append(Line(frequency_hz, middle, "median" if values.shape[1] > 1 else kind, FITTED, 0.9))
+    several = values.shape[1] > 1
+    marks = (
+        *pole_rules(analysis),
+        *([Band(frequency_hz, low, high, "central 80 % of the responses", INITIAL, 0.35)] if several else []),
+        Line(frequency_hz, middle, "median" if several else kind, FITTED, 0.9),
+    )
     y = Axis(kind, limits=(0.0, 1.03))
     panel = Panel(marks, Axis("frequency (Hz)", limits=analysis.model.band_hz), y, height=1.9)
     return single(
