@@ -1,11 +1,9 @@
 """Forward dynamics: motions under efforts of drives, gravity and springs, integrated over time."""
 
 import dataclasses
-import functools
-import inspect
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -155,9 +153,6 @@ def _independent(model: Model) -> np.ndarray:
     return np.array([i for i in range(len(model.coordinates)) if i not in model.dependent], dtype=int)
 
 
-Arguments = ParamSpec("Arguments")
-Value = TypeVar("Value")
-
 FRICTION_SPEED = 1e-3
 """Speed of tanh in place of the sign in Coulomb friction, rad/s or m/s: no integrator resolves the discontinuity."""
 TOLERANCE = 1e-9
@@ -182,30 +177,7 @@ class Trajectory(NamedTuple):
     """Efforts of the drives, Nm or N."""
 
 
-def _warn_of_flexible_parts(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Decorate a function of a model with a warning, before it is compiled, that flexible parts are taken as rigid."""
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
-        model: Model = signature.bind(*args, **kwargs).arguments["model"]
-        for name in (*model.beams, *model.virtual_springs)[:1]:
-            warnings.warn(
-                f"{function.__name__}: '{name}' is flexible and taken as rigid; for vibration about a posture use"
-                " `linearize`, `modes` or `frf`",
-                stacklevel=2,
-            )
-        return function(*args, **kwargs)
-
-    return call
-
-
 @typed_arguments
-@_warn_of_flexible_parts
-@numeric_arguments("q", "qd", "effort")
-@numeric_arguments("friction_speed", least=SLOWEST)
-@at_closed_posture
-@compiled
 def forward_dynamics(
     model: Model,
     q: Float[Array, "n"],
@@ -233,6 +205,27 @@ def forward_dynamics(
         ValueError: an argument has not one value for each coordinate, or a loop is open at q.
         NotImplementedError: friction depends on the load, and so on the accelerations.
     """
+    for name in (*model.beams, *model.virtual_springs)[:1]:
+        warnings.warn(
+            f"forward_dynamics: '{name}' is flexible and taken as rigid; for vibration about a posture use `linearize`,"
+            " `modes` or `frf`",
+            stacklevel=3,
+        )
+    return _accelerations(model, q, qd, effort, friction_speed)
+
+
+@numeric_arguments("q", "qd", "effort")
+@numeric_arguments("friction_speed", least=SLOWEST)
+@at_closed_posture
+@compiled
+def _accelerations(
+    model: Model,
+    q: Float[Array, "n"],
+    qd: Float[Array, "m"],
+    effort: Float[Array, "m"],
+    friction_speed: float | Float[Array, ""] | None = None,
+) -> Float[Array, "m"]:
+    """`forward_dynamics` of a machine whose beams and virtual springs are taken as rigid."""
     if load_friction(model).any():
         raise NotImplementedError(
             f"'{model.name}' has load_friction, expected friction that does not depend on accelerations"
@@ -350,5 +343,5 @@ def _state_derivative(
     n = len(model.coordinates)
     q, qd, tau = (jnp.asarray(part) for part in (state[:n], state[n:], effort))
     return jnp.concatenate([
-        motion_map(model, q) @ qd, forward_dynamics(model, q, qd, tau, friction_speed=friction_speed)
+        motion_map(model, q) @ qd, _accelerations(model, q, qd, tau, friction_speed)
     ])  # fmt: skip
