@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import batch_size, batch_size_for, compiled, in_batches
+from jaxmb.compiled import batch_size, batch_size_for, compiled, in_batches, numeric_arguments
 from jaxmb.io.validation import check_known, finite_number
 from jaxmb.machine.build import Model
 from jaxmb.maps.position_solver import check_all_closed
@@ -20,7 +20,7 @@ from jaxmb.mechanics.compliance import (
     elastic_jacobian,
 )
 from jaxmb.mechanics.kinematics import TOOL, check_wrench, joints_moving_frame
-from jaxmb.mechanics.loops import check_closed, check_open_chain, independent_coordinates, motion_map
+from jaxmb.mechanics.loops import at_closed_posture, check_open_chain, independent_coordinates, motion_map
 
 
 @compiled
@@ -172,6 +172,9 @@ def inverse_condition(matrix: Float[Array, "d j"]) -> Float[Array, ""]:
     return jnp.where(regular, size.shape[0] / jnp.sqrt(jnp.sum(safe**2) * jnp.sum(safe**-2)), 0.0)
 
 
+@numeric_arguments("q", "length")
+@at_closed_posture
+@compiled
 def dexterity(
     model: Model,
     q: Float[Array, "n"],
@@ -195,14 +198,6 @@ def dexterity(
 
     Source: Dumas et al. 2011, eq. 7-8.
     """
-    check_closed(model, q, "q")
-    return _dexterity(model, q, frame, jnp.asarray(length, dtype=float), joints, directions)
-
-
-@compiled
-def _dexterity(
-    model: Model, q: Array, frame: str, length: Array, joints: Sequence[str] | None, directions: Sequence[str]
-) -> Array:
     return inverse_condition(normalized_jacobian(model, q, frame, length, joints, directions))
 
 
