@@ -121,11 +121,13 @@ def predict(options: PredictOptions) -> None:
     mjcf = exported_mjcf(robot.machine, values)
     if mjcf is not None:
         files["machine.xml"] = lambda path: write_atomically(path, mjcf.encode())
-    mode, path = options.animate or 1, robot.folder(options.out, "predict")
-    deliver(
-        robot.name, path, report, files, None if options.animate is None else
-        lambda folder: write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found),
-    )  # fmt: skip
+    mode = options.animate or 1
+    figure = (
+        None
+        if options.animate is None
+        else lambda folder: write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found)
+    )
+    deliver(robot.name, robot.folder(options.out, "predict"), report, files, figure)
 
 
 def _band_around(frequency_hz: list[float]) -> tuple[float, float]:

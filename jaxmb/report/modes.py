@@ -197,10 +197,6 @@ def analysed_modes_table(
 
     Unpaired modes have rows of their own; mean absolute errors are over the pairs.
     """
-    columns = (
-        *left("mode"),
-        *right("measured Hz", "identified Hz", "error Hz", "measured damping %", "identified damping %", "MAC"),
-    )
     rows = []
     for pair in pairs:
         measured, found = pair.measured_frequency_hz, pair.frequency_hz
@@ -222,12 +218,18 @@ def analysed_modes_table(
         hz = np.mean([abs(p.frequency_hz - p.measured_frequency_hz) for p in pairs])
         percent = np.mean([abs(p.damping_percent - p.measured_damping_percent) for p in pairs])
         numbered.append(("mean error", "", "", f"{hz:.3f}", "", f"{percent:.3f}", ""))
-    return _table(f"Modes, {name}: measured (modal analysis) and identified", columns, numbered)
+    return _table(
+        f"Modes, {name}: measured (modal analysis) and identified",
+        (
+            *left("mode"),
+            *right("measured Hz", "identified Hz", "error Hz", "measured damping %", "identified damping %", "MAC"),
+        ),
+        numbered,
+    )
 
 
 def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Table:
     """Modes of the simulated and of the identified machine."""
-    columns = right("mode", "true Hz", "identified Hz", "error %", "true damping %", "identified damping %")
     rows = []
     for m, pair in enumerate(pairs, 1):
         of_frequency, of_damping = marks(result, name, pair.frequency_hz)
@@ -241,7 +243,11 @@ def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Ta
                 f"{of_damping}{pair.damping_percent:.3f}",
             )
         )
-    return _table(f"Modes, {name}: true and identified", columns, rows)
+    return _table(
+        f"Modes, {name}: true and identified",
+        right("mode", "true Hz", "identified Hz", "error %", "true damping %", "identified damping %"),
+        rows,
+    )
 
 
 def identified_modes_table(result: Result, name: str) -> Table:

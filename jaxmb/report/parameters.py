@@ -176,9 +176,13 @@ def further_spring_sections(result: Result) -> list[Section]:
         (spring.place, number(spring.stiffness), spring.unit, percent(100.0 * spring.explains))
         for spring in (result.metrics.further_springs or ())[:MOST_SPRINGS]
     ]
-    columns = (*left("spring"), *right("stiffness"), *left("unit"), *right("explains %"))
-    caption = "explains: part of the misfit beyond noise, each spring fitted alone beside the free parameters"
-    return section("Springs that the machine lacks", (Table("", columns, tuple(rows), caption),) if rows else ())
+    springs = Table(
+        "",
+        (*left("spring"), *right("stiffness"), *left("unit"), *right("explains %")),
+        tuple(rows),
+        "explains: part of the misfit beyond noise, each spring fitted alone beside the free parameters",
+    )
+    return section("Springs that the machine lacks", (springs,) if rows else ())
 
 
 def correlation_sections(result: Result) -> list[Section]:

@@ -467,15 +467,16 @@ def pose_table(metrics: PoseMetrics) -> Table:
             both = (*cells(line.before, quantity.prefix), *cells(line.after, quantity.prefix))
             error = f"{quantity.name} ({quantity.unit})"
             rows.append((line.test, ROLES[line.role], str(count), error, *both, covered))
-    columns = (
-        *left("test", "role"), *right("points"), *left("error"),
-        *right("before: mean", "95 %", "largest", "after: mean", "95 %", "largest", "within 95 %"),
-    )  # fmt: skip
-    caption = (
+    return Table(
+        "Poses",
+        (
+            *left("test", "role"), *right("points"), *left("error"),
+            *right("before: mean", "95 %", "largest", "after: mean", "95 %", "largest", "within 95 %"),
+        ),
+        tuple(rows),
         "before: the machine as stated, stations fitted to it; within 95 %: share of all components within the interval"
-        " of their prediction, noise included"
-    )
-    return Table("Poses", columns, tuple(rows), caption)
+        " of their prediction, noise included",
+    )  # fmt: skip
 
 
 def station_table(result: Result) -> Table | None:
@@ -488,9 +489,12 @@ def station_table(result: Result) -> Table | None:
             stations.setdefault(label, {})[axis] = f"{number(p.value)} \u00b1 {number(p.std, 2)}"
     if not stations:
         return None
-    columns = (*left("station"), *right("x (m)", "y (m)", "z (m)", "rx (rad)", "ry (rad)", "rz (rad)"))
-    rows = tuple((label, *(own.get(axis, MISSING) for axis in ELASTIC_AXES)) for label, own in stations.items())
-    return Table("Stations: pose of the device in the ground frame", columns, rows, "\u00b1 one standard deviation")
+    return Table(
+        "Stations: pose of the device in the ground frame",
+        (*left("station"), *right("x (m)", "y (m)", "z (m)", "rx (rad)", "ry (rad)", "rz (rad)")),
+        tuple((label, *(own.get(axis, MISSING) for axis in ELASTIC_AXES)) for label, own in stations.items()),
+        "\u00b1 one standard deviation",
+    )
 
 
 GEOMETRY_UNITS = {"m": (1e3, 0.0, "mm"), "rad": (1e3, 0.0, "mrad"), "1": (1e6, 1.0, "ppm of 1")}
@@ -511,8 +515,12 @@ def geometry_table(result: Result) -> Table | None:
         rows.append((name, unit, value, number(factor * p.std, 2), *ends, Cell(p.identifiable, p.identifiable)))
     if not rows:
         return None
-    columns = (*left("deviation", "unit"), *right("value", "std", "from", "to"), *left("identifiable"))
-    return Table("Geometry: deviations from the machine as stated", columns, tuple(rows), "from, to: 95 % intervals")
+    return Table(
+        "Geometry: deviations from the machine as stated",
+        (*left("deviation", "unit"), *right("value", "std", "from", "to"), *left("identifiable")),
+        tuple(rows),
+        "from, to: 95 % intervals",
+    )
 
 
 SECTIONS: dict[str, Callable[[Result, Sequence[Entry]], list[Section]]] = {
