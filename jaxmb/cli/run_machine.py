@@ -296,9 +296,7 @@ def map_postures(options: MapOptions) -> None:
     """Map dexterity, stiffness or modes over the postures of a robot, with good zones; write map.json and figures."""
     with wrong_input():
         robot = find_robot(options.machine)
-        quantities = tuple(dict.fromkeys(options.show))
-        maps = _modal_maps if _is_modal(options, quantities) else _maps
-        found = maps(options, robot, quantities)
+        found = _mapped(options, robot, tuple(dict.fromkeys(options.show)))
     from jaxmb.io.files import write_atomically
     from jaxmb.maps import ModalMaps, modal_maps_json, posture_maps_json
     from jaxmb.report.maps import posture_map_sections
@@ -334,18 +332,35 @@ def _is_modal(options: MapOptions, quantities: tuple[str, ...]) -> bool:
     return bool(modal)
 
 
-def _modal_maps(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "ModalMaps":
+def _mapped(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "ModalMaps | dict[str, PostureMap]":
     from jaxmb.machine.values import coordinate_values
-    from jaxmb.maps import load_identified, modal_maps
-    from jaxmb.maps.workspace_grid import grid_of, limits_of, path_of
+    from jaxmb.maps import DIRECTIONS, load_identified, modal_maps, posture_maps
+    from jaxmb.maps.workspace_grid import grid_of, limits_of, path_of, thresholds_of
 
-    model, path, limits = robot.model, options.path, options.limits
+    is_modal, model, path, limits = _is_modal(options, quantities), robot.model, options.path, options.limits
     held = coordinate_values(options.posture)
+    over = grid_of(model, options.over or [], options.points) if path is None else {}
+    if not is_modal:
+        with progress(robot.name, "mapping"):
+            return posture_maps(
+                model,
+                over,
+                quantities,
+                options.frame,
+                held,
+                length=options.length,
+                wrench=options.wrench,
+                direction=options.direction,
+                joints=_names(options.joints),
+                directions=_names(options.directions) or DIRECTIONS,
+                shown=options.shown,
+                good=thresholds_of(options.good or []),
+            )
     identified = None if robot.result is None else load_identified(robot.result)
     with progress(robot.name, "compiling") as line:
         return modal_maps(
             model if identified is None else identified.model,
-            over=None if path is not None else grid_of(model, options.over or [], options.points),
+            over=over if path is None else None,
             path=None if path is None else path_of(model, path, options.points),
             modes=options.modes,
             quantities=quantities,
@@ -359,29 +374,6 @@ def _modal_maps(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) 
             covariance=None if identified is None else identified.covariance,
             linearize_at="posture" if identified is None else identified.linearize_at,
             report=lambda done, of: line(f"{done} of {of} postures"),
-        )
-
-
-def _maps(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "dict[str, PostureMap]":
-    from jaxmb.machine.values import coordinate_values
-    from jaxmb.maps import DIRECTIONS, posture_maps
-    from jaxmb.maps.workspace_grid import grid_of, thresholds_of
-
-    held = coordinate_values(options.posture)
-    with progress(robot.name, "mapping"):
-        return posture_maps(
-            robot.model,
-            grid_of(robot.model, options.over or [], options.points),
-            quantities,
-            options.frame,
-            held,
-            length=options.length,
-            wrench=options.wrench,
-            direction=options.direction,
-            joints=_names(options.joints),
-            directions=_names(options.directions) or DIRECTIONS,
-            shown=options.shown,
-            good=thresholds_of(options.good or []),
         )
 
 
