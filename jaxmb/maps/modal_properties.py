@@ -389,9 +389,10 @@ def modal_quantities(
             done += len(rows)
             if report is not None:
                 report(done, len(postures))
-    names = list(found[0]) if found else []
-    values = {name: np.concatenate([part[name] for part in found]) for name in names}
-    gradients = {name: np.concatenate([part[name] for part in slopes]) for name in (slopes[0] if slopes else ())}
+    values, gradients = (
+        {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+        for parts in (found, slopes)
+    )
     return ModalQuantities(values, gradients if d else {}, values.pop("peak_hz", None))
 
 

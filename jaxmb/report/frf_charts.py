@@ -308,18 +308,17 @@ def frf_test_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
     if data.treatment and raw is not None:
         window = ", exponential window" if raw.decay_1_s > 0.0 and data.fitted.decay_1_s == 0.0 else ""
         curves.append(Curve(f"as {given}{window}", raw.frf, "#595959", 0.7, "-"))
-    held_out = entry.role == "check"
-    curves += [
-        Curve("initial", before, INITIAL, 1.1, ":"),
-        Curve("predicted" if held_out else "fitted", after, FITTED, 1.0, "--"),
-    ]
+    word = "predicted" if entry.role == "check" else "fitted"
+    curves += [Curve("initial", before, INITIAL, 1.1, ":"), Curve(word, after, FITTED, 1.0, "--")]
     responses = Responses(
         frequency_hz, curves, test.outputs, test.inputs, test.derivatives, weight,
         coherence=None if raw is None else raw.coherence, frequency_unit=data.frequency_unit,
     )  # fmt: skip
-    word = "predicted" if held_out else "fitted"
-    caption = f"Magnitude and phase of each FRF: {given}, of the initial and of the {word} machine; titles name output"
-    caption += " / input" + ("; shaded lines have another weight." if _unlike(weight)[1] else ".")
+    shaded = "; shaded lines have another weight" if _unlike(weight)[1] else ""
+    caption = (
+        f"Magnitude and phase of each FRF: {given}, of the initial and of the {word} machine; titles name output"
+        f" / input{shaded}."
+    )
     return frf_chart(f"{_title(entry)}: {_agreement(result, entry, word, given)}", responses, caption, link)
 
 
@@ -420,8 +419,8 @@ def residual_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
 
 def _noise_text(test: FrfTest) -> str:
     """Sentence on the standard deviation of log H, and on its parts that vary from line to line."""
-    text = f"standard deviation (std) of log H: {test.noise.nominal:.2g}, "
-    text += "stated" if test.noise.is_known else "estimated"
+    origin = "stated" if test.noise.is_known else "estimated"
+    text = f"standard deviation (std) of log H: {test.noise.nominal:.2g}, {origin}"
     leak, known = np.asarray(test.leak), np.asarray(test.known_std)
     # the largest response of a line has no leakage
     parts = {"leakage between directions": leak.any(), "coherence": known[leak == 0.0].any()}

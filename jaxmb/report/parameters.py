@@ -455,11 +455,10 @@ def correlation_chart(result: Result) -> Chart:
     panel = matrix_panel(matrix, labels, labels, colors, cell=size, decimals=2 if few else None)
     apart = np.abs(matrix - np.diag(np.diag(matrix)))
     i, j = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
-    title = f"{result.study.name}: strongest correlation {matrix[i, j]:+.2f}, {names[i]} and {names[j]}"
-    title += "; * not identifiable" if unknown else ""
+    starred = "; * not identifiable" if unknown else ""
     return single(
         panel,
-        title,
+        f"{result.study.name}: strongest correlation {matrix[i, j]:+.2f}, {names[i]} and {names[j]}{starred}",
         "Correlation of the free parameters; parameters of strong colour are determined in combination only.",
         size * len(names),
     )

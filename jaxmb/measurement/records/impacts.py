@@ -244,9 +244,11 @@ def estimate_frf_from_hits(
     rate = finite_number("sample_rate_hz", sample_rate_hz, above=0.0)
     finite_number("decay_1_s", decay_1_s, least=0.0)
     finite_number("double_hit_level", double_hit_level, least=0.0, below=1.0)
-    if force_window_s is not None:
-        finite_number("force_window_s", force_window_s, least=0.0)
-    for what, value in (("force_full_scale", force_full_scale), ("response_full_scale", response_full_scale)):
+    for what, value in (
+        ("force_window_s", force_window_s),
+        ("force_full_scale", force_full_scale),
+        ("response_full_scale", response_full_scale),
+    ):
         if value is not None:
             finite_number(what, value, above=0.0)
     hits = _checked_hits(records)

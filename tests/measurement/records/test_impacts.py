@@ -236,7 +236,7 @@ GOOD = (hit(), answer(hit()))
         ([GOOD], {"double_hit_level": 1.0}, r"double_hit_level is 1\.0, expected a number of at least 0 and below 1"),
         ([GOOD], {"force_full_scale": 0.0}, r"force_full_scale is 0\.0, expected a number above 0"),
         ([GOOD], {"response_full_scale": "5 V"}, 'response_full_scale is "5 V", expected a number'),
-        ([GOOD], {"force_window_s": -1.0}, r"force_window_s is -1\.0, expected a number of at least 0"),
+        ([GOOD], {"force_window_s": -1.0}, r"force_window_s is -1\.0, expected a number above 0"),
         ([GOOD], {"estimator": "h1"}, r"estimator is 'h1', did you mean 'H1'\? expected one of H1, H2, Hv"),
         ([GOOD], {"outputs": ("a x", "b x")}, "1 outputs and 1 inputs, but 2 and 1 names"),
     ],
