@@ -15,7 +15,7 @@ import numpy as np
 from jaxmb.io.files import LARGEST_ARRAY, read_arrays, reading, replaced
 from jaxmb.io.validation import InputError, check_distinct, check_known, listed, shown, typed_arguments
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
-from jaxmb.measurement.files.matlab import Shapes, read_variables
+from jaxmb.measurement.files.matlab import Shapes, class_of, read_variables
 from jaxmb.measurement.files.uff import read_uff, write_uff
 from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfSet, unit_scale
 
@@ -140,8 +140,7 @@ def fields_of_matlab(variables: Mapping[str, object]) -> dict[str, Any]:
 
 def _of_matlab(name: str, value: Any) -> Any:
     if isinstance(value, dict):
-        kind = next((n.strip("()") for n, x in value.items() if x is None), "struct")
-        raise ValueError(f"variable '{name}' is a {kind}, expected numbers, text or a column cell of texts")
+        raise ValueError(f"variable '{name}' is a {class_of(value)}, expected numbers, text or a column cell of texts")
     if isinstance(value, np.ndarray) and (value.size or name not in ("unit", "source", *LISTS)):
         return _field(name, value.reshape(-1) if name in VECTORS and 1 in value.shape else value)
     if not len(value):

@@ -219,7 +219,7 @@ def _read_v5(path: Path, choice: Choice) -> dict[str, object]:
 
         def fields(name: str) -> Shapes:
             value = loaded[name] = load(name)
-            return {n: (np.shape(x), _class(x)) for n, x in value.items()} if isinstance(value, dict) else {}
+            return {n: (np.shape(x), class_of(x)) for n, x in value.items()} if isinstance(value, dict) else {}
 
         holder, names = choice(shapes, fields)
         return {name: loaded[holder][name] if holder else load(name) for name in names}
@@ -370,7 +370,8 @@ def _exactly(file: BinaryIO, size: int, what: str) -> bytes:
     return data
 
 
-def _class(value: Any) -> str:
+def class_of(value: Any) -> str:
+    """Class of a variable, or of the content that is not plain data."""
     if isinstance(value, dict):
         return next((n.strip("()") for n, x in value.items() if x is None), "struct")
     return "double" if isinstance(value, np.ndarray) else "char" if isinstance(value, str) else "cell"

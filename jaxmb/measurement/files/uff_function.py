@@ -1,5 +1,6 @@
 """One function of a universal file (dataset 58): header and values, read by the columns of their format."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -244,18 +245,18 @@ def read_units(text: str, location: str) -> Units:
         raise ValueError(f"{location}: cannot be read, expected a units code and four factors")
     if not (0.0 < length < math.inf and 0.0 < force < math.inf):
         raise ValueError(f"{location}: factors of length and force are {length} and {force}, expected positive numbers")
-    candidates = SYSTEMS if code in (0, 9) else {code: SYSTEMS[code]} if code in SYSTEMS else {}
-    for length_unit, force_unit, per_metre, per_newton in candidates.values():
-        if math.isclose(length, per_metre, rel_tol=SAME) and math.isclose(force, per_newton, rel_tol=SAME):
+    if code not in (0, *SYSTEMS, 9):
+        raise ValueError(f"{location}: units code is {code}, expected 1 to 9")
+    for number, (length_unit, force_unit, per_metre, per_newton) in SYSTEMS.items():
+        same = math.isclose(length, per_metre, rel_tol=SAME) and math.isclose(force, per_newton, rel_tol=SAME)
+        if same and code in (0, number, 9):
             return Units(length_unit, force_unit, length)
-    if candidates and code not in (0, 9):
-        name = f"{candidates[code][0]} and {candidates[code][1]}"
+    if code in SYSTEMS:
         raise ValueError(
-            f"{location}: code {code} means {name}, but the factors {length:g} and {force:g} are not theirs"
+            f"{location}: code {code} means {' and '.join(SYSTEMS[code][:2])}, but the factors {length:g} and {force:g}"
+            " are not theirs"
         )
-    if code in (0, 9):
-        return Units("", "", length)  # user-defined system: lengths are known, responses need labels
-    raise ValueError(f"{location}: units code is {code}, expected 1 to 9")
+    return Units("", "", length)  # user-defined system: lengths are known, responses need labels
 
 
 def kind_and_unit(function: Function, system: Units | None) -> tuple[FrfKind, str]:
@@ -282,12 +283,9 @@ def kind_and_unit(function: Function, system: Units | None) -> tuple[FrfKind, st
     if type_above not in NOT_SAID:
         raise ValueError(f"{where}: ordinate has data type {type_above}, expected displacement (8), velocity (11)"
                          f" or acceleration (12)")  # fmt: skip
-    for kind in FRF_KINDS.values():
-        if above:
-            try:
-                return kind, _unit(kind, above, below, system, where)
-            except ValueError:
-                continue
+    for kind in FRF_KINDS.values() if above else ():
+        with contextlib.suppress(ValueError):
+            return kind, _unit(kind, above, below, system, where)
     raise ValueError(f"{where}: ordinate has data type {type_above} (not specified) and unit '{above}',"
                      f" expected displacement (8), velocity (11) or acceleration (12)")  # fmt: skip
 
@@ -324,11 +322,9 @@ def _unit(kind: FrfKind, above: str, below: str, system: Units | None, where: st
 def _motion(unit: str) -> FrfKind | None:
     """Kind of response by its unit of displacement, velocity or acceleration; None for others."""
     for kind in FRF_KINDS.values():
-        try:
+        with contextlib.suppress(ValueError):
             unit_scale(f"{unit}/N", kind)
-        except ValueError:
-            continue
-        return kind
+            return kind
     return None
 
 
