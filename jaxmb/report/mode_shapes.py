@@ -233,15 +233,14 @@ def _figure(
 
 def _legend(figure: Figure, motion: Skeleton, colors: Mapping[str, str]) -> None:
     structure = motion.structure
+    end_label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
     handles = [
         Line2D([], [], color=AT_REST, lw=0.9, label="at rest"),
         *(Line2D([], [], color=color, lw=1.3, label=label) for label, color in colors.items()),
         Line2D([], [], color="0.4", marker="o", ms=3.5, lw=0, label="joint"),
         Line2D([], [], color=GROUND, marker="^", ms=5, lw=0, label="ground"),
+        *([Line2D([], [], color="0.4", marker="1", ms=8, lw=0, label=end_label)] if structure.ends else []),
     ]
-    if structure.ends:
-        label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
-        handles.append(Line2D([], [], color="0.4", marker="1", ms=8, lw=0, label=label))
     columns = 5 if figure.get_figwidth() > 4.0 else 3
     figure.legend(
         handles=handles, loc="lower center", ncols=columns, columnspacing=1.0, handlelength=1.5, handletextpad=0.4

@@ -429,11 +429,9 @@ def _encoded(value: Any) -> Any:
         value = raster(value)
     if isinstance(value, np.ndarray | range):
         return _array(np.asarray(value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        return {"kind": type(value).__name__} | {name: _encoded(each) for name, each in fields.items()}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {"kind": type(value).__name__} | {k: _encoded(v) for k, v in value._asdict().items()}  # pyright: ignore[reportAttributeAccessIssue]
+    if type(value).__name__ in CLASSES:
+        names = getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
+        return {"kind": type(value).__name__} | {name: _encoded(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {"kind": "map", "items": {str(key): _encoded(each) for key, each in value.items()}}
     if isinstance(value, list | tuple):
