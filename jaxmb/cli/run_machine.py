@@ -60,17 +60,7 @@ def predict(options: PredictOptions) -> None:
 
     import numpy as np
 
-    from jaxmb import (
-        FrfSet,
-        frf,
-        independent_coordinates,
-        linearize,
-        modes,
-        posture as posture_of,
-        state_space,
-        write_frf,
-        write_state_space,
-    )
+    import jaxmb
     from jaxmb.io.files import write_atomically
     from jaxmb.machine.values import coordinate_values
     from jaxmb.mechanics.kinematics import frame_name
@@ -87,37 +77,37 @@ def predict(options: PredictOptions) -> None:
         derivatives = check_kind(options.kind)
         points, _ = endpoints(frame_name(model, options.frame), None, None)
         check_points(model, points)
-        q = posture_of(model, coordinate_values(options.posture))
+        q = jaxmb.posture(model, coordinate_values(options.posture))
         if options.band_hz is not None and not 0.0 <= options.band_hz[0] < options.band_hz[1] < math.inf:
             low_hz, high_hz = options.band_hz
             raise ValueError(
                 f"band_hz: {low_hz:g} to {high_hz:g} Hz, expected finite numbers of 0 or more, the lower end first"
             )
-        tangent = linearize(model, q)
+        tangent = jaxmb.linearize(model, q)
         check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
-        found = modes(tangent)
+        found = jaxmb.modes(tangent)
         if options.animate is not None:
             check_mode(robot.name, found, options.animate)
         low_hz, high_hz = options.band_hz or _band_around(np.asarray(found.frequency_hz).tolist())
         frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
-        h = np.asarray(frf(model, q, frequency_hz, options.frame, options.kind))  # pyright: ignore[reportArgumentType]  (checked)
+        h = np.asarray(jaxmb.frf(model, q, frequency_hz, options.frame, options.kind))  # pyright: ignore[reportArgumentType]  (checked)
         if not h.any():
             raise ValueError(
                 f"frame '{options.frame}' does not move, so that all its FRFs are zero: expected a frame that a free"
                 " coordinate moves"
             )
     names = tuple(" ".join(point) for point in points)
-    predicted = FrfSet(frequency_hz, h, options.kind, names, names, source=f"predicted for {robot.name}")  # pyright: ignore[reportArgumentType]
+    predicted = jaxmb.FrfSet(frequency_hz, h, options.kind, names, names, source=f"predicted for {robot.name}")  # pyright: ignore[reportArgumentType]
     values = dict(zip(model.coordinates, np.asarray(q).tolist(), strict=True))
-    at = {coordinate: values[coordinate] for coordinate in independent_coordinates(model)}
+    at = {coordinate: values[coordinate] for coordinate in jaxmb.independent_coordinates(model)}
     angles = [name for name, turns in zip(model.coordinates, model.revolute, strict=True) if turns]
     report = predicted_sections(robot.name, found, frequency_hz, h, points, derivatives, at, angles)
     report += mode_shape_sections(model, q, found)
 
-    files: dict[str, Callable[[Path], object]] = {"frf.npz": lambda path: write_frf(path, predicted)}
+    files: dict[str, Callable[[Path], object]] = {"frf.npz": lambda path: jaxmb.write_frf(path, predicted)}
     if not (model.structural or model.fractional):
-        system = state_space(model, q, frame=options.frame, kind=options.kind)  # pyright: ignore[reportArgumentType]
-        files["state-space.mat"] = lambda path: write_state_space(path, system, points, points, options.kind)  # pyright: ignore[reportArgumentType]
+        system = jaxmb.state_space(model, q, frame=options.frame, kind=options.kind)  # pyright: ignore[reportArgumentType]
+        files["state-space.mat"] = lambda path: jaxmb.write_state_space(path, system, points, points, options.kind)  # pyright: ignore[reportArgumentType]
     mjcf = exported_mjcf(robot.machine, values)
     if mjcf is not None:
         files["machine.xml"] = lambda path: write_atomically(path, mjcf.encode())
