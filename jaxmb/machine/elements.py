@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from jaxmb.io.validation import Table
-from jaxmb.machine.values import SOME, Name, NonNegative, Number, Origin, Part, Positive, Row6, Vector, check_unit
+from jaxmb.machine.values import SOME, Name, NonNegative, NonZero, Number, Origin, Part, Positive, Row6, UnitVector
 
 
 def rotation_matrix(rpy: Any) -> np.ndarray:
@@ -95,7 +95,7 @@ class Loop(Part):
     """Second frame."""
     type: LoopType = "revolute"
     """Joint that closes the loop."""
-    axis: Vector = (0.0, 0.0, 1.0)
+    axis: UnitVector = (0.0, 0.0, 1.0)
     """Unit vector, with these components in both frames [1]."""
     rigid: bool = True
     """`true`: the loop is closed rigidly. `false`: it is closed in postures only; in the linearized equations springs
@@ -103,7 +103,6 @@ class Loop(Part):
 
     @model_validator(mode="after")
     def _check_frames(self) -> Self:
-        check_unit("axis", self.axis)
         if self.frame_a == self.frame_b:
             raise ValueError(f"joins frame '{self.frame_a}' to itself")
         return self
@@ -130,7 +129,7 @@ class Transmission(Part):
 
     name: Name
     """Name of the drive."""
-    coordinates: Annotated[dict[Name, Number], SOME]
+    coordinates: Annotated[dict[Name, NonZero], SOME]
     """Factor c_i by coordinate [1, m/rad, rad/m]."""
     inertia: NonNegative = 0.0
     """I, referred to s [kg m^2, kg]."""
@@ -138,13 +137,6 @@ class Transmission(Part):
     """d [N m s/rad, N s/m]."""
     friction: NonNegative = 0.0
     """f of Coulomb friction; omitted in the linearized equations [N m, N]."""
-
-    @model_validator(mode="after")
-    def _check_factors(self) -> Self:
-        for name, factor in self.coordinates.items():
-            if factor == 0.0:
-                raise ValueError(f"coordinates: '{name}' has the factor 0, expected another value, or no entry")
-        return self
 
 
 class Rayleigh(Part):

@@ -16,19 +16,21 @@ from jaxmb.machine.elements import Coupling, Fractional, FurtherFriction, Loop, 
 from jaxmb.machine.values import (
     FEW,
     GROUND,
+    RISING,
     CoordinateValue,
     Name,
     NonNegative,
+    NonZero,
     Number,
     Origin,
     Part,
     Positive,
     Row6,
     Tensor,
+    UnitVector,
     Vector,
     check_no_angle,
     check_travel,
-    check_unit,
     first_cycle,
 )
 
@@ -53,9 +55,9 @@ class Motor(Part):
     """Name of the shaft as a coordinate; by default that of the coordinate and `_motor`."""
     inertia: Positive
     """J of the rotor about its axis at the motor's shaft, not multiplied by the square of the ratio [kg m^2]."""
-    ratio: Number
+    ratio: NonZero
     """Motor turns per turn of the joint; negative where they rotate in opposite senses [1, rad/m]."""
-    axis: Vector | None = None
+    axis: UnitVector | None = None
     """Unit vector about which the rotor spins, in the joint's frame; by default the coordinate's [1]."""
     stiffness: NonNegative = 0.0
     """Stiffness of the position controller, at the shaft [N m/rad]."""
@@ -68,13 +70,6 @@ class Motor(Part):
     locked: bool = False
     """Whether the brake is on: the gear is then a spring between the joint and its carrier."""
 
-    @model_validator(mode="after")
-    def _check_ratio(self) -> Self:
-        if self.ratio == 0.0:
-            raise ValueError("ratio is 0, expected the turns of the motor for one of the joint")
-        check_unit("axis", self.axis or (1.0, 0.0, 0.0))
-        return self
-
 
 class Coordinate(Part):
     """One coordinate of a joint: a rotation about or a displacement along `axis` [unit vector, joint frame]."""
@@ -83,7 +78,7 @@ class Coordinate(Part):
     """Name of the coordinate, from which the names of its parameters are formed."""
     type: Literal["revolute", "prismatic"] = "revolute"
     """Rotation about the axis, or displacement along it."""
-    axis: Vector = (0.0, 0.0, 1.0)
+    axis: UnitVector = (0.0, 0.0, 1.0)
     """Unit vector in the joint's frame [1]."""
     stiffness: NonNegative = 0.0
     """Stiffness about the rest position (the posture of the test), parallel to the drive; with a `motor` that of the
@@ -106,7 +101,7 @@ class Coordinate(Part):
     """Whether it is fixed at its value in the posture: no vibration, and no deflection under a load."""
     motor: Motor | None = None
     """Motor behind a gear, whose spring and damper are those of the coordinate."""
-    range: tuple[CoordinateValue, CoordinateValue] | None = None
+    range: Annotated[tuple[CoordinateValue, CoordinateValue], RISING] | None = None
     """Lowest and highest value; without it there is no limit. Planned motions respect it, recorded ones are checked
     against it [rad, m]."""
     speed_limit: Positive | None = None
@@ -120,7 +115,7 @@ class Coordinate(Part):
     and motion of the coordinate, and all that it carries, are displaced by it [m, rad]."""
     zero: CoordinateValue = 0.0
     """Actual value where the reading is 0 [rad, m]."""
-    reading_scale: Number = 1.0
+    reading_scale: NonZero = 1.0
     """Change of the actual value over that of the reading: an error of the gear ratio [1]."""
 
     @property
@@ -142,15 +137,10 @@ class Coordinate(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_unit("axis", self.axis)
         if self.type == "prismatic":
             check_travel("zero", self.zero)
             for end in self.range or ():
                 check_no_angle("range", end)
-        if self.reading_scale == 0.0:
-            raise ValueError("reading_scale is 0, expected the change of the actual value over that of the reading")
-        if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError(f"range is {self.range[0]:g} to {self.range[1]:g}, expected ascending values")
         if self.stiffness_slope is not None and self.stiffness == 0.0:
             raise ValueError(f"'{self.name}' has a stiffness_slope and no stiffness, expected the stiffness at no load")
         if self.motor is None:
@@ -285,7 +275,7 @@ class Spring(Part):
     type: Literal["translation", "rotation", "length"]
     """The spring acts on the displacement along `direction`, on the rotation about it, or on the distance of the two
     origins."""
-    direction: Vector | None = None
+    direction: UnitVector | None = None
     """Unit vector in the axes of `frame_a`, of springs of type `translation` and `rotation` [1]."""
     free_length: NonNegative | None = None
     """Length at which a spring of type `length` is unloaded [m]."""
@@ -301,7 +291,6 @@ class Spring(Part):
         needed, other = ("free_length", "direction") if self.type == "length" else ("direction", "free_length")
         if getattr(self, needed) is None or getattr(self, other) is not None:
             raise ValueError(f"type is '{self.type}', expected {needed} and no {other}")
-        check_unit("direction", self.direction or (1.0, 0.0, 0.0))
         if self.frame_a == self.frame_b:
             raise ValueError(f"joins frame '{self.frame_a}' to itself")
         return self

@@ -11,6 +11,7 @@ from jaxmb.machine.elements import FurtherFriction, origin_matrix, origin_table,
 from jaxmb.machine.schema import Machine, Motor, RigidMass
 from jaxmb.machine.values import (
     GROUND,
+    RISING,
     SOME,
     Angle,
     CoordinateValue,
@@ -53,7 +54,7 @@ class DhRow(RigidMass):
     """As of a coordinate."""
     motor: Motor | None = None
     """As of a coordinate."""
-    range: tuple[CoordinateValue, CoordinateValue] | None = None
+    range: Annotated[tuple[CoordinateValue, CoordinateValue], RISING] | None = None
     """As of a coordinate [rad, m]."""
     speed_limit: Positive | None = None
     """As of a coordinate [rad/s, m/s]."""

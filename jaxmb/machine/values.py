@@ -1,12 +1,14 @@
 """Validated values: numbers, angles, names, vectors and poses of frames."""
 
+import functools
 import math
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
 
 GROUND = "ground"
 MOST_PARTS = 2000
@@ -175,16 +177,40 @@ def _at_most_two_turns(value: Any) -> Any:
     return value
 
 
+def _not_zero(value: float) -> float:
+    if value == 0.0:
+        raise ValueError("expected another number than 0")
+    return value
+
+
+def _in_order(compare: Callable[[float, float], bool], ends: tuple[float, float]) -> tuple[float, float]:
+    if not compare(*ends):
+        raise ValueError("expected ascending values")
+    return ends
+
+
+def _of_unit_length(vector: tuple[float, float, float]) -> tuple[float, float, float]:
+    if not math.isclose(length := math.hypot(*vector), 1.0, abs_tol=1e-6):
+        raise ValueError(f"has length {length:.6g}, expected a unit vector")
+    return vector
+
+
 Angle = Annotated[float, BeforeValidator(_at_most_two_turns), BeforeValidator(angle), Field(allow_inf_nan=False)]
 CoordinateValue = Annotated[float, WrapValidator(_as_written), BeforeValidator(angle), Field(allow_inf_nan=False)]
 """Value of a coordinate, which stays an `AngleText` where it was written so."""
 Length = Annotated[float, BeforeValidator(_at_most_100_m), BeforeValidator(_number), Field(allow_inf_nan=False)]
 """Distance in the geometry of a machine."""
+NonZero = Annotated[Number, AfterValidator(_not_zero)]
+RISING = AfterValidator(functools.partial(_in_order, operator.lt))
+"""Validator of two ends of a range, the lower one first."""
+NOT_FALLING = AfterValidator(functools.partial(_in_order, operator.le))
+"""The same for ends that may be equal."""
 FEW = BeforeValidator(_not_too_many)
 SOME = BeforeValidator(_some)
 THREE_ROWS = _rows(3)
 SIX_ROWS = _rows(6)
 Vector = Annotated[tuple[Number, Number, Number], THREE_ROWS]
+UnitVector = Annotated[Vector, AfterValidator(_of_unit_length)]
 Row6 = Annotated[tuple[Number, Number, Number, Number, Number, Number], SIX_ROWS]
 Tensor = Annotated[tuple[Vector, Vector, Vector], THREE_ROWS]
 
@@ -252,10 +278,3 @@ class Origin(Part):
     """Translation [m]."""
     rpy: Annotated[tuple[Angle, Angle, Angle], THREE_ROWS] = (0.0, 0.0, 0.0)
     """Rotations about the fixed axes x, y, z in this order, as in URDF [rad]."""
-
-
-def check_unit(label: str, vector: tuple[float, float, float]) -> None:
-    """Raise ValueError where a vector does not have length 1."""
-    length = math.sqrt(sum(a * a for a in vector))
-    if abs(length - 1.0) > 1e-6:
-        raise ValueError(f"{label} {list(vector)} has length {length:.6g}, expected a unit vector")

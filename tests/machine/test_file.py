@@ -146,8 +146,8 @@ def test_byte_order_mark_is_no_error(tmp_path):
             "inertia_tensor = [[1, 0.1, 0], [0, 1, 0], [0, 0, 1]]",
             "body 'base': inertia_tensor [[1.0, 0.1, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]] is not symmetric",
         ),
-        ("[0.0, 1.0, 0.0]", "[0.0, 2.0, 0.0]", "axis [0.0, 2.0, 0.0] has length 2, expected a unit vector"),
-        ("[0.0, 1.0, 0.0]", "[0.0, 0.0, 0.0]", "axis [0.0, 0.0, 0.0] has length 0, expected a unit vector"),
+        ("[0.0, 1.0, 0.0]", "[0.0, 2.0, 0.0]", "axis: found [0.0, 2.0, 0.0], has length 2, expected a unit vector"),
+        ("[0.0, 1.0, 0.0]", "[0.0, 0.0, 0.0]", "axis: found [0.0, 0.0, 0.0], has length 0, expected a unit vector"),
         (
             'name = "lift"',
             'name = "lift", type = "prismatic", zero = "1 deg"',
@@ -203,7 +203,7 @@ def test_wrong_files(old, new, message, refusal):
         ),
         (
             '[[spring]]\nname = "s"\nframe_a = "tip"\nframe_b = "boom"\ntype = "rotation"\ndirection = [1, 1, 0]',
-            "spring 's': direction [1.0, 1.0, 0.0] has length 1.41421, expected a unit vector",
+            "spring 's', direction: found [1, 1, 0], has length 1.41421, expected a unit vector",
         ),
     ],
 )

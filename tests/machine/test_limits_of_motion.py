@@ -54,5 +54,5 @@ def test_limits_of_a_table_are_written_and_read(tmp_path):
 
 
 def test_descending_range():
-    with pytest.raises(ValueError, match="range is 1 to -1, expected ascending"):
+    with pytest.raises(ValueError, match=r"range: found \[1.0, -1.0\], expected ascending"):
         jaxmb.machine_from_dh("arm", [{"name": "q1", "a": 0.3, "mass": 1.0, "range": [1.0, -1.0]}])

@@ -262,7 +262,7 @@ JOINT = {"name": "a", "stiffness": 1e4, "motor": MOTOR}
         (JOINT | {"rotor_inertia": 1.0}, "'a' has a rotor_inertia and a motor, expected one of them"),
         (JOINT | {"stiffness": 0.0}, "'a' has a motor and no stiffness"),
         (JOINT | {"locked": True}, "'a' is locked and its motor is not"),
-        (JOINT | {"motor": MOTOR | {"ratio": 0.0}}, "ratio is 0"),
+        (JOINT | {"motor": MOTOR | {"ratio": 0.0}}, "expected another number than 0"),
         (JOINT | {"motor": MOTOR | {"inertia": 0.0}}, "greater than 0"),
         (JOINT | {"motor": MOTOR | {"axis": [1.0, 1.0, 0.0]}}, "expected a unit vector"),
         (JOINT | {"motor": MOTOR | {"name": "a"}}, "the coordinate or spring name 'a' is used twice"),

@@ -165,7 +165,10 @@ def test_what_nothing_tells_is_left_out():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"postures": {"b": ["20 deg", "10 deg"]}}, "the range of b is 0.349066 to 0.174533, expected it ascending"),
+        (
+            {"postures": {"b": ["20 deg", "10 deg"]}},
+            'postures, b: found ["20 deg", "10 deg"], expected ascending values',
+        ),
         ({"postures": {"q2": ["20 deg", "30 deg"]}}, "coordinate 'q2' does not exist"),
         ({"postures": [{"z9": 0.0}]}, "coordinate 'z9' does not exist"),
         ({"postures": RANGES, "bands_hz": [[1.0, 30.0]]}, "expected bands_hz and step_hz together or none of them"),

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from jaxmb.identify.study.format.test_format import Band, OneOrEach, Points
 from jaxmb.io.validation import known_name
-from jaxmb.machine.values import CoordinateValue, Name, Part, Positive
+from jaxmb.machine.values import RISING, CoordinateValue, Name, Part, Positive
 
 if TYPE_CHECKING:
     from jaxmb.machine.build import Model
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 MOST_CANDIDATES = 20_000
 """Postures times points times bands."""
 MOST_LINES = 20_000
-RANGES, LISTED = "ranges", "postures"
 
 
 class PointsPart(Part):
@@ -36,11 +35,7 @@ def _as_table(value: Any) -> Any:
     return {"outputs": value} if isinstance(value, list | tuple) else value
 
 
-def _form(value: Any) -> str:
-    return LISTED if isinstance(value, list | tuple) else RANGES
-
-
-Ranges = Annotated[dict[Name, tuple[CoordinateValue, CoordinateValue]], Field(min_length=1)]
+Ranges = Annotated[dict[Name, Annotated[tuple[CoordinateValue, CoordinateValue], RISING]], Field(min_length=1)]
 Listed = Annotated[tuple[dict[Name, CoordinateValue], ...], Field(min_length=1, max_length=MOST_CANDIDATES)]
 
 
@@ -60,7 +55,7 @@ class NextPart(Part):
     """Number of postures drawn from ranges."""
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of the draw."""
-    postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_form)]
+    postures: Ranges | Listed
     """Ranges of coordinates, in which postures are drawn uniformly and the selected ones are improved, or a list of
     postures [rad, m]."""
     points: tuple[Annotated[PointsPart, BeforeValidator(_as_table)], ...] = ()
@@ -75,10 +70,6 @@ class NextPart(Part):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if isinstance(self.postures, dict):
-            for name, (low, high) in self.postures.items():
-                if not low < high:
-                    raise ValueError(f"postures: the range of {name} is {low:g} to {high:g}, expected it ascending")
         if (self.step_hz is None) != (not self.bands_hz):
             raise ValueError("expected bands_hz and step_hz together or none of them")
         if self.step_hz is not None and len(self.step_hz) not in (1, len(self.bands_hz)):
@@ -126,18 +117,12 @@ def _ends(
 class LimitsPart(Part):
     """Limits of a drive that differ from those of the machine."""
 
-    range: tuple[CoordinateValue, CoordinateValue] | None = None
+    range: Annotated[tuple[CoordinateValue, CoordinateValue], RISING] | None = None
     """Lowest and highest value [rad, m]."""
     speed: Positive | None = None
     """Largest speed [rad/s, m/s]."""
     acceleration: Positive | None = None
     """Largest acceleration [rad/s^2, m/s^2]."""
-
-    @model_validator(mode="after")
-    def _ascending(self) -> Self:
-        if self.range is not None and not self.range[0] < self.range[1]:
-            raise ValueError(f"range is {self.range[0]:g} to {self.range[1]:g}, expected it ascending")
-        return self
 
 
 class NextMotionPart(Part):
@@ -206,7 +191,7 @@ class NextPosePart(Part):
     """Number of postures drawn from ranges."""
     seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
     """Seed of the draw."""
-    postures: Annotated[Annotated[Ranges, Tag(RANGES)] | Annotated[Listed, Tag(LISTED)], Discriminator(_form)]
+    postures: Ranges | Listed
     """Ranges of coordinates, in which postures are drawn uniformly, or a list of postures [rad, m]."""
     station: str | None = None
     """Label of the station from which they are measured; by default the first."""

@@ -6,9 +6,11 @@ from pydantic import Field, model_validator
 
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.study.format.test_format import NoiseLevel, RecordedTestPart, Simulation
-from jaxmb.machine.values import SOME, CoordinateValue, Name, NonNegative, Number, Part, Positive, Vector
+from jaxmb.machine.values import NOT_FALLING, SOME, CoordinateValue, Name, NonNegative, Number, Part, Positive, Vector
 
 MOST_SIMULATED = 5000
+Ranges = Annotated[dict[Name, Annotated[tuple[CoordinateValue, CoordinateValue], NOT_FALLING]], SOME]
+"""Range of each named coordinate, rad or m."""
 REDUCTION_STEPS = ("original", "M1", "M2", "M3", "G1", "G2", "G3", "final")
 
 
@@ -53,10 +55,10 @@ class SimulateDeflections(Simulation):
 
     tests: Annotated[int, Field(ge=1, le=MOST_SIMULATED, strict=True)]
     """Number of tests."""
-    zones: dict[str, dict[Name, tuple[CoordinateValue, CoordinateValue]]] = Field(min_length=1)
+    zones: dict[str, Ranges] = Field(min_length=1)
     """Ranges of coordinates by name of the zone. Tests are drawn uniformly in them, the zones in turn; other
     coordinates are as in the test's posture [rad, m]."""
-    force_n: tuple[NonNegative, Positive]
+    force_n: Annotated[tuple[NonNegative, Positive], NOT_FALLING]
     """Smallest and largest force, drawn uniformly."""
     directions: tuple[Vector, ...] = Field(((0.0, 0.0, -1.0),), min_length=1)
     """Directions of the force on the machine in ground axes, in turn [1]."""
@@ -75,19 +77,11 @@ class SimulateDeflections(Simulation):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if self.force_n[1] < self.force_n[0]:
-            raise ValueError(f"force_n {self.force_n[0]:g} to {self.force_n[1]:g} N is reversed")
         if self.design is not None and self.design.candidates < self.tests:
             raise ValueError(f"{self.tests} tests out of {self.design.candidates} candidates")
         for direction in self.directions:
             if not any(direction):
                 raise ValueError("directions holds [0, 0, 0], expected where the force points to")
-        for name, ranges in self.zones.items():
-            if not ranges:
-                raise ValueError(f"zone '{name}' is empty, expected a range of at least one coordinate")
-            for coordinate, (first, last) in ranges.items():
-                if last < first:
-                    raise ValueError(f"zone '{name}': {coordinate} from {first:g} to {last:g} rad is reversed")
         return self
 
 
@@ -138,7 +132,7 @@ class SimulatePoses(Simulation):
     """Number of further rows of the same stations that are held out."""
     stations: Annotated[int, Field(ge=0, le=MOST_STATIONS, strict=True)] = 1
     """Number of unknown poses of the measuring device; 0: its frame is the ground frame."""
-    ranges: Annotated[dict[Name, tuple[CoordinateValue, CoordinateValue]], SOME]
+    ranges: Ranges
     """Range of each coordinate, in which postures are drawn uniformly; the others are as in the test's posture [rad,
     m]."""
     points: tuple[Name, ...] = ("tool",)
@@ -160,9 +154,6 @@ class SimulatePoses(Simulation):
             raise ValueError("points, inclinations and distances are empty, expected the name of a frame")
         if not (self.points or self.distances) and self.stations:
             raise ValueError("points is empty, expected stations = 0: inclinations need no measuring device")
-        for name, (first, last) in self.ranges.items():
-            if last < first:
-                raise ValueError(f"ranges: {name} from {first:g} to {last:g} is reversed")
         return self
 
 

@@ -15,7 +15,7 @@ from jaxmb.identify.study.format.test_format import (
     RecordedTestPart,
     Simulation,
 )
-from jaxmb.machine.values import NonNegative, Number, Part, Positive
+from jaxmb.machine.values import NOT_FALLING, NonNegative, Number, Part, Positive
 
 MOST_LINES = 20_000
 
@@ -128,7 +128,7 @@ class PolesFile(Part):
 class BandWeight(Part):
     """Weight of the lines in a band, for all FRFs or for those between the named points."""
 
-    band_hz: Band
+    band_hz: Annotated[Band, NOT_FALLING]
     """First and last frequency of the band."""
     weight: NonNegative
     """Weight of its lines [1]."""

@@ -166,8 +166,6 @@ def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple)
         )
     bands = []
     for band in weights.bands:
-        if not band.band_hz[0] <= band.band_hz[1]:
-            raise ValueError(f"weights: band_hz {band.band_hz[0]:g} to {band.band_hz[1]:g} Hz is reversed")
         rows = _indices("weights: output", band.outputs, outputs)
         columns = _indices("weights: input", band.inputs, inputs)
         bands.append((band.band_hz, band.weight, rows, columns))
