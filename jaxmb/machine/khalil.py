@@ -25,7 +25,7 @@ from jaxmb.io.files import check_regular
 from jaxmb.io.validation import Table, error_location, validated
 from jaxmb.machine.elements import origin_table, pose_matrix
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.values import GROUND
+from jaxmb.machine.values import GROUND, in_order_of_need
 
 OPERATORS = {
     ast.Add: operator.add,
@@ -48,22 +48,13 @@ def values_of(symbols: Mapping[str, float | str]) -> dict[str, float]:
     """
     if "pi" in symbols:
         raise ValueError("symbols: pi has its own value, expected another name")
-    found: dict[str, float] = {}
-
-    def look_up(name: str, path: tuple[str, ...]) -> float:
-        if name in path:
-            circle = " -> ".join((*path[path.index(name) :], name))
-            raise ValueError(f"symbols: {circle} is a circular definition, expected one without the symbol itself")
-        if name not in found:
-            with error_location(f"symbols: {name}"):
-                names = names_in(symbols[name])
-            known = {n: look_up(n, (*path, name)) for n in names if n in symbols}
-            with error_location(f"symbols: {name}"):
-                found[name] = value_of(symbols[name], known)
-        return found[name]
-
-    for name in symbols:
-        look_up(name, ())
+    needs, found = dict[str, set[str]](), dict[str, float]()
+    for name, expression in symbols.items():
+        with error_location(f"symbols: {name}"):
+            needs[name] = names_in(expression) & symbols.keys()
+    for name in in_order_of_need(needs, "symbols: definitions"):
+        with error_location(f"symbols: {name}"):
+            found[name] = value_of(symbols[name], found)
     return found
 
 

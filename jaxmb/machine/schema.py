@@ -31,7 +31,7 @@ from jaxmb.machine.values import (
     Vector,
     check_no_angle,
     check_travel,
-    first_cycle,
+    in_order_of_need,
 )
 
 MOST_COORDINATES = 200
@@ -399,8 +399,9 @@ class Machine(Part):
         for transmission in self.transmission:
             check_known(f"transmission '{transmission.name}': coordinate", transmission.coordinates, self.coordinates)
         _unique("body or payload", [*bodies, *(p.name for p in self.payload)])
-        self._check_tree()
         for kind, key, parts, allowed in (
+            ("body", "parent", self.body, carriers),
+            ("beam", "body", self.beam, carriers),
             ("frame", "body", self.frame, carriers),
             ("payload", "frame", self.payload, self.frames),
             ("spring", "frame_a", self.spring, self.frames),
@@ -411,6 +412,8 @@ class Machine(Part):
         ):
             for part in parts:
                 check_known(f"{kind} '{part.name}': {key}", [getattr(part, key)], allowed)
+        parent = {end: [beam.body] for beam in self.beam for end in beam.ends}
+        in_order_of_need(parent | {b.name: [b.parent] for b in self.body}, "the parents of bodies")
         _unique("loop", [loop.name for loop in self.loop])
         check_known("independent: coordinate", self.independent, self.coordinates)
         self._check_couplings()
@@ -450,17 +453,6 @@ class Machine(Part):
                 raise ValueError(f"{label}: '{min(found)}' is locked, expected coordinates that move")
             if coupling.coordinate in self.independent:
                 raise ValueError(f"independent: '{coupling.coordinate}' follows '{coupling.follows}' by a coupling")
-
-    def _check_tree(self) -> None:
-        carriers = [GROUND, *(b.name for b in self.body), *self.ends]
-        parent = {beam_end: beam.body for beam in self.beam for beam_end in beam.ends}
-        parent |= {b.name: b.parent for b in self.body}
-        for body in self.body:
-            check_known(f"body '{body.name}': parent", [body.parent], carriers)
-        for beam in self.beam:
-            check_known(f"beam '{beam.name}': body", [beam.body], carriers)
-        if cycle := first_cycle(parent, [GROUND]):
-            raise ValueError(f"the parents of bodies form a cycle: {cycle}; expected a tree")
 
 
 def _unique(label: str, names: list[str]) -> None:

@@ -4,7 +4,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from xml.parsers import expat
@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.io.files import write_atomically
-from jaxmb.io.validation import Table, check_known, sentence, shown, typed_arguments
+from jaxmb.io.validation import Table, check_known, listed, sentence, shown, typed_arguments
 from jaxmb.machine.elements import (
     Coupling,
     deviation_matrix,
@@ -29,7 +29,7 @@ from jaxmb.machine.values import (
     MOST_PARTS,
     Origin,
     Part,
-    first_cycle,
+    in_order_of_need,
     numbers_text,
     omitted,
     valid_name,
@@ -85,7 +85,12 @@ def machine_from_urdf(text: str, name: str) -> Machine:
     (root,) = (link for link in links if link not in parent_joint)
     order = [root, *(link for link in parent_joint)]
     bodies = [_body(link, links[link], parent_joint.get(link)) for link in order if not link == root == GROUND]
-    couplings = [each for name, joint in joints.items() for each in _coupling(name, joint, joints)]
+    couplings = [
+        _coupling(joint, mimic, joints)
+        for joint in joints.values()
+        if COORDINATE_OF_JOINT[joint.attributes["type"]] is not None
+        and (mimic := _optional(joint, "mimic", _joint_label(joint))) is not None
+    ]
     data = {"name": _OUTSIDE_NAME.sub("_", name) or "_", "body": bodies, "coupling": couplings}
     try:
         return Machine.model_validate(data)
@@ -104,31 +109,20 @@ def _body(name: str, link: _Element, joint: _Element | None) -> Table:
     if kind is None:
         return body
     coordinate = {"name": joint.attributes["name"], "type": kind, "axis": _axis(joint, label)}
-    dynamics = _optional(joint, "dynamics", label)
-    if dynamics is not None:
-        location = f"{label}, dynamics"
-        if "damping" in dynamics.attributes:
-            coordinate["damping"] = _not_negative(dynamics, "damping", location)
-        if "friction" in dynamics.attributes:
-            coordinate["friction"] = _not_negative(dynamics, "friction", location)
-    limit = _optional(joint, "limit", label)
-    if limit is not None:
-        coordinate |= _limits(limit, joint.attributes["type"], f"{label}, limit")
-    body["joint"] = [coordinate]
-    return body
+    dynamics = _part(joint, "dynamics", label)
+    coordinate |= {key: _not_negative(dynamics, key, f"{label}, dynamics", "0") for key in ("damping", "friction")}
+    limits = _limits(_part(joint, "limit", label), joint.attributes["type"], f"{label}, limit")
+    return body | {"joint": [coordinate | limits]}
 
 
-def _coupling(name: str, joint: _Element, joints: Mapping[str, _Element]) -> Iterator[Table]:
+def _coupling(joint: _Element, mimic: _Element, joints: Mapping[str, _Element]) -> Table:
     """The coupling of a joint that mimics another."""
-    label = _joint_label(joint)
-    mimic = _optional(joint, "mimic", label)
-    if mimic is None or COORDINATE_OF_JOINT[joint.attributes["type"]] is None:
-        return
-    follows, location = _attribute(mimic, "joint", f"{label}, mimic"), f"{label}, mimic"
+    location = f"{_joint_label(joint)}, mimic"
+    follows = _attribute(mimic, "joint", location)
     check_known(f"{location}: joint", [follows], joints)
     (ratio,) = _numbers(mimic, "multiplier", 1, location, "1")
     (offset,) = _numbers(mimic, "offset", 1, location, "0")
-    yield {"coordinate": name, "follows": follows, "ratio": ratio, "offset": offset}
+    return {"coordinate": joint.attributes["name"], "follows": follows, "ratio": ratio, "offset": offset}
 
 
 def _limits(limit: _Element, kind: str, location: str) -> Table:
@@ -173,18 +167,14 @@ def _axis(joint: _Element, label: str) -> list[float]:
     if element is None:
         return [1.0, 0.0, 0.0]
     axis = _numbers(element, "xyz", 3, f"{label}, axis")
-    largest = max(abs(a) for a in axis)
-    if largest == 0.0:
+    length = math.hypot(*axis)
+    if length == 0.0:
         raise ValueError(f"{label}, axis: found xyz={shown(element.attributes['xyz'])}, expected a direction, not zero")
-    scaled = [a / largest for a in axis]  # so that squares neither underflow nor overflow
-    length = math.hypot(*scaled)
-    return [a / length for a in scaled]
+    return [a / length for a in axis]
 
 
 def _origin(element: _Element, label: str) -> Table:
-    origin = _optional(element, "origin", label)
-    if origin is None:
-        return {"xyz": [0.0, 0.0, 0.0], "rpy": [0.0, 0.0, 0.0]}
+    origin = _part(element, "origin", label)
     location = f"{label}, origin"
     if "quat_xyzw" in origin.attributes:
         raise NotImplementedError(f"{location}: a rotation by quat_xyzw is not supported, expected rpy")
@@ -196,7 +186,7 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
     if not links:
         raise ValueError("the robot has no link, expected at least one")
     parent_joint: dict[str, _Element] = {}
-    parents: dict[str, str] = {}
+    parents: dict[str, list[str]] = {}
     for joint in joints.values():
         label = _joint_label(joint)
         _check_type(joint, label)
@@ -210,21 +200,22 @@ def _tree(links: dict[str, _Element], joints: dict[str, _Element]) -> dict[str, 
                 f"link '{child}' is the child of two joints, '{parent_joint[child].attributes['name']}' and"
                 f" '{joint.attributes['name']}', expected a tree"
             )
-        parent_joint[child], parents[child] = joint, ends["parent"]
+        parent_joint[child], parents[child] = joint, [ends["parent"]]
+    in_order_of_need(parents, "the parents of links")
     roots = [link for link in links if link not in parent_joint]
     if len(roots) > 1:
-        raise ValueError(f"the robot has {len(roots)} root links ({_listed(roots)}), expected one")
-    if cycle := first_cycle({link: parents[link] for link in links if link not in roots}, roots):
-        raise ValueError(f"the parents of links form a cycle: {cycle}; expected a tree with one root")
+        raise ValueError(f"the robot has {len(roots)} root links ({listed(roots, 20)}), expected one")
     return parent_joint
 
 
 def _check_type(joint: _Element, label: str) -> None:
     kind = _attribute(joint, "type", label)
     if kind in UNSUPPORTED_JOINTS:
-        raise NotImplementedError(f"{label}: a {kind} joint is not supported, expected {_listed(COORDINATE_OF_JOINT)}")
+        raise NotImplementedError(
+            f"{label}: a {kind} joint is not supported, expected {', '.join(COORDINATE_OF_JOINT)}"
+        )
     if kind not in COORDINATE_OF_JOINT:
-        raise ValueError(f"{label}: found type={shown(kind)}, expected one of: {_listed(COORDINATE_OF_JOINT)}")
+        raise ValueError(f"{label}: found type={shown(kind)}, expected one of: {', '.join(COORDINATE_OF_JOINT)}")
 
 
 def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
@@ -263,14 +254,19 @@ def _optional(element: _Element, tag: str, label: str) -> _Element | None:
     return result[0] if result else None
 
 
+def _part(element: _Element, tag: str, label: str) -> _Element:
+    """The element inside another one; where there is none, one without attributes."""
+    return _optional(element, tag, label) or _Element(tag, {}, element.line)
+
+
 def _attribute(element: _Element, key: str, label: str) -> str:
     if key not in element.attributes:
         raise ValueError(f'{label}: line {element.line}: <{element.tag}> has no {key}, expected {key}="..."')
     return element.attributes[key]
 
 
-def _not_negative(element: _Element, key: str, label: str) -> float:
-    (value,) = _numbers(element, key, 1, label)
+def _not_negative(element: _Element, key: str, label: str, default: str | None = None) -> float:
+    (value,) = _numbers(element, key, 1, label, default)
     if value < 0.0:
         raise ValueError(f'{label}: line {element.line}: found {key}="{value:g}", expected a number not below 0')
     return value
@@ -287,11 +283,6 @@ def _numbers(element: _Element, key: str, count: int, label: str, default: str |
         expected = "one finite number" if count == 1 else f"{count} finite numbers"
         raise ValueError(f"{label}: line {element.line}: found {key}={shown(text)}, expected {expected}")
     return values
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = list(names)
-    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
 
 
 def _parse(text: str) -> _Element:

@@ -5,6 +5,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any
 
 import numpy as np
@@ -138,20 +139,17 @@ def _rows(count: int) -> BeforeValidator:
     return BeforeValidator(rows)
 
 
-def first_cycle(parent: Mapping[str, str], roots: Iterable[str]) -> str:
-    """Names on the first cycle of a map from parts to their parents, "a -> b -> a"; empty where all lead to a root."""
-    reached = set(roots)
-    for start in parent:
-        # Each path ends at the first part known to reach a root, so the search is linear.
-        path: dict[str, None] = {}
-        name = start
-        while name not in reached:
-            if name in path:
-                return " -> ".join([*list(path)[list(path).index(name) :], name])
-            path[name] = None
-            name = parent[name]
-        reached.update(path)
-    return ""
+def in_order_of_need(needs: Mapping[str, Iterable[str]], label: str) -> tuple[str, ...]:
+    """Names, each behind those that it needs.
+
+    Raises:
+        ValueError: they form a cycle; the message names it, "a -> b -> a".
+    """
+    try:
+        return tuple(TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        cycle = " -> ".join(reversed(error.args[1]))
+        raise ValueError(f"{label} form a cycle: {cycle}; expected none") from None
 
 
 Name = Annotated[str, BeforeValidator(valid_name)]

@@ -190,12 +190,12 @@ TOE = '<link name="toe"/><joint name="ankle" type="fixed"><parent link="leg"/><c
         (
             "</robot>",
             JOINT.replace("hip", "k").replace("leg", "x").replace("base", "leg").replace("x", "base") + "</robot>",
-            "the parents of links form a cycle: base -> leg -> base; expected a tree with one root",
+            "the parents of links form a cycle: leg -> base -> leg; expected none",
         ),
         (
             "</robot>",
             '<link name="a"/><joint name="k" type="fixed"><parent link="a"/><child link="a"/></joint></robot>',
-            "the parents of links form a cycle: a -> a; expected a tree with one root",
+            "the parents of links form a cycle: a -> a; expected none",
         ),
         ("</robot>", TOE.replace("toe", "ground"), "the body or frame name 'ground' is used twice, expected each once"),
         ('"revolute"', '"fixed"', "the machine has no coordinate: every joint is fixed"),
