@@ -71,24 +71,18 @@ class Motor(Part):
     """Whether the brake is on: the gear is then a spring between the joint and its carrier."""
 
 
-class Coordinate(Part):
-    """One coordinate of a joint: a rotation about or a displacement along `axis` [unit vector, joint frame]."""
+class Drive(Part):
+    """Spring, damper, motor, friction and limits of a coordinate."""
 
     name: Name
     """Name of the coordinate, from which the names of its parameters are formed."""
     type: Literal["revolute", "prismatic"] = "revolute"
     """Rotation about the axis, or displacement along it."""
-    axis: UnitVector = (0.0, 0.0, 1.0)
-    """Unit vector in the joint's frame [1]."""
     stiffness: NonNegative = 0.0
     """Stiffness about the rest position (the posture of the test), parallel to the drive; with a `motor` that of the
     gear [N m/rad, N/m]."""
-    stiffness_slope: NonNegative | None = None
-    """c in k (1 + c |effort|), effort the static load of the coordinate; without it k is constant [1/(N m), 1/N]."""
     damping: NonNegative = 0.0
     """Viscous damping; with a `motor` that of the gear [N m s/rad, N s/m]."""
-    loss_factor: NonNegative = 0.0
-    """eta of structural damping: the stiffness in harmonic motion is k (1 + j eta) [1]."""
     rotor_inertia: NonNegative = 0.0
     """Inertia of the motor reflected to the joint, gear ratio squared included; not beside `motor` [kg m^2, kg]."""
     friction: NonNegative = 0.0
@@ -97,8 +91,6 @@ class Coordinate(Part):
     """Constant part of the effort, such as a sensor offset; omitted in the linearized equations [N m, N]."""
     further_friction: FurtherFriction | None = None
     """Friction beyond viscous and Coulomb friction."""
-    locked: bool = False
-    """Whether it is fixed at its value in the posture: no vibration, and no deflection under a load."""
     motor: Motor | None = None
     """Motor behind a gear, whose spring and damper are those of the coordinate."""
     range: Annotated[tuple[CoordinateValue, CoordinateValue], RISING] | None = None
@@ -110,6 +102,19 @@ class Coordinate(Part):
     """Largest acceleration of planned and recorded motions [rad/s^2, m/s^2]."""
     effort_limit: Positive | None = None
     """Largest effort of its drive; read and written, not used [N m, N]."""
+
+
+class Coordinate(Drive):
+    """One coordinate of a joint: a rotation about or a displacement along `axis` [unit vector, joint frame]."""
+
+    axis: UnitVector = (0.0, 0.0, 1.0)
+    """Unit vector in the joint's frame [1]."""
+    stiffness_slope: NonNegative | None = None
+    """c in k (1 + c |effort|), effort the static load of the coordinate; without it k is constant [1/(N m), 1/N]."""
+    loss_factor: NonNegative = 0.0
+    """eta of structural damping: the stiffness in harmonic motion is k (1 + j eta) [1]."""
+    locked: bool = False
+    """Whether it is fixed at its value in the posture: no vibration, and no deflection under a load."""
     origin_deviation: Row6 = EXACT
     """Deviation of its origin from the stated one, in the axes of the origin: translation, then rotation vector. Axis
     and motion of the coordinate, and all that it carries, are displaced by it [m, rad]."""

@@ -7,31 +7,16 @@ import numpy as np
 from pydantic import ValidationError
 
 from jaxmb.io.validation import Table, sentence, validated
-from jaxmb.machine.elements import FurtherFriction, origin_matrix, origin_table, pose_matrix
-from jaxmb.machine.schema import Machine, Motor, RigidMass
-from jaxmb.machine.values import (
-    GROUND,
-    RISING,
-    SOME,
-    Angle,
-    CoordinateValue,
-    Length,
-    Name,
-    NonNegative,
-    Number,
-    Origin,
-    Part,
-    Positive,
-)
+from jaxmb.machine.elements import origin_matrix, origin_table, pose_matrix
+from jaxmb.machine.schema import Drive, Machine, RigidMass
+from jaxmb.machine.values import GROUND, SOME, Angle, Length, Name, Origin, Part
 
 Convention = Literal["standard", "modified"]
 
 
-class DhRow(RigidMass):
+class DhRow(Drive, RigidMass):
     """One row of the table: a coordinate and the link it moves, whose mass data are in the row's own DH frame."""
 
-    type: Literal["revolute", "prismatic"] = "revolute"
-    """Kind of the coordinate."""
     a: Length = 0.0
     """Distance along x [m]."""
     alpha: Angle = 0.0
@@ -40,28 +25,6 @@ class DhRow(RigidMass):
     """Distance along z; a prismatic coordinate adds to it [m]."""
     theta: Angle = 0.0
     """Angle about z; a revolute coordinate adds to it [rad]."""
-    stiffness: NonNegative = 0.0
-    """As of a coordinate [N m/rad, N/m]."""
-    damping: NonNegative = 0.0
-    """As of a coordinate [N m s/rad, N s/m]."""
-    rotor_inertia: NonNegative = 0.0
-    """As of a coordinate [kg m^2, kg]."""
-    friction: NonNegative = 0.0
-    """As of a coordinate [N m, N]."""
-    offset: Number = 0.0
-    """As of a coordinate [N m, N]."""
-    further_friction: FurtherFriction | None = None
-    """As of a coordinate."""
-    motor: Motor | None = None
-    """As of a coordinate."""
-    range: Annotated[tuple[CoordinateValue, CoordinateValue], RISING] | None = None
-    """As of a coordinate [rad, m]."""
-    speed_limit: Positive | None = None
-    """As of a coordinate [rad/s, m/s]."""
-    acceleration_limit: Positive | None = None
-    """As of a coordinate [rad/s^2, m/s^2]."""
-    effort_limit: Positive | None = None
-    """As of a coordinate [N m, N]."""
 
 
 class DhTable(Part):
@@ -162,13 +125,7 @@ def _chain(table: DhTable) -> tuple[list[Table], list[Table]]:
 
 def _body(row: DhRow, parent: str, origin: np.ndarray, far_end: np.ndarray) -> Table:
     given_keys = row.model_fields_set
-    keys = ("name", "type", "stiffness", "damping", "rotor_inertia", "friction", "offset", "motor")
-    coordinate = {key: getattr(row, key) for key in keys}
-    coordinate |= {
-        key: getattr(row, key)
-        for key in ("range", "speed_limit", "acceleration_limit", "effort_limit", "further_friction")
-        if key in given_keys
-    }
+    coordinate = {key: getattr(row, key) for key in Drive.model_fields if key in given_keys}
     body = {"name": row.name, "parent": parent, "origin": origin_table(origin), "joint": [coordinate]}
     rotation, offset = far_end[:3, :3], far_end[:3, 3]
     body["mass"] = row.mass
