@@ -106,29 +106,29 @@ def sentence(error: ValidationError, data: Table, cls: type[BaseModel]) -> str:
     location, context = _location_text(first.loc, data), first.context
     key = first.loc[-1] if first.loc else ""
     if first.type == "extra_forbidden":
-        allowed = list(first.siblings)
-        hint = suggestion(str(key), allowed, CLOSE) or ";"
-        text = f"{location}: unknown key{hint} expected one of: {', '.join(allowed)}"
+        hint = suggestion(str(key), first.siblings, CLOSE) or ";"
+        text = f"unknown key{hint} expected one of: {', '.join(first.siblings)}"
     elif first.type == "missing" and isinstance(key, int):
         location = _location_text(first.loc[:-1], data)
-        text = f"{location}: found {shown(first.input)}, expected at least {key + 1} items"
+        text = f"found {shown(first.input)}, expected at least {key + 1} items"
     elif first.type == "missing":
-        text = f"{location}: missing, expected a value"
+        text = "missing, expected a value"
     elif first.type == "too_long":
-        text = f"{location}: found {shown(first.input)}, expected {context.get('max_length')} items"
+        text = f"found {shown(first.input)}, expected {context.get('max_length')} items"
     elif first.type in ("union_tag_invalid", "union_tag_not_found"):
         key = str(context.get("discriminator", "kind")).strip("'_()")
+        location = f"{location}, {key}"
         found_text = f"found {shown(context['tag'])}" if "tag" in context else "missing"
         tags = [tag for m in first.models if key in m.model_fields for tag in get_args(m.model_fields[key].annotation)]
         hint = suggestion(str(context["tag"]), tags) if "tag" in context else ""
-        text = f"{location}, {key}: {found_text}{hint or ','} expected one of {', '.join(map(repr, tags))}"
+        text = f"{found_text}{hint or ','} expected one of {', '.join(map(repr, tags))}"
     elif first.type == "value_error":
-        message = str(context.get("error"))
         found_text = "" if isinstance(first.input, dict | BaseModel) else f"found {shown(first.input)}, "
-        text = f"{location}: {found_text}{message}" if location else message
+        text = f"{found_text}{context.get('error')}"
     else:
-        text = f"{location}: found {shown(first.input)}, expected {_expected(first)}"
+        text = f"found {shown(first.input)}, expected {_expected(first)}"
     more = len(errors) - 1
+    text = f"{location}: {text}" if location else text
     return text + (f" (and {more} more {'error' if more == 1 else 'errors'})" if more else "")
 
 

@@ -12,20 +12,21 @@ Source: Rognant et al. 2010, eq. 1 and 13, Tables I to III; Khalil and Kleinfing
 """
 
 import ast
-import csv
 import math
 import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BeforeValidator
 
-from jaxmb.io.files import check_regular
+from jaxmb.io.files import csv_table
 from jaxmb.io.validation import Table, error_location, validated
 from jaxmb.machine.elements import origin_table, pose_matrix
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.values import GROUND, in_order_of_need
+from jaxmb.machine.values import GROUND, Number, Part, in_order_of_need
 
 OPERATORS = {
     ast.Add: operator.add,
@@ -122,13 +123,36 @@ SPRING_AXES = {
     "x": ("prismatic", (1.0, 0.0, 0.0)), "y": ("prismatic", (0.0, 1.0, 0.0)), "z": ("prismatic", (0.0, 0.0, 1.0)),
     "rx": ("revolute", (1.0, 0.0, 0.0)), "ry": ("revolute", (0.0, 1.0, 0.0)), "rz": ("revolute", (0.0, 0.0, 1.0)),
 }  # fmt: skip
-SECTION = ("geometry", "beams", "symbols", "sections", "chains", "loops", "stiffness", "damping", "loss_factor")
-"""Keys of `[khalil]`."""
-SECTION_TYPES = dict.fromkeys(("symbols", "sections", "chains", "stiffness", "damping"), dict) | {"loops": list}
-NESTED = ("sections", "chains", "stiffness", "damping")
-"""Tables of tables."""
 COINCIDENT = 1e-9
 """Distance up to which nodes coincide, m."""
+
+Label = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int) else value)]
+Springs = dict[Label, dict[Literal["x", "y", "z", "rx", "ry", "rz"], Any]]
+"""Stiffness or damping by joint and axis."""
+
+
+class KhalilTables(Part):
+    """`[khalil]`: geometry and beams of a flexible manipulator; see `machine_from_tables`."""
+
+    geometry: Any
+    """Rows, or the name of a CSV file."""
+    beams: Any = ()
+    """Rows, or the name of a CSV file."""
+    symbols: dict[str, Any] = {}
+    """Numbers or expressions by name."""
+    sections: dict[Label, Table] = {}
+    """Keys of a `[[beam]]` by name of the section."""
+    chains: dict[str, Table] = {}
+    """Symbols by name of the chain."""
+    loops: tuple[tuple[str, str], ...] = ()
+    """Pairs of coincident frames."""
+    stiffness: Springs = {}
+    """By joint, in the axes of its frame [N/m, N m/rad]."""
+    damping: Springs = {}
+    """By joint, likewise [N s/m, N m s/rad]."""
+    loss_factor: Number = 0.0
+    """eta of structural damping of springs and beams [1]."""
+
 
 Segment = tuple[np.ndarray, np.ndarray, Table]
 """Pose of a beam's start and end in its body's frame, and its row."""
@@ -194,30 +218,16 @@ def expand_khalil(data: Table, folder: str | os.PathLike[str] = "") -> Table:
     """
     if "khalil" not in data:
         return data
-    tables = data["khalil"]
-    unknown = [key for key in tables if key not in SECTION] if isinstance(tables, dict) else ["khalil"]
-    if unknown or "geometry" not in tables:
-        found = f"found '{unknown[0]}'" if unknown else "no geometry"
-        raise ValueError(f"khalil: {found}, expected geometry and some of {', '.join(SECTION[1:])}")
-    for key, kind in SECTION_TYPES.items():
-        if not isinstance(tables.get(key, kind()), kind):
-            expected = "a table" if kind is dict else "a list"
-            raise ValueError(f"khalil: {key}: found {tables[key]!r}, expected {expected}")
-        for name, value in tables.get(key, {}).items() if key in NESTED else ():
-            if not isinstance(value, Mapping):
-                raise ValueError(f"khalil: {key}: {name}: found {value!r}, expected a table")
-    rows = _rows(tables["geometry"], "geometry", GEOMETRY, (), folder)
-    beam_rows = _rows(tables.get("beams", ()), "beams", BEAM, ("elements",), folder)
+    tables = validated(KhalilTables, data["khalil"], "khalil")
+    rows = _rows(tables.geometry, "geometry", GEOMETRY, (), folder)
+    beam_rows = _rows(tables.beams, "beams", BEAM, ("elements",), folder)
     parts: dict[str, list[Any]] = {"body": [], "beam": [], "frame": [], "independent": []}
-    springs = {
-        key: {str(joint): values for joint, values in tables.get(key, {}).items()} for key in ("stiffness", "damping")
-    }
-    loss_factor = value_of(tables.get("loss_factor", 0.0), {})
-    for chain, chain_symbols in (tables.get("chains") or {"": {}}).items():
-        known = values_of(tables.get("symbols", {}) | chain_symbols)
+    springs = {"stiffness": tables.stiffness, "damping": tables.damping}
+    for chain, chain_symbols in (tables.chains or {"": {}}).items():
+        known = values_of(tables.symbols | chain_symbols)
         suffix = f"-{chain}" if chain else ""
-        _Chain(rows, beam_rows, known, tables.get("sections", {}), springs, loss_factor, suffix, parts).add_bodies()
-    parts["loop"] = [_loop(pair) for pair in tables.get("loops", ())]
+        _Chain(rows, beam_rows, known, tables.sections, springs, tables.loss_factor, suffix, parts).add_bodies()
+    parts["loop"] = [{"name": f"{a}_{b}", "frame_a": a, "frame_b": b, "type": "fixed"} for a, b in tables.loops]
     if not parts["loop"]:
         parts.pop("independent")
     rest = {key: value for key, value in data.items() if key != "khalil"}
@@ -225,12 +235,6 @@ def expand_khalil(data: Table, folder: str | os.PathLike[str] = "") -> Table:
         further = rest.get(key, [])
         rest[key] = [*first, *further] if isinstance(further, list | tuple) else further
     return rest
-
-
-def _loop(pair: Any) -> Table:
-    if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(name, str) for name in pair)):
-        raise ValueError(f"khalil: loops: found {pair!r}, expected two frames, as ['R7', 'R8']")
-    return {"name": f"{pair[0]}_{pair[1]}", "frame_a": pair[0], "frame_b": pair[1], "type": "fixed"}
 
 
 class _Chain:
@@ -242,7 +246,7 @@ class _Chain:
         beam_rows: list[Table],
         symbols: Mapping[str, float],
         sections: Mapping[str, Table],
-        springs: Mapping[str, Mapping[str, Mapping[str, float]]],
+        springs: Mapping[str, Mapping[str, Mapping[Any, float]]],
         loss_factor: float,
         suffix: str,
         parts: dict[str, list[Any]],
@@ -265,13 +269,9 @@ class _Chain:
             if str(row["body"]) not in joints_moving_frame:
                 raise ValueError(f"beams: body {row['body']} is not moved by any joint of the geometry")
         for key, joints in self.springs.items():
-            for joint, axes in joints.items():
+            for joint in joints:
                 if joint not in joints_moving_frame:
                     raise ValueError(f"{key}: joint {joint} is not a moving joint of the geometry")
-                for axis in axes:
-                    if axis not in SPRING_AXES:
-                        known = ", ".join(SPRING_AXES)
-                        raise ValueError(f"{key}: joint {joint}: found '{axis}', expected some of {known}")
         while remaining:
             ready = [row for row in remaining if str(row["a"]) in self.nodes]
             if not ready:
@@ -410,16 +410,11 @@ def _rows(
     table: Any, label: str, keys: Sequence[str], optional: Sequence[str], folder: str | os.PathLike[str]
 ) -> list[Table]:
     """Rows of a table with all its keys; a row may be a list of values in the order of the keys."""
-    where = ""
     if isinstance(table, str | os.PathLike):
-        path = os.path.join(folder, table)
-        where = f"{path}: "
-        check_regular(path)
-        try:
-            with open(path, newline="") as file:
-                table = list(csv.DictReader(file, skipinitialspace=True))
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"{where}cannot be read: {error}") from None
+        path = Path(folder, table)
+        heads, lines = csv_table(path, "a line for each row of the table")
+        with error_location(str(path)):
+            return _rows([dict(zip(heads, line, strict=True)) for _, line in lines], label, keys, optional, folder)
     if not isinstance(table, Iterable):
         raise ValueError(f"{label}: found {table!r}, expected rows or the name of a CSV file")
     rows = []
@@ -429,14 +424,12 @@ def _rows(
         elif isinstance(row, list | tuple) and len(keys) <= len(row) <= len(keys) + len(optional):
             named = dict(zip((*keys, *optional), row, strict=False))
         else:
-            raise ValueError(f"{where}{label}: row {number} is {row!r}, expected {', '.join(keys)}")
+            raise ValueError(f"{label}: row {number} is {row!r}, expected {', '.join(keys)}")
         missing = [key for key in keys if named.get(key) in (None, "")]
         if missing:
-            raise ValueError(f"{where}{label}: row {number} has no {missing[0]}")
+            raise ValueError(f"{label}: row {number} has no {missing[0]}")
         unknown = [key for key in named if key not in (*keys, *optional)]
         if unknown:
-            raise ValueError(
-                f"{where}{label}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *optional))}"
-            )
+            raise ValueError(f"{label}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *optional))}")
         rows.append(named)
     return rows

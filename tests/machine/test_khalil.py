@@ -53,15 +53,18 @@ def test_tables_beside_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"geometri": []}, "khalil: found 'geometri', expected geometry and some of beams"),
+        ({"geometri": []}, "khalil: geometri: unknown key, did you mean 'geometry'? expected one of: geometry, beams"),
         ({"geometry": "no.csv"}, "no.csv: cannot be read"),
         ({"geometry": [["1", 0]]}, "geometry: row 1 is ['1', 0], expected joint, a, mu"),
         ({"geometry": 5}, "geometry: found 5, expected rows or the name of a CSV file"),
-        ({"symbols": ["L"]}, "khalil: symbols: found ['L'], expected a table"),
-        ({"sections": {"tube": 3}}, "khalil: sections: tube: found 3, expected a table"),
-        ({"loops": [["R1"]]}, "khalil: loops: found ['R1'], expected two frames"),
+        ({"symbols": ["L"]}, 'khalil: symbols: found ["L"], expected a table'),
+        ({"sections": {"tube": 3}}, "khalil: sections, tube: found 3, expected a table"),
+        ({"loops": [["R1"]]}, 'khalil: loops number 1: found ["R1"], expected at least 2 items'),
         ({"stiffness": {"7": {"rz": 1.0}}}, "stiffness: joint 7 is not a moving joint"),
-        ({"damping": {"1": {"about z": 1.0}}}, "damping: joint 1: found 'about z', expected some of x, y, z"),
+        (
+            {"damping": {"1": {"about z": 1.0}}},
+            "khalil: damping, 1, about z: found \"about z\", expected 'x', 'y', 'z'",
+        ),
         ({"stiffness": {"2": {"rx": -1.0}}}, "stiffness: found -1.0, expected a number not below 0"),
     ],
 )
