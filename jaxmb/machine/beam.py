@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.elements import motion_matrix, origin_matrix, origin_table, pose_matrix, rotation_about
-from jaxmb.machine.values import GROUND, SIX_ROWS, Name, NonNegative, Number, Origin, Part, Positive, Row6, angle
+from jaxmb.machine.values import GROUND, ROWS, Name, NonNegative, Number, Origin, Part, Positive, Row6, angle
 
 EXPECTED = "expected { tube = [outer, inner] } or { box = [width, height] or [width, height, wall] }, in m"
 
@@ -268,7 +268,7 @@ class VirtualSpring(Part):
     """`"end"`: the spring carries all bodies and frames attached to the body; `"joint"`: the body itself."""
     origin: Origin = Origin()
     """Pose in the body's frame; its axes are those of the compliance, and a beam lies along x."""
-    compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, SIX_ROWS] = None
+    compliance: Annotated[tuple[Row6, Row6, Row6, Row6, Row6, Row6] | None, ROWS] = None
     """Symmetric 6 x 6 matrix, translations x, y, z before rotations; by default 0 [m/N, rad/N, rad/(N m)]."""
     diagonal: Row6 | None = None
     """In place of `compliance`: its diagonal. It adds to a `beam`, as a bearing to a link [m/N, rad/(N m)]."""
@@ -279,7 +279,7 @@ class VirtualSpring(Part):
     play: Row6 | None = None
     """Displacement to either side within a clearance, in addition to the elastic one: `play` tanh(load / `play_load`)
     [m, rad]."""
-    play_load: Annotated[tuple[Positive, Positive, Positive, Positive, Positive, Positive] | None, SIX_ROWS] = None
+    play_load: Annotated[tuple[Positive, Positive, Positive, Positive, Positive, Positive] | None, ROWS] = None
     """Load at which 76 % of each play is taken up [N, N m]."""
 
     @property

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from jaxmb.io.validation import Table
-from jaxmb.machine.values import SOME, Name, NonNegative, NonZero, Number, Origin, Part, Positive, Row6, UnitVector
+from jaxmb.machine.values import FEW, SOME, Name, NonNegative, NonZero, Number, Origin, Part, Positive, Row6, UnitVector
 
 
 def rotation_matrix(rpy: Any) -> np.ndarray:
@@ -129,7 +129,7 @@ class Transmission(Part):
 
     name: Name
     """Name of the drive."""
-    coordinates: Annotated[dict[Name, NonZero], SOME]
+    coordinates: Annotated[dict[Name, NonZero], FEW, SOME]
     """Factor c_i by coordinate [1, m/rad, rad/m]."""
     inertia: NonNegative = 0.0
     """I, referred to s [kg m^2, kg]."""

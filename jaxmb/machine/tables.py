@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from jaxmb.io.validation import Table, sentence, validated
 from jaxmb.machine.elements import origin_matrix, origin_table, pose_matrix
 from jaxmb.machine.schema import Drive, Machine, RigidMass
-from jaxmb.machine.values import GROUND, SOME, Angle, Length, Name, Origin, Part
+from jaxmb.machine.values import FEW, GROUND, SOME, Angle, Length, Name, Origin, Part
 
 Convention = Literal["standard", "modified"]
 
@@ -32,7 +32,7 @@ class DhTable(Part):
 
     convention: Convention
     """`"standard"`: the joint's axis is at the far end of the link; `"modified"` (Craig): at its own end."""
-    row: Annotated[tuple[DhRow, ...], SOME]
+    row: Annotated[tuple[DhRow, ...], FEW, SOME]
     """Rows of the table, `[[dh.row]]`."""
     parent: Name = GROUND
     """Body that carries the table's frame 0."""

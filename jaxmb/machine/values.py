@@ -122,21 +122,8 @@ def _not_too_many(value: Any) -> Any:
     return value
 
 
-def _some(value: Any) -> Any:
-    if isinstance(value, list | tuple | dict) and not value:
-        raise ValueError("expected at least one")
-    return _not_too_many(value)
-
-
-def _rows(count: int) -> BeforeValidator:
-    """Validator that passes arrays as nested lists and other values unchanged; ValueError for far too many rows."""
-
-    def rows(value: Any) -> Any:
-        if isinstance(value, list | tuple) and len(value) > MOST_PARTS:
-            raise ValueError(f"expected {count} items, not {len(value)}")
-        return value.tolist() if isinstance(value, np.ndarray) else value
-
-    return BeforeValidator(rows)
+def _as_list(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def in_order_of_need(needs: Mapping[str, Iterable[str]], label: str) -> tuple[str, ...]:
@@ -204,13 +191,13 @@ RISING = AfterValidator(functools.partial(_in_order, operator.lt))
 NOT_FALLING = AfterValidator(functools.partial(_in_order, operator.le))
 """The same for ends that may be equal."""
 FEW = BeforeValidator(_not_too_many)
-SOME = BeforeValidator(_some)
-THREE_ROWS = _rows(3)
-SIX_ROWS = _rows(6)
-Vector = Annotated[tuple[Number, Number, Number], THREE_ROWS]
+SOME = Field(min_length=1)
+ROWS = BeforeValidator(_as_list)
+"""Validator that passes arrays as nested lists."""
+Vector = Annotated[tuple[Number, Number, Number], ROWS]
 UnitVector = Annotated[Vector, AfterValidator(_of_unit_length)]
-Row6 = Annotated[tuple[Number, Number, Number, Number, Number, Number], SIX_ROWS]
-Tensor = Annotated[tuple[Vector, Vector, Vector], THREE_ROWS]
+Row6 = Annotated[tuple[Number, Number, Number, Number, Number, Number], ROWS]
+Tensor = Annotated[tuple[Vector, Vector, Vector], ROWS]
 
 
 class Part(BaseModel):
@@ -272,7 +259,7 @@ LABELS = {
 class Origin(Part):
     """Pose of a frame in another: translation [m], then fixed-axis roll, pitch, yaw [rad] (as in URDF)."""
 
-    xyz: Annotated[tuple[Length, Length, Length], THREE_ROWS] = (0.0, 0.0, 0.0)
+    xyz: Annotated[tuple[Length, Length, Length], ROWS] = (0.0, 0.0, 0.0)
     """Translation [m]."""
-    rpy: Annotated[tuple[Angle, Angle, Angle], THREE_ROWS] = (0.0, 0.0, 0.0)
+    rpy: Annotated[tuple[Angle, Angle, Angle], ROWS] = (0.0, 0.0, 0.0)
     """Rotations about the fixed axes x, y, z in this order, as in URDF [rad]."""

@@ -244,7 +244,7 @@ def test_wrong_tables_in_python():
         ValueError, match=r"machine 'arm': dh, row 'j', alpha: found \"x\", expected a number in radians"
     ):
         machine_from_dh("arm", [{"name": "j", "alpha": "x"}])
-    with pytest.raises(ValueError, match=r"machine 'arm': dh, row: found \[\], expected at least one"):
+    with pytest.raises(ValueError, match=r"machine 'arm': dh, row: found \[\], expected at least 1 item"):
         machine_from_dh("arm", [])
     with pytest.raises(ValueError, match=r"machine 'arm': dh, convention: found \"dh\", expected 'standard' or 'modi"):
         machine_from_dh("arm", [{"name": "j"}], "dh")

@@ -216,7 +216,7 @@ def test_a_locked_coordinate_is_held_by_its_brake(driven):
     ("change", "message"),
     [
         ({"coordinates": {"z": 1.0}}, "transmission 'wrist': coordinate 'z' does not exist"),
-        ({"coordinates": {}}, "expected at least one"),
+        ({"coordinates": {}}, "at least 1 item"),
         ({"coordinates": {"a": 0.0}}, "coordinates.a\n .*expected another number than 0"),
         ({"name": "balancer"}, "'balancer' is used twice"),
         ({"friction": -1.0}, "greater than or equal to 0"),

@@ -6,10 +6,21 @@ from pydantic import Field, model_validator
 
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.study.format.test_format import NoiseLevel, RecordedTestPart, Simulation
-from jaxmb.machine.values import NOT_FALLING, SOME, CoordinateValue, Name, NonNegative, Number, Part, Positive, Vector
+from jaxmb.machine.values import (
+    FEW,
+    NOT_FALLING,
+    SOME,
+    CoordinateValue,
+    Name,
+    NonNegative,
+    Number,
+    Part,
+    Positive,
+    Vector,
+)
 
 MOST_SIMULATED = 5000
-Ranges = Annotated[dict[Name, Annotated[tuple[CoordinateValue, CoordinateValue], NOT_FALLING]], SOME]
+Ranges = Annotated[dict[Name, Annotated[tuple[CoordinateValue, CoordinateValue], NOT_FALLING]], FEW, SOME]
 """Range of each named coordinate, rad or m."""
 REDUCTION_STEPS = ("original", "M1", "M2", "M3", "G1", "G2", "G3", "final")
 

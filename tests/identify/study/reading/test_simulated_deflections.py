@@ -145,7 +145,7 @@ def test_errors_have_the_stated_size(errors, share):
         ({"simulate": {"force_n": [2.0, 1.0]}}, "force_n\n .*expected ascending values"),
         ({"simulate": {"directions": [[0.0, 0.0, 0.0]]}}, "where the force points to"),
         ({"simulate": {"zones": {"a": {"q2": [1.0, 0.0]}}}}, "zones.a.q2\n .*expected ascending values"),
-        ({"simulate": {"zones": {"a": {}}}}, "zones.a\n .*expected at least one"),
+        ({"simulate": {"zones": {"a": {}}}}, "zones.a\n .*at least 1 item"),
         ({"simulate": {"zones": {}}}, "at least 1"),
         ({"file": "tests.csv"}, "expected either file or simulate"),
         ({"instruments": {"tracker_mm": 0.0}}, "greater than 0"),
