@@ -191,7 +191,7 @@ def _usable(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
     weight = np.where(usable, weight, 0.0)
     if not weight.any():
         raise ValueError("all weights are zero, expected at least one line that counts")
-    return weight, _unused_lines_text(lost, lines, outputs, inputs)
+    return weight, _lost_lines_text(lost, lines, "are zero or not finite", outputs, inputs)
 
 
 def _weights_above_noise(
@@ -203,14 +203,11 @@ def _weights_above_noise(
         ValueError: no response is above its noise.
     """
     hidden = (noise.log_std > HIDDEN) & (weight > 0.0)
-    if not hidden.any():
-        return weight, notes
     weight = np.where(hidden, 0.0, weight)
     if not weight.any():
         raise ValueError("by their coherence all responses are noise, expected at least one line that is not")
-    lost = np.sum(hidden, axis=0)
-    hidden_text = f"up to {lost.max()} of {hidden.shape[0]} lines do not rise above the noise given by their coherence"
-    return weight, [*notes, f"{_frfs_text(lost > 0, outputs, inputs)}: {hidden_text}, and are left out"]
+    reason = "do not rise above the noise given by their coherence"
+    return weight, notes + _lost_lines_text(np.sum(hidden, axis=0), len(hidden), reason, outputs, inputs)
 
 
 def _weights_of_pairs(
@@ -232,37 +229,24 @@ def _weights_of_pairs(
     return weight, factor
 
 
-def _unused_lines_text(lost: np.ndarray, lines: int, outputs: tuple, inputs: tuple) -> list[str]:
-    """One sentence on the lines [output, input] that are not used; none where all are."""
-    counts = []
-    if (lost == lines).any():
-        counts.append(f"{_frfs_text(lost == lines, outputs, inputs)}: no usable line")
+def _lost_lines_text(lost: np.ndarray, lines: int, reason: str, outputs: tuple, inputs: tuple) -> list[str]:
+    """One sentence on the numbers of lines [output, input] that are not used; none where all are."""
     some = (lost > 0) & (lost < lines)
-    if some.any():
-        fewest, most = lost[some].min(), lost[some].max()
-        count = f"{most}" if fewest == most else f"{fewest} to {most}"
-        counts.append(f"{_frfs_text(some, outputs, inputs)}: {count} of {lines} lines not usable")
-    return [f"{'; '.join(counts)}; zero or not finite, and left out"] if counts else []
+    groups = (lost == lines, f"all {lines}"), (some, f"up to {np.max(lost, where=some, initial=0)} of {lines}")
+    texts = [f"{_frfs_text(which, outputs, inputs)}: {count} lines" for which, count in groups if which.any()]
+    return [f"{'; '.join(texts)} {reason}, and are left out"] if texts else []
 
 
 def _frfs_text(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
-    """FRFs [output, input] as text with their number, reciprocal ones as one: "tool z with tool x, tool y (4 FRFs)"."""
+    """FRFs [output, input] as text with their number: "tool z from tool x, tool y (2 FRFs)"."""
     count = int(marked.sum())
-    number = f"({count} FRF{'s' if count > 1 else ''})"
     if count == marked.size:
         return "all FRFs" if count > 1 else "the FRF"
-    to, by = list(dof_names(outputs)), list(dof_names(inputs))
-    left = {(to[o], by[i]) for o, i in np.argwhere(marked)}
-    both = all((b, a) in left for a, b in left)
-    groups = []
-    while left:
-        names = sorted({name for pair in left for name in pair} if both else {o for o, _ in left}, key=(to + by).index)
-        best = max(names, key=lambda name: sum(name in pair if both else name == pair[0] for pair in left))
-        taken = {pair for pair in left if (best in pair if both else best == pair[0])}
-        others = {b if a == best else a for a, b in taken} if both else {b for _, b in taken}
-        groups.append(f"{best} {'with' if both else 'from'} {', '.join(sorted(others, key=by.index))}")
-        left -= taken
-    return f"{'; '.join(groups)} {number}"
+    to, by = dof_names(outputs), dof_names(inputs)
+    rows = [
+        f"{to[o]} from {', '.join(by[i] for i in np.flatnonzero(marked[o]))}" for o in np.flatnonzero(marked.any(1))
+    ]
+    return f"{'; '.join(rows)} ({count} FRF{'s' if count > 1 else ''})"
 
 
 def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) -> list[Entry]:

@@ -158,9 +158,7 @@ def test_zero_and_missing_lines_are_left_out_and_reported(measured, study):
     expected[3] = expected[5:7, 1, 2] = expected[9, 0, 0] = 0.0
     np.testing.assert_array_equal(made.tests[0].weight, expected)
     assert np.isfinite(made.tests[0].measured).all()
-    assert data_remarks(made) == [
-        "test 'one': all FRFs: 1 to 3 of 150 lines not usable; zero or not finite, and left out"
-    ]
+    assert data_remarks(made) == ["test 'one': all FRFs: up to 3 of 150 lines are zero or not finite, and are left out"]
     residual = np.asarray(made.problem.residual(made.free.lower))
     assert np.isfinite(residual).all()
 
@@ -174,7 +172,7 @@ def test_cross_terms_that_symmetry_makes_zero_are_no_error(measured, study):
         assert not np.asarray(made.tests[0].weight[:, o, i]).any()
     assert np.asarray(made.tests[0].weight[:, 2, 1]).all()
     [told] = data_remarks(made)
-    assert "tool y from tool x, tool z; tool x from tool y (3 FRFs): no usable line" in told
+    assert "tool x from tool y; tool y from tool x, tool z (3 FRFs): all 150 lines" in told
 
 
 @pytest.mark.parametrize(("o", "i", "value"), [(0, 0, np.nan), (0, 1, np.nan), (2, 2, 0.0)])
@@ -244,12 +242,16 @@ def test_what_has_no_line_is_said_in_one_sentence(measured, study):
     h = measured.copy()
     h[:, 2, :2] = h[:, :2, 2] = 0.0
     [told] = data_remarks(study(h))
-    assert told.startswith("test 'one': tool z with tool x, tool y (4 FRFs): no usable line; zero")
+    assert told.startswith(
+        "test 'one': tool x from tool z; tool y from tool z; tool z from tool x, tool y (4 FRFs): all 150 lines"
+    )
     h = measured.copy()
     h[:, 2, 0] = 0.0
     h[:2, 0] = np.nan
     [told] = data_remarks(study(h))
-    assert "tool z from tool x (1 FRF): no usable line; tool x from tool x, tool y, tool z (3 FRFs): 2 of 150" in told
+    assert (
+        "tool z from tool x (1 FRF): all 150 lines; tool x from tool x, tool y, tool z (3 FRFs): up to 2 of 150" in told
+    )
 
 
 @pytest.mark.parametrize("digits", [1, 12], ids=["with plateaus", "without"])
