@@ -287,8 +287,12 @@ def test_magnitudes_are_no_responses(tmp_path):
 @pytest.mark.parametrize(
     ("names", "keys", "message"),
     [
-        (("1 z", "2 -x", "1 y"), {}, r"outputs of .* are at nodes 1, 2, no frame of the machine.*nodes = \{"),
-        (("1 z", "1 -x", "1 rx"), {}, r"'tool y' is not among the outputs of .*, which has 1 z, 1 -x, 1 rx"),
+        (("1 z", "2 -x", "1 y"), {}, r"has the nodes 1, 2, no frame of the machine.*nodes = \{"),
+        (
+            ("1 z", "1 -x", "1 rx"),
+            {},
+            r"npz': output 'tool y' is not in the set, did you mean .* of tool z, tool -x, tool rx",
+        ),
         (("1 z", "1 -x", "1 x"), {"outputs": [("tool", "x")]}, r"'tool x' is more than once"),
         (("1 z", "1 -x", "1 y"), {"nodes": {"2": "tool"}}, "node '2' does not exist; expected one of: 1$"),
         (("1 z", "1 -x", "1 y"), {"nodes": {"1": "tol"}}, r"nodes: 1: frame 'tol' does not exist, did you mean 'tool'"),
@@ -297,7 +301,7 @@ def test_magnitudes_are_no_responses(tmp_path):
             {"nodes": {"1": "tool", "2": "tool"}, "frame": "tool", "outputs": [("tool", "y")]},
             r"'tool z' more than once",
         ),
-        (("1 z", "1 -x", "1 y"), {"outputs": [("tool", "x"), ("link3", "x")]}, r"those of the test at link3, tool"),
+        (("1 z", "1 -x", "1 y"), {"outputs": [("tool", "x"), ("link3", "x")]}, r"the test the frames link3, tool"),
         (("tool z", "tool x", "tool w"), {}, r"has the point 'tool w' beside tool z, tool x: expected a node"),
         (("a", "b"), {}, r"has 2 outputs and 2 inputs, expected 3 and 3 for tool x, tool y, tool z"),
     ],

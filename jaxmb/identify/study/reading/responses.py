@@ -16,7 +16,7 @@ from jaxmb.identify.experiments.motion_view import MotionView, check_motion, mot
 from jaxmb.identify.experiments.test import Truth
 from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, Hits, Lines, Simulate
-from jaxmb.io.validation import check_known
+from jaxmb.io.validation import check_known, error_location, listed
 from jaxmb.machine.build import Model
 from jaxmb.measurement.frf_set import (
     SI_UNITS,
@@ -63,26 +63,29 @@ def named_points(
         ValueError: a point of the test is not in the file, or cannot be distinguished.
     """
     split = tuple(_split(read, names) for names in (read.outputs, read.inputs))
+    sides = tuple(zip(split, (outputs, inputs), strict=True))
     present = {node for side in split if side is not None for node, _ in side}
     for node, frame in nodes.items():
         check_known(f"nodes: '{read.source}': node", [node], sorted(present))
         check_known(f"nodes: {node}: frame", [frame], model.frames)
     frame_of = {node: nodes.get(node, node) for node in present}
-    sides = ("outputs", split[0], outputs), ("inputs", split[1], inputs)
     counts = len(outputs), len(inputs)
     if any(side is None and n != wanted for side, n, wanted in zip(split, read.frf.shape[1:], counts, strict=True)):
         raise ValueError(
             f"'{read.source}' has {read.frf.shape[1]} outputs and {read.frf.shape[2]} inputs, expected"
             f" {counts[0]} and {counts[1]} for {', '.join(dof_names(outputs))} from {', '.join(dof_names(inputs))}"
         )
-    if not nodes and not present & {*model.frames, *model.coordinates}:
+    if present and not nodes and not present & {*model.frames, *model.coordinates}:
         frame_of = _by_direction(read, sides)
-    renamed = {what: _renamed(read, what, side, points, frame_of) for what, side, points in sides}
-    return dataclasses.replace(read, **renamed)
+    renamed = [
+        dof_names(points) if side is None else tuple(f"{frame_of[node]} {direction}" for node, direction in side)
+        for side, points in sides
+    ]
+    return dataclasses.replace(read, outputs=renamed[0], inputs=renamed[1])
 
 
-Side = tuple[str, list[tuple[str, str]] | None, Sequence[Point]]
-"""Text "outputs" or "inputs", node and direction of each name in the file, points of the test."""
+Side = tuple[list[tuple[str, str]] | None, Sequence[Point]]
+"""Node and direction of each output or input of the file, and points of the test."""
 
 
 def _split(read: FrfSet, names: Sequence[str]) -> list[tuple[str, str]] | None:
@@ -109,43 +112,14 @@ def _split(read: FrfSet, names: Sequence[str]) -> list[tuple[str, str]] | None:
 
 def _by_direction(read: FrfSet, sides: Sequence[Side]) -> dict[str, str]:
     """Frame of each node, where the outputs (or inputs) of the file have one node and those of the test one frame."""
-    frame_of: dict[str, str] = {}
-    for what, side, points in sides:
-        if side is None:
-            continue
-        nodes, frames = sorted({node for node, _ in side}), sorted({frame for frame, _ in points})
-        known = frame_of.get(nodes[0], frames[0])
-        if (
-            len(nodes) > 1
-            or len(frames) > 1
-            or known != frames[0]
-            or (nodes[0] not in frame_of and known in frame_of.values())
-        ):
-            listed = f"node{'s' if len(nodes) > 1 else ''} {', '.join(nodes[:10])}{', ...' if len(nodes) > 10 else ''}"
-            raise ValueError(
-                f"{what} of '{read.source}' are at {listed}, no frame of the machine, and those of the test at"
-                f" {', '.join(frames)}: expected which frame each node is,"
-                ' nodes = { "1" = "tool" }'
-            )
-        frame_of[nodes[0]] = frames[0]
-    return frame_of
-
-
-def _renamed(
-    read: FrfSet, what: str, side: list[tuple[str, str]] | None, points: Sequence[Point], frame_of: Mapping[str, str]
-) -> tuple[str, ...]:
-    names = read.outputs if what == "outputs" else read.inputs
-    if side is None:
-        return dof_names(points)
-    renamed = tuple(f"{frame_of[node]} {direction}" for node, direction in side)
-    for frame, direction in points:
-        opposite = direction.removeprefix("-") if direction.startswith("-") else f"-{direction}"
-        if not {f"{frame} {direction}", f"{frame} {opposite}"} & set(renamed):
-            raise ValueError(
-                f"'{frame} {direction}' is not among the {what} of '{read.source}', which has {', '.join(names[:20])}"
-                + ("" if renamed == names else f" ({', '.join(f'{n} is {f}' for n, f in frame_of.items())})")
-            )
-    return renamed
+    pairs = {(node, frame) for side, points in sides for node, _ in side or () for frame, _ in points}
+    nodes, frames = (sorted(set(names)) for names in zip(*pairs, strict=True))
+    if not len(nodes) == len(frames) == len(pairs):
+        raise ValueError(
+            f"'{read.source}' has the nodes {listed(nodes, 10)}, no frame of the machine, and the test the frames"
+            f' {", ".join(frames)}: expected which frame each node is, nodes = {{ "1" = "tool" }}'
+        )
+    return dict(pairs)
 
 
 FORCES = DIRECTIONS[:3]
@@ -387,7 +361,8 @@ def _from_file(
     unit, read = read.unit, to_si(read)
     _check_posture(read, part.posture, model)
     named = named_points(read, outputs, inputs, part.nodes, model)
-    selected = select_channels(named, dof_names(outputs), dof_names(inputs))
+    with error_location(f"'{read.source}'"):
+        selected = select_channels(named, dof_names(outputs), dof_names(inputs))
     name_of = dict(zip(read.inputs, named.inputs, strict=True))
     hits = tuple(
         dataclasses.replace(to_si(with_unit(hit, unit)), outputs=named.outputs, inputs=(name_of[hit.inputs[0]],))
