@@ -397,43 +397,44 @@ class Machine(Part):
         carriers = [GROUND, *bodies, *self.ends]
         if len(carriers) == 1:
             raise ValueError("the machine has neither a body nor a beam")
-        _unique("body or frame", list(self.frames))
         names = [*self.coordinates, *(s.name for s in self.spring), *(b.name for b in self.beam)]
-        _unique("coordinate or spring", names)
-        _unique("coordinate, spring or transmission", [*names, *(t.name for t in self.transmission)])
-        for transmission in self.transmission:
-            check_known(f"transmission '{transmission.name}': coordinate", transmission.coordinates, self.coordinates)
-        _unique("body or payload", [*bodies, *(p.name for p in self.payload)])
-        for kind, key, parts, allowed in (
-            ("body", "parent", self.body, carriers),
-            ("beam", "body", self.beam, carriers),
-            ("frame", "body", self.frame, carriers),
-            ("payload", "frame", self.payload, self.frames),
-            ("spring", "frame_a", self.spring, self.frames),
-            ("spring", "frame_b", self.spring, self.frames),
-            ("loop", "frame_a", self.loop, self.frames),
-            ("loop", "frame_b", self.loop, self.frames),
-            ("virtual spring", "body", self.virtual_spring, [GROUND, *bodies]),
+        for label, distinct in (
+            ("body or frame", self.frames),
+            ("coordinate or spring", names),
+            ("coordinate, spring or transmission", [*names, *(t.name for t in self.transmission)]),
+            ("body or payload", [*bodies, *(p.name for p in self.payload)]),
+            ("loop", [loop.name for loop in self.loop]),
+            ("coupling: coordinate", [coupling.coordinate for coupling in self.coupling]),
+            ("virtual spring", [s.name for s in self.virtual_spring]),
+            ("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring]),
         ):
-            for part in parts:
-                check_known(f"{kind} '{part.name}': {key}", [getattr(part, key)], allowed)
+            check_distinct(distinct, f"the {label} name '{{}}' is used twice, expected each once")
+        prismatic = [c.name for c in self.moving_parts if c.type == "prismatic"]
+        references = [
+            *((f"transmission '{t.name}': coordinate", t.coordinates, self.coordinates) for t in self.transmission),
+            *((f"body '{b.name}': parent", [b.parent], carriers) for b in self.body),
+            *((f"beam '{b.name}': body", [b.body], carriers) for b in self.beam),
+            *((f"frame '{f.name}': body", [f.body], carriers) for f in self.frame),
+            *((f"payload '{p.name}': frame", [p.frame], self.frames) for p in self.payload),
+            *((f"{kind} '{part.name}': {key}", [getattr(part, key)], self.frames)
+              for kind, parts in (("spring", self.spring), ("loop", self.loop))
+              for part in parts for key in ("frame_a", "frame_b")),
+            *((f"virtual spring '{s.name}': body", [s.body], [GROUND, *bodies]) for s in self.virtual_spring),
+            *((f"virtual spring '{s.name}': guide: prismatic coordinate", [s.guide.coordinate], prismatic)
+              for s in self.virtual_spring if s.guide is not None),
+            *(("coupling: coordinate", [c.coordinate, c.follows], self.coordinates) for c in self.coupling),
+            ("independent: coordinate", self.independent, self.coordinates),
+            ("posture: coordinate", self.posture, self.coordinates),
+        ]  # fmt: skip
+        for label, given, known in references:
+            check_known(label, given, known)
         parent = {end: [beam.body] for beam in self.beam for end in beam.ends}
         in_order_of_need(parent | {b.name: [b.parent] for b in self.body}, "the parents of bodies")
-        _unique("loop", [loop.name for loop in self.loop])
-        check_known("independent: coordinate", self.independent, self.coordinates)
         self._check_couplings()
         if (self.loop or self.coupling) and self.virtual_spring:
             raise ValueError(
                 "the machine has loops or couplings and virtual springs, expected one of them: write links as [[beam]]"
             )
-        _unique("virtual spring", [s.name for s in self.virtual_spring])
-        prismatic = [c.name for c in self.moving_parts if c.type == "prismatic"]
-        for spring in self.virtual_spring:
-            if spring.guide is not None:
-                check_known(f"virtual spring '{spring.name}': guide: prismatic coordinate",
-                       [spring.guide.coordinate], prismatic)  # fmt: skip
-        _unique("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring])
-        check_known("posture: coordinate", self.posture, self.coordinates)
         for name in prismatic:
             check_travel(f"posture: {name}", self.posture.get(name, 0.0))
         if not self.coordinates and not self.beam:
@@ -445,20 +446,13 @@ class Machine(Part):
         return self
 
     def _check_couplings(self) -> None:
-        _unique("coupling: coordinate", [coupling.coordinate for coupling in self.coupling])
         followers = {coupling.coordinate for coupling in self.coupling}
         locked = {c.name for c in self.moving_parts if c.locked}
         for coupling in self.coupling:
             label = f"coupling of '{coupling.coordinate}'"
-            check_known("coupling: coordinate", [coupling.coordinate], self.coordinates)
-            check_known(f"{label}: follows", [coupling.follows], self.coordinates)
             if coupling.follows in followers:
                 raise ValueError(f"{label}: follows '{coupling.follows}', a dependent one, expected an independent one")
             if found := locked & {coupling.coordinate, coupling.follows}:
                 raise ValueError(f"{label}: '{min(found)}' is locked, expected coordinates that move")
             if coupling.coordinate in self.independent:
                 raise ValueError(f"independent: '{coupling.coordinate}' follows '{coupling.follows}' by a coupling")
-
-
-def _unique(label: str, names: list[str]) -> None:
-    check_distinct(names, f"the {label} name '{{}}' is used twice, expected each once")
