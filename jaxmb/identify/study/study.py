@@ -57,7 +57,6 @@ from jaxmb.identify.study.reading.parameters import (
 )
 from jaxmb.identify.study.reading.tests import (
     after_preliminary_fits,
-    check_kinds,
     check_stiffness,
     common_truth,
     read_tests,
@@ -368,7 +367,6 @@ def _context_and_tests(
         machine = with_locked(whole, file.lock)
         file = with_one_start(with_preset(file, len(machine.coordinates)))
         model = study_model(machine, file)
-        check_kinds(file)
     with error_location(f"{source}: [hold]"):
         fixed = fixed_values(model, file)
         model = set_parameters(model, fixed)

@@ -148,10 +148,12 @@ class StudyFile(Part):
         frees_own = any(part.frees_own for part in self.test)
         if self.complete is None and not (self.free or frees_own or self.prior_from):
             raise ValueError("nothing is free, expected at least one parameter in [free]")
-        if self.prior_from and (self.complete is not None or self.preset == "rognant2010"):
-            raise ValueError("prior_from is given, expected none beside [complete] and the preset rognant2010")
-        if self.complete is not None and (self.free or self.hold):
-            raise ValueError("[complete] replaces both, expected no [free] and no [hold] beside it")
+        if self.prior_from and self.preset == "rognant2010":
+            raise ValueError("prior_from is given, expected none beside the preset rognant2010")
+        others = [key for key in ("free", "hold", "prior", "prior_from", "lock") if getattr(self, key)]
+        others += [f"test of kind '{part.kind}'" for part in self.test if part.kind != "deflection"]
+        if self.complete is not None and others:
+            raise ValueError(f"[complete] is for deflection tests alone, expected no {others[0]} beside it")
         return self
 
 
@@ -193,7 +195,7 @@ def with_preset(file: StudyFile, coordinates: int) -> StudyFile:
         file.refine, most_steps=5000 if small else 10_000
     )
     free = {name: part.model_copy(update={"scale": "linear"}) for name, part in file.free.items()}
-    test = tuple(part.as_published() for part in file.test)
+    test = tuple(part.model_copy(update=part.as_published) for part in file.test)
     whole = _where_not_given(file, tolerance=1e-12 if small else 300.0, rounds=3)
     parts = {
         "search": file.search.model_copy(update=search),

@@ -65,6 +65,8 @@ class TestPart(Part):
     """Whether parameters of such tests may be free without being named (`OwnParameters.bounds`)."""
     one_start: ClassVar[bool] = False
     """Whether one start suffices, since the prediction is nearly linear about the stated machine."""
+    as_published: ClassVar[dict[str, str]] = {}
+    """Keys that differ in the method of Huynh et al. 2020."""
 
     kind: str
     """Kind of the test."""
@@ -78,11 +80,7 @@ class TestPart(Part):
     @property
     def source_file(self) -> str | None:
         """The file that holds its measurements; None where it is simulated or part of the study file itself."""
-        return None
-
-    def as_published(self) -> Self:
-        """The test with the settings of a published method."""
-        return self
+        return getattr(self, "file", None)
 
 
 class PostureTestPart(TestPart):
@@ -110,11 +108,6 @@ class RecordedTestPart(TestPart):
     """File of the measurements."""
     simulate: Simulation | None = None
     """Simulated data instead of a file."""
-
-    @property
-    def source_file(self) -> str | None:
-        """The file that holds its measurements; None where it is simulated."""
-        return self.file
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

@@ -1,7 +1,7 @@
 """Schema of FRF tests and modal tests in a study file."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, WrapValidator, model_validator
 
@@ -173,6 +173,8 @@ class SensorPart(Part):
 class FrfTestPart(PostureTestPart, RecordedTestPart):
     """Frequency responses, from a file or simulated."""
 
+    as_published: ClassVar[dict[str, str]] = {"phase": "principal"}
+
     kind: Literal["frf"]
     """Kind of the test."""
     simulate: Simulate | None = None
@@ -237,10 +239,6 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
                 'check_every holds out lines of a test that is fitted, expected no role = "check" beside it'
             )
         return self
-
-    def as_published(self) -> Self:
-        """With the printed phase of eq. 22 of Huynh et al. 2020."""
-        return self.model_copy(update={"phase": "principal"})
 
 
 def _component(value: Any, number: Callable[[Any], Any]) -> Any:

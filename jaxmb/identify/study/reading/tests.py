@@ -104,16 +104,6 @@ def _warn_of_repeated_data(names: Sequence[str], parts: Sequence[TestPart], sour
         seen.setdefault(key, name)
 
 
-def check_kinds(file: StudyFile) -> None:
-    """Raise where the tests of a study cannot be combined with its other entries."""
-    if file.complete is not None and not all(part.kind == "deflection" for part in file.test):
-        raise ValueError("[complete] is for deflection tests alone, expected no others")
-    if file.complete is not None and file.prior:
-        raise NotImplementedError("a prior cannot be used with [complete]")
-    if file.complete is not None and file.lock:
-        raise NotImplementedError("lock cannot be used with [complete]")
-
-
 def check_stiffness(file: StudyFile, model: Model) -> None:
     """Raise where a coordinate would move freely in one test and be rigid in another."""
     if len({part.static for part in file.test}) == 2 and not elastic_springs(model):
@@ -132,15 +122,13 @@ def common_truth(entries: Sequence[Entry], coordinates: tuple[str, ...]) -> dict
 
     True values of a test's own parameters come from that test alone.
     """
-    truths = [
-        entry.truth.parameters if entry.truth is not None and entry.truth.coordinates == coordinates else None
-        for entry in entries
-    ]
     joint: dict[str, float] = {}
-    for truth in truths:
-        if truth is None or any(joint.get(name, value) != value for name, value in truth.items()):
+    for truth in (entry.truth for entry in entries):
+        if truth is None or truth.coordinates != coordinates:
             return {}
-        joint |= truth
+        if any(joint.get(name, value) != value for name, value in truth.parameters.items()):
+            return {}
+        joint |= truth.parameters
     return joint
 
 
