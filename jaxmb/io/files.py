@@ -26,7 +26,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import numpy as np
 from pydantic_core import to_jsonable_python
 
-from jaxmb.io.validation import InputError, Table, closest, known_name
+from jaxmb.io.validation import InputError, Table, check_distinct, closest, known_name
 
 LARGEST_FILE = 4_000_000
 """Largest size of a description, bytes; larger files are probably measured data, and slow to validate."""
@@ -113,13 +113,6 @@ def _names_in(folder: Path) -> list[str]:
         return []
 
 
-def cannot_be_read(path: Path, error: OSError | ValueError) -> InputError:
-    """Error for a file that cannot be read, with the closest name in its folder where it does not exist."""
-    reason = (error.strerror if isinstance(error, OSError) else None) or error
-    hint = nearby(path).removesuffix(",") if isinstance(error, FileNotFoundError) else ""
-    return InputError(f"{path}: cannot be read: {reason}{hint}")
-
-
 def _not_text(path: Path, error: UnicodeDecodeError) -> InputError:
     line = error.object[: error.start].count(b"\n") + 1
     workbook = error.object.startswith(b"PK")  # of the ZIP archive
@@ -166,7 +159,8 @@ def reading(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except OSError as error:
-        raise cannot_be_read(path, error) from None
+        hint = nearby(path).removesuffix(",") if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}{hint}") from None
     except UnicodeDecodeError as error:
         raise _not_text(path, error) from None
     except ValueError as error:
@@ -332,30 +326,21 @@ def read_strict(path: Path, expected: str) -> Any:
     Raises:
         InputError: the file cannot be read, is no strict JSON, or has a key twice in one object.
     """
-    check_regular(path)
-    try:
-        return json.loads(path.read_bytes(), parse_constant=_refused, object_pairs_hook=_without_duplicates)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}, expected {expected}") from None
-    except RecursionError:
-        raise InputError(f"{path}: is nested too deeply, so not {expected}") from None
-    except KeyError as error:
-        raise InputError(f"{path}: has the key {error} twice in one object, so not {expected}") from None
-    except ValueError:
-        raise InputError(f"{path}: is no JSON, so not {expected}") from None
+    with reading(path):
+        try:
+            return json.loads(path.read_bytes(), parse_constant=_refused, object_pairs_hook=_without_duplicates)
+        except (RecursionError, ValueError) as error:
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            raise ValueError(f"is no JSON, so not {expected}: {reason}") from None
 
 
 def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"found {constant}")
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> Table:
-    values: Table = {}
-    for key, value in pairs:
-        if key in values:
-            raise KeyError(key)
-        values[key] = value
-    return values
+    check_distinct([key for key, _ in pairs], "it has the key '{}' twice in one object")
+    return dict(pairs)
 
 
 R = TypeVar("R")

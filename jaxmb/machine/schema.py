@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from jaxmb.io.validation import check_distinct, check_known
+from jaxmb.io.validation import check_distinct, check_known, listed
 from jaxmb.machine.beam import FlexibleBeam, VirtualSpring, expand_beams
 from jaxmb.machine.elements import Coupling, Fractional, FurtherFriction, Loop, Rayleigh, Transmission
 from jaxmb.machine.values import (
@@ -357,11 +357,9 @@ class Machine(Part):
             )
             if found
         ]  # fmt: skip
-        names = self.coordinates
-        shown = ", ".join(names[:MOST_SHOWN]) + (", ..." if len(names) > MOST_SHOWN else "")
-        frames = ", ".join(f.name for f in self.frame[:MOST_SHOWN]) + (", ..." if len(self.frame) > MOST_SHOWN else "")
-        tail = f"; frames {frames}" if self.frame else ""
-        return f"<Machine {self.name}: {', '.join(parts)}; {len(names)} coordinates: {shown}{tail}>"
+        names = f"{len(self.coordinates)} coordinates: {listed(self.coordinates, MOST_SHOWN)}"
+        frames = f"; frames {listed([f.name for f in self.frame], MOST_SHOWN)}" if self.frame else ""
+        return f"<Machine {self.name}: {', '.join(parts)}; {names}{frames}>"
 
     __str__ = __repr__
 

@@ -18,6 +18,7 @@ from jaxmb.identify.plan.candidates import (
     planned,
     triangular_information,
 )
+from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import independent_coordinates
 
@@ -153,7 +154,7 @@ def why(
         clauses.append(_modes_clause(index, names[index], tests, shares))
     if null and not insensitive:
         others = [names[i] for i in null[0].members if i != index]
-        clauses.append(f"is identifiable only in combination with {_listed(others)}")
+        clauses.append(f"is identifiable only in combination with {listed(others)}")
     elif not insensitive:
         coupling = np.where(np.arange(len(names)) == index, 0.0, correlation[index])
         partner = int(np.argmax(np.abs(coupling)))
@@ -223,7 +224,7 @@ def _end_text(test: Test) -> str:
 def _modes_text(frequency_hz: np.ndarray, share: np.ndarray, of: str, where: str) -> str:
     """Text on modes with a parameter's share of each."""
     each = [f"{f:.3g} Hz ({_percent(s)} of its {of})" for f, s in zip(frequency_hz[:NAMED], share, strict=False)]
-    return f"the mode{'s' if len(each) > 1 else ''} at {_listed(each)}, {where}"
+    return f"the mode{'s' if len(each) > 1 else ''} at {listed(each)}, {where}"
 
 
 def _remedy_clause(
@@ -268,8 +269,7 @@ def points_text(points: Sequence[tuple[str, str]]) -> str:
     """Text of points: "tool x, y, z" for directions of one frame, else each point by name."""
     if len({frame for frame, _ in points}) == 1:
         return f"{points[0][0]} {', '.join(axis for _, axis in points)}"
-    names = [" ".join(point) for point in points]
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return listed([" ".join(point) for point in points], SHOWN)
 
 
 def std_text(std: float) -> str:
@@ -281,7 +281,3 @@ def std_text(std: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100.0 * min(share, 1.0):.0f} %"
-
-
-def _listed(items: Sequence[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

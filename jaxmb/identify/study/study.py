@@ -61,7 +61,7 @@ from jaxmb.identify.study.reading.tests import (
     common_truth,
     read_tests,
 )
-from jaxmb.io.validation import Table, display_name, error_location, validated, warnings_as_remarks
+from jaxmb.io.validation import Table, display_name, error_location, listed, validated, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of, with_locked
 from jaxmb.machine.schema import Machine
@@ -142,10 +142,8 @@ class Study:
     def __repr__(self) -> str:
         """Machine, tests with their kind and role, and number of free parameters."""
         tests = [f"{entry.name} ({entry.kind}, {ROLES[entry.role]})" for entry in self.entries]
-        shown = ", ".join(tests[:MOST_SHOWN]) + (", ..." if len(tests) > MOST_SHOWN else "")
-        free = self.free.names
-        names = ", ".join(free[:MOST_SHOWN]) + (", ..." if len(free) > MOST_SHOWN else "")
-        return f"<Study {self.name} of {self.machine.name}: tests {shown}; {len(free)} free parameters: {names}>"
+        free = f"{len(self.free.names)} free parameters: {listed(self.free.names, MOST_SHOWN)}"
+        return f"<Study {self.name} of {self.machine.name}: tests {listed(tests, MOST_SHOWN)}; {free}>"
 
     @property
     def model(self) -> Model:
