@@ -57,6 +57,7 @@ from jaxmb.identify.study.reading.parameters import (
 )
 from jaxmb.identify.study.reading.tests import (
     after_preliminary_fits,
+    check_next,
     check_stiffness,
     common_truth,
     read_tests,
@@ -411,7 +412,7 @@ def _problem_and_start(
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     if file.next is not None:
         with error_location(f"{source}: [next]"):
-            file.next.check(model, [entry.name for entry in fitted if entry.kind == file.next.kind])
+            check_next(file.next, model, [entry.name for entry in fitted if entry.kind == file.next.kind])
     if file.laws is not None:
         with error_location(f"{source}: [laws]"):
             law_terms(file.laws, model, free, fitted)

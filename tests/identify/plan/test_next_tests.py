@@ -175,7 +175,7 @@ def test_what_nothing_tells_is_left_out():
         ({"postures": RANGES, "bands_hz": [[1.0, 30.0]], "step_hz": [1, 2]}, "step_hz has 2 entries for 1 bands"),
         ({"postures": RANGES, "bands_hz": [[30.0, 1.0]], "step_hz": 1.0}, "expected it above 0 and ascending"),
         ({"postures": RANGES, "points": [[["hand", "x"]]]}, "'hand'"),
-        ({"postures": RANGES, "like": "other"}, "like: FRF test 'other' does not exist"),
+        ({"postures": RANGES, "like": "other"}, "like: frf test 'other' does not exist"),
         ({"postures": RANGES, "criterion": "E"}, "criterion: found \"E\", expected 'A' or 'D'"),
         ({"postures": RANGES, "count": 0}, "count: found 0"),
         ({"count": 1}, "next, postures: missing"),
@@ -194,7 +194,7 @@ def test_what_cannot_be_asked_for(asked, message, tmp_path):
 
 
 def test_candidates_need_an_frf_test(made):
-    with pytest.raises(InputError, match="candidates are like an FRF test, and the study has none"):
+    with pytest.raises(InputError, match="the next tests are like a fitted one of kind 'frf', and the study has none"):
         made(shapes(), next={"postures": RANGES})
 
 

@@ -1,16 +1,11 @@
 """Schema of `[next]`: candidates from which the next tests are selected."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from jaxmb.identify.study.format.test_format import Band, OneOrEach, Points
-from jaxmb.io.validation import known_name
 from jaxmb.machine.values import RISING, CoordinateValue, Name, Part, Positive
-
-if TYPE_CHECKING:
-    from jaxmb.machine.build import Model
 
 MOST_CANDIDATES = 20_000
 """Postures times points times bands."""
@@ -90,29 +85,6 @@ class NextPart(Part):
         steps = self.step_hz or ()
         return steps * len(self.bands_hz) if len(steps) == 1 else steps
 
-    def check(self, model: "Model", tests: Sequence[str]) -> None:
-        """Raise ValueError where a posture or point is not of the machine, or no test is a template of the candidates.
-
-        Args:
-            model: the machine.
-            tests: names of the fitted tests of this kind.
-        """
-        from jaxmb.mechanics.postures import posture  # imports JAX, which the schema does not need
-        from jaxmb.response.frf import check_points
-
-        for values in _ends(self.postures):
-            posture(model, values)
-        for points in self.points:
-            check_points(model, [p for end in points.ends for p in end])
-        _check_template("candidates are like an FRF test", "FRF test", self.like, tests)
-
-
-def _ends(
-    listed: dict[str, tuple[float, float]] | tuple[dict[str, float], ...],
-) -> Sequence[dict[str, float]]:
-    """The listed postures, or those at the lower and the upper ends of the ranges."""
-    return [{n: r[k] for n, r in listed.items()} for k in (0, 1)] if isinstance(listed, dict) else listed
-
 
 class LimitsPart(Part):
     """Limits of a drive that differ from those of the machine."""
@@ -164,17 +136,6 @@ class NextMotionPart(Part):
             raise ValueError("without has no run, expected [[]] for one with all payloads")
         return self
 
-    def check(self, model: "Model", tests: Sequence[str]) -> None:
-        """Raise ValueError where no test is a template of the motion; see `NextPart.check`."""
-        _check_template("the motion is like a torque test", "torque test", self.like, tests)
-
-
-def _check_template(need: str, kind: str, like: str | None, tests: Sequence[str]) -> None:
-    if not tests:
-        raise ValueError(f"{need}, and the study has none")
-    if like is not None and like not in tests:
-        raise ValueError(known_name(f"like: {kind}", like, tests))
-
 
 class NextPosePart(Part):
     """`[next]` of kind "pose": the postures to measure next."""
@@ -197,14 +158,6 @@ class NextPosePart(Part):
     """Label of the station from which they are measured; by default the first."""
     like: str | None = None
     """Pose test from which they take points, noise and device; by default the first."""
-
-    def check(self, model: "Model", tests: Sequence[str]) -> None:
-        """Raise ValueError where a posture is not of the machine, or no test is a template; see `NextPart.check`."""
-        from jaxmb.mechanics.postures import posture  # imports JAX, which the schema does not need
-
-        for values in _ends(self.postures):
-            posture(model, values)
-        _check_template("the postures are like those of a pose test", "pose test", self.like, tests)
 
 
 def _kind(value: Any) -> str | None:

@@ -8,15 +8,18 @@ import numpy as np
 
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.study.context import ReadingContext
+from jaxmb.identify.study.format.next_format import AnyNextPart, NextMotionPart, NextPart
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.format.test_format import TestPart
 from jaxmb.identify.study.reading.deflections import read_deflection_test
 from jaxmb.identify.study.reading.poses import read_pose_test
 from jaxmb.identify.study.reading.torque import read_torque_test
 from jaxmb.identify.study.reading.vibration import read_frf_test, read_modes_test
-from jaxmb.io.validation import InputError, check_distinct, display_name, error_location
+from jaxmb.io.validation import InputError, check_distinct, check_known, display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_springs
+from jaxmb.mechanics.postures import posture
+from jaxmb.response.frf import check_points
 
 READERS: dict[str, Callable[..., Sequence[Entry]]] = {
     "frf": read_frf_test,
@@ -115,6 +118,27 @@ def check_stiffness(file: StudyFile, model: Model) -> None:
                     f"coordinate '{name}' has no stiffness, so it would be free in some tests and rigid under the loads"
                     f" of the deflection tests: expected a stiffness, or '{name}' in lock"
                 )
+
+
+def check_next(part: AnyNextPart, model: Model, tests: Sequence[str]) -> None:
+    """Raise ValueError where no test is a template of the next ones, or the machine has no such posture or point.
+
+    Args:
+        part: the table `[next]`.
+        model: the machine.
+        tests: names of the fitted tests of its kind.
+    """
+    if not tests:
+        raise ValueError(f"the next tests are like a fitted one of kind '{part.kind}', and the study has none")
+    check_known(f"like: {part.kind} test", [part.like or tests[0]], tests)
+    if isinstance(part, NextMotionPart):
+        return
+    stated = part.postures
+    ends = [{name: ends[k] for name, ends in stated.items()} for k in (0, 1)] if isinstance(stated, dict) else stated
+    for values in ends:
+        posture(model, values)
+    for points in part.points if isinstance(part, NextPart) else ():
+        check_points(model, [point for end in points.ends for point in end])
 
 
 def common_truth(entries: Sequence[Entry], coordinates: tuple[str, ...]) -> dict[str, float]:
