@@ -20,7 +20,6 @@ from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.problem import state_of_test, test_at
 from jaxmb.identify.plan.candidates import (
     Candidate,
-    Motion,
     OperatingPoint,
     Planned,
     PlannedInformation,
@@ -40,8 +39,6 @@ from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import STATION
-from jaxmb.mechanics.tangent import LinearizeAt
-from jaxmb.response.frf_kind import Point
 
 MOST_STEPS = 40
 NO_VALUE = 1e30
@@ -108,8 +105,9 @@ def objective(
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
         tests = [_at_posture(c, where, values) for c, values in zip(chosen, _postures(x, ends), strict=True)]
-        rows = [observation(operating_point, test) @ transform for test in tests]
-        matrix = before + sum(r.T @ r for r in rows)
+        found = [_observed_along(operating_point, t.probe, jnp.asarray(t.q), jnp.asarray(where)) for t in tests]
+        rows, slopes = zip(*(map(np.asarray, each) for each in found), strict=True)
+        matrix = before + sum(r.T @ r for r in (part @ transform for part in rows))
         if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix, hermitian=True) < len(matrix):
             return NO_VALUE, np.zeros(x.size)
         inverse = np.linalg.inv(matrix)
@@ -120,8 +118,8 @@ def objective(
             trace = np.trace(covariance)
             criterion_value, gain = float(np.log(trace)), covariance @ inverse / trace
         gain = transform @ gain @ transform.T
-        slopes = [_slope(operating_point, test, gain, where) for test in tests]
-        return criterion_value, -(np.stack(slopes) * (ends[1] - ends[0])).ravel()
+        slope = [2.0 * np.einsum("md,mdk->k", part @ gain, own) for part, own in zip(rows, slopes, strict=True)]
+        return criterion_value, -(np.stack(slope) * (ends[1] - ends[0])).ravel()
 
     return value
 
@@ -138,46 +136,16 @@ def _at_posture(candidate: Candidate, where: np.ndarray, values: list[float]) ->
     return Candidate(candidate.probe, q)
 
 
-def _slope(
-    operating_point: OperatingPoint, candidate: Candidate, gain: Float[np.ndarray, "d d"], where: np.ndarray
-) -> Float[np.ndarray, "k"]:
-    """d tr(G J^T J) / dq by the varying coordinates.
-
-    Reverse mode through the frequency responses and forward mode through the tangent matrices, on which J depends, in
-    two programs that compile faster than a single one.
-    """
-    q, probe = jnp.asarray(candidate.q), candidate.probe
-    motion, slope = _motion_slope(operating_point, q, probe.at, probe.points, jnp.asarray(where))
-    weight = _information_slope(probe, motion, jnp.asarray(gain))
-    pairs = zip(jax.tree.leaves(weight), jax.tree.leaves(slope), strict=True)
-    return sum((np.tensordot(w, m, np.ndim(w)) for w, m in pairs), np.zeros(where.size))
-
-
 @compiled
-def _motion_slope(
-    operating_point: OperatingPoint,
-    q: Float[Array, "n"],
-    at: LinearizeAt,
-    points: tuple[Point, ...],
-    where: Int[Array, "k"],
-) -> tuple[Motion, Motion]:
-    """Tangent matrices at a posture, and their derivatives by the varying coordinates along the last axis."""
+def _observed_along(
+    operating_point: OperatingPoint, probe: Probe, q: Float[Array, "n"], where: Int[Array, "k"]
+) -> tuple[Float[Array, "m d"], Float[Array, "m d k"]]:
+    """Observation matrix of a probe at a posture, and its derivative by the varying coordinates."""
 
-    def motion(values: Array) -> Motion:
-        return motion_of(operating_point, q.at[where].set(values), at, points)
+    def rows(values: Array) -> Array:
+        return observed(probe, motion_of(operating_point, q.at[where].set(values), probe.at, probe.points))
 
-    return motion(q[where]), jax.jacfwd(motion)(q[where])
-
-
-@compiled
-def _information_slope(probe: Probe, motion: Motion, gain: Float[Array, "d d"]) -> Motion:
-    """Derivative of tr(G J^T J) by the tangent matrices."""
-
-    def information(at: Motion) -> Array:
-        rows = observed(probe, at)
-        return jnp.sum(rows * (rows @ gain))
-
-    return jax.grad(information)(motion)
+    return rows(q[where]), jax.jacfwd(rows)(q[where])
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
