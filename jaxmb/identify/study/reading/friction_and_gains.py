@@ -1,7 +1,6 @@
 """Preliminary fits of torque tests: friction terms chosen on held-out motion, and drive gains."""
 
 import dataclasses
-import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -20,11 +19,10 @@ from jaxmb.identify.experiments.torque.preliminary_fits import (
     gain_columns,
 )
 from jaxmb.identify.experiments.torque.torque_test import TorqueTest, torque_entries
-from jaxmb.identify.parameters.free_parameters import affine_map, free_parameters, matching, nothing_free
+from jaxmb.identify.parameters.free_parameters import affine_map, free_parameters, matching, matching_any, nothing_free
 from jaxmb.identify.regression.torque_regressor import load_columns, regressor_names
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.identify.study.reading.parameters import bounds_of
-from jaxmb.io.validation import known_name
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import FRICTION_KINDS, FurtherFriction
 from jaxmb.machine.schema import Machine
@@ -202,7 +200,7 @@ def _stacked(parts: Sequence[EffortRows]) -> EffortRows:
 def free_gains(drives: Sequence[str], free: Iterable[str]) -> tuple[str, ...]:
     """Drives of a record whose gains are free in a study."""
     patterns = [pattern for pattern in free if pattern.startswith(f"{GAIN_FAMILY}.")]
-    return tuple(name for name in drives if any(fnmatch.fnmatchcase(f"{GAIN_FAMILY}.{name}", p) for p in patterns))
+    return tuple(name for name in drives if any(matching([f"{GAIN_FAMILY}.{name}"], p) for p in patterns))
 
 
 def preliminary_gains(
@@ -215,12 +213,10 @@ def preliminary_gains(
         NotImplementedError: the fitted tests are not recordings of the same motors.
     """
     fitted = [entry for entry in torque_entries(entries) if entry.role == "fit"]
-    known = [f"{GAIN_FAMILY}.{name}" for entry in fitted for name in entry.source.drives]
-    for pattern in file.free:
-        if pattern.startswith(f"{GAIN_FAMILY}.") and not fnmatch.filter(known, pattern):
-            if not known:
-                raise ValueError(f"'{pattern}': no test that is fitted is of recordings at the motors, expected one")
-            raise ValueError(known_name("gain or pattern", pattern, list(dict.fromkeys(known))))
+    known = dict.fromkeys(f"{GAIN_FAMILY}.{name}" for entry in fitted for name in entry.source.drives)
+    own = {pattern: part for pattern, part in file.free.items() if not pattern.startswith(f"{GAIN_FAMILY}.")}
+    gains = [pattern for pattern in file.free if pattern not in own]
+    matching_any(list(known), gains, "in the fitted recordings at motors, gain or pattern")
     tests = [entry.source.drive_recording for entry in fitted if entry.source.drive_recording is not None]
     if not tests:
         return None
@@ -229,7 +225,6 @@ def preliminary_gains(
         raise NotImplementedError(
             "free gains of drives are those of recordings of the same motors in all torque tests, found other tests"
         )
-    own = {pattern: part for pattern, part in file.free.items() if not pattern.startswith(f"{GAIN_FAMILY}.")}
     free = free_parameters(model, bounds_of(model, own, fixed)) if own else nothing_free()
     names = regressor_names(model)
     share, constant = affine_map(model, free, names)

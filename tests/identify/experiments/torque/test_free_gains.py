@@ -185,5 +185,8 @@ def test_wrong_requests(tmp_path):
     simulated = ARM_TEST | {"name": "joints"}
     with pytest.raises(NotImplementedError, match="of the same motors in all torque tests"):
         study(tmp_path, [*tests, simulated])
-    with pytest.raises(ValueError, match="no test that is fitted is of recordings at the motors"):
+    with pytest.raises(
+        ValueError,
+        match=r"fitted recordings at motors, gain or pattern 'drive_gain.* does not exist, and there is no other",
+    ):
         study(tmp_path, [simulated])
