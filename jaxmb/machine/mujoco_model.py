@@ -35,8 +35,6 @@ class ModelReader:
         forces: set[str] = set()
         self.joints = self._names("joint", range(model.njnt), forces)
         self.tendons = self._names("tendon", range(model.ntendon), forces)
-        self.fixed = self._fixed_joints()
-        """Values of the joints that an equality holds at a constant."""
 
     def _obey_flags(self) -> None:
         """Set to 0 the numbers of the model that flags of its options disable."""
@@ -62,18 +60,54 @@ class ModelReader:
         result = []
         for i in ids:
             given = self.mujoco.mj_id2name(self.m, getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
-            name = _OUTSIDE_NAME.sub("_", given or f"{kind}{i}")[:150]
-            while name in used:
-                name = f"{name}_{kind}"
-            used.add(name)
-            result.append(name)
+            result.append(_unused(_OUTSIDE_NAME.sub("_", given or f"{kind}{i}")[:150], used, f"_{kind}"))
         return result
 
-    def _fixed_joints(self) -> dict[int, float]:
-        m, kind = self.m, int(self.mujoco.mjtEq.mjEQ_JOINT)
-        held = [i for i in np.flatnonzero(m.eq_active0) if m.eq_type[i] == kind and m.eq_obj2id[i] < 0]
-        joints = [int(m.eq_obj1id[i]) for i in held]
-        return {j: float(m.qpos0[m.jnt_qposadr[j]] + m.eq_data[i][0]) for i, j in zip(held, joints, strict=True)}
+    def _read_equalities(self) -> None:
+        """Joints that an equality holds at a constant; couplings; loops, and the frames that they need."""
+        m, kinds = self.m, self.mujoco.mjtEq
+        self.fixed, used = dict[int, float](), {*self.bodies, *self.sites}
+        self.couplings, self.loops, self.loop_frames = list[Table](), list[Table](), list[Table]()
+        for i in np.flatnonzero(m.eq_active0):
+            kind, data = str(kinds(int(m.eq_type[i])).name).removeprefix("mjEQ_").lower(), m.eq_data[i]
+            ids = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
+            name = self.mujoco.mj_id2name(m, self.mujoco.mjtObj.mjOBJ_EQUALITY, i) or f"loop{i + 1}"
+            name = _OUTSIDE_NAME.sub("_", name)[:150]
+            if kind == "joint":
+                constant, ratio, *further = data[:5]  # MuJoCo's polynomial is of differences from the reference
+                own, other = m.qpos0[m.jnt_qposadr[list(ids)]].tolist()
+                if ids[1] < 0:
+                    self.fixed[ids[0]] = float(own + constant)
+                    continue
+                names = [self.joints[k] for k in ids]
+                if np.any(further):
+                    raise NotImplementedError(
+                        f"equality of '{names[0]}' and '{names[1]}': found a polynomial of higher order, expected a"
+                        " line"
+                    )
+                coupling = {"ratio": float(ratio), "offset": float(own + constant - ratio * other)}
+                self.couplings.append({"coordinate": names[0], "follows": names[1]} | coupling)
+                continue
+            if kind not in ("connect", "weld"):
+                raise NotImplementedError(
+                    f"equality '{name}': found type {kind}, which is not supported, expected connect, weld or joint"
+                )
+            if kind == "weld" and data[10] == 0.0:
+                raise NotImplementedError(
+                    f"equality '{name}': found torquescale 0, expected a positive one, or connect"
+                )
+            if m.eq_objtype[i] == int(self.mujoco.mjtObj.mjOBJ_SITE):
+                ends = [self.sites[k] for k in ids]
+            else:
+                of_weld = _pose(data[3:6], data[6:10]) if kind == "weld" else pose_matrix(data[:3])
+                at = of_weld, pose_matrix(data[:3] if kind == "weld" else data[3:6])
+                ends = [_unused(f"{name}/{end}", used, "_") for end in "ab"]
+                self.loop_frames += [
+                    {"name": end, "body": self.bodies[body], "origin": origin_table(pose)}
+                    for end, body, pose in zip(ends, ids, at, strict=True)
+                ]
+            loop = {"name": name, "type": "spherical" if kind == "connect" else "fixed"}
+            self.loops.append(loop | {"frame_a": ends[0], "frame_b": ends[1]})
 
     def machine(self, name: str) -> Table:
         """Table of a machine file."""
@@ -90,6 +124,7 @@ class ModelReader:
             warnings.warn("gravcomp of bodies is not read: gravity acts on all of them", stacklevel=4)
         if m.opt.viscosity:
             warnings.warn(f"option viscosity: found {m.opt.viscosity:g}, which is not read: no fluid", stacklevel=4)
+        self._read_equalities()
         self.on_joints, self.on_tendons = self._reflected()
         drives, rotors, transmissions, springs = self._tendons()
         inertia = {b: (float(m.body_mass[b]), m.body_ipos[b], self._central(b)) for b in range(1, m.nbody)}
@@ -101,17 +136,16 @@ class ModelReader:
             | {"origin": origin_table(_pose(m.site_pos[s], m.site_quat[s]))}
             for s in range(m.nsite)
         ]
-        loops, further = self._loops()
         title = bytes(m.names).split(b"\0", 1)[0].decode("utf8", "replace")
         return {
             "name": _OUTSIDE_NAME.sub("_", name if title in ("", UNNAMED) else title)[:150] or "_",
             "gravity": m.opt.gravity.tolist(),
             "body": [part for b in range(1, m.nbody) if b not in rotors for part in self._body(b, inertia[b], drives)],
-            "frame": frame + further,
+            "frame": frame + self.loop_frames,
             "spring": springs,
             "transmission": transmissions,
-            "loop": loops,
-            "coupling": self._couplings(),
+            "loop": self.loops,
+            "coupling": self.couplings,
             "posture": self._posture(),
         }
 
@@ -357,62 +391,6 @@ class ModelReader:
         limit = own.get("effort_limit", 0.0) * abs(ratio)
         return drive | ({"effort_limit": limit} if limit else {})
 
-    def _couplings(self) -> list[Table]:
-        """Equalities of two joints, linear ones: MuJoCo's polynomial is of differences from the reference."""
-        m, found = self.m, list[Table]()
-        for i in np.flatnonzero(m.eq_active0):
-            if m.eq_type[i] != int(self.mujoco.mjtEq.mjEQ_JOINT) or m.eq_obj2id[i] < 0:
-                continue
-            joint, other = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
-            constant, ratio, *further = m.eq_data[i][:5]
-            names = [self.joints[k] for k in (joint, other)]
-            if np.any(further):
-                raise NotImplementedError(
-                    f"equality of '{names[0]}' and '{names[1]}': found a polynomial of higher order, expected a line"
-                )
-            own, of_other = (m.qpos0[m.jnt_qposadr[k]] for k in (joint, other))
-            offset = float(own + constant - ratio * of_other)
-            found.append({"coordinate": names[0], "follows": names[1], "ratio": float(ratio), "offset": offset})
-        return found
-
-    def _loops(self) -> tuple[list[Table], list[Table]]:
-        """Loops, and the frames that they need."""
-        m, kinds = self.m, self.mujoco.mjtEq
-        loops: list[Table] = []
-        frames: list[Table] = []
-        used = {*self.bodies, *self.sites}
-        for i in np.flatnonzero(m.eq_active0):
-            if m.eq_type[i] == int(kinds.mjEQ_JOINT):
-                continue  # of `fixed`, or a coupling
-            name = self.mujoco.mj_id2name(m, self.mujoco.mjtObj.mjOBJ_EQUALITY, i) or f"loop{i + 1}"
-            name = _OUTSIDE_NAME.sub("_", name)[:150]
-            connect = m.eq_type[i] == int(kinds.mjEQ_CONNECT)
-            ids = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
-            if not connect and m.eq_type[i] != int(kinds.mjEQ_WELD):
-                found = str(kinds(int(m.eq_type[i])).name).removeprefix("mjEQ_").lower()
-                raise NotImplementedError(
-                    f"equality '{name}': found type {found}, which is not supported, expected connect, weld or joint"
-                )
-            if not connect and m.eq_data[i][10] == 0.0:
-                raise NotImplementedError(
-                    f"equality '{name}': found torquescale 0, expected a positive one, or connect"
-                )
-            if m.eq_objtype[i] == int(self.mujoco.mjtObj.mjOBJ_SITE):
-                ends = [self.sites[k] for k in ids]
-            else:
-                data = m.eq_data[i]
-                at = (
-                    (pose_matrix(data[:3]), pose_matrix(data[3:6]))
-                    if connect
-                    else (_pose(data[3:6], data[6:10]), pose_matrix(data[:3]))
-                )
-                ends = [_unused(f"{name}/{end}", used) for end in "ab"]
-                for end, body, pose in zip(ends, ids, at, strict=True):
-                    frames.append({"name": end, "body": self.bodies[body], "origin": origin_table(pose)})
-            kind = "spherical" if connect else "fixed"
-            loops.append({"name": name, "type": kind, "frame_a": ends[0], "frame_b": ends[1]})
-        return loops, frames
-
 
 _Inertia = tuple[float, np.ndarray, np.ndarray]
 """Mass, centre of mass, and inertia about it."""
@@ -442,9 +420,10 @@ def _check_linear(label: str, model: Any, *fields: tuple[str, int]) -> None:
             raise NotImplementedError(f"{label}: a negative stiffness or damping is not supported, expected 0 or more")
 
 
-def _unused(name: str, used: set[str]) -> str:
+def _unused(name: str, used: set[str], suffix: str) -> str:
+    """The name, with the suffix as often as it is in use, marked as used."""
     while name in used:
-        name += "_"
+        name += suffix
     used.add(name)
     return name
 
