@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 from jaxmb.io.files import one_line, reading
 from jaxmb.io.validation import InputError, error_location, validated
@@ -73,19 +73,14 @@ def machine_from_mjcf(path: Path) -> Machine:
 
 def _check_root(path: Path) -> None:
     """Raise InputError where the file cannot be read, or its first element is not <mujoco>."""
-    first: list[str] = []
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = lambda tag, _: first.append(tag)
     with reading(path), path.open("rb") as file:
         try:
-            while not first and (part := file.read(65536)):
-                parser.Parse(part, False)
-        except expat.ExpatError as error:
-            raise ValueError(f"line {error.lineno}: not valid XML: {expat.ErrorString(error.code)}") from None
-    if not first or first[0] != "mujoco":
-        found = f"<{first[0]}>" if first else "no element"
-        hint = "; a URDF has the ending .urdf" if first and first[0] == "robot" else ""
-        raise InputError(f"{path}: found {found}, expected <mujoco>{hint}")
+            _, root = next(ElementTree.iterparse(file, ["start"]))
+        except ElementTree.ParseError as error:
+            raise ValueError(f"not valid XML: {error}") from None
+    if root.tag != "mujoco":
+        hint = "; a URDF has the ending .urdf" if root.tag == "robot" else ""
+        raise InputError(f"{path}: found <{root.tag}>, expected <mujoco>{hint}")
 
 
 def _compiled(mujoco: Any, path: Path) -> Any:

@@ -793,7 +793,7 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.ax,tool.ay,tool.az", "0.1,1,,0"], r"line 2: point 'tool' has some of ax, ay and az, expected all"),
         (["q1,tool.ax,tool.ay,tool.az", "0.1,0,0,0"], r"line 2: tool.ax, ay and az are 0, expected the reading of an"),
         (["q1,tool.ax,tool.ay,tool.az", "0.1,0,-9.8,0"], r"ax, ay and az of point 'tool' are more than 90 deg from"),
-        (["q1,tool.distance", "0.1,0"], r"line 2: tool.distance is 0 m, expected a distance above 0"),
+        (["q1,tool.distance", "0.1,0"], r"line 2: tool.distance is 0 m, expected one above 0"),
         (["q1,tool.distance", "0.1,812.5"], r"line 2: tool.distance is 812.5 m, expected at most 100 m, is it in mm\?"),
         (["q1,distance", "0.1,1"], r"column 'distance' does not exist, did you mean 'tool.distance'"),
         (["q1,tool.distance,station", "0.1,1,A", "0.2,1,A", "0.3,1,A"], r"'A' has 3 fitted distances, which do"),

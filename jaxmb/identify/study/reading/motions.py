@@ -412,7 +412,9 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
         ratios = dict(zip(shafts, np.asarray(model.gear_ratio).tolist(), strict=True))
         if Path(file).suffix.lower() == ".csv":  # joint angles and torques
             read = read_motion(context.folder / file, names, part.resample_hz is None, ratios)
-            remarks = (*remarks, *_rate_remark(file, read))
+            if read.rate_hz < LEAST_RATE_HZ:  # at which controllers do not record
+                rate = f"{file} has {read.rate_hz:.3g} samples per second over {np.ptp(read.time_s):.3g} s"
+                remarks = (*remarks, f"{rate}: is time_s in ms?")
         else:  # a description of recordings at the motors
             read = read_described(file, context.folder, names, ratios)
         check_ratios(model, read)
@@ -444,14 +446,6 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
                 " column where it was not measured; where nothing drove it, state cutoff_hz and torque_std"
             )
     return Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
-
-
-def _rate_remark(file: str, record: MotionRecord) -> list[str]:
-    """A sentence on a sampling rate at which controllers do not record."""
-    if record.rate_hz >= LEAST_RATE_HZ:
-        return []
-    span = float(record.time_s[-1] - record.time_s[0])
-    return [f"{file} has {record.rate_hz:.3g} samples per second over {span:.3g} s: is time_s in ms?"]
 
 
 def _column_remarks(

@@ -341,7 +341,9 @@ def _rows(
                     head = f"{point}.{axis}"
                     if cells.get(head):
                         measured[i, p, a] = finite_number(head, cells[head])
-                _check_distance(f"{point}.{DISTANCE}", measured[i, p, LENGTH])
+                if measured[i, p, LENGTH] <= 0.0:
+                    raise ValueError(f"{point}.{DISTANCE} is {measured[i, p, LENGTH]:g} m, expected one above 0")
+                check_travel(f"{point}.{DISTANCE}", measured[i, p, LENGTH])
                 for k in (3, 6):
                     names = f"{COLUMNS[k]}, {COLUMNS[k + 1]} and {COLUMNS[k + 2]}"
                     if 0 < np.isfinite(measured[i, p, k : k + 3]).sum() < 3:
@@ -395,12 +397,6 @@ def _by_distance(measured: np.ndarray, station: Sequence[str]) -> tuple[str, ...
 def _check_angle(name: str, value: float) -> None:
     if abs(value) > LARGEST_ANGLE:
         raise ValueError(f"{name} is {value:g} rad, expected at most {LARGEST_ANGLE:.4g} rad, is it in deg?")
-
-
-def _check_distance(name: str, value: float) -> None:
-    if value <= 0.0:
-        raise ValueError(f"{name} is {value:g} m, expected a distance above 0")
-    check_travel(name, value)
 
 
 def _check_extent(points: Sequence[str], measured: np.ndarray, station: Sequence[str]) -> None:

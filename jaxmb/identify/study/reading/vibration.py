@@ -1,7 +1,6 @@
 """Readers of FRF tests and modal tests: weights, noise and held-out lines of FRFs; modes as measured or simulated."""
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 import jax
@@ -87,12 +86,12 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         phase=part.phase,
         omega=jax.device_put(2 * np.pi * measured.frequency_hz),
         measured=jax.device_put(np.where(usable, measured.frf, 1.0)),
-        weight=_on_device(weight),
-        noise_std=_on_device(noise_std),
-        known_std=_on_device(known_std),
-        additive_std=_on_device(additive_std),
+        weight=jax.device_put(weight),
+        noise_std=jax.device_put(noise_std),
+        known_std=jax.device_put(known_std),
+        additive_std=jax.device_put(additive_std),
         magnitude=jax.device_put(by_coherence.size),
-        leak=_on_device(np.where(usable, leak, 0.0)),
+        leak=jax.device_put(np.where(usable, leak, 0.0)),
         nominal_std=jax.device_put(np.asarray(nominal)),
         excluded=jax.device_put(np.zeros(measured.frequency_hz.size, dtype=bool)),
         decay=jax.device_put(np.asarray(measured.decay_1_s)),
@@ -138,17 +137,6 @@ def split_lines(test: FrfTest, every: int) -> tuple[FrfTest, FrfTest]:
         if not counts[chosen].any():
             raise ValueError(f"check_every is {every}: no line with a weight is {what}")
     return test.at_lines(~out), test.at_lines(out)
-
-
-def _on_device(array: np.ndarray) -> jax.Array:
-    """An array on the device; tests of one size share those with one value throughout."""
-    value = array.flat[0]
-    return _constant(array.shape, value.item()) if (array == value).all() else jax.device_put(array)
-
-
-@functools.lru_cache(maxsize=8, typed=True)
-def _constant(shape: tuple[int, ...], value: complex) -> jax.Array:
-    return jax.device_put(np.full(shape, value))
 
 
 def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple) -> np.ndarray:
