@@ -165,16 +165,19 @@ def why(
     return "; ".join(clauses) if clauses else "the measurements are too few or too noisy for it"
 
 
+def _governed(index: int, test: Test, modes: ModeShares, inside: bool) -> list[tuple[float, float]]:
+    """Frequency and share of the modes that a parameter governs inside the band of a test, or beyond it."""
+    shares = zip(modes.frequency_hz, modes.share[:, index], strict=True)
+    return [(f, share) for f, share in shares if share >= GOVERNS and (f <= _highest_hz(test)) == inside]
+
+
 def _unobserved_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:
     """Clause on unobserved modes that a parameter without effect governs within the band of a test."""
-    of = _energy(name)
     for test, modes in zip(tests, shares, strict=True):
-        governed = (modes.share[:, index] >= GOVERNS) & (modes.frequency_hz <= _highest_hz(test))
-        if can_be_planned(test) and governed.any():
-            noun = "that mode" if governed.sum() == 1 else "those modes"
-            text = _modes_text(
-                modes.frequency_hz[governed], modes.share[governed, index], of, f"below {_end_text(test)}"
-            )
+        governed = _governed(index, test, modes, inside=True)
+        if can_be_planned(test) and governed:
+            text = _modes_text(governed, _energy(name), f"below {_end_text(test)}")
+            noun = "that mode" if len(governed) == 1 else "those modes"
             return f": it governs {text}, but no sensor of the test observes {noun}"
     return ""
 
@@ -182,30 +185,20 @@ def _unobserved_clause(index: int, name: str, tests: Sequence[Test], shares: Seq
 def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence[ModeShares]) -> str:
     """Clause on the modes that a parameter governs, in the test whose band is closest to one of them."""
     of = _energy(name)
-    best, nearest = None, np.inf
-    largest = (0.0, 0.0)
-    for test, modes in zip(tests, shares, strict=True):
-        if not modes.frequency_hz.size:
-            continue
-        share = modes.share[:, index]
-        top = int(np.argmax(share))
-        largest = max(largest, (float(share[top]), float(modes.frequency_hz[top])))
-        governed = np.flatnonzero(share >= GOVERNS)
-        if governed.size and modes.frequency_hz[governed[0]] / _highest_hz(test) < nearest:
-            nearest = modes.frequency_hz[governed[0]] / _highest_hz(test)
-            best = test, modes.frequency_hz[governed], share[governed]
-    if best is None:
-        if largest[0] == 0.0:
-            return "governs no mode"
-        return f"governs no mode, at most {_percent(largest[0])} of the {of} of the mode at {largest[1]:.3g} Hz"
-    test, frequency_hz, share = best
-    inside = frequency_hz <= _highest_hz(test)
-    modes = [
-        _modes_text(frequency_hz[which], share[which], of, f"{where} {_end_text(test)}")
-        for which, where in ((inside, "below"), (~inside, "above"))
-        if which.any()
+    each = [
+        (test, modes, f, share)
+        for test, modes in zip(tests, shares, strict=True)
+        for f, share in zip(modes.frequency_hz, modes.share[:, index], strict=True)
     ]
-    return f"governs {', and '.join(modes)}"
+    governed = [(test, modes, f) for test, modes, f, share in each if share >= GOVERNS]
+    if not governed:
+        share, frequency_hz = max((share, f) for _, _, f, share in each)
+        most = f", at most {_percent(share)} of the {of} of the mode at {frequency_hz:.3g} Hz" if share else ""
+        return f"governs no mode{most}"
+    test, modes, _ = min(governed, key=lambda one: one[2] / _highest_hz(one[0]))
+    found = [(where, _governed(index, test, modes, where == "below")) for where in ("below", "above")]
+    texts = [_modes_text(own, of, f"{where} {_end_text(test)}") for where, own in found if own]
+    return f"governs {', and '.join(texts)}"
 
 
 def _energy(name: str) -> str:
@@ -221,9 +214,9 @@ def _end_text(test: Test) -> str:
     return "" if test.vibration is None else f"{test.vibration.highest_text} {test.vibration.highest_hz:.3g} Hz"
 
 
-def _modes_text(frequency_hz: np.ndarray, share: np.ndarray, of: str, where: str) -> str:
-    """Text on modes with a parameter's share of each."""
-    each = [f"{f:.3g} Hz ({_percent(s)} of its {of})" for f, s in zip(frequency_hz[:NAMED], share, strict=False)]
+def _modes_text(governed: Sequence[tuple[float, float]], of: str, where: str) -> str:
+    """Text on modes by their frequency, with a parameter's share of each."""
+    each = [f"{f:.3g} Hz ({_percent(share)} of its {of})" for f, share in governed[:NAMED]]
     return f"the mode{'s' if len(each) > 1 else ''} at {listed(each)}, {where}"
 
 
