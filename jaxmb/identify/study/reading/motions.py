@@ -199,26 +199,17 @@ def beyond_range(machine: Machine, record: MotionRecord, recorded: bool) -> tupl
         record: of its motion.
         recorded: whether the motion was recorded rather than simulated, so that unit and zero may be wrong.
     """
-    own, found, units = {part.name: part for part in machine.moving_parts}, list[str](), set[str]()
-    too_far = False
+    own, found, too_far = {part.name: part for part in machine.moving_parts}, list[str](), False
     for name, column in zip(record.names, record.position.T, strict=True):
-        part, lowest, highest = own[name], float(column.min()), float(column.max())
-        if part.range is None:
-            continue
-        low, high = part.range
-        too_far |= highest - lowest > TOO_FAR * (high - low)
-        more = BEYOND * (high - low)
-        if lowest < low - more or highest > high + more:
-            unit = "rad" if part.type == "revolute" else "m"
-            units.add("in degrees" if unit == "rad" else "in mm")
-            found.append(
-                f"{name} ranges from {lowest:.3g} to {highest:.3g} {unit}, beyond its range of"
-                f" {low:.3g} to {high:.3g} {unit}"
-            )
-    asked = (
-        f": {'is it' if len(found) == 1 else 'are they'} {' or '.join(sorted(units))}, or counted from another zero?"
-    )
-    return [listed(found) + (asked if recorded else "")] if found else [], recorded and too_far
+        low, high = own[name].range or (-np.inf, np.inf)
+        lowest, highest, width = float(column.min()), float(column.max()), high - low
+        too_far |= recorded and highest - lowest > TOO_FAR * width
+        if lowest < low - BEYOND * width or highest > high + BEYOND * width:
+            unit, wrong = ("rad", "degrees") if own[name].type == "revolute" else ("m", "mm")
+            asked = f": is it in {wrong}, or counted from another zero?" if recorded else ""
+            span = f"ranges from {lowest:.3g} to {highest:.3g} {unit}"
+            found.append(f"{name} {span}, beyond its range of {low:.3g} to {high:.3g} {unit}{asked}")
+    return [listed(found)] if found else [], too_far
 
 
 def rate_remarks(record: MotionRecord) -> list[str]:

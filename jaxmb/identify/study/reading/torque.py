@@ -155,7 +155,11 @@ def _torque_entry(
         linearized_about=(lambda fit: _torque_entry(filtered, context, fit)) if sides and not model.dependent else None,
         after_preliminary_fits=lambda later: _torque_entry(recording, later),
     )
-    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{_cutoff_reason(cutoff, part, full)}"]
+    by_error = (
+        "" if (cutoff or 0.0) >= HIGHEST_CUTOFF * full.rate_hz else ": higher cut-off frequencies predict torques worse"
+    )
+    reason = ", as in the fitted tests" if part.role == "check" else by_error
+    chosen = [] if cutoff is None else [f"angles are filtered at {cutoff:.3g} Hz{reason}"]
     parallel = parallel_springs(model, rows.measured, [test.kind for test in context.file.test], list(free))
     own = motion_remarks(context.unlocked_machine, model, full, part.simulate is None)
     remarks = (*recording.remarks, *chosen, *parallel, *own)
@@ -325,13 +329,6 @@ def _searched_cutoff(
     if found:
         return min(max(np.max(cutoff) for cutoff in found), HIGHEST_CUTOFF * record.rate_hz)
     return best_cutoff(model, record, q, settings, part.robust)
-
-
-def _cutoff_reason(cutoff: float, part: TorqueTestPart, record: MotionRecord) -> str:
-    """Reason for a selected cut-off."""
-    if part.role == "check":
-        return ", as in the fitted tests"
-    return "" if cutoff >= HIGHEST_CUTOFF * record.rate_hz else ": higher cut-off frequencies predict torques worse"
 
 
 OVERSAMPLED = 20.0
