@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import importlib.metadata
 import io
-import itertools
 import json
 import math
 import os
@@ -107,8 +106,7 @@ LARGEST_FOLDER = 1000
 def _names_in(folder: Path) -> list[str]:
     """Names of the first files of a folder; empty where it cannot be read."""
     try:
-        with os.scandir(folder) as entries:
-            return [entry.name for entry in itertools.islice(entries, LARGEST_FOLDER)]
+        return os.listdir(folder)[:LARGEST_FOLDER]
     except (OSError, ValueError):
         return []
 

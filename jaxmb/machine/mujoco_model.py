@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmb.io.validation import Table
 from jaxmb.machine.elements import origin_table, pose_matrix
-from jaxmb.machine.values import GROUND
+from jaxmb.machine.values import GROUND, unused_name
 
 UNNAMED = "MuJoCo Model"
 """MuJoCo's name of a model without one."""
@@ -60,7 +60,7 @@ class ModelReader:
         result = []
         for i in ids:
             given = self.mujoco.mj_id2name(self.m, getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
-            result.append(_unused(_OUTSIDE_NAME.sub("_", given or f"{kind}{i}")[:150], used, f"_{kind}"))
+            result.append(unused_name(_OUTSIDE_NAME.sub("_", given or f"{kind}{i}")[:150], used, f"_{kind}"))
         return result
 
     def _read_equalities(self) -> None:
@@ -101,7 +101,7 @@ class ModelReader:
             else:
                 of_weld = _pose(data[3:6], data[6:10]) if kind == "weld" else pose_matrix(data[:3])
                 at = of_weld, pose_matrix(data[:3] if kind == "weld" else data[3:6])
-                ends = [_unused(f"{name}/{end}", used, "_") for end in "ab"]
+                ends = [unused_name(f"{name}/{end}", used, "_") for end in "ab"]
                 self.loop_frames += [
                     {"name": end, "body": self.bodies[body], "origin": origin_table(pose)}
                     for end, body, pose in zip(ends, ids, at, strict=True)
@@ -418,14 +418,6 @@ def _check_linear(label: str, model: Any, *fields: tuple[str, int]) -> None:
             raise NotImplementedError(f"{label}: a nonlinear spring or damper is not supported, expected one number")
         if np.any(getattr(model, field.removesuffix("poly"))[i] < 0.0):
             raise NotImplementedError(f"{label}: a negative stiffness or damping is not supported, expected 0 or more")
-
-
-def _unused(name: str, used: set[str], suffix: str) -> str:
-    """The name, with the suffix as often as it is in use, marked as used."""
-    while name in used:
-        name += suffix
-    used.add(name)
-    return name
 
 
 def _pose(position: np.ndarray, quaternion: np.ndarray) -> np.ndarray:

@@ -32,6 +32,7 @@ from jaxmb.machine.values import (
     in_order_of_need,
     numbers_text,
     omitted,
+    unused_name,
     valid_name,
 )
 
@@ -368,11 +369,7 @@ def urdf_text(machine: Machine) -> str:
     links, joints, used = [f"  <link name={quoteattr(GROUND)}/>"], [], set(machine.coordinates)
 
     def fixed(name: str, parent: str, origin: Origin) -> str:
-        joint = f"{name}_fixed"
-        while joint in used:
-            joint += "_"
-        used.add(joint)
-        return _joint(joint, "fixed", parent, name, origin)
+        return _joint(unused_name(f"{name}_fixed", used, "_"), "fixed", parent, name, origin)
 
     for body in machine.body:
         links.append(_link(body))

@@ -126,6 +126,14 @@ def _as_list(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
+def unused_name(name: str, used: set[str], suffix: str) -> str:
+    """The name, with the suffix as often as it is in use, added to those in use."""
+    while name in used:
+        name += suffix
+    used.add(name)
+    return name
+
+
 def in_order_of_need(needs: Mapping[str, Iterable[str]], label: str) -> tuple[str, ...]:
     """Names, each behind those that it needs.
 
