@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import BeforeValidator
 
 from jaxmb.io.files import csv_table
-from jaxmb.io.validation import Table, error_location, validated
+from jaxmb.io.validation import Table, check_known, error_location, validated
 from jaxmb.machine.elements import origin_table, pose_matrix
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import GROUND, Number, Part, in_order_of_need
@@ -260,18 +260,13 @@ class _Chain:
     def add_bodies(self) -> None:
         """Add all bodies of the chain to the parts."""
         remaining = list(self.rows)
-        names = {str(row["joint"]) for row in remaining}
-        joints_moving_frame = {str(row["joint"]) for row in remaining if str(row["sigma"]).strip() not in ("2", "2.0")}
+        names = [str(row["joint"]) for row in remaining]
+        moving = [str(row["joint"]) for row in remaining if str(row["sigma"]).strip() not in ("2", "2.0")]
         for row in remaining:
-            if str(row["a"]) not in {*names, "0"}:
-                raise ValueError(f"geometry: joint {row['joint']}: a is {row['a']}, expected 0 or the joint of a row")
-        for row in self.beam_rows:
-            if str(row["body"]) not in joints_moving_frame:
-                raise ValueError(f"beams: body {row['body']} is not moved by any joint of the geometry")
+            check_known(f"geometry: joint {row['joint']}: a: joint", [str(row["a"])], ["0", *names])
+        check_known("beams: body: moving joint", (str(row["body"]) for row in self.beam_rows), moving)
         for key, joints in self.springs.items():
-            for joint in joints:
-                if joint not in joints_moving_frame:
-                    raise ValueError(f"{key}: joint {joint} is not a moving joint of the geometry")
+            check_known(f"{key}: moving joint", joints, moving)
         while remaining:
             ready = [row for row in remaining if str(row["a"]) in self.nodes]
             if not ready:
@@ -428,8 +423,6 @@ def _rows(
         missing = [key for key in keys if named.get(key) in (None, "")]
         if missing:
             raise ValueError(f"{label}: row {number} has no {missing[0]}")
-        unknown = [key for key in named if key not in (*keys, *optional)]
-        if unknown:
-            raise ValueError(f"{label}: row {number} has '{unknown[0]}', expected {', '.join((*keys, *optional))}")
+        check_known(f"{label}: row {number}: key", named, (*keys, *optional))
         rows.append(named)
     return rows

@@ -60,7 +60,7 @@ def test_tables_beside_the_file(tmp_path):
         ({"symbols": ["L"]}, 'khalil: symbols: found ["L"], expected a table'),
         ({"sections": {"tube": 3}}, "khalil: sections, tube: found 3, expected a table"),
         ({"loops": [["R1"]]}, 'khalil: loops number 1: found ["R1"], expected at least 2 items'),
-        ({"stiffness": {"7": {"rz": 1.0}}}, "stiffness: joint 7 is not a moving joint"),
+        ({"stiffness": {"7": {"rz": 1.0}}}, "stiffness: moving joint '7' does not exist; expected one of: 1, 2"),
         (
             {"damping": {"1": {"about z": 1.0}}},
             "khalil: damping, 1, about z: found \"about z\", expected 'x', 'y', 'z'",
