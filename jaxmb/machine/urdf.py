@@ -26,7 +26,6 @@ from jaxmb.machine.elements import (
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Payload, RigidMass
 from jaxmb.machine.values import (
     GROUND,
-    MOST_PARTS,
     Origin,
     Part,
     in_order_of_need,
@@ -232,8 +231,6 @@ def _by_name(robot: _Element, tag: str) -> dict[str, _Element]:
         if name in result:
             raise ValueError(f"line {element.line}: the {tag} name '{name}' is used twice, expected each once")
         result[name] = element
-        if len(result) > MOST_PARTS:
-            raise ValueError(f"line {element.line}: more than {MOST_PARTS} {tag}s, expected at most that many")
     return result
 
 
@@ -275,9 +272,7 @@ def _not_negative(element: _Element, key: str, label: str, default: str | None =
 
 def _numbers(element: _Element, key: str, count: int, label: str, default: str | None = None) -> list[float]:
     """Exactly `count` finite decimal numbers; Python's float() also accepts nan, inf, 1_000 and other digits."""
-    text = element.attributes.get(key, default)
-    if text is None:
-        text = _attribute(element, key, label)
+    text = element.attributes.get(key, default) or _attribute(element, key, label)
     entries = text.split()
     values = [float(entry) if _NUMBER.fullmatch(entry) else math.nan for entry in entries[: count + 1]]
     if len(entries) != count or not all(math.isfinite(v) for v in values):

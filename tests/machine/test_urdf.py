@@ -230,7 +230,7 @@ LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 12))
         ("<robot>" + "<a/>" * 500_000, "<a> is one too many, expected at most 100000 elements"),
         (
             "<robot>" + '<link name="a"/>' * 1 + "".join(f'<link name="l{i}"/>' for i in range(9000)),
-            "more than 2000 links",
+            "9001 root links",
         ),
         (TEXT.replace('value="2"', f'value="{"1" * 1_000_000}"'), "1111111..., expected one finite number"),
         (TEXT.replace('"leg"', f'"{"l" * 1_000_000}"'), "llllllll..., expected a name of letters"),
@@ -238,7 +238,7 @@ LAUGHS = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 12))
     ids=["billion laughs", "external entity", "deep", "wide", "links", "digits", "name"],
 )
 def test_hostile_files_are_refused_at_once(text, message):
-    if "more than" in message:
+    if "root links" in message:
         text += "</robot>"
     with pytest.raises(ValueError, match=message.replace(".", r"\.")) as refused:
         machine_from_urdf(text, "robot")
