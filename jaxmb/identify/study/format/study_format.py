@@ -194,16 +194,13 @@ def with_preset(file: StudyFile, coordinates: int) -> StudyFile:
     refine = {"method": "nelder-mead", "coarse_lines": 0, "starts": 1, "keep": 1} | _where_not_given(
         file.refine, most_steps=5000 if small else 10_000
     )
-    free = {name: part.model_copy(update={"scale": "linear"}) for name, part in file.free.items()}
-    test = tuple(part.model_copy(update=part.as_published) for part in file.test)
-    whole = _where_not_given(file, tolerance=1e-12 if small else 300.0, rounds=3)
     parts = {
         "search": file.search.model_copy(update=search),
         "refine": file.refine.model_copy(update=refine),
-        "free": free,
-        "test": test,
+        "free": {name: part.model_copy(update={"scale": "linear"}) for name, part in file.free.items()},
+        "test": tuple(part.model_copy(update=part.as_published) for part in file.test),
     }
-    return file.model_copy(update=whole | parts)
+    return file.model_copy(update=parts | _where_not_given(file, tolerance=1e-12 if small else 300.0, rounds=3))
 
 
 def with_one_start(file: StudyFile) -> StudyFile:

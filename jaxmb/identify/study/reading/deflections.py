@@ -297,9 +297,8 @@ def _taken(part: DeflectionTestPart, model: Model, unstated: Sequence[str], star
         f"{name} = {values[name] / DEGREE:.4g} deg" if turns[name] else f"{name} = {1e3 * values[name]:.4g} mm"
         for name in names
     ]
-    if not names:
-        return ()
-    return (f"{part.file} has no column for {', '.join(names)}: the reference posture's {', '.join(texts)} is assumed",)
+    remark = f"{part.file} has no column for {', '.join(names)}: the reference posture's {', '.join(texts)} is assumed"
+    return (remark,) if names else ()
 
 
 def _check_frames(model: Model, cases: Sequence[LoadCase]) -> None:
@@ -386,8 +385,6 @@ def _with_std(case: LoadCase, columns: slice, std: np.ndarray) -> LoadCase:
 
 def _by_coordinates(model: Model, true: Model, test: LoadCase) -> LoadCase:
     """The load case in the coordinates of the fitted machine; the measured machine may have further ones."""
-    if true.coordinates == model.coordinates:
-        return test
     known = dict(zip(true.coordinates, test.q, strict=True))
     missing = [name for name in model.coordinates if name not in known]
     if missing:

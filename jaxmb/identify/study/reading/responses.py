@@ -323,16 +323,13 @@ def _treatment(part: FrfTestPart) -> str:
 
 def _opposite_sign_remarks(responses: FrfSet) -> list[str]:
     """A sentence on pairs of cross FRFs with opposite signs; none without such pairs."""
-    if not reciprocal_pairs(responses):
-        return []  # `symmetrize` refuses such a set
-    found = {name: d for name, d in unsymmetry(responses).items() if d > OPPOSITE}
-    if not found:
-        return []
-    pairs = ", ".join(f"{name} ({d:.2f})" for name, d in found.items())
-    return [
+    by_pair = unsymmetry(responses) if reciprocal_pairs(responses) else {}  # without pairs `symmetrize` refuses it
+    pairs = ", ".join(f"{name} ({d:.2f})" for name, d in by_pair.items() if d > OPPOSITE)
+    remark = (
         f"{pairs}: opposite to the response measured in the reverse direction (unsymmetry, 1 where one is minus"
         ' the other): is a sensor reversed? Name it "-x" where it is named, in the file or in outputs'
-    ]
+    )
+    return [remark] if pairs else []
 
 
 def _from_file(
@@ -373,12 +370,10 @@ def _from_file(
 
 def _coherence_remarks(frf_set: FrfSet) -> list[str]:
     """A sentence on outputs whose coherence is missing, where the set has a coherence."""
-    if frf_set.coherence is None:
-        return []
-    lost = [name for o, name in enumerate(frf_set.outputs) if not np.isfinite(frf_set.coherence[:, o]).any()]
-    if not lost:
-        return []
-    return [f"the coherence of {', '.join(lost)} holds no number: its lines are not weighted by coherence"]
+    coherence = np.zeros((1, len(frf_set.outputs))) if frf_set.coherence is None else frf_set.coherence
+    lost = [name for o, name in enumerate(frf_set.outputs) if not np.isfinite(coherence[:, o]).any()]
+    remark = f"the coherence of {', '.join(lost)} holds no number: its lines are not weighted by coherence"
+    return [remark] if lost else []
 
 
 def _check_posture(read: FrfSet, posture: dict[str, float], model: Model) -> None:

@@ -152,15 +152,15 @@ def _weights(part: FrfTestPart, measured: FrfSet, outputs: tuple, inputs: tuple)
             weights.elsewhere,
             weights.prominence,
         )
-    bands = []
-    for band in weights.bands:
-        rows = _indices("weights: output", band.outputs, outputs)
-        columns = _indices("weights: input", band.inputs, inputs)
-        bands.append((band.band_hz, band.weight, rows, columns))
+    ends = ("weights: output", outputs), ("weights: input", inputs)
+    bands = [
+        (band.band_hz, band.weight, _indices(*ends[0], band.outputs), _indices(*ends[1], band.inputs))
+        for band in weights.bands
+    ]
     return band_weights(measured.frequency_hz, measured.frf.shape, bands, weights.elsewhere)
 
 
-def _indices(what: str, wanted: tuple | None, points: tuple) -> list[int]:
+def _indices(what: str, points: tuple, wanted: tuple | None) -> list[int]:
     if wanted is None:
         return list(range(len(points)))
     check_known(what, dof_names(wanted), dof_names(points))
