@@ -323,16 +323,15 @@ def make_study(
         InputError: see `load_study`.
     """
     began, folder = time.monotonic(), Path(folder)
-    with warnings_as_remarks() as remarks:
+    with warnings_as_remarks() as remarks, error_location(source):
         given = file if isinstance(file, StudyFile) else validated(StudyFile, file, source)
-        context, fixed, entries = _context_and_tests(given, folder, source, noise_seed)
+        context, fixed, entries = _context_and_tests(given, folder, noise_seed)
         earlier = None if given.prior_from is None else earlier_result(folder / given.prior_from)
-        problem, start = _problem_and_start(context, fixed, entries, source, earlier)
+        problem, start = _problem_and_start(context, fixed, entries, earlier)
         file, tolerance = context.file, context.file.tolerance
         if tolerance is None:
             tolerance = float(problem.noise_unit) ** 2 * sum(test.noise.exact_cost for test in problem.tests)
-        with error_location(source):
-            solver = solver_of(file, problem)
+        solver = solver_of(file, problem)
         truth = common_truth([entry for entry in entries if entry.role == "fit"], motion_coordinates(context.model))
         study = Study(
             name=name,
@@ -356,48 +355,44 @@ def make_study(
 
 
 def _context_and_tests(
-    file: StudyFile, folder: Path, source: str, noise_seed: int | None
+    file: StudyFile, folder: Path, noise_seed: int | None
 ) -> tuple[ReadingContext, dict[str, float], list[Entry]]:
     """Context of the tests of a description after preliminary fits, the values of `[hold]`, and the tests."""
-    with error_location(source):
-        whole = machine_named(file.machine, folder)
-        if file.gravity is not None:
-            whole = whole.model_copy(update={"gravity": file.gravity})
-        machine = with_locked(whole, file.lock)
-        file = with_one_start(with_preset(file, len(machine.coordinates)))
-        model = study_model(machine, file)
-    with error_location(f"{source}: [hold]"):
+    whole = machine_named(file.machine, folder)
+    if file.gravity is not None:
+        whole = whole.model_copy(update={"gravity": file.gravity})
+    machine = with_locked(whole, file.lock)
+    file = with_one_start(with_preset(file, len(machine.coordinates)))
+    model = study_model(machine, file)
+    with error_location("[hold]"):
         fixed = fixed_values(model, file)
         model = set_parameters(model, fixed)
     context = ReadingContext(file, folder, whole, model, noise_seed)
-    entries = read_tests(file, source, context)
-    with error_location(f"{source}: [free]"):
+    entries = read_tests(file, context)
+    with error_location("[free]"):
         gains = preliminary_gains(model, file, set(fixed), entries)
     if gains is not None:
         context = context._replace(gains=gains)
-        entries = after_preliminary_fits(entries, source, context)
-    with error_location(source):
-        choice = friction_choice(model, entries)
-        if choice is not None and choice.values:
-            whole = with_friction(whole, choice)
-            model = set_parameters(study_model(with_locked(whole, file.lock), file), fixed)
-            context = context._replace(unlocked_machine=whole, model=model, friction=choice)
-    if context.friction is not None:
-        entries = after_preliminary_fits(entries, source, context)
-    with error_location(f"{source}: [search]"):
+        entries = after_preliminary_fits(entries, context)
+    choice = friction_choice(model, entries)
+    if choice is not None and choice.values:
+        whole = with_friction(whole, choice)
+        model = set_parameters(study_model(with_locked(whole, file.lock), file), fixed)
+        context = context._replace(unlocked_machine=whole, model=model, friction=choice)
+        entries = after_preliminary_fits(entries, context)
+    with error_location("[search]"):
         search = file.search.model_copy(update={"algorithm": algorithm_named(file.search.algorithm)})
     context = context._replace(file=file.model_copy(update={"search": search}))
     return context, fixed, with_friction_remarks(entries, choice)
 
 
 def _problem_and_start(
-    context: ReadingContext, fixed: dict[str, float], entries: Sequence[Entry], source: str,
-    earlier: EarlierResult | None,
-) -> tuple[Problem, Start]:  # fmt: skip
+    context: ReadingContext, fixed: dict[str, float], entries: Sequence[Entry], earlier: EarlierResult | None
+) -> tuple[Problem, Start]:
     """Problem of a description with its prior, and the start of its fit."""
     file, model, fitted = context.file, context.model, [entry for entry in entries if entry.role == "fit"]
     tests = [entry.test for entry in fitted]
-    with error_location(f"{source}: [free]"):
+    with error_location("[free]"):
         of_tests = list(dict.fromkeys(name for test in tests for name in own_names(test)))
         check_free_friction(file.free)
         insensitive = parameters_without_effect(
@@ -411,21 +406,20 @@ def _problem_and_start(
         check_geometry(model, bounds)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     if file.next is not None:
-        with error_location(f"{source}: [next]"):
+        with error_location("[next]"):
             check_next(file.next, model, [entry.name for entry in fitted if entry.kind == file.next.kind])
     if file.laws is not None:
-        with error_location(f"{source}: [laws]"):
+        with error_location("[laws]"):
             law_terms(file.laws, model, free, fitted)
-    with error_location(source):
-        problem = make_problem(model, free, tests)
-        start = Start(*initial_values(problem, bounds), random=file.start == "random")
-        at_start = free.apply(model, start.values)
-        check_stiffness(file, at_start)
+    problem = make_problem(model, free, tests)
+    start = Start(*initial_values(problem, bounds), random=file.start == "random")
+    at_start = free.apply(model, start.values)
+    check_stiffness(file, at_start)
     for entry in entries:
-        with error_location(f"{source}: {display_name(entry.name)}"):
+        with error_location(display_name(entry.name)):
             if entry.test.vibration is not None:
                 entry.test.vibration.check(at_start)
-    with error_location(f"{source}: [prior]"):
+    with error_location("[prior]"):
         of_machine = parameters(model)
         # a drive gain starts from a preliminary fit, which a prior must not use as its mean
         is_estimated = ~start.given & np.array([name not in of_machine for name in free.names], dtype=bool)

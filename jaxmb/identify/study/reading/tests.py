@@ -15,7 +15,7 @@ from jaxmb.identify.study.reading.deflections import read_deflection_test
 from jaxmb.identify.study.reading.poses import read_pose_test
 from jaxmb.identify.study.reading.torque import read_torque_test
 from jaxmb.identify.study.reading.vibration import read_frf_test, read_modes_test
-from jaxmb.io.validation import InputError, check_distinct, check_known, display_name, error_location
+from jaxmb.io.validation import check_distinct, check_known, display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_springs
 from jaxmb.mechanics.postures import posture
@@ -31,39 +31,36 @@ READERS: dict[str, Callable[..., Sequence[Entry]]] = {
 """(part, label, context) -> entries: tests with their sources, by kind."""
 
 
-def read_tests(file: StudyFile, source: str, context: ReadingContext) -> list[Entry]:
+def read_tests(file: StudyFile, context: ReadingContext) -> list[Entry]:
     """All tests of a study, read or simulated, the fitted ones first.
 
     Args:
         file: the study.
-        source: its name in messages.
         context: of the tests.
 
     Raises:
         InputError: a test is invalid; the message names it.
     """
     names = test_names(file.test)
-    with error_location(source):
-        check_distinct(names, "the test name '{}' is used twice, expected each once")
-    _warn_of_repeated_data(names, file.test, source)
+    check_distinct(names, "the test name '{}' is used twice, expected each once")
+    _warn_of_repeated_data(names, file.test)
     found: list[Entry] = []
     for number in sorted(range(len(names)), key=lambda i: file.test[i].role == "check"):
         label, part = names[number], file.test[number]
         fitted = tuple(found) if part.role == "check" else ()
         own = context._replace(noise_seed=_seed_of(context.noise_seed, number), fitted=fitted)
-        with error_location(f"{source}: {display_name(label)}"):
+        with error_location(display_name(label)):
             found += READERS[part.kind](part, label, own)
     if all(entry.role == "check" for entry in found):
-        raise InputError(f"{source}: every test has the role 'check', expected one to fit")
+        raise ValueError("every test has the role 'check', expected one to fit")
     return found
 
 
-def after_preliminary_fits(entries: Sequence[Entry], source: str, context: ReadingContext) -> list[Entry]:
+def after_preliminary_fits(entries: Sequence[Entry], context: ReadingContext) -> list[Entry]:
     """All tests of a study, with updated equations where preliminary fits have an effect.
 
     Args:
         entries: from `read_tests`.
-        source: name of the study in messages.
         context: with the preliminary fits.
 
     Raises:
@@ -73,7 +70,7 @@ def after_preliminary_fits(entries: Sequence[Entry], source: str, context: Readi
     for entry in entries:
         build = entry.source.after_preliminary_fits
         if build is not None:
-            with error_location(f"{source}: {display_name(entry.name)}"):
+            with error_location(display_name(entry.name)):
                 entry = build(context._replace(fitted=tuple(found) if entry.role == "check" else ()))
         found.append(entry)
     return found
@@ -91,7 +88,7 @@ def test_names(parts: Sequence[TestPart]) -> list[str]:
     ]
 
 
-def _warn_of_repeated_data(names: Sequence[str], parts: Sequence[TestPart], source: str) -> None:
+def _warn_of_repeated_data(names: Sequence[str], parts: Sequence[TestPart]) -> None:
     """Warn of tests with the same data, whatever their posture and role."""
     seen = dict[str, str]()
     for name, part in zip(names, parts, strict=True):
@@ -100,7 +97,7 @@ def _warn_of_repeated_data(names: Sequence[str], parts: Sequence[TestPart], sour
         key = part.model_dump_json(exclude={"name", "role", "posture"})
         if key in seen:
             warnings.warn(
-                f"{source}: {display_name(name)} has the data of {display_name(seen[key])}, '{part.source_file}',"
+                f"{display_name(name)} has the data of {display_name(seen[key])}, '{part.source_file}',"
                 " which count twice; expected another file, or other rows of it",
                 stacklevel=2,
             )
