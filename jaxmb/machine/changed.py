@@ -75,35 +75,33 @@ def machine_of(machine: Machine, model: Model) -> Machine:
                 "inertia_tensor": _symmetric_rows(about_center),
             }
     of_frame = {name: _numbers(model, i, "frame") for i, name in enumerate(model.frames)}
-    body = tuple(
-        b.model_copy(
-            update={"joint": tuple(c.model_copy(update=elastic[c.name]) for c in b.joint)}
-            | {"frame_deviation": of_frame[b.name]["deviation"]}
-            | rigid[b.name]
-        )
-        for b in machine.body
-    )
-    frame = tuple(f.model_copy(update=of_frame[f.name]) for f in machine.frame)
-    payload = tuple(p.model_copy(update=rigid[p.name]) for p in machine.payload)
-    spring = tuple(
-        s.model_copy(
-            update=_numbers(model, i, "spring")
-            | ({"free_length": float(model.spring_free_length[i])} if s.type == "length" else {})
-        )
-        for i, s in enumerate(machine.spring)
-    )
-    beam = tuple(b.model_copy(update=_numbers(model, i, "beam")) for i, b in enumerate(machine.beam))
-    virtual = tuple(_virtual_spring(s, i, start, model) for i, s in enumerate(machine.virtual_spring))
-    transmission = tuple(
-        t.model_copy(update=_numbers(model, i, "transmission")) for i, t in enumerate(machine.transmission)
-    )
-    rayleigh = Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness))
     law = Fractional.model_construct(order=float(model.fractional_order), time=float(model.fractional_time))
-    changed = {
-        "body": body, "beam": beam, "frame": frame, "payload": payload, "spring": spring, "virtual_spring": virtual,
-        "transmission": transmission, "rayleigh": rayleigh, "fractional": law if model.fractional else None,
-    }  # fmt: skip
-    return machine.model_copy(update=changed)
+    return machine.model_copy(update={
+        "body": tuple(
+            b.model_copy(
+                update={"joint": tuple(c.model_copy(update=elastic[c.name]) for c in b.joint)}
+                | {"frame_deviation": of_frame[b.name]["deviation"]}
+                | rigid[b.name]
+            )
+            for b in machine.body
+        ),
+        "beam": tuple(b.model_copy(update=_numbers(model, i, "beam")) for i, b in enumerate(machine.beam)),
+        "frame": tuple(f.model_copy(update=of_frame[f.name]) for f in machine.frame),
+        "payload": tuple(p.model_copy(update=rigid[p.name]) for p in machine.payload),
+        "spring": tuple(
+            s.model_copy(
+                update=_numbers(model, i, "spring")
+                | ({"free_length": float(model.spring_free_length[i])} if s.type == "length" else {})
+            )
+            for i, s in enumerate(machine.spring)
+        ),
+        "virtual_spring": tuple(_virtual_spring(s, i, start, model) for i, s in enumerate(machine.virtual_spring)),
+        "transmission": tuple(
+            t.model_copy(update=_numbers(model, i, "transmission")) for i, t in enumerate(machine.transmission)
+        ),
+        "rayleigh": Rayleigh(mass=float(model.rayleigh_mass), stiffness=float(model.rayleigh_stiffness)),
+        "fractional": law if model.fractional else None,
+    })  # fmt: skip
 
 
 def central_inertia(mass: float, first_moment: np.ndarray, inertia: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
