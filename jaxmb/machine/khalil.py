@@ -67,10 +67,8 @@ def value_of(expression: float | str, symbols: Mapping[str, float]) -> float:
     """
     if isinstance(expression, bool) or not isinstance(expression, int | float | str):
         raise ValueError(f"found {expression!r}, expected a number or an expression")
-    if not isinstance(expression, str):
-        number = float(expression)
-    else:
-        number = _value(_parsed(expression).body, expression, symbols)
+    text = isinstance(expression, str)
+    number = _value(_parsed(expression).body, expression, symbols) if text else float(expression)
     if not math.isfinite(number):
         raise ValueError(f"'{expression}' is {number}, expected a finite number")
     return number
