@@ -249,12 +249,10 @@ def _omitted_keys(part: Part, carried: Mapping[type[Part], Collection[str]], nam
 
 
 def _own_text(machine: Part, key: str) -> str:
-    """An omitted key of the machine itself, with the names of its parts."""
+    """An omitted key of the machine itself, with the names of its parts or its numbers."""
     label, value = LABELS.get(key, key.replace("_", " ")), getattr(machine, key)
-    if key == "gravity":
-        return f"{label} {', '.join(f'{x:g}' for x in value)} m/s^2"
-    names = [each.name for each in value if hasattr(each, "name")] if isinstance(value, tuple) else []
-    return f"{label} {', '.join(names)}" if names else label
+    entries = value if isinstance(value, tuple) else ()
+    return f"{label} {', '.join(str(getattr(each, 'name', each)) for each in entries)}".rstrip()
 
 
 LABELS = {

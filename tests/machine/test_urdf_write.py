@@ -116,7 +116,7 @@ def test_what_a_urdf_cannot_say(tmp_path, data, told):
 def test_what_is_left_out_is_said(tmp_path):
     joint = {"name": "c", "stiffness": 3.0, "rotor_inertia": 0.2, "offset": 0.1}
     machine = jaxmb.Machine.model_validate(changed("side", joint=[joint]) | {"gravity": [0.0, -9.81, 0.0]})
-    told = ("stiffness of c", "rotor inertia of c", "offset of c", "gravity 0, -9.81, 0 m/s^2")
+    told = ("stiffness of c", "rotor inertia of c", "offset of c", "gravity 0.0, -9.81, 0.0")
     assert jaxmb.write_urdf(machine, tmp_path / "arm.urdf") == told
     assert f"<!-- omitted, without a URDF element: {'; '.join(told)} -->" in (tmp_path / "arm.urdf").read_text()
     model = jaxmb.build_model(jaxmb.load_machine(tmp_path / "arm.urdf"))
