@@ -1,7 +1,7 @@
 """Free parameters of a fit, of the model and of tests, and their vector u."""
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import equinox as eqx
@@ -220,6 +220,23 @@ def matching_any(names: Sequence[str], patterns: Sequence[str], label: str) -> l
         if not matching(names, pattern):
             raise ValueError(unknown_pattern(label, pattern, names))
     return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def values_by_name(names: Sequence[str], values: Mapping[str, float], label: str) -> dict[str, float]:
+    """Values by name from values by name or pattern; a full name overrules a pattern.
+
+    Args:
+        names: to choose from.
+        values: by name or pattern.
+        label: noun of a pattern in an error message.
+
+    Raises:
+        ValueError: a pattern matches no name.
+    """
+    found = dict[str, float]()
+    for pattern in sorted(values, key=names.__contains__):
+        found |= dict.fromkeys(matching_any(names, [pattern], label), values[pattern])
+    return found
 
 
 def affine_map(

@@ -20,7 +20,7 @@ from jaxmb.identify.estimation.identifiability import (
 )
 from jaxmb.identify.experiments.components import IdentifiableCombinations
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
-from jaxmb.identify.parameters.free_parameters import affine_map, matching_any
+from jaxmb.identify.parameters.free_parameters import affine_map, values_by_name
 from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, proposal_toml
 from jaxmb.identify.plan.motion_information import (
     FINE,
@@ -286,10 +286,7 @@ def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.
 
 def _target_rows(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
     """Rows of the target parameters over their tolerances; a full name overrides a pattern."""
-    by_name: dict[str, float] = {}
-    for pattern in sorted(wanted, key=lambda pattern: pattern in names):
-        matches = matching_any(names, [pattern], "wanted: free parameter")
-        by_name |= dict.fromkeys(matches, wanted[pattern])
+    by_name = values_by_name(names, wanted, "wanted: free parameter")
     rows = np.zeros((len(by_name), len(names)))
     for row, (name, tolerance) in zip(rows, by_name.items(), strict=True):
         row[names.index(name)] = 1.0 / tolerance

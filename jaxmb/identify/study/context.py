@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.experiments.torque.preliminary_fits import FrictionChoice, PreliminaryGains
-from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.parameters.free_parameters import values_by_name
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, set_parameters
 from jaxmb.identify.study.format.study_format import StudyFile, machine_named
 from jaxmb.identify.study.format.test_format import Simulation
@@ -58,9 +58,6 @@ def simulated_machine(spec: Simulation, context: ReadingContext) -> tuple[Model,
     """
     machine = context.unlocked_machine if spec.machine is None else machine_named(spec.machine, context.folder)
     model = study_model(machine, context.file)
-    names, given = list(parameter_table(model)), dict[str, float]()
-    for pattern in sorted(spec.parameters, key=names.__contains__):  # a full name overrules a pattern
-        given |= dict.fromkeys(matching(names, pattern) or [pattern], spec.parameters[pattern])
-    model = set_parameters(model, given)
+    model = set_parameters(model, values_by_name(list(parameter_table(model)), spec.parameters, "parameter"))
     seed = spec.noise_seed if context.noise_seed is None else context.noise_seed
     return model, seed, Truth(motion_coordinates(model), parameters(model))

@@ -15,7 +15,7 @@ from jaxmb.identify.experiments.test import Entry, Test
 from jaxmb.identify.experiments.torque.torque_test import torque_entries
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import Prior, Problem
-from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching, matching_any, unknown_pattern
+from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters, matching, unknown_pattern, values_by_name
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, unit
 from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.files import read_strict
@@ -340,10 +340,8 @@ def prior_of(
     """
     if not patterns and earlier is None:
         return None
-    std = np.full(free.size, np.inf)  # inf: no prior
-    for pattern in sorted(patterns, key=free.names.__contains__):
-        names = matching_any(free.names, [pattern], "free parameter or pattern")
-        std[[free.names.index(n) for n in names]] = patterns[pattern]
+    stated = values_by_name(free.names, patterns, "free parameter or pattern")
+    std = np.array([stated.get(name, np.inf) for name in free.names])  # inf: no prior
     known = zip(free.names, free.logarithmic, std, strict=True)
     accepted = {*OF_GEOMETRY, "station", "compliance", "guide_exponent", "play"}
     linear = [n for n, log, s in known if not log and np.isfinite(s) and n.split(".")[0] not in accepted]
