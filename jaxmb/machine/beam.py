@@ -150,27 +150,27 @@ class Beam(Part):
 
     def _section_warnings(self) -> list[str]:
         """Warnings about implausible section properties; a beam of given stiffness and any modulus may have them."""
-        messages = list[str]()
-        moments = math.sqrt(self.second_moment_y * self.second_moment_z)
-        least = self.area**2 / (4.0 * math.pi)
-        if moments < (1.0 - PRINTED) * least:
-            messages.append(
-                f"sqrt(second_moment_y * second_moment_z) is {moments:.3g} m^4, expected at least {least:.3g} m^4,"
-                f" the value of a solid ellipse of area {self.area:g} m^2; are all lengths in m?"
-            )
+        moments, least = math.sqrt(self.second_moment_y * self.second_moment_z), self.area**2 / (4.0 * math.pi)
         radius = math.sqrt(max(self.second_moment_y, self.second_moment_z) / self.area)
-        if radius > self.length:
-            messages.append(
-                f"the radius of gyration of its section, sqrt(second moment / area), is {radius:.3g} m,"
-                f" expected less than its length of {self.length:g} m; are all lengths in m?"
-            )
         polar = self.second_moment_y + self.second_moment_z
-        if self.torsion_constant > (1.0 + PRINTED) * polar:
-            messages.append(
+        signs = (
+            (
+                moments < (1.0 - PRINTED) * least,
+                f"sqrt(second_moment_y * second_moment_z) is {moments:.3g} m^4, expected at least {least:.3g} m^4,"
+                f" the value of a solid ellipse of area {self.area:g} m^2; are all lengths in m?",
+            ),
+            (
+                radius > self.length,
+                f"the radius of gyration of its section, sqrt(second moment / area), is {radius:.3g} m,"
+                f" expected less than its length of {self.length:g} m; are all lengths in m?",
+            ),
+            (
+                self.torsion_constant > (1.0 + PRINTED) * polar,
                 f"torsion_constant is {self.torsion_constant:.3g} m^4, expected at most the sum of the second moments,"
-                f" {polar:.3g} m^4, the value of round sections"
-            )
-        return messages
+                f" {polar:.3g} m^4, the value of round sections",
+            ),
+        )
+        return [message for is_wrong, message in signs if is_wrong]
 
 
 class FlexibleBeam(Beam):
