@@ -171,11 +171,7 @@ def _drawn(
     """A posture in a zone, above the floor where there is one."""
     for _ in range(MOST_TRIES):
         values = {name: draw.uniform(first, last) for name, (first, last) in ranges.items()}
-        if model.loops:
-            q = np.asarray(close_loops(model, values, jnp.asarray(start)))
-        else:
-            q = start.copy()
-            q[[model.coordinates.index(name) for name in values]] = list(values.values())
+        q = np.asarray(close_loops(model, values, jnp.asarray(start)))
         if floor is None or lowest_frame(model, q) > floor:
             return q
     raise ValueError(f"zone '{zone}': no posture drawn keeps all frames above floor_m = {floor:g}")
