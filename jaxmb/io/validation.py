@@ -159,12 +159,10 @@ def _of_intended_type(errors: list[_Error], data: Any) -> list[_Error]:
     for group in by_value.values():
         wrong_type = [e for e in group if e.type in EXPECTED or e.type == "literal_error"]
         wrong_type = [e for e in wrong_type if e.loc == min((g.loc for g in group), key=len)]
-        if len(group) > 1 and len(wrong_type) == len(group):
+        if len(wrong_type) == len(group) > 1:
             intended.append(group[0]._replace(type="none", msg=" or ".join(dict.fromkeys(map(_expected, group)))))
-        elif len(group) > 1:
-            intended += [e for e in group if e not in wrong_type]
         else:
-            intended += group
+            intended += [e for e in group if e not in wrong_type] or group
     return intended
 
 

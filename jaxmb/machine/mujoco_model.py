@@ -57,11 +57,12 @@ class ModelReader:
 
     def _names(self, kind: str, ids: range, used: set[str]) -> list[str]:
         """Names of MuJoCo's objects as names of a machine, distinct from those in use."""
-        result = []
-        for i in ids:
-            given = self.mujoco.mj_id2name(self.m, getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
-            result.append(unused_name(_OUTSIDE_NAME.sub("_", given or f"{kind}{i}")[:150], used, f"_{kind}"))
-        return result
+        given = (self._given_name(kind, i) or f"{kind}{i}" for i in ids)
+        return [unused_name(_OUTSIDE_NAME.sub("_", name)[:150], used, f"_{kind}") for name in given]
+
+    def _given_name(self, kind: str, i: int) -> str | None:
+        """Name of an object of MuJoCo in the file; None or empty where it has none."""
+        return self.mujoco.mj_id2name(self.m, getattr(self.mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
 
     def _read_equalities(self) -> None:
         """Joints that an equality holds at a constant; couplings; loops, and the frames that they need."""
@@ -71,8 +72,7 @@ class ModelReader:
         for i in np.flatnonzero(m.eq_active0):
             kind, data = str(kinds(int(m.eq_type[i])).name).removeprefix("mjEQ_").lower(), m.eq_data[i]
             ids = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
-            name = self.mujoco.mj_id2name(m, self.mujoco.mjtObj.mjOBJ_EQUALITY, i) or f"loop{i + 1}"
-            name = _OUTSIDE_NAME.sub("_", name)[:150]
+            name = _OUTSIDE_NAME.sub("_", self._given_name("equality", int(i)) or f"loop{i + 1}")[:150]
             if kind == "joint":
                 constant, ratio, *further = data[:5]  # MuJoCo's polynomial is of differences from the reference
                 own, other = m.qpos0[m.jnt_qposadr[list(ids)]].tolist()
@@ -283,8 +283,7 @@ class ModelReader:
         return found
 
     def _actuator(self, a: int) -> str:
-        name = self.mujoco.mj_id2name(self.m, self.mujoco.mjtObj.mjOBJ_ACTUATOR, a)
-        return f"actuator '{name or a}'"
+        return f"actuator '{self._given_name('actuator', a) or a}'"
 
     def _effort_limit(self, j: int) -> float:
         """Largest force of a joint's actuators, 0 where it is unlimited."""

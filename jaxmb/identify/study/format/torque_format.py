@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from jaxmb.identify.study.format.test_format import RecordedTestPart, Simulation
+from jaxmb.io.validation import check_distinct
 from jaxmb.machine.elements import FrictionKind
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive
 from jaxmb.measurement.motion.record import MOST_SAMPLES, Side
@@ -112,8 +113,7 @@ class TorqueTestPart(RecordedTestPart):
     def _consistent(self) -> Self:
         if self.kalman is not None and self.cutoff_hz != "search":
             raise ValueError("kalman and cutoff_hz are given, expected one of them")
-        if len(set(self.friction_terms)) < len(self.friction_terms):
-            raise ValueError(f"friction_terms are {', '.join(self.friction_terms)}, expected each kind once")
+        check_distinct(self.friction_terms, "friction_terms has '{}' twice, expected each kind once")
         if self.friction_terms and self.role == "check":
             raise ValueError(
                 "friction_terms are selected from fitted tests, expected none in a test with the role 'check'"

@@ -17,7 +17,7 @@ from jaxmb.identify.study.context import ReadingContext, simulated_machine
 from jaxmb.identify.study.format.study_format import stated_tolerances
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart, SimulateModes
 from jaxmb.identify.study.reading.responses import responses_of_test, sensor_of
-from jaxmb.io.validation import check_known, listed
+from jaxmb.io.validation import check_distinct, check_known, listed
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak, misalignment_leak
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs
@@ -55,8 +55,7 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
     for what, points in (("outputs", outputs), ("inputs", inputs)):
         if not points:
             raise ValueError(f"{what} is empty, expected at least one point")
-        if len(set(points)) < len(points):
-            raise ValueError(f"{what} holds a point twice: {', '.join(dof_names(points))}")
+        check_distinct(dof_names(points), f"{what} holds the point '{{}}' twice, expected it once")
     source, truth, remarks = responses_of_test(part, outputs, inputs, context)
     measured = source.fitted
     finite = measured.frf[measured.finite]
