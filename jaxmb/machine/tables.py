@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from jaxmb.io.validation import Table, sentence, validated
+from jaxmb.io.validation import Table, validated
 from jaxmb.machine.elements import origin_matrix, origin_table, pose_matrix
 from jaxmb.machine.schema import Drive, Machine, RigidMass
 from jaxmb.machine.values import FEW, GROUND, SOME, Angle, Length, Name, Origin, Part
@@ -38,10 +38,6 @@ class DhTable(Part):
     """Body that carries the table's frame 0."""
     origin: Origin = Origin()
     """Frame 0 in the parent's frame."""
-
-
-class _Section(Part):
-    dh: DhTable
 
 
 def machine_from_dh(
@@ -89,12 +85,7 @@ def expand_tables(data: Table) -> Table:
     """
     if "dh" not in data:
         return data
-    section = {"dh": data["dh"]}
-    try:
-        table = _Section.model_validate(section).dh
-    except ValidationError as error:
-        raise ValueError(sentence(error, section, _Section)) from None
-    bodies, frames = _chain(table)
+    bodies, frames = _chain(validated(DhTable, data["dh"], "dh"))
     dh_frames = {frame["name"]: (frame["body"], origin_matrix(frame["origin"])) for frame in frames}
     rest = {key: value for key, value in data.items() if key != "dh"}
     rest["body"] = bodies + _on_bodies(data.get("body", []), "parent", dh_frames)

@@ -203,25 +203,25 @@ def test_table_in_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('convention = "modified"', "", "dh, convention: missing, expected a value"),
-        ('"modified"', '"craig"', "dh, convention: found \"craig\", expected 'standard' or 'modified'"),
-        ("a = 0.4", "r = 0.4", "dh, row 'elbow', r: unknown key; expected one of: name, mass"),
-        ("a = 0.4", 'a = "0.4"', "dh, row 'elbow', a: found \"0.4\", expected a number"),
-        ("a = 0.4", "a = nan", "dh, row 'elbow', a: found NaN, expected a finite number"),
-        ('"180 deg"', '"180"', "dh, row 'quill', alpha: found \"180\", expected a number in radians or a text"),
-        ('"prismatic"', '"linear"', "dh, row 'quill', type: found \"linear\", expected 'revolute' or 'prismatic'"),
-        ("mass = 10.0", "mass = -1.0", "dh, row 'shoulder', mass: found -1.0, expected a number not below 0"),
+        ('convention = "modified"', "", "dh: convention: missing, expected a value"),
+        ('"modified"', '"craig"', "dh: convention: found \"craig\", expected 'standard' or 'modified'"),
+        ("a = 0.4", "r = 0.4", "dh: row 'elbow', r: unknown key; expected one of: name, mass"),
+        ("a = 0.4", 'a = "0.4"', "dh: row 'elbow', a: found \"0.4\", expected a number"),
+        ("a = 0.4", "a = nan", "dh: row 'elbow', a: found NaN, expected a finite number"),
+        ('"180 deg"', '"180"', "dh: row 'quill', alpha: found \"180\", expected a number in radians or a text"),
+        ('"prismatic"', '"linear"', "dh: row 'quill', type: found \"linear\", expected 'revolute' or 'prismatic'"),
+        ("mass = 10.0", "mass = -1.0", "dh: row 'shoulder', mass: found -1.0, expected a number not below 0"),
         (
             "mass = 5.0",
             "mass = 5.0\ninertia_products = { xx = 1.0, yy = 1.0, zz = 3.0 }",
-            "dh, row 'elbow': has principal moments of inertia 1, 1, 3 kg m^2",
+            "dh: row 'elbow': has principal moments of inertia 1, 1, 3 kg m^2",
         ),
         (
             'type = "prismatic"',
             'type = "prismatic"\nrange = ["-10 deg", 0.1]',
             "range is an angle, expected a number in m, since the coordinate is prismatic",
         ),
-        ('name = "elbow"\n', "", "dh, row number 2, name: missing, expected a value"),
+        ('name = "elbow"\n', "", "dh: row number 2, name: missing, expected a value"),
         ('name = "elbow"', 'name = "shoulder"', "the body or frame name 'shoulder' is used twice, expected each once"),
         ('name = "gripper"', 'name = "elbow_dh"', "the body or frame name 'elbow_dh' is used twice"),
         ('body = "quill_dh"', 'body = "quil_dh"', "frame 'tool': body 'quil_dh' does not exist, did you mean 'quill'"),
@@ -241,12 +241,12 @@ def test_wrong_tables(old, new, message, tmp_path):
 
 def test_wrong_tables_in_python():
     with pytest.raises(
-        ValueError, match=r"machine 'arm': dh, row 'j', alpha: found \"x\", expected a number in radians"
+        ValueError, match=r"machine 'arm': dh: row 'j', alpha: found \"x\", expected a number in radians"
     ):
         machine_from_dh("arm", [{"name": "j", "alpha": "x"}])
-    with pytest.raises(ValueError, match=r"machine 'arm': dh, row: found \[\], expected at least 1 item"):
+    with pytest.raises(ValueError, match=r"machine 'arm': dh: row: found \[\], expected at least 1 item"):
         machine_from_dh("arm", [])
-    with pytest.raises(ValueError, match=r"machine 'arm': dh, convention: found \"dh\", expected 'standard' or 'modi"):
+    with pytest.raises(ValueError, match=r"machine 'arm': dh: convention: found \"dh\", expected 'standard' or 'modi"):
         machine_from_dh("arm", [{"name": "j"}], "dh")
     with pytest.raises(ValueError, match="machine 'arm': gravty: unknown key, did you mean 'gravity'"):
         machine_from_dh("arm", [{"name": "j"}], gravty=[0, 0, 0])
