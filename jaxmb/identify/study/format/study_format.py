@@ -70,10 +70,6 @@ class FreePart(Part):
     `identifiable` is "yes" below it and "weak" below ten times it; by default 0.1, or the limits with a prior [1]."""
 
 
-StatedTolerances = Annotated[Tolerances | None, or_word("exact", "a table")]
-"""Tolerances; or "exact", for none."""
-
-
 class StudyFile(Part):
     """A study: a machine, its tests, the free parameters and the settings of the fit."""
 
@@ -126,7 +122,7 @@ class StudyFile(Part):
     """Path of the result.json of an earlier fit; `machine` is its machine.toml. Parameters of the machine that were
     free there are free within their bounds, and their prior has the identified values and covariance. `[free]`,
     `[hold]` and `[prior]` overrule it by name. Parameters without a standard deviation there keep their value."""
-    tolerances: StatedTolerances = None
+    tolerances: Annotated[Tolerances | None, or_word("exact", "a table")] = None
     """Standard deviations of the stated numbers of machine and tests, or `"exact"`. By default those usual in the field
     if a test is measured, none in studies of simulated tests."""
     next: Next | None = None

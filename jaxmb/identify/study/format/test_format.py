@@ -8,7 +8,6 @@ from pydantic import BeforeValidator, Field, WrapValidator, model_validator
 from jaxmb.machine.values import CoordinateValue, Name, NonNegative, Number, Part, Positive
 
 Band = tuple[NonNegative, NonNegative]
-PointName = tuple[str, str]
 SEVERAL = ("xyz", "xy", "xz", "yz", "XYZ", "XY", "XZ", "YZ")
 """Directions of several points at one frame."""
 
@@ -50,7 +49,7 @@ OneOrEach = Annotated[tuple[Positive, ...], BeforeValidator(_listed)]
 """One number for all, or one for each."""
 NoiseLevel = Annotated[Positive | Literal["estimate"], or_word("estimate", "a number")]
 """A standard deviation, or "estimate"."""
-Points = Annotated[tuple[PointName, ...], BeforeValidator(_each)]
+Points = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_each)]
 
 
 class TestPart(Part):

@@ -296,9 +296,8 @@ class ModesTestPart(PostureTestPart):
                 if len(shape) != len(self.outputs):
                     raise ValueError(f"shape {mode} has {len(shape)} entries for {len(self.outputs)} outputs")
         count = len(self.frequency_hz)
-        for name in ("damping_percent", "content", "shapes", "frequency_std_hz", "damping_std_percent"):
+        for name in ("damping_percent", "content", "shapes"):
             given = getattr(self, name)
-            allowed = (1, count) if name.endswith(("std_hz", "std_percent")) else (count,)
-            if given is not None and len(given) not in allowed:
+            if given is not None and len(given) != count:
                 raise ValueError(f"{name} has {len(given)} entries for {count} frequencies")
         return self
