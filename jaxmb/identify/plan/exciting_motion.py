@@ -3,7 +3,7 @@ addition to the tests of a study."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -416,16 +416,15 @@ def plan_motion(study: Study, operating_point: OperatingPoint, before: PlannedIn
     and noise.
 
     Raises:
-        ValueError: the study has no torque test, or see `exciting_motion`.
+        ValueError: see `exciting_motion`.
     """
     part: Any = study.next
-    if before.combinations is None:
-        raise ValueError("[next]: found no torque test in the study, expected one as a template of the motion")
+    base = cast(IdentifiableCombinations, before.combinations)  # those of the torque test that is the template
     like = next(e for e in study.fitted if e.kind == part.kind and part.like in (None, e.name))
     weight, rate_hz = measured_as(like, study.model)
     size = study.free.slope(before.values)
-    columns = affine_map(study.model, study.free, before.combinations.parameters)[0] * size
-    sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, before.made, before.combinations)
+    columns = affine_map(study.model, study.free, base.parameters)[0] * size
+    sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, before.made, base)
     found = found_motion(study.machine, study.model, part, sought)
     rows = np.concatenate([before.made, found.rows])
     names = tuple(found.motion)
