@@ -22,7 +22,7 @@ from jaxmb.identify.experiments.motion_view import MotionView, motion_view
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.identify.study.format.next_format import NextPart, NextPosePart
+from jaxmb.identify.study.format.next_format import NextPart, PosturesPart
 from jaxmb.identify.study.reading.tests import test_names
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table, display_name
@@ -128,9 +128,7 @@ def planned(test: Test) -> tuple[Probe, Float[np.ndarray, "n"]]:
     return probe, np.asarray(test.vibration.q)
 
 
-def postures_of(
-    part: NextPart | NextPosePart, start: Float[np.ndarray, "n"], names: Sequence[str]
-) -> Float[np.ndarray, "c n"]:
+def postures_of(part: PosturesPart, start: Float[np.ndarray, "n"], names: Sequence[str]) -> Float[np.ndarray, "c n"]:
     """Postures [candidate, n] as listed, or drawn uniformly from the ranges; other coordinates as in `start`."""
     if isinstance(part.postures, dict):
         varied, low, high = ranges_of(part, names)
@@ -144,7 +142,7 @@ def postures_of(
     return found
 
 
-def ranges_of(part: NextPart | NextPosePart, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def ranges_of(part: PosturesPart, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Indices of the coordinates with a range, and their lower and upper ends; empty for listed postures."""
     ranges = part.postures if isinstance(part.postures, dict) else {}
     varied = np.array([names.index(name) for name in ranges], int)

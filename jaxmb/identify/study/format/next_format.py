@@ -34,11 +34,23 @@ Ranges = Annotated[dict[Name, Annotated[tuple[CoordinateValue, CoordinateValue],
 Listed = Annotated[tuple[dict[Name, CoordinateValue], ...], Field(min_length=1, max_length=MOST_CANDIDATES)]
 
 
-class NextPart(Part):
-    """`[next]`: number of FRF tests to select, candidates, and criterion."""
+class PosturesPart(Part):
+    """Postures from which the next ones are selected."""
 
     takes_minutes: ClassVar[bool] = False
     """Whether the selection takes minutes, so that reports of results leave it out."""
+
+    postures: Ranges | Listed
+    """Ranges of coordinates, in which postures are drawn uniformly (those selected for FRF tests are then improved), or
+    a list of postures [rad, m]."""
+    candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, strict=True)] = 200
+    """Number of postures drawn from ranges."""
+    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
+    """Seed of the draw."""
+
+
+class NextPart(PosturesPart):
+    """`[next]`: number of FRF tests to select, candidates, and criterion."""
 
     kind: Literal["frf"] = "frf"
     """FRF tests."""
@@ -46,13 +58,6 @@ class NextPart(Part):
     """Number of tests to select."""
     criterion: Literal["A", "D"] = "A"
     """Least sum of the variances of the parameters (A), or smallest volume of their confidence region (D)."""
-    candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, strict=True)] = 200
-    """Number of postures drawn from ranges."""
-    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-    """Seed of the draw."""
-    postures: Ranges | Listed
-    """Ranges of coordinates, in which postures are drawn uniformly and the selected ones are improved, or a list of
-    postures [rad, m]."""
     points: tuple[Annotated[PointsPart, BeforeValidator(_as_table)], ...] = ()
     """Alternatives of outputs and inputs; by default those of the test `like`."""
     bands_hz: tuple[Band, ...] = ()
@@ -137,10 +142,8 @@ class NextMotionPart(Part):
         return self
 
 
-class NextPosePart(Part):
+class NextPosePart(PosturesPart):
     """`[next]` of kind "pose": the postures to measure next."""
-
-    takes_minutes: ClassVar[bool] = False
 
     kind: Literal["pose"]
     """Postures of a pose test instead of FRF tests."""
@@ -148,12 +151,6 @@ class NextPosePart(Part):
     """Number of postures to select."""
     criterion: Literal["A", "D"] = "D"
     """Least sum of the variances of the parameters (A), or smallest volume of their confidence region (D)."""
-    candidates: Annotated[int, Field(ge=1, le=MOST_CANDIDATES, strict=True)] = 200
-    """Number of postures drawn from ranges."""
-    seed: Annotated[int, Field(ge=0, lt=2**63, strict=True)] = 0
-    """Seed of the draw."""
-    postures: Ranges | Listed
-    """Ranges of coordinates, in which postures are drawn uniformly, or a list of postures [rad, m]."""
     station: str | None = None
     """Label of the station from which they are measured; by default the first."""
     like: str | None = None
