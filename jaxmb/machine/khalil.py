@@ -136,7 +136,7 @@ class KhalilTables(Part):
     """Rows, or the name of a CSV file."""
     beams: Any = ()
     """Rows, or the name of a CSV file."""
-    symbols: dict[str, Any] = {}
+    symbols: Table = {}
     """Numbers or expressions by name."""
     sections: dict[Label, Table] = {}
     """Keys of a `[[beam]]` by name of the section."""
