@@ -18,6 +18,8 @@ from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import test_at
 
+EXPLAINS = 0.9
+"""Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
 SCREENED = 8
 """Evaluations of a refit from each start."""
 
@@ -144,6 +146,18 @@ class HypothesisSearch:
     """Expected sum of squares of the residual: degrees of freedom."""
     masked: slice | Bool[np.ndarray, "m"] | None = None
     """Rows that are left out."""
+    allowance: float | None = None
+    """Sum of squares above `noise` that counts as noise; None for that of its chi-square distribution."""
+
+    def of_contradiction(self, chi_square: float, contradiction: float) -> "HypothesisSearch":
+        """Refits that explain a contradiction of tests: a part of a sum of squares that, as a whole, is normal."""
+        noise, allowance = max(chi_square - contradiction, 1.0), (1.0 - EXPLAINS) * contradiction
+        return dataclasses.replace(self, noise=noise, allowance=allowance)
+
+    @property
+    def enough(self) -> float:
+        """Largest sum of squares of noise alone."""
+        return float(chdtri(self.noise, FALSE_ALARM)) if self.allowance is None else self.noise + self.allowance
 
     @property
     def size(self) -> int:
@@ -196,7 +210,7 @@ class HypothesisSearch:
 
     def reproduces(self, end: FittedHypothesis) -> bool:
         """Whether a refit reproduces its alternatives to tests: smaller lengths have smaller residuals in any case."""
-        if end.chi_square <= float(chdtri(self.noise, FALSE_ALARM)):
+        if end.chi_square <= self.enough:
             return True
         problem, values = self.corrected.problem, self.corrected.problem.free.values(end.x[: self.size])
         model = problem.free.apply(problem.model, values)

@@ -422,16 +422,16 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     search, degrees = _search(estimate, linear)
     residual = search.solved({}, {})[1]
     plain, estimated = float(residual @ residual), all(entry.source.noise_estimated for entry in study.fitted)
-    likely, others = _likely(search)
+    (likely, others), enough = _likely(search), float(chdtri(degrees, FALSE_ALARM))
     found = list[FittedHypothesis]()
     for some in (likely, _alternatives(search), others):
-        if not estimated and found and min(end.chi_square for end in found) <= float(chdtri(degrees, FALSE_ALARM)):
+        if not estimated and found and min(end.chi_square for end in found) <= enough:
             break  # another one leaves noise alone
         found += (end for end in map(search.fitted, some) if end.is_plausible)
     if not found:
         return Explanations()
     least = min(end.chi_square for end in found)
-    is_noise = least <= float(chdtri(degrees, FALSE_ALARM))
+    is_noise = least <= enough
     most = MOST_LEFT if is_doubtful or is_noise else 1.0 - EXPLAINS
     if estimated and min(end.squares for end in found) > most * search.squares(residual):
         return Explanations()
@@ -441,7 +441,7 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     found = [end._replace(chi_square=end.chi_square / noise) for end in found]
     springs = further_springs(search.model, found, plain / noise, degrees, tried)
     chi_squares, sizes = [end.chi_square for end in found], [end.surprise for end in found]
-    named, explains = selected(chi_squares, sizes, plain / noise, degrees, tried)
+    named, explains = selected(chi_squares, sizes, plain / noise, degrees, enough, tried)
     if not (named or estimated):
         return Explanations(_without_groups(search, plain, degrees), springs)
     machine = [error for error, _ in search.machine]

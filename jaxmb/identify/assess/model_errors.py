@@ -11,7 +11,15 @@ from scipy.special import chdtri
 
 from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.assess.estimate import Estimate
-from jaxmb.identify.assess.hypotheses import NONE, FittedHypothesis, HypothesisSearch, Metric, metric, prior
+from jaxmb.identify.assess.hypotheses import (
+    EXPLAINS,
+    NONE,
+    FittedHypothesis,
+    HypothesisSearch,
+    Metric,
+    metric,
+    prior,
+)
 from jaxmb.identify.assess.refits import LINEAR, MOST_NAMED, from_draws, refitted, without_tests
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
@@ -26,8 +34,6 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.families import STATION
 from jaxmb.spatial import rotation_by, rotation_vector
 
-EXPLAINS = 0.9
-"""Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
 MOST_LIKELY = 3
 """Number of errors within their tolerances that are named, the largest over their tolerance."""
 
@@ -70,7 +76,7 @@ class Explanations(NamedTuple):
     """Springs that each lower the residual significantly, the best first, also where none explains most."""
 
 
-def model_errors(estimate: Estimate) -> Explanations:
+def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     """Model-error hypotheses that each explain most of the misfit beyond noise, the most plausible first, and further
     springs.
 
@@ -78,14 +84,19 @@ def model_errors(estimate: Estimate) -> Explanations:
     exchanged channels. They are ranked to first order, by the Jacobian; the best are fitted jointly with the free
     parameters. If none explains the misfit, outlier lines are excluded instead. Errors within their tolerances and
     noise are the covariance of the residual; noise that is not stated is estimated from the line-to-line scatter. There
-    is no search where noise and tolerances explain the residual, where the residual cannot be distinguished from
-    estimated noise (`GoodnessOfFit.systematic`), for machines with many degrees of freedom (`Problem.one_by_one`), and
-    for large problems (`is_large`).
+    is no search where noise and tolerances explain the residual and the tests do not contradict each other, where the
+    residual cannot be distinguished from estimated noise (`GoodnessOfFit.systematic`), for machines with many degrees
+    of freedom (`Problem.one_by_one`), and for large problems (`is_large`).
+
+    Args:
+        estimate: the fit.
+        contradiction: sum of squares beyond noise by which the tests contradict one model, which a chi-square that is
+            normal may hide; 0 where one model is consistent with all tests.
     """
     problem = estimate.study.problem
     if problem.one_by_one or is_large(problem):
         return Explanations()  # each evaluation of a machine with many degrees of freedom would take minutes
-    scatter = _scatter(estimate)
+    scatter = _scatter(estimate, contradiction > 0.0)
     if scatter is None:
         return Explanations()
     study = estimate.study
@@ -106,7 +117,10 @@ def model_errors(estimate: Estimate) -> Explanations:
     if explains >= EXPLAINS and excess > degrees and search.cost(plain) < search.cost(estimate.u):
         text, slopes = _minimum_text(study.free, estimate.u, plain), search.state(NONE, plain)[1]
         lower = (_with_values(study.free, text, explains, plain, slopes, chi_square / degrees),)
-    if chi_square <= float(chdtri(degrees, ERROR_RATE)) and (lower or not estimate.goodness.exceeds_tolerance):
+    is_normal = chi_square <= float(chdtri(degrees, ERROR_RATE))
+    if is_normal and contradiction > 0.0:
+        search = search.of_contradiction(chi_square, contradiction)
+    elif is_normal and (lower or not estimate.goodness.exceeds_tolerance):
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *without_tests(search, plain), start]
@@ -150,7 +164,7 @@ def further_springs(
 
 
 def selected(
-    chi_squares: Sequence[float], sizes: Sequence[float], plain: float, noise: float, tried: int
+    chi_squares: Sequence[float], sizes: Sequence[float], plain: float, noise: float, enough: float, tried: int
 ) -> tuple[list[int], float]:
     """Indices of the hypotheses that explain a misfit, the most plausible first, and the explained part of the misfit.
 
@@ -164,12 +178,12 @@ def selected(
         sizes: of each error over its typical size; 0 for an alternative.
         plain: without a hypothesis.
         noise: degrees of freedom.
+        enough: largest sum of squares of noise alone.
         tried: number of hypotheses.
     """
     best, least = min(chi_squares), float(chdtri(1, ERROR_RATE / tried))
     explains = 1.0 - max(best - noise, 0.0) / max(plain - noise, least)
-    enough = best <= float(chdtri(noise, FALSE_ALARM)) or explains >= EXPLAINS
-    if plain - best < least or not enough:
+    if plain - best < least or not (best <= enough or explains >= EXPLAINS):
         return [], explains
     within = float(chdtri(1, ERROR_RATE)) * max(best / noise, 1.0)
     near = [k for k in np.argsort(np.abs(sizes), kind="stable").tolist() if chi_squares[k] <= best + within]
@@ -184,7 +198,7 @@ def _reported(
     chi_squares, corrected = [end.chi_square for end in found], search.corrected
     free = corrected.problem.free
     named, explains = selected(
-        chi_squares, [end.surprise for end in found], chi_square, search.noise, len(corrected.errors)
+        chi_squares, [end.surprise for end in found], chi_square, search.noise, search.enough, len(corrected.errors)
     )
     if not named:
         return ()
@@ -193,7 +207,7 @@ def _reported(
     other, lower = refit.x, refit.chi_square
     least = min(chi_squares)
     as_good = lower <= least + float(chdtri(1, ERROR_RATE)) * max(least / search.noise, 1.0)
-    if as_good and selected([lower], [0.0], chi_square, search.noise, 1)[0]:
+    if as_good and selected([lower], [0.0], chi_square, search.noise, search.enough, 1)[0]:
         text = _minimum_text(free, u, other)
         return (_with_values(free, text, explains, other, search.state(NONE, other)[1], lower / search.noise),)
     errors = [
@@ -423,10 +437,11 @@ def _separation(found: Sequence[ModelError]) -> str:
     return " (a repetition with sensors or load mounted anew, or at another posture, would separate them)"
 
 
-def _scatter(estimate: Estimate) -> np.ndarray | None:
-    """Variance of each row over that of its noise in the fit; None where noise and tolerances explain the residual."""
+def _scatter(estimate: Estimate, contradict: bool) -> np.ndarray | None:
+    """Variance of each row over that of its noise in the fit; None where noise and tolerances explain the residual and
+    tests do not contradict each other."""
     problem, goodness = estimate.study.problem, estimate.goodness
-    doubtful = bool(goodness.systematic) or goodness.exceeds_tolerance
+    doubtful = contradict or bool(goodness.systematic) or goodness.exceeds_tolerance
     found = np.ones(estimate.residual.size)
     for rows, test, misfit in zip(problem.row_slices, problem.tests, goodness.excesses, strict=True):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]

@@ -63,8 +63,7 @@ def refitted(
         tried |= _scanned(search, channel[0], np.flatnonzero(inside).tolist())
     expected = np.concatenate([expected, [[tried[k][0].chi_square for k in range(len(errors))]]])
     found, best = dict[int, FittedHypothesis](), np.inf
-    noise = float(chdtri(search.noise, FALSE_ALARM))
-    enough = noise if chi_square > noise else -np.inf
+    enough = search.enough if chi_square > search.enough else -np.inf
 
     def refit(numbers: Sequence[int]) -> None:
         nonlocal best
@@ -163,8 +162,8 @@ def _is_usual(end: FittedHypothesis) -> bool:
 def from_draws(search: HypothesisSearch, found: Sequence[FittedHypothesis], seed: int) -> list[FittedHypothesis]:
     """Refits, of which the best and those of alternatives are repeated from random starts unless one leaves noise
     alone."""
-    order, enough = sorted(found, key=lambda end: end.chi_square), float(chdtri(search.noise, FALSE_ALARM))
-    if any(end.chi_square <= enough and _is_usual(end) for end in order):
+    order = sorted(found, key=lambda end: end.chi_square)
+    if any(end.chi_square <= search.enough and _is_usual(end) for end in order):
         return order
     free, errors = search.corrected.problem.free, [end for end in order if end.hypothesis.error is not None]
     repeated = [*errors[:MOST_NAMED], *(end for end in order if end.hypothesis.error is None)]

@@ -110,12 +110,15 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate, ambiguous = ambiguity(with_curvature(estimate), fit, run.variances)
     estimate, bounded = not_bound_limited(estimate)
     estimate, systematic = with_systematic_errors(estimate)
-    (hypotheses, springs), common = model_errors(estimate), one_model(estimate)
-    disagree = common is not None and not common.is_consistent and not goodness.misfit_tolerated
+    common = one_model(estimate)
+    contradiction = 0.0 if common is None or goodness.misfit_tolerated else common.contradiction
+    hypotheses, springs = model_errors(estimate, contradiction)
     # errors of the description of single tests, or of all, are no disagreement on a parameter
-    if goodness.misfit_tolerated or (goodness.not_reproduced and not disagree):
+    if goodness.misfit_tolerated or (goodness.not_reproduced and contradiction == 0.0):
         common = None
-    wrong = bool(goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or disagree)
+    wrong = bool(
+        goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or contradiction
+    )
     if wrong and not (goodness.all_by_errors or is_large(estimate.study.problem)):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, hypotheses)

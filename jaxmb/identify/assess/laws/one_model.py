@@ -118,6 +118,12 @@ class OneModel(Agreement):
     parameters: tuple[OwnValue, ...]
     """By decreasing drop; those refitted with a value for each test first, by increasing residual."""
 
+    @property
+    def contradiction(self) -> float:
+        """Sum of squares beyond noise by which the tests contradict one model; 0 where it is consistent."""
+        drops = (self.separate, *self.parameters)
+        return 0.0 if self.is_consistent else max(each.drop - each.degrees for each in drops)
+
 
 def blocks(
     study: Study,

@@ -167,9 +167,12 @@ def test_the_drop_of_an_error_is_that_of_its_fit():
 
 def test_equivalent_hypotheses_are_one_group():
     sizes = [1.0, -2.0, 3.0, 1.0]
-    assert selected([130.0, 102.0, 100.0, 500.0], sizes, 1000.0, 100.0, 50) == ([1, 2], 1.0)  # the smaller one first
-    assert selected([995.0], [1.0], 1000.0, 990.0, 50)[0] == []  # no significant decrease
-    assert selected([600.0], [1.0], 1000.0, 100.0, 50)[0] == []  # explains half of the misfit
+    assert selected([130.0, 102.0, 100.0, 500.0], sizes, 1000.0, 100.0, 150.0, 50) == (
+        [1, 2],
+        1.0,
+    )  # the smaller one first
+    assert selected([995.0], [1.0], 1000.0, 990.0, 999.0, 50)[0] == []  # no significant decrease
+    assert selected([600.0], [1.0], 1000.0, 100.0, 150.0, 50)[0] == []  # explains half of the misfit
 
 
 def test_a_group_comes_with_the_measurement_that_separates_it():

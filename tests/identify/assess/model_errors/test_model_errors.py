@@ -98,15 +98,30 @@ def loaded_once(folder, mass, level, which):
     return made.with_problem(with_tests(made.problem, own))
 
 
+def behind_window(made, count, decay):
+    """The study with the responses of its first tests behind an exponential window that is not stated."""
+    own, model = list(made.tests), build_model(MACHINE)
+    for k, test in enumerate(own[:count]):
+        view, behind = test.view(model), dataclasses.replace(test, decay=jnp.asarray(decay))
+        own[k] = dataclasses.replace(test, measured=test.measured * behind.predict(view) / test.predict(view))
+    return made.with_problem(with_tests(made.problem, own))
+
+
+def test_the_window_of_one_test_in_noise_stated_too_large(tmp_path):
+    """The chi-square of all data is normal, but the tests contradict each other."""
+    result = identify(behind_window(study(tmp_path, level=3.0 * NOISE), 1, 0.5))
+    (found,) = result.metrics.model_errors
+    assert found.text.startswith("an exponential window of ")
+    assert found.text.endswith("on the responses of test 'p0' instead of 0")
+    assert float(found.text.split()[4]) == pytest.approx(0.5, rel=0.1)
+    assert result.metrics.misfit.square < 1.0
+    assert_covered(result)
+
+
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
 def test_the_window_of_all_tests(tmp_path, level):
     """An exponential window that no test states; free dampings absorb most of its effect."""
-    made, model = study(tmp_path, level=level), build_model(MACHINE)
-    own = []
-    for test in made.tests:
-        view, behind = test.view(model), dataclasses.replace(test, decay=jnp.asarray(3.0))
-        own.append(dataclasses.replace(test, measured=test.measured * behind.predict(view) / test.predict(view)))
-    result = identify(made.with_problem(with_tests(made.problem, own)))
+    result = identify(behind_window(study(tmp_path, level=level), len(POSTURES), 3.0))
     found = re.search(r"exponential window of ([\d.]+) 1/s on the responses of all FRF tests", result.remarks[0])
     assert found is not None
     assert float(found[1]) == pytest.approx(3.0, rel=0.1)
@@ -348,13 +363,13 @@ def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
     """Any number more lets the free parameters leave it for the lowest one: none of these is a cause."""
     findings = []
     module = importlib.import_module("jaxmb.identify.assess.search_estimate")
-    monkeypatch.setattr(module, "model_errors", lambda estimate: findings.append(estimate) or ((), ()))
+    monkeypatch.setattr(module, "model_errors", lambda estimate, _: findings.append(estimate) or ((), ()))
     identify(changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w))))
     monkeypatch.undo()
     good = study(tmp_path)
     u = findings[0].u + np.where(np.arange(findings[0].u.size) == 0, 0.1, 0.0)
     residual = np.asarray(good.problem.residual(u))
-    (cause,), _ = model_errors(dataclasses.replace(findings[0], study=good, u=u, residual=residual))
+    (cause,), _ = model_errors(dataclasses.replace(findings[0], study=good, u=u, residual=residual), 0.0)
     assert cause.text.startswith("a lower minimum of the cost that the search did not find, with stiffness.a near ")
     assert float(cause.text.rstrip(",").split()[-1]) == pytest.approx(TRUTH["stiffness.a"], rel=0.02)
 
@@ -442,12 +457,12 @@ def test_further_springs_by_what_they_leave():
         FittedHypothesis(Hypothesis(StatedError(key, size=1e-6)), np.array([s]), left)
         for key, (s, left) in sizes.items()
     ]
-    found = further_springs(model, ends, 1000.0, 100.0, 50)
+    found = further_springs(model, ends, 1000.0, 100.0, 150.0, 50)
     assert tuple(map(dataclasses.astuple, found)) == (
         ("an elastic foundation along Z", pytest.approx(2.5e5), "N/m", 1.0),
         ("an elastic foundation about X", pytest.approx(5e5), "N m/rad", pytest.approx(7.0 / 9.0)),
     )
-    assert not further_springs(model, [end._replace(x=-end.x) for end in ends], 1000.0, 100.0, 50)
+    assert not further_springs(model, [end._replace(x=-end.x) for end in ends], 1000.0, 100.0, 150.0, 50)
 
 
 def test_further_springs_are_ranked(tmp_path):
