@@ -24,7 +24,7 @@ from jaxmb.identify.experiments.machine_errors import (
     with_further_springs,
 )
 from jaxmb.identify.experiments.test import Test, without_name
-from jaxmb.identify.experiments.tolerances import StatedError
+from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.fit.problem import Problem, with_free_values
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Study
@@ -48,6 +48,10 @@ class Corrected:
     """Directions of the errors of the machine, which come first; stacked."""
     own: tuple[tuple[np.ndarray, Any], ...]
     """Indices of the errors of each test, and their directions, stacked; no errors if it has no description."""
+    origin: Float[np.ndarray, "e"] | float = 0.0
+    """Sizes of the errors from which those of arguments are counted, SI."""
+    known: Float[np.ndarray, "m"] | float = 0.0
+    """Residual that is taken off: the effect of the sizes in `origin` to first order."""
 
     @classmethod
     def of(cls, study: Study, identified: Model) -> "Corrected":
@@ -68,6 +72,14 @@ class Corrected:
                     errors.append(error)
             own.append((np.array([number[error.key] for error, _ in found], dtype=int), _stacked(found)))
         return cls(problem, all_elastic(model), tuple(errors), _stacked(of_machine), tuple(own))
+
+    def about(self, joint: "JointFit", errors: Sequence[StatedError], tolerances: Tolerances | None) -> "Corrected":
+        """The residual with the errors of a joint fit, but without their effect to first order, as of a description
+        whose tolerances have a linear effect."""
+        known, sizes = [error.key for error in self.errors], np.zeros(len(self.errors))
+        for error, size in zip(errors, joint.sizes, strict=True):
+            sizes[known.index(error.key)] = size * error.std(tolerances)
+        return dataclasses.replace(self, origin=sizes, known=joint.fitted - joint.residual)
 
     @property
     def of_machine(self) -> int:
@@ -114,7 +126,7 @@ class Corrected:
             jacobian[problem.data_rows :] = np.asarray(problem.prior.rows) @ by_u
         for k, rows in enumerate(problem.row_slices):
             along, index = self._partial(_with_slopes, k, tests[k]) if k in tests else self._along[k], self._index(k)
-            point = jax.device_put(np.concatenate([u, x])[index])
+            point = jax.device_put(np.concatenate([u, x + self.origin])[index])
             asked, together = np.flatnonzero(np.isin(columns, index)), size + 1
             for first in range(0, max(asked.size, 1), together):
                 part = asked[first : first + together]
@@ -122,14 +134,14 @@ class Corrected:
                 tangents[: part.size] = columns[part, None] == index
                 value, slopes = along(point, jax.device_put(tangents))
                 residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
-        return finite(residual, NOT_FINITE), finite(jacobian, 0.0)
+        return finite(residual, NOT_FINITE) - self.known, finite(jacobian, 0.0)
 
     def residuals(self, u: Float[np.ndarray, "b d"], x: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "b m"]:
         """Residual in units of the noise at several points: unknowns and sizes of the errors, SI."""
-        points, tests = np.concatenate([u, x], axis=1), enumerate(self.problem.tests)
+        points, tests = np.concatenate([u, x + self.origin], axis=1), enumerate(self.problem.tests)
         parts = [self._partial(_at_points, k, test)(jax.device_put(points[:, self._index(k)])) for k, test in tests]
         parts.append(jax.vmap(self.problem.prior_residual)(jax.device_put(u)))
-        return finite(np.concatenate(parts, axis=1), NOT_FINITE)
+        return finite(np.concatenate(parts, axis=1), NOT_FINITE) - self.known
 
     def _index(self, k: int) -> Int[np.ndarray, "n"]:
         """Indices of u and of the errors of a test, by its number: those of the machine, then its own."""

@@ -149,10 +149,9 @@ class HypothesisSearch:
     allowance: float | None = None
     """Sum of squares above `noise` that counts as noise; None for that of its chi-square distribution."""
 
-    def of_contradiction(self, chi_square: float, contradiction: float) -> "HypothesisSearch":
-        """Refits that explain a contradiction of tests: a part of a sum of squares that, as a whole, is normal."""
-        noise, allowance = max(chi_square - contradiction, 1.0), (1.0 - EXPLAINS) * contradiction
-        return dataclasses.replace(self, noise=noise, allowance=allowance)
+    def of_hidden(self, chi_square: float, hidden: float) -> "HypothesisSearch":
+        """Refits that explain a part of a sum of squares that is normal as a whole."""
+        return dataclasses.replace(self, noise=max(chi_square - hidden, 1.0), allowance=(1.0 - EXPLAINS) * hidden)
 
     @property
     def enough(self) -> float:

@@ -10,13 +10,14 @@ from jaxtyping import Float, Int
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.corrected import Corrected
-from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.estimate import Estimate, noise_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
     NONE,
     FittedHypothesis,
     HypothesisSearch,
     Metric,
+    drops,
     metric,
     prior,
 )
@@ -50,6 +51,8 @@ class ModelError:
     """Values of the free parameters in a fit with the error corrected, SI."""
     std: dict[str, float] = dataclasses.field(default_factory=dict)
     """Their standard deviations there, SI: of the noise, and of the misfit that remains, as scatter."""
+    is_hidden: bool = False
+    """Whether noise and tolerances allow the residual as a whole, though not its part that the error explains."""
     of_machine: bool = False
     """Whether it is an error of the machine, not of a test."""
 
@@ -83,10 +86,11 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     Each adds one number, an error in the description of the machine or of a test, or replaces some tests, as by
     exchanged channels. They are ranked to first order, by the Jacobian; the best are fitted jointly with the free
     parameters. If none explains the misfit, outlier lines are excluded instead. Errors within their tolerances and
-    noise are the covariance of the residual; noise that is not stated is estimated from the line-to-line scatter. There
-    is no search where noise and tolerances explain the residual and the tests do not contradict each other, where the
-    residual cannot be distinguished from estimated noise (`GoodnessOfFit.systematic`), for machines with many degrees
-    of freedom (`Problem.one_by_one`), and for large problems (`is_large`).
+    noise are the covariance of the residual; noise that is not stated is estimated from the line-to-line scatter. Where
+    noise and tolerances explain the residual as a whole, they may hide an error: there is a search if the tests
+    contradict one model, or if one error lowers the residual significantly to first order (`FALSE_ALARM` over the
+    number of errors). There is none for machines with many degrees of freedom (`Problem.one_by_one`), and for large
+    problems (`is_large`).
 
     Args:
         estimate: the fit.
@@ -96,31 +100,41 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     problem = estimate.study.problem
     if problem.one_by_one or is_large(problem):
         return Explanations()  # each evaluation of a machine with many degrees of freedom would take minutes
-    scatter = _scatter(estimate, contradiction > 0.0)
-    if scatter is None:
+    if all(test.description is None for test in problem.tests):
         return Explanations()
-    study = estimate.study
-    corrected = Corrected.of(study, estimate.model)
-    zero, every = np.zeros(len(corrected.errors)), np.arange(estimate.u.size + len(corrected.errors))
-    jacobian = corrected.state(estimate.u, zero, every)[1]
+    study, (scatter, is_doubtful) = estimate.study, _scatter(estimate)
+    corrected, u, size = Corrected.of(study, estimate.model), estimate.u, estimate.u.size
+    single = 0.0 if is_doubtful or contradiction else float(chdtri(1, FALSE_ALARM / len(corrected.errors)))
+    if single > float(estimate.residual @ estimate.residual):
+        return Explanations()  # data without noise
+    if estimate.goodness.joint is not None and estimate.goodness.budget is not None:
+        corrected = corrected.about(estimate.goodness.joint, estimate.goodness.budget.errors, study.tolerances)
+        u = estimate.goodness.joint.u
+    zero, every = np.zeros(len(corrected.errors)), np.arange(size + len(corrected.errors))
+    residual, jacobian = corrected.state(u, zero, every)
     std, has_tolerance = corrected.tolerances(study, len(jacobian))
-    effects = jacobian[:, estimate.u.size :] * std * has_tolerance
+    effects = (jacobian[:, size:] * std * has_tolerance)[:, std > 0.0]
+    if single:
+        of_noise = metric(noise_variances(estimate), effects)
+        parts = residual, jacobian[:, :size], jacobian[:, size:][:, std == 0.0]
+        if drops(*map(of_noise, parts))[1].max() < single:
+            return Explanations()
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
-    search = HypothesisSearch(corrected, metric(variances, effects[:, std > 0.0]), degrees)
-    unchanged = search.fitted(NONE, estimate.u)
+    search = HypothesisSearch(corrected, metric(variances, effects), degrees)
+    unchanged = search.fitted(NONE, u)
     plain, chi_square = unchanged.x, unchanged.chi_square
-    before, _ = search.state(NONE, estimate.u)
+    before, _ = search.state(NONE, u)
     excess = float(before @ before) - degrees
     explains = min(1.0 - (chi_square - degrees) / max(excess, 1e-300), 1.0)
     lower = tuple[ModelError, ...]()
-    if explains >= EXPLAINS and excess > degrees and search.cost(plain) < search.cost(estimate.u):
-        text, slopes = _minimum_text(study.free, estimate.u, plain), search.state(NONE, plain)[1]
+    if explains >= EXPLAINS and excess > degrees and search.cost(plain) < search.cost(u):
+        text, slopes = _minimum_text(study.free, u, plain), search.state(NONE, plain)[1]
         lower = (_with_values(study.free, text, explains, plain, slopes, chi_square / degrees),)
-    is_normal = chi_square <= float(chdtri(degrees, ERROR_RATE))
-    if is_normal and contradiction > 0.0:
-        search = search.of_contradiction(chi_square, contradiction)
-    elif is_normal and (lower or not estimate.goodness.exceeds_tolerance):
+    is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), estimate.goodness.exceeds_tolerance
+    if is_normal and not exceeds and (contradiction or single):
+        search = search.of_hidden(chi_square, contradiction or single)
+    elif is_normal and (lower or not exceeds):
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *without_tests(search, plain), start]
@@ -128,6 +142,10 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     if estimate.goodness.not_reproduced:
         refits = from_draws(search, refits, estimate.seed)
     found = [end for end in refits if end.is_plausible and search.reproduces(end)]
+    if single and found:
+        likely = min(found, key=lambda end: end.chi_square).hypothesis.error
+        if likely is not None and likely.std(study.tolerances) > 0.0:
+            return Explanations(lower)  # within its tolerance
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     return Explanations(
         named
@@ -219,7 +237,7 @@ def _reported(
     ]  # fmt: skip
     machine = corrected.errors[: corrected.of_machine]
     return tuple(
-        dataclasses.replace(error, of_machine=end.hypothesis.error in machine)
+        dataclasses.replace(error, of_machine=end.hypothesis.error in machine, is_hidden=search.allowance is not None)
         for error, end in zip(errors, ends, strict=True)
     )
 
@@ -420,7 +438,10 @@ def model_errors_text(found: Sequence[ModelError]) -> str:
     if not found:
         return ""
     texts = ", or ".join(error.text for error in found)
-    return f"{texts} would explain {100.0 * found[0].explains:.0f} % of the misfit beyond noise{_separation(found)}"
+    explained = f"{100.0 * found[0].explains:.0f} % of the misfit beyond noise"
+    if found[0].is_hidden:
+        explained = "a significant part of the residual, which noise and tolerances allow as a whole"
+    return f"{texts} would explain {explained}{_separation(found)}"
 
 
 def _separation(found: Sequence[ModelError]) -> str:
@@ -437,11 +458,11 @@ def _separation(found: Sequence[ModelError]) -> str:
     return " (a repetition with sensors or load mounted anew, or at another posture, would separate them)"
 
 
-def _scatter(estimate: Estimate, contradict: bool) -> np.ndarray | None:
-    """Variance of each row over that of its noise in the fit; None where noise and tolerances explain the residual and
-    tests do not contradict each other."""
+def _scatter(estimate: Estimate) -> tuple[Float[np.ndarray, "m"], bool]:
+    """Variance of each row over that of its noise in the fit, and whether noise and tolerances do not explain the
+    residual."""
     problem, goodness = estimate.study.problem, estimate.goodness
-    doubtful = contradict or bool(goodness.systematic) or goodness.exceeds_tolerance
+    doubtful = bool(goodness.systematic) or goodness.exceeds_tolerance
     found = np.ones(estimate.residual.size)
     for rows, test, misfit in zip(problem.row_slices, problem.tests, goodness.excesses, strict=True):
         residual, weights = estimate.residual[rows], estimate.row_weights[rows]
@@ -450,4 +471,4 @@ def _scatter(estimate: Estimate, contradict: bool) -> np.ndarray | None:
         elif test.lines is not None:
             found[rows] = np.maximum(test.lines.scatter(residual, weights), np.finfo(float).tiny)
             doubtful |= test.noise.correlation.between_responses or test.lines.outliers(residual, weights).size > 0
-    return found if doubtful and any(test.description is not None for test in problem.tests) else None
+    return found, doubtful

@@ -22,8 +22,9 @@ from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.io.validation import display_name
 
-TRIED, TRIED_ALTERNATIVES = 6, 3
-"""Numbers of errors, and of alternatives, that are refitted: those that explain most to first order."""
+LIKELY, TRIED, TRIED_ALTERNATIVES = 18, 6, 3
+"""Numbers of errors that explain most to first order or after a step, for which the free parameters are fitted at a
+size; of those that explain most then, which are refitted; and of alternatives that are refitted."""
 CONTINUED = 0.05
 """Part of the misfit that a refit explains after `SCREENED` evaluations if it is continued."""
 SCANNED = (2.0, -2.0, 8.0, -8.0, 32.0, -32.0)
@@ -90,6 +91,11 @@ def refitted(
 
     refit([k for k, error in enumerate(errors) if error.key in beyond])
     refit([k for k in likely() if inside[k]])
+    nearer = np.full(len(errors), np.inf)
+    for k in likely()[:LIKELY]:
+        end = search.at_size(tried[k][0].hypothesis, tried[k][0].x)
+        tried[k][0], nearer[k] = end, end.chi_square
+    expected = np.concatenate([expected, nearer[None]])
     refit(likely()[:TRIED])
     refit([k for k in likely() if errors[k].starts][:TRIED])
     if found:
