@@ -104,8 +104,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
         return Explanations()
     study, (scatter, is_doubtful) = estimate.study, _scatter(estimate)
     corrected, u, size = Corrected.of(study, estimate.model), estimate.u, estimate.u.size
-    single = 0.0 if is_doubtful or contradiction else float(chdtri(1, FALSE_ALARM / len(corrected.errors)))
-    if single > float(estimate.residual @ estimate.residual):
+    significant, is_doubtful = float(chdtri(1, FALSE_ALARM / len(corrected.errors))), is_doubtful or contradiction > 0.0
+    if not is_doubtful and float(estimate.residual @ estimate.residual) < significant:
         return Explanations()  # data without noise
     if estimate.goodness.joint is not None and estimate.goodness.budget is not None:
         corrected = corrected.about(estimate.goodness.joint, estimate.goodness.budget.errors, study.tolerances)
@@ -114,11 +114,11 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     residual, jacobian = corrected.state(u, zero, every)
     std, has_tolerance = corrected.tolerances(study, len(jacobian))
     effects = (jacobian[:, size:] * std * has_tolerance)[:, std > 0.0]
-    if single:
-        of_noise = metric(noise_variances(estimate), effects)
-        parts = residual, jacobian[:, :size], jacobian[:, size:][:, std == 0.0]
-        if drops(*map(of_noise, parts))[1].max() < single:
-            return Explanations()
+    of_noise = metric(noise_variances(estimate), effects)
+    parts = residual, jacobian[:, :size], jacobian[:, size:][:, std == 0.0]
+    is_lowered = np.max(drops(*map(of_noise, parts))[1], initial=0.0) >= significant
+    if not (is_doubtful or is_lowered):
+        return Explanations()
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     search = HypothesisSearch(corrected, metric(variances, effects), degrees)
@@ -132,8 +132,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
         text, slopes = _minimum_text(study.free, u, plain), search.state(NONE, plain)[1]
         lower = (_with_values(study.free, text, explains, plain, slopes, chi_square / degrees),)
     is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), estimate.goodness.exceeds_tolerance
-    if is_normal and not exceeds and (contradiction or single):
-        search = search.of_hidden(chi_square, contradiction or single)
+    if is_normal and not exceeds and (contradiction or is_lowered):
+        search = search.of_hidden(chi_square, contradiction or significant)
     elif is_normal and (lower or not exceeds):
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
@@ -142,17 +142,15 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     if estimate.goodness.not_reproduced:
         refits = from_draws(search, refits, estimate.seed)
     found = [end for end in refits if end.is_plausible and search.reproduces(end)]
-    if single and found:
+    if found and not is_doubtful:
         likely = min(found, key=lambda end: end.chi_square).hypothesis.error
         if likely is not None and likely.std(study.tolerances) > 0.0:
             return Explanations(lower)  # within its tolerance
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
-    return Explanations(
-        named
-        or _single_lines(estimate, search, (plain, start), chi_square)
-        or _moved_station(estimate, search, plain, chi_square),
-        further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)),
-    )
+    if not named and search.allowance is None:
+        named = _single_lines(estimate, search, (plain, start), chi_square)
+        named = named or _moved_station(estimate, search, plain, chi_square)
+    return Explanations(named, further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)))
 
 
 def further_springs(

@@ -118,6 +118,22 @@ def test_the_window_of_one_test_in_noise_stated_too_large(tmp_path):
     assert_covered(result)
 
 
+@pytest.mark.parametrize("corner", [0.0, 0.3])
+def test_a_high_pass_in_noise_stated_too_large(tmp_path, corner):
+    """The chi-square of all data is normal, and the tests agree: one error lowers the residual significantly."""
+
+    def passed(h, w):
+        first = np.arange(h.shape[1])[:, None] == 0
+        return np.where(first, h * 1j * w / (1j * w + 2.0 * np.pi * corner), h)
+
+    result = identify(changed(study(tmp_path, level=3.0 * NOISE), passed, len(POSTURES)))
+    assert result.metrics.misfit.square < 1.0
+    texts = [error.text for error in result.metrics.model_errors or ()]
+    found = [float(re.fullmatch("a high-pass of ([0-9.]+) Hz in output tool x", text)[1]) for text in texts]
+    assert found == pytest.approx([corner] if corner else [], rel=0.02)
+    assert_covered(result)
+
+
 @pytest.mark.parametrize("level", [NOISE, "estimate"])
 def test_the_window_of_all_tests(tmp_path, level):
     """An exponential window that no test states; free dampings absorb most of its effect."""
@@ -457,12 +473,12 @@ def test_further_springs_by_what_they_leave():
         FittedHypothesis(Hypothesis(StatedError(key, size=1e-6)), np.array([s]), left)
         for key, (s, left) in sizes.items()
     ]
-    found = further_springs(model, ends, 1000.0, 100.0, 150.0, 50)
+    found = further_springs(model, ends, 1000.0, 100.0, 50)
     assert tuple(map(dataclasses.astuple, found)) == (
         ("an elastic foundation along Z", pytest.approx(2.5e5), "N/m", 1.0),
         ("an elastic foundation about X", pytest.approx(5e5), "N m/rad", pytest.approx(7.0 / 9.0)),
     )
-    assert not further_springs(model, [end._replace(x=-end.x) for end in ends], 1000.0, 100.0, 150.0, 50)
+    assert not further_springs(model, [end._replace(x=-end.x) for end in ends], 1000.0, 100.0, 50)
 
 
 def test_further_springs_are_ranked(tmp_path):
