@@ -107,9 +107,10 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     significant, is_doubtful = float(chdtri(1, FALSE_ALARM / len(corrected.errors))), is_doubtful or contradiction > 0.0
     if not is_doubtful and float(estimate.residual @ estimate.residual) < significant:
         return Explanations()  # data without noise
-    if estimate.goodness.joint is not None and estimate.goodness.budget is not None:
-        corrected = corrected.about(estimate.goodness.joint, estimate.goodness.budget.errors, study.tolerances)
-        u = estimate.goodness.joint.u
+    goodness = estimate.goodness
+    if goodness.misfit_tolerated and goodness.joint is not None and goodness.budget is not None:
+        corrected = corrected.about(goodness.joint, goodness.budget.errors, study.tolerances)
+        u = goodness.joint.u
     zero, every = np.zeros(len(corrected.errors)), np.arange(size + len(corrected.errors))
     residual, jacobian = corrected.state(u, zero, every)
     std, has_tolerance = corrected.tolerances(study, len(jacobian))
@@ -131,15 +132,15 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     if explains >= EXPLAINS and excess > degrees and search.cost(plain) < search.cost(u):
         text, slopes = _minimum_text(study.free, u, plain), search.state(NONE, plain)[1]
         lower = (_with_values(study.free, text, explains, plain, slopes, chi_square / degrees),)
-    is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), estimate.goodness.exceeds_tolerance
+    is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), goodness.exceeds_tolerance
     if is_normal and not exceeds and (contradiction or is_lowered):
         search = search.of_hidden(chi_square, contradiction or significant)
     elif is_normal and (lower or not exceeds):
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
     points = [plain, *without_tests(search, plain), start]
-    refits = refitted(search, points, chi_square, estimate.goodness.beyond_tolerance)
-    if estimate.goodness.not_reproduced:
+    refits = refitted(search, points, chi_square, goodness.beyond_tolerance)
+    if goodness.not_reproduced:
         refits = from_draws(search, refits, estimate.seed)
     found = [end for end in refits if end.is_plausible and search.reproduces(end)]
     if found and not is_doubtful:

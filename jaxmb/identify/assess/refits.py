@@ -93,8 +93,7 @@ def refitted(
     refit([k for k in likely() if inside[k]])
     nearer = np.full(len(errors), np.inf)
     for k in likely()[:LIKELY]:
-        end = search.at_size(tried[k][0].hypothesis, tried[k][0].x)
-        tried[k][0], nearer[k] = end, end.chi_square
+        nearer[k] = search.at_size(tried[k][0].hypothesis, tried[k][0].x).chi_square
     expected = np.concatenate([expected, nearer[None]])
     refit(likely()[:TRIED])
     refit([k for k in likely() if errors[k].starts][:TRIED])
