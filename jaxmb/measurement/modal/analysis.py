@@ -23,6 +23,7 @@ from jaxmb.measurement.modal.search import (
     lsce_poles,
     polyreference_poles,
     remainder,
+    with_noise_of_lines,
     with_poles_beside,
     with_residual_poles,
     without_twins,
@@ -111,7 +112,8 @@ class ModalAnalysis:
     started_from: np.ndarray
     """Indices of the poles of the chart from which the fit started [k]."""
     noise: np.ndarray
-    """Standard deviation of real and imaginary part of the residual [output, input]."""
+    """Standard deviation of real and imaginary part of the residual [output, input]; where noise is proportional to the
+    response, of the quietest lines."""
     line_hz: np.ndarray
     """Lines analysed [f], Hz."""
     left: np.ndarray
@@ -179,9 +181,10 @@ def modal_analysis(
 
     An estimator computes poles for every model order. Poles that are stable over the orders, by `rule`, are refined
     together on all responses (see `refine_poles`), those not significant above the noise are removed, and the residual
-    is searched once more. Where natural frequencies vary between responses (see `varying_test`), each mode is one pole
-    with a shift in every response, and chart and model are those of the mean. Out-of-band poles that the lines require
-    are fitted too and kept separately in the model.
+    is searched once more. Noise may be constant or proportional to the response (see `with_noise_of_lines`). Where
+    natural frequencies vary between responses (see `varying_test`), each mode is one pole with a shift in every
+    response, and chart and model are those of the mean. Out-of-band poles that the lines require are fitted too and
+    kept separately in the model.
 
     Args:
         frf_set: FRFs of any kind and unit. Values that are not finite are omitted with a remark; the decay rate of an
@@ -322,6 +325,10 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
         return _Found(search, chart, start, refined, mode, varying.scatter(refined.eigenvalue, mode, between))
     refined = refine_poles(search.lines, chart.eigenvalue[start], chart.participation[start])
     refined, doubtful = with_residual_poles(search, with_poles_beside(search, all_strong(search, refined)))
+    weighted, refined = with_noise_of_lines(search, refined)
+    if weighted is not search:
+        search = weighted
+        refined, doubtful = with_residual_poles(search, with_poles_beside(search, refined))
     if search.frf.shape[2] == 1:
         refined = without_twins(search, refined)
     mode, remarks = is_mode(refined, search.band_hz, search.rule), ()
@@ -346,6 +353,7 @@ def _by_hand(
     # the stable poles not selected are fitted too: a selected pole would drift to them otherwise
     fitted = np.concatenate([start, neighbouring_poles(chart, np.concatenate([start, merged]), search.rule)])
     refined = refine_poles(search.lines, chart.eigenvalue[fitted], chart.participation[fitted])
+    search, refined = with_noise_of_lines(search, refined, significant=False)
     mode = is_mode(refined, search.band_hz, search.rule)
     mode[start.size :] = False
     return _Found(search, chart, start, refined, mode)

@@ -152,7 +152,7 @@ SINGULAR = 1e-10
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lines:
-    """Responses as real numbers with the residual terms projected out."""
+    """Responses as real numbers, each line over its noise, with the residual terms projected out."""
 
     s: np.ndarray
     """j omega, plus the decay of an exponential window [f]."""
@@ -162,19 +162,35 @@ class Lines:
     """Orthonormal basis of the residual terms [2 f, 4]."""
     responses: np.ndarray
     """[2 f, output, input], orthogonal to the residual terms."""
+    level: np.ndarray
+    """Noise of each line, the least 1 [f]: by it all rows are divided."""
+    variance: np.ndarray
+    """Relative variance of the noise in these rows, the mean of each response 1 [f, output, input]."""
 
 
-def as_lines(s: np.ndarray, frf: np.ndarray, power: int) -> Lines:
-    """Real parts above imaginary parts of the responses, with the residual terms projected out."""
-    terms = s[:, None] ** np.array([power, power - 2.0])
+def as_lines(s: np.ndarray, frf: np.ndarray, power: int, variance: np.ndarray | None = None) -> Lines:
+    """Lines of responses.
+
+    Args:
+        s: j omega, plus the decay of an exponential window [f].
+        frf: responses [f, output, input].
+        power: see `Lines`.
+        variance: of the noise, relative to that of each response [f, output, input]; constant where None.
+    """
+    relative = np.ones(frf.shape) if variance is None else variance
+    level = np.sqrt(np.mean(relative, axis=(1, 2)))
+    level = level / level.min()
+    relative = relative / level[:, None, None] ** 2
+    relative = relative / np.mean(relative, axis=0)
+    terms = s[:, None] ** np.array([power, power - 2.0]) / level[:, None]
     residual = np.linalg.qr(_stack(np.hstack([terms, 1j * terms])) / np.tile(np.linalg.norm(terms, axis=0), 2))[0]
-    lines = Lines(s, power, residual, np.zeros(0))
-    return dataclasses.replace(lines, responses=_without(lines, _stack(frf)))
+    lines = Lines(s, power, residual, np.zeros(0), level, relative)
+    return dataclasses.replace(lines, responses=_without(lines, _stack(frf / level[:, None, None])))
 
 
 def pole_functions(lines: Lines, eigenvalue: np.ndarray, derivative: int = 0) -> np.ndarray:
     """Functions of the poles [2 f, r, 2], or their derivatives by the poles, with the residual terms projected out."""
-    weight = lines.s[:, None] ** lines.power
+    weight = lines.s[:, None] ** lines.power / lines.level[:, None]
     a = weight / (lines.s[:, None] - eigenvalue) ** (1 + derivative)
     b = weight / (lines.s[:, None] - eigenvalue.conj()) ** (1 + derivative)
     return _without(lines, _stack(np.stack([a + b, 1j * (a - b)], axis=2)))
@@ -234,8 +250,9 @@ def residual_terms(
     bare = dataclasses.replace(lines, residual=np.zeros((2 * lines.s.size, 0)))
     g = pole_functions(bare, eigenvalue)
     product = shape[:, None, :] * participation.T
-    residual = _stack(frf) - np.tensordot(g, np.stack([np.real(product), np.imag(product)]), axes=((1, 2), (3, 0)))
-    terms = lines.s[:, None] ** np.array([lines.power, lines.power - 2.0])
+    weighted = _stack(frf / lines.level[:, None, None])
+    residual = weighted - np.tensordot(g, np.stack([np.real(product), np.imag(product)]), axes=((1, 2), (3, 0)))
+    terms = lines.s[:, None] ** np.array([lines.power, lines.power - 2.0]) / lines.level[:, None]
     norm = np.linalg.norm(terms, axis=0)
     values = residual[: lines.s.size] + 1j * residual[lines.s.size :]
     solved = np.linalg.lstsq(terms / norm, values.reshape(lines.s.size, -1), rcond=None)[0] / norm[:, None]

@@ -126,7 +126,7 @@ def _described(
         point.shape,
         point.remainder,
         noise,
-        _pole_covariance(point, participation, _scores(lines, noise, eigenvalue, participation, point)) * correlated,
+        _pole_covariance(lines, noise, eigenvalue, participation, point) * correlated,
         _strength(point, participation),
         converged,
     )
@@ -236,42 +236,43 @@ def _noise(lines: Lines, point: _Equations, participation: np.ndarray) -> np.nda
     return np.sqrt(np.sum(point.remainder**2, axis=0) / spare)
 
 
-def _scores(
+def _pole_covariance(
     lines: Lines, noise: np.ndarray, eigenvalue: np.ndarray, participation: np.ndarray, point: _Equations
 ) -> np.ndarray:
-    """Gradient of the cost by each line [f, step]: its projected Jacobian times its weighted residual."""
-    count, poles = len(lines.s), eigenvalue.size
-    rows = (point.remainder / noise**2).reshape(2, count, *noise.shape)
-    g, h = (pole_functions(lines, eigenvalue, k).reshape(2, count, poles, 2) for k in (0, 1))
-    found = np.zeros((count, 1 + len(participation.T), poles, 2))
-    for psi, own, root, coupling in zip(
-        point.shape, np.moveaxis(rows, 2, 0), point.shape_root, point.coupling, strict=True
-    ):  # one output at a time, for the memory
-        by_g, by_h = (np.einsum("pfi,pfrq->firq", own, each) for each in (g, h))
-        found[:, 0] += turned(psi * participation.T, by_h).sum(axis=1)
-        found[:, 1:] += turned(psi, by_g)
-        of_shape = turned(participation.T, by_g).sum(axis=1).reshape(count, 2 * poles)
-        found -= (of_shape @ root @ (root.T @ coupling)).reshape(found.shape)
-    return found.reshape(count, -1) if poles else np.zeros((count, 0))
+    """Covariance of each pole by the noise of each entry, or by the residuals of single lines where this is larger.
 
-
-def _pole_covariance(point: _Equations, participation: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Covariance of each pole, from the noise of the responses, or from the scores where these give more.
-
-    The noise of a response is its average over the lines. Noise proportional to the response is larger at the peaks,
-    which determine the poles.
+    lambda changes by B e, e the errors of the responses, B = N^-1 J^T / sigma^2 with the projected Jacobian J. The
+    covariance is B V B^T, V the variance of each entry. Noise that is common to the responses of a line, as that of the
+    force, adds up over them: the second estimate sums B e over each line.
 
     Source: White, Econometrica 48, 817 (1980).
     """
-    free = _free(participation)
-    normal = point.normal[np.ix_(free, free)]
-    count = participation.shape[0]
-    root = inverse_root(normal, LEAST_KNOWN)
-    of_poles = root[: 2 * count]
-    plain, change = np.sum(of_poles**2, axis=1), of_poles @ (scores[:, free] @ root).T
-    scale = np.sqrt(np.maximum(1.0, np.sum(change**2, axis=1) / np.where(plain > 0.0, plain, np.inf)))
-    scaled = (of_poles * scale[:, None]).reshape(count, 2, root.shape[1])
-    return scaled @ np.swapaxes(scaled, 1, 2)
+    count, (poles, inputs), free = len(lines.s), participation.shape, _free(participation)
+    root = np.zeros((free.size, np.sum(free)))
+    root[free] = inverse_root(point.normal[np.ix_(free, free)], LEAST_KNOWN)
+    steps = root @ root[: 2 * poles].T
+    own, *of_rows = steps.reshape(1 + inputs, 2 * poles, 2 * poles)
+    g, h = (pole_functions(lines, eigenvalue, k).reshape(2 * count, 2 * poles) for k in (0, 1))
+    by_noise, change = np.zeros((poles, 2, 2)), np.zeros((count, poles, 2))
+    for o, psi in enumerate(point.shape):  # one response at a time, for the memory
+        of_shapes = solved_by(point.shape_root[o], point.coupling[o] @ steps)
+        for i, rows in enumerate(participation.T):
+            sensitivity = h @ _times(psi * rows, own) + g @ (_times(psi, of_rows[i]) - _times(rows, of_shapes))
+            sensitivity = sensitivity.reshape(2, count, poles, 2) / noise[o, i]
+            change += np.einsum("pfrq,pf->frq", sensitivity, point.remainder[:, o, i].reshape(2, count) / noise[o, i])
+            sensitivity *= np.sqrt(lines.variance[:, o, i])[:, None, None]
+            by_noise += np.einsum("pfrs,pfrt->rst", sensitivity, sensitivity)
+    by_line = np.sum(change**2, axis=0)
+    known = np.diagonal(by_noise, axis1=1, axis2=2)
+    scale = np.sqrt(np.maximum(1.0, by_line / np.where(known > 0.0, known, np.inf)))
+    return by_noise * scale[:, :, None] * scale[:, None, :]
+
+
+def _times(factor: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Columns [2 r, k] of real and imaginary parts times complex factors [r]."""
+    pairs = columns.reshape(factor.size, 2, columns.shape[1])
+    both = (pairs[:, 0] + 1j * pairs[:, 1]) * factor[:, None]
+    return np.stack([both.real, both.imag], axis=1).reshape(columns.shape)
 
 
 def _strength(point: _Equations, participation: np.ndarray) -> np.ndarray:
