@@ -108,6 +108,13 @@ def build_model(machine: Machine) -> Model:
                 " expected an independent coordinate"
             )
     movable = [i for i in range(n) if i not in dependent and not model.locked[i]]
+    added = [model.coordinates[i] for i in movable if i in preferred and np.any(slope[:, i] != 0.0)]
+    if named and added:
+        warnings.warn(
+            f"independent: {', '.join(added)} was selected besides {', '.join(machine.independent)}, expected"
+            f" {len(named) + len(added)} names to determine the loops of '{model.name}'",
+            stacklevel=2,
+        )
     if not movable and not model.beams:
         raise ValueError(f"machine '{model.name}': with its loops and locks no coordinate can move")
     model = dataclasses.replace(model, reference=jax.device_put(reference), dependent=dependent)

@@ -1,6 +1,7 @@
 """Closed chains against closed forms of a four-bar and of a Delta, finite differences and MuJoCo."""
 
 import re
+import warnings
 
 import equinox as eqx
 import jax
@@ -442,6 +443,19 @@ def test_beams_that_share_their_weight_as_they_were_mounted(width, reported):
 def test_wrong_loops(change, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         jaxmb.build_model(machine_of(**change))
+
+
+def test_independent_coordinates_that_are_not_named():
+    """Four joints and one loop in the plane: two are independent."""
+    stand, rocker = rod("stand", "ground", "q4", BASE, 1.0), rod("rocker", "stand", "q3", ROCKER, 1.5, BASE)
+    body = [*FOUR_BAR["body"][:2], stand, rocker]
+    with pytest.warns(UserWarning, match="independent: q. was selected besides q1, expected 2 names"):
+        model = jaxmb.build_model(machine_of(body=body, independent=["q1"]))
+    names = jaxmb.independent_coordinates(model)
+    assert len(names) == 2
+    with warnings.catch_warnings(action="error"):
+        jaxmb.build_model(machine_of(body=body, independent=names))
+        jaxmb.build_model(machine_of(body=body, independent=["q4"]))  # the one with a spring is the default
 
 
 def test_wrong_postures(four_bar):
