@@ -1,6 +1,7 @@
 """State-space models of linearized machines, their reduction, and files for other programs."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -107,7 +108,7 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
 
     Args:
         system: a state-space model, from `state_space`.
-        states: number of states to keep; one less where a pair of a mode would be divided.
+        states: number of states to keep; one less, with a warning, where a pair of a mode would be divided.
         method: of the reduction.
 
     Raises:
@@ -137,6 +138,9 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
         and eigenvalue[states - 1].imag != 0.0
         and eigenvalue[states] == eigenvalue[states - 1].conj()
     ):
+        warnings.warn(
+            f"{states - 1} states are kept, not {states}: the last one is half of the pair of a mode", stacklevel=2
+        )
         states -= 1
     if np.any(still[states:]):
         raise ValueError(f"{states} states leave out a motion that does not decay, expected more states")

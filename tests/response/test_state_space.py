@@ -93,7 +93,8 @@ def test_reduction(method):
 
 def test_modal_truncation_keeps_the_static_response():
     system = jaxmb.state_space(MODEL, Q, INPUTS, OUTPUTS)
-    reduced = jaxmb.reduce_state_space(system, 5, "modal").system
+    with pytest.warns(UserWarning, match="4 states are kept, not 5: the last one is half of the pair of a mode"):
+        reduced = jaxmb.reduce_state_space(system, 5, "modal").system
     assert reduced.A.shape == (4, 4)
     kept, modes = np.linalg.eigvals(np.asarray(reduced.A)), jaxmb.modes(jaxmb.linearize(MODEL, Q))
     np.testing.assert_allclose(np.sort(np.abs(kept))[::2], np.abs(np.asarray(modes.eigenvalue[:2])), rtol=1e-9)
