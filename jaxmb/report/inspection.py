@@ -274,16 +274,18 @@ def singular_value_chart(found: Inspection) -> Chart:
         ),
     )
     zeros = values.size - shown.size
+    yes = float(limits()[0])
     title = (
-        f"{found.study.name}: {np.sum(shown > 1.0 / float(limits()[0]))} of {values.size} directions of the parameters"
-        f" are identifiable{f', {zeros} of {values.size} are zero' if zeros else ''}"
+        f"{found.study.name}: {np.sum(shown > 1.0 / yes)} of {values.size} singular values with a std below"
+        f" {percent(100.0 * yes)} %{f', {zeros} of {values.size} are zero' if zeros else ''}"
     )
     x = Axis("direction of the parameters", limits=(0.3, max(values.size, 2) + 0.7), whole=True)
     panel = Panel(marks, x, Axis("singular value = 1 / std along it", log=bool(shown.size)), height=2.3)
     return single(
         panel,
         title,
-        "Singular values of the Jacobian in units of the noise: directions below a dashed line are weakly known.",
+        "Singular values of the Jacobian in units of the noise, of all parameters together. The weak directions in the"
+        " table are of sets of correlated parameters, and their number may differ.",
         4.2,
     )
 

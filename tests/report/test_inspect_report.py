@@ -120,6 +120,15 @@ def test_weak_directions_have_the_same_percentages_in_figure_and_table(inspected
     assert f"standard deviation up to {table.rows[0][1]} % in" in chart.title
 
 
+def test_singular_values_are_not_counted_as_the_weak_directions(inspected):
+    """Both are right and differ: the ones of all parameters together, the others of sets of correlated ones."""
+    (chart,) = (each.chart() for each in pictures(inspection_sections(inspected)) if each.name == "singular-values")
+    values = inspected.singular_values
+    assert f"{np.sum(values > 10.0)} of {values.size} singular values" in chart.title
+    assert "with a std below 10 %" in chart.title
+    assert "identifiable" not in chart.title
+
+
 @pytest.mark.parametrize("which", ["inspected", "with_prior", "deflections"])
 def test_nothing_overlaps_in_the_figures(which, overlapping, figures_of, request):
     figures = figures_of(inspection_sections(request.getfixturevalue(which)))
