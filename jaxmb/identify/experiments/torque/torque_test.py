@@ -369,11 +369,13 @@ class TorqueSource(Source):
         number, effort, std = (np.asarray(x) for x in (test.coordinate, test.effort, test.std))
         rows = [np.flatnonzero(number == i) for i in range(len(self.coordinates))]
 
-        def measuring(order: np.ndarray | None, sign: np.ndarray, there: TorqueTest = test) -> TorqueTest:
+        def measuring(order: np.ndarray | None, factor: np.ndarray, there: TorqueTest = test) -> TorqueTest:
             each = effort if order is None else effort[order]
-            own = std if order is None else std[order]
-            return dataclasses.replace(there, effort=jax.device_put(sign * each), std=jax.device_put(own))
+            own = np.abs(factor) * (std if order is None else std[order])
+            return dataclasses.replace(there, effort=jax.device_put(factor * each), std=jax.device_put(own))
 
+        for text, factor in self._several(test, model):
+            yield text, text, measuring(None, factor[number])
         for i, name in enumerate(self.coordinates):
             sign = np.where(number == i, -1.0, 1.0)
             text = f"the sign of the torque of {name}"
@@ -422,6 +424,28 @@ class TorqueSource(Source):
             if np.asarray(there.effort).size == effort.size:
                 text = f"the opposite sign of the gear ratio of {listed(joints)}"
                 yield text, text, there
+
+    def _several(self, test: TorqueTest, model: Model) -> Iterator[tuple[str, Float[np.ndarray, "c"]]]:
+        """Factors on the torques of several joints: -1 for all, and -1 or 9.81 for those where the ratio of measured to
+        predicted torque, beside friction, suggests it."""
+        number, both = np.asarray(test.coordinate), np.stack([test.predict(test.view(model)), test.effort], axis=1)
+        ratio = np.ones(len(self.coordinates))
+        for i in range(ratio.size):
+            own, speed = both[number == i], self.velocity[number == i]
+            friction = np.linalg.qr(np.stack([np.ones_like(speed), speed, np.sign(speed)], axis=1))[0]
+            predicted, measured = (own - friction @ (friction.T @ own)).T
+            ratio[i] = predicted @ measured / max(float(predicted @ predicted), 1e-300)
+        near = np.log(np.maximum(ratio, 1e-9)) / np.log(GRAVITY)
+        if ratio.size > 1:
+            yield "the sign of all torques", np.full(ratio.size, -1.0)
+        for what, factor, joints in (
+            ("the sign of", -1.0, ratio < 0.0),
+            ("a factor of 9.81 (kilograms and newtons) on", GRAVITY, np.abs(near + 1.0) < 0.5),
+            ("a factor of 1 / 9.81 (kilograms and newtons) on", 1.0 / GRAVITY, np.abs(near - 1.0) < 0.5),
+        ):
+            if 1 < np.sum(joints) < ratio.size:  # a single one and all of them are tried in any case
+                names = [name for name, chosen in zip(self.coordinates, joints, strict=True) if chosen]
+                yield f"{what} the torques of {' and '.join(names)}", np.where(joints, factor, 1.0)
 
     def _in_unit(self, model: Model, what: str, names: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
         """The test where some angles are in degrees, or travels in mm, without and with their rates."""
@@ -478,7 +502,8 @@ def samples_at(
 STRIBECK_SPEEDS = (0.03, 0.06, 0.12, 0.25, 0.5)
 """Candidate Stribeck speeds over the largest speed."""
 DEGREE = np.pi / 180.0
-FACTORS = tuple(sign * float(np.log(size)) for size in (9.80665, 1000.0) for sign in (1.0, -1.0))
+GRAVITY = 9.80665
+FACTORS = tuple(sign * float(np.log(size)) for size in (GRAVITY, 1000.0) for sign in (1.0, -1.0))
 """Starting values of the logarithm of a factor."""
 FLAT, MOST_FLAT = 0.97, 0.08
 """Share of the largest torque above which a sample may be saturated, and share of such samples in a motion without

@@ -97,6 +97,7 @@ def test_a_correct_torque_test_has_no_doubt(tmp_path):
         ({"change": lambda q, tau: (q[:, ::-1], tau)}, "exchanged angles of q1 and q2 of test 'run'"),
         ({"change": lambda q, tau: (q, tau + np.array([0.0, 40.0]))}, "missing offset of the torque of q2 (40 N m)"),
         ({"change": lambda q, tau: (q, 1e-3 * tau)}, "a factor of 1e+03 on the torques of test 'run' (1000: "),
+        ({"change": lambda q, tau: (q, -tau)}, "the sign of all torques of test 'run' would explain 100 %"),
     ],
 )
 def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
@@ -104,6 +105,32 @@ def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
     assert result.status.startswith("data not followed")
     assert named in result.doubts[0]
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
+
+
+@pytest.mark.parametrize(
+    ("factors", "named"),
+    [
+        ((-1.0, -1.0, 1.0), "the sign of the torques of q1 and q2 of test 'run' would explain 100 %"),
+        ((1.0, 9.80665, 9.80665), "a factor of 1 / 9.81 (kilograms and newtons) on the torques of q2 and q3 of test"),
+    ],
+)
+def test_an_error_of_some_torques_is_named(tmp_path, factors, named):
+    """A pendulum beside the arm, whose torque is a tenth of that of the first joint, is measured by a third drive."""
+    written(tmp_path)
+    time, q, tau = np.split(np.loadtxt(tmp_path / "run.csv", delimiter=",", skiprows=1), [1, 3], axis=1)
+    size, omega = np.array([0.8, 0.5]), 2.0 * np.pi * np.array([0.4, 0.7])
+    angle, rate = size @ np.sin(omega * time).T, (size * omega) @ np.cos(omega * time).T
+    torque = -1.135 * (size * omega**2) @ np.sin(omega * time).T - 20.601 * np.cos(angle) + 5.0 * rate
+    torque += 7.0 * np.sign(rate) + np.random.default_rng(4).normal(scale=0.8, size=rate.size)
+    columns = np.column_stack([time, q, angle, np.column_stack([tau, torque]) * factors])
+    head = "time_s,q1,q2,q3,q1.torque,q2.torque,q3.torque"
+    np.savetxt(tmp_path / "run.csv", columns, delimiter=",", header=head, comments="")
+    pendulum = BODIES[0] | {"name": "pendulum", "mass": 6.0, "center_of_mass": [0.35, 0.0, 0.0],
+                            "inertia_products": {"xx": 0.4, "yy": 0.4, "zz": 0.4},
+                            "joint": [{"name": "q3", "axis": [0.0, 1.0, 0.0]}]}  # fmt: skip
+    (tmp_path / "arm.toml").write_text(tomli_w.dumps({"name": "arm", "body": [*BODIES, pendulum]}))
+    result = jaxmb.identify(jaxmb.load_study(tmp_path / "study.toml"))
+    assert named in result.doubts[0]
 
 
 def test_a_saturated_torque_is_a_doubt(tmp_path):
