@@ -19,6 +19,8 @@ MOST_ORDER = 60
 EDGE = 3.0
 """Periods of the cut-off excluded at either end of a record filtered with `ORDER`: the transient has decayed to a
 thousandth there. It is scaled with the slowest pole for higher orders."""
+LEAST_RATE_HZ = 20.0
+"""Usual lowest sampling rate of controllers, below which the unit of time is in doubt."""
 SPACING = 1.1
 """Spacing of decimated samples in half periods of the cut-off: filtered noise then correlates by a few per cent."""
 
@@ -170,6 +172,14 @@ class MotionRecord:
     def rate_hz(self) -> float:
         """Samples per second."""
         return (len(self.time_s) - 1) / float(self.time_s[-1] - self.time_s[0])
+
+    @property
+    def doubtful_rate(self) -> str:
+        """Doubt about the unit of time at a sampling rate at which controllers do not record; empty for others."""
+        if self.rate_hz >= LEAST_RATE_HZ:
+            return ""
+        span = float(self.time_s[-1] - self.time_s[0])
+        return f"{self.rate_hz:.3g} samples per second over {span:.3g} s: is time_s in ms?"
 
 
 def resampled(record: MotionRecord, rate_hz: float) -> MotionRecord:

@@ -34,6 +34,9 @@ from jaxmb.machine.elements import FRICTION_KINDS
 
 FAR = 0.2
 """Relative change of a Stribeck speed up to which efforts are linear in it."""
+GROSS, ISOLATED = 12.0, 2.0
+"""Error of a gross outlier over the median error, which noise reaches in 1e-15 of all samples, and over the errors
+beside it."""
 SELDOM = 0.1
 """Share of the samples of a coordinate that move in a direction, up to which friction in it is not known."""
 
@@ -231,9 +234,10 @@ def _errors(estimate: Estimate, entry: TorqueEntry) -> Iterator[tuple[str, np.nd
 def torque_remarks(
     estimate: Estimate, entries: Sequence[TorqueEntry], metrics: TorqueMetrics
 ) -> tuple[list[str], list[str]]:
-    """Sentences on doubtful motions, and on held-out tests in a new direction and Stribeck speeds far from the values
-    of linearization."""
+    """Sentences on doubtful motions and outliers, and on held-out tests in a new direction and Stribeck speeds far from
+    the values of linearization."""
     causes = grouped((entry.name, text) for entry in entries for text in entry.source.doubts)
+    causes += [text for entry in entries for text in _outlier_doubt(estimate, entry)]
     new = {entry.name: new_directions(entries, entry) for entry in entries if entry.role == "check"}
     others = [
         f"{display_name(test)} has no intervals of predicted efforts at {listed(names)}: fitted tests do not move in"
@@ -249,6 +253,23 @@ def torque_remarks(
                 " prior limit the friction, and efforts of the machine differ from those of the fit"
             )
     return causes, others
+
+
+def _outlier_doubt(estimate: Estimate, entry: TorqueEntry) -> list[str]:
+    """A sentence on single samples of a torque test that are far from its prediction and from their neighbours."""
+    found = dict[str, int]()
+    for name, _, error in [] if is_robust(entry.test) else _errors(estimate, entry):
+        size = np.abs(error)
+        beside = np.maximum(size[:-2], size[2:])
+        far = size[1:-1] > np.maximum(GROSS * np.median(size), ISOLATED * beside)
+        if far.any():
+            found[name] = int(far.sum())
+    if not found:
+        return []
+    return [
+        f"{display_name(entry.name)} has single samples far from the predicted torque at"
+        f" {listed([f'{name} ({count})' for name, count in found.items()])}: robust = true gives them no weight"
+    ]
 
 
 def _comparable(estimate: Estimate, entries: Sequence[TorqueEntry], base: FreeBaseParameters) -> bool:

@@ -228,7 +228,8 @@ def effort_rows(
     for i, name in enumerate(measured):
         if not fast[:, i].any():
             fastest = np.abs(speed[inside, i]).max()
-            raise ValueError(f"{name} is never faster than its least_speed, expected one below {fastest:.3g}")
+            doubt = f"the record has {record.doubtful_rate} " if record.doubtful_rate else ""
+            raise ValueError(f"{doubt}{name} is never faster than its least_speed, expected one below {fastest:.3g}")
 
     def to_rows(part: np.ndarray) -> np.ndarray:
         return filtered(part)[inside[sample], coordinate]

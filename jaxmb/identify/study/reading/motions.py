@@ -163,8 +163,6 @@ CORRELATED = 0.9
 """Smallest correlation of a motion and an integrated rate that are compared."""
 BEYOND = 0.03
 """Distance by which a motion may leave a range, over its width: zeros of encoders are not set better."""
-LEAST_RATE_HZ = 20.0
-"""Usual lowest sampling rate of controllers, below which the unit of time is in doubt."""
 TOO_FAR = 2.0
 """Travel over the width of a range, from which on it is not the machine's motion, whatever the zero and the limits."""
 
@@ -403,9 +401,8 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
         ratios = dict(zip(shafts, np.asarray(model.gear_ratio).tolist(), strict=True))
         if Path(file).suffix.lower() == ".csv":  # joint angles and torques
             read = read_motion(context.folder / file, names, part.resample_hz is None, ratios)
-            if read.rate_hz < LEAST_RATE_HZ:  # at which controllers do not record
-                rate = f"{file} has {read.rate_hz:.3g} samples per second over {np.ptp(read.time_s):.3g} s"
-                remarks = (*remarks, f"{rate}: is time_s in ms?")
+            if read.doubtful_rate:
+                remarks = (*remarks, f"{file} has {read.doubtful_rate}")
         else:  # a description of recordings at the motors
             read = read_described(file, context.folder, names, ratios)
         check_ratios(model, read)

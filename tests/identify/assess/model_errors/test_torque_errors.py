@@ -107,6 +107,30 @@ def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
 
 
+@pytest.mark.parametrize("robust", [False, True])
+def test_single_samples_that_are_far_off_ask_for_a_robust_fit(tmp_path, robust):
+    def with_spikes(q, tau):
+        tau[100:600:100] *= -20.0
+        return q, tau
+
+    result = identified(tmp_path, with_spikes, robust=robust)
+    asked = [doubt for doubt in result.doubts if "robust = true" in doubt]
+    assert len(asked) == (0 if robust else 1)
+    if not robust:
+        assert asked[0].startswith("test 'run' has single samples far from the predicted torque at q1 (")
+
+
+def test_times_in_milliseconds_are_named_before_the_least_speed(tmp_path):
+    written(tmp_path)
+    columns = np.loadtxt(tmp_path / "run.csv", delimiter=",", skiprows=1) * [1e3, 1.0, 1.0, 1.0, 1.0]
+    head = "time_s,q1,q2,q1.torque,q2.torque"
+    np.savetxt(tmp_path / "run.csv", columns, delimiter=",", header=head, comments="")
+    with pytest.raises(
+        ValueError, match=r"0\.1 samples per second over 5.99e\+03 s: is time_s in ms\? q1 is never faster"
+    ):
+        jaxmb.load_study(tmp_path / "study.toml")
+
+
 @pytest.mark.parametrize(
     ("factors", "named"),
     [
