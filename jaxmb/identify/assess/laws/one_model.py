@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy.linalg import block_diag
 from scipy.special import chdtrc, fdtrc
 
-from jaxmb.identify.assess.estimate import Estimate
+from jaxmb.identify.assess.estimate import LARGER_NOISE, Estimate
 from jaxmb.identify.assess.laws.law_problem import fit_by_test, law_state
 from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, scaled_svd
 from jaxmb.identify.experiments.test import Test
@@ -164,6 +164,10 @@ def _block(
         least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / lines
         variance = max(float(remainder @ remainder) / freedom, least) * lines
         r, j, c, degrees = *(part / np.sqrt(variance) for part in (r, j, c)), freedom / lines
+    elif test.lines is not None:
+        scatter = float(np.mean(test.lines.scatter(residual, row_weights)[used])) if used.any() else 1.0
+        if scatter > LARGER_NOISE:  # noise that is larger than stated is no disagreement of tests
+            r, j, c = (part / np.sqrt(scatter) for part in (r, j, c))
     basis = scaled_svd(jacobian).range(residual.size)
     larger = test.noise.correlation.variance_factor(basis, np.where(used, row_weights, 0.0))
     triangle = np.asarray(np.linalg.qr(np.column_stack([j, c, r]) / np.sqrt(larger), mode="r"))

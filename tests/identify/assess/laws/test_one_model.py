@@ -53,6 +53,13 @@ def test_under_one_model_probabilities_are_uniform(tmp_path, weights):
         assert kstest(p, "uniform").pvalue > CHANCE
 
 
+def test_noise_that_is_larger_than_stated_is_no_disagreement(tmp_path):
+    """Five times: the scatter between lines, known to a tenth, replaces the stated noise."""
+    study = study_of(tmp_path, *(frf(b=b) for b in POSTURES[:2]))
+    p = probabilities(study, lambda rng, rows: 5.0 * rng.normal(size=rows), draws=50)[0]
+    assert np.mean(p < 0.01) < 0.1  # 0.01 with the true noise, 1 with the stated one
+
+
 def test_with_errors_of_machine_and_tests_probabilities_are_uniform(tmp_path):
     """Errors common to all tests, drawn from their tolerances."""
     study, rng = study_of(tmp_path, *(frf(b=b) for b in POSTURES)), np.random.default_rng(3)
