@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxmb.io.files import LARGEST_ARRAY, read_arrays, reading, replaced
-from jaxmb.io.validation import InputError, check_distinct, check_known, listed, shown, typed_arguments
+from jaxmb.io.validation import InputError, Table, check_distinct, check_known, listed, shown, typed_arguments
 from jaxmb.measurement.files.csv_table import read_csv, write_csv
 from jaxmb.measurement.files.matlab import Shapes, class_of, read_variables
 from jaxmb.measurement.files.uff import read_uff, write_uff
@@ -30,7 +30,7 @@ SINGLE = ("kind", "unit", "averages", "decay_1_s", "source")
 """Fields of one entry."""
 
 
-def set_of_fields(fields: Mapping[str, Any], source: str) -> FrfSet:
+def set_of_fields(fields: Table, source: str) -> FrfSet:
     """FRF set from the fields of a file, `NEEDED` and `OPTIONAL`.
 
     Args:
@@ -116,7 +116,7 @@ def those_of_a_set(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str
     return holder, names
 
 
-def fields_of_matlab(variables: Mapping[str, object]) -> dict[str, Any]:
+def fields_of_matlab(variables: Mapping[str, object]) -> Table:
     """Variables as fields of an FRF set.
 
     Vectors may be rows or columns; a 2-D `frf` is [f, output] of one input, as MATLAB drops trailing axes of size 1.

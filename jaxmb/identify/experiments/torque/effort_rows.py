@@ -227,9 +227,8 @@ def effort_rows(
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
-            fastest = np.abs(speed[inside, i]).max()
-            doubt = f"the record has {record.doubtful_rate} " if record.doubtful_rate else ""
-            raise ValueError(f"{doubt}{name} is never faster than its least_speed, expected one below {fastest:.3g}")
+            text = f"{name} is never faster than least_speed, expected one below {np.abs(speed[inside, i]).max():.3g}"
+            raise ValueError(f"the record has {record.doubtful_rate} {text}" if record.doubtful_rate else text)
 
     def to_rows(part: np.ndarray) -> np.ndarray:
         return filtered(part)[inside[sample], coordinate]
