@@ -16,6 +16,7 @@ import jaxmb
 from jaxmb.cli import main
 from jaxmb.identify.assess.saved import write_result
 from jaxmb.identify.study.format.next_format import NextPart
+from jaxmb.identify.study.reading.tests import check_next
 from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel, Rule
 from jaxmb.report.charts_of_tests import QUANTITIES, pose_chart
 from jaxmb.report.interactive import cell_figure
@@ -87,7 +88,7 @@ def test_a_page_without_a_proposal_states_how_to_get_one_and_repeats_nothing(fol
     ((text,),) = (part.lines for part in found.parts)
     assert not any(each.removeprefix("To do: ") in text for each in page.sentences)
     assert text.startswith("No next test is proposed") is doubtful
-    NextPart.model_validate(tomllib.loads(text.split("`")[1])["next"]).check(study.model, ["test"])
+    check_next(NextPart.model_validate(tomllib.loads(text.split("`")[1])["next"]), study.model, ["test"])
 
 
 def hostile_sections():

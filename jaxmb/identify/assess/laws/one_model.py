@@ -164,15 +164,20 @@ def _block(
         least = np.finfo(float).tiny if test.noise.is_one_factor else 1.0 / lines
         variance = max(float(remainder @ remainder) / freedom, least) * lines
         r, j, c, degrees = *(part / np.sqrt(variance) for part in (r, j, c)), freedom / lines
-    elif test.lines is not None:
-        scatter = float(np.mean(test.lines.scatter(residual, row_weights)[used])) if used.any() else 1.0
-        if scatter > LARGER_NOISE:  # noise that is larger than stated is no disagreement of tests
-            r, j, c = (part / np.sqrt(scatter) for part in (r, j, c))
+    elif test.lines is not None and used.any() and _scatter(test, residual, row_weights, used) > LARGER_NOISE:
+        beside, _ = _least_residual(r, np.column_stack([j, c]))
+        scatter = max(_scatter(test, beside * size, row_weights, used), 1.0)
+        r, j, c = (part / np.sqrt(scatter) for part in (r, j, c))  # larger noise is no disagreement of tests
     basis = scaled_svd(jacobian).range(residual.size)
     larger = test.noise.correlation.variance_factor(basis, np.where(used, row_weights, 0.0))
     triangle = np.asarray(np.linalg.qr(np.column_stack([j, c, r]) / np.sqrt(larger), mode="r"))
     j, c = np.split(triangle[:, :-1], [j.shape[1]], axis=1)
     return Block(test.name, triangle[:, -1], j, max(count, 0), degrees, lines, c)
+
+
+def _scatter(test: Test, residual: np.ndarray, row_weights: np.ndarray, used: np.ndarray) -> float:
+    """Mean variance of the scatter between lines over that of the noise."""
+    return 1.0 if test.lines is None else float(np.mean(test.lines.scatter(residual, row_weights)[used]))
 
 
 def _least_residual(residual: np.ndarray, jacobian: np.ndarray) -> tuple[np.ndarray, int]:

@@ -258,10 +258,11 @@ def torque_remarks(
 def _outlier_doubt(estimate: Estimate, entry: TorqueEntry) -> list[str]:
     """A sentence on single samples of a torque test that are far from its prediction and from their neighbours."""
     found = dict[str, int]()
-    for name, _, error in [] if is_robust(entry.test) else _errors(estimate, entry):
-        size = np.abs(error)
+    for name, rows, error in [] if is_robust(entry.test) else _errors(estimate, entry):
+        size, velocity = np.abs(error), entry.source.velocity[rows]
         beside = np.maximum(size[:-2], size[2:])
         far = size[1:-1] > np.maximum(GROSS * np.median(size), ISOLATED * beside)
+        far &= velocity[:-2] * velocity[2:] > 0.0  # friction changes where a motion reverses
         if far.any():
             found[name] = int(far.sum())
     if not found:
