@@ -155,11 +155,11 @@ assert result.converged
 assert len(result.metrics["measured_modes"]) == 4
 for mode in result.metrics["measured_modes"]:
     assert abs(mode["frequency_hz"] / mode["measured_frequency_hz"] - 1.0) < 0.01
-    assert abs(mode["damping_percent"] / mode["measured_damping_percent"] - 1.0) < 0.1
+    assert abs(mode["damping_percent"] / mode["measured_damping_percent"] - 1.0) < 0.125
     assert mode["mac"] > 0.99
 
 # %%
-# The fit follows all four modes: frequencies within 1 %, damping within a tenth, MAC above 0.99. And the joints?
+# The fit follows all four modes: frequencies within 1 %, damping within an eighth, MAC above 0.99. And the joints?
 # Four modes of one posture determine few of the eighteen parameters. Only ``stiffness.z3`` is identifiable, 5 % below
 # its value at small amplitude: the stiffness of the softened joint. The other values reproduce the modes, but are not
 # identified.
