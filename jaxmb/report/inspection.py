@@ -276,8 +276,8 @@ def singular_value_chart(found: Inspection) -> Chart:
     zeros = values.size - shown.size
     yes = float(limits()[0])
     title = (
-        f"{found.study.name}: {np.sum(shown > 1.0 / yes)} of {values.size} singular values with a std below"
-        f" {percent(100.0 * yes)} %{f', {zeros} of {values.size} are zero' if zeros else ''}"
+        f"{found.study.name}: std below {percent(100.0 * yes)} % along {np.sum(shown > 1.0 / yes)} of {values.size}"
+        f" directions of the parameters{f', {zeros} singular values are zero' if zeros else ''}"
     )
     x = Axis("direction of the parameters", limits=(0.3, max(values.size, 2) + 0.7), whole=True)
     panel = Panel(marks, x, Axis("singular value = 1 / std along it", log=bool(shown.size)), height=2.3)

@@ -124,8 +124,7 @@ def test_singular_values_are_not_counted_as_the_weak_directions(inspected):
     """Both are right and differ: the ones of all parameters together, the others of sets of correlated ones."""
     (chart,) = (each.chart() for each in pictures(inspection_sections(inspected)) if each.name == "singular-values")
     values = inspected.singular_values
-    assert f"{np.sum(values > 10.0)} of {values.size} singular values" in chart.title
-    assert "with a std below 10 %" in chart.title
+    assert f"std below 10 % along {np.sum(values > 10.0)} of {values.size} directions" in chart.title
     assert "identifiable" not in chart.title
 
 

@@ -51,7 +51,7 @@ class Corrected:
     origin: Float[np.ndarray, "e"] | float = 0.0
     """Sizes of the errors from which those of arguments are counted, SI."""
     known: Float[np.ndarray, "m"] | float = 0.0
-    """Residual that is taken off: the effect of the sizes in `origin` to first order."""
+    """Residual that is subtracted: the effect of the sizes in `origin` to first order."""
 
     @classmethod
     def of(cls, study: Study, identified: Model) -> "Corrected":

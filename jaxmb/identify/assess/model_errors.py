@@ -124,14 +124,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     search = HypothesisSearch(corrected, metric(variances, effects), degrees)
     unchanged = search.fitted(NONE, u)
-    plain, chi_square = unchanged.x, unchanged.chi_square
-    before, _ = search.state(NONE, u)
-    excess = float(before @ before) - degrees
-    explains = min(1.0 - (chi_square - degrees) / max(excess, 1e-300), 1.0)
-    lower = tuple[ModelError, ...]()
-    if explains >= EXPLAINS and excess > degrees and search.cost(plain) < search.cost(u):
-        text, slopes = _minimum_text(study.free, u, plain), search.state(NONE, plain)[1]
-        lower = (_with_values(study.free, text, explains, plain, slopes, chi_square / degrees),)
+    plain, chi_square, lower = unchanged.x, unchanged.chi_square, _lower_minimum(search, u, unchanged)
     is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), goodness.exceeds_tolerance
     if is_normal and not exceeds and (contradiction or is_lowered):
         search = search.of_hidden(chi_square, contradiction or significant)
@@ -253,6 +246,18 @@ def _with_values(
     scatter = max(ratio, 1.0) ** 0.5
     std = scatter * identifiability(jacobian, np.ones(len(jacobian))).std[: u.size] * np.abs(free.slope(values))
     return ModelError(text, explains, free.named(values), free.named(std))
+
+
+def _lower_minimum(search: HypothesisSearch, u: np.ndarray, end: FittedHypothesis) -> tuple[ModelError, ...]:
+    """The minimum in which a fit with the description unchanged ends, where it explains most of the misfit at u."""
+    before, slopes = search.state(NONE, u)[0], search.state(NONE, end.x)[1]
+    excess = float(before @ before) - search.noise
+    explains = min(1.0 - (end.chi_square - search.noise) / max(excess, 1e-300), 1.0)
+    if not (explains >= EXPLAINS and excess > search.noise and search.cost(end.x) < search.cost(u)):
+        return ()
+    free = search.corrected.problem.free
+    ratio = end.chi_square / search.noise
+    return (_with_values(free, _minimum_text(free, u, end.x), explains, end.x, slopes, ratio),)
 
 
 def _minimum_text(free: FreeParameters, u: np.ndarray, lower: np.ndarray) -> str:
