@@ -61,8 +61,8 @@ class FreePart(Part):
     initial: Number | None = None
     """Initial value inside the bounds; see `start` of the study [SI]."""
     scale: Literal["logarithmic", "linear"] | None = None
-    """Logarithmic by default for stiffness, damping, loss factors, `rayleigh.*`, `fractional.*` and gains, else
-    linear."""
+    """Logarithmic by default for stiffness, moduli, damping, loss factors, `rayleigh.*`, `fractional.*`,
+    `play_load.*`, `gain.*` and `force_gain.*`, else linear."""
     tied: Annotated[bool, Field(strict=True)] = False
     """Whether all parameters that the pattern selects have one common value."""
     needed: Positive | None = None

@@ -206,10 +206,10 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
     """Standard deviation of log H, real and imaginary part each, in addition to those from `coherence` and
     `cross_axis`. `"estimate"`: from the remaining residual, with its correlation along frequency."""
     coherence: Annotated[bool, Field(strict=True)] = True
-    """Whether noise is derived from the coherence of the file, if it has one. Values that do not exceed this noise are
-    excluded."""
+    """Whether noise is derived from the coherence of the file, if it has one. Values below twice this noise are
+    excluded if the number of averages is known."""
     cross_axis: Annotated[NonNegative, Field(lt=1.0)] | None = None
-    """Leakage between axes: ratio of the largest FRF of a line that is added to all others as noise (transverse
+    """Leakage between axes: ratio of the largest FRF of a line that is added to all FRFs as noise (transverse
     sensitivity of sensors, oblique hits); 0.03 to 0.05 for common sensors. By default, in a study with tolerances,
     `sensor_direction_deg` determines the leakage between directions at the same point [1]."""
     weights: Weights | None = None
@@ -264,7 +264,7 @@ class ModesTestPart(PostureTestPart):
     damping_percent: tuple[Annotated[Positive, Field(lt=100.0)], ...] | None = None
     """Damping ratio of each mode; not beside `simulate`."""
     content: tuple[tuple[str, ...], ...] | None = None
-    """For each mode the coordinates or springs between frames that have most of its strain energy."""
+    """For each mode the coordinates, springs between frames or beams that have most of its strain energy."""
     outputs: Points = ()
     """Sensors of the shapes, as points."""
     shapes: tuple[tuple[Component, ...], ...] | None = None
