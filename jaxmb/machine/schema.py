@@ -97,9 +97,9 @@ class Drive(Part):
     """Lowest and highest value; without it there is no limit. Planned motions respect it, recorded ones are checked
     against it [rad, m]."""
     speed_limit: Positive | None = None
-    """Largest speed of planned and recorded motions [rad/s, m/s]."""
+    """Largest speed of planned motions [rad/s, m/s]."""
     acceleration_limit: Positive | None = None
-    """Largest acceleration of planned and recorded motions [rad/s^2, m/s^2]."""
+    """Largest acceleration of planned motions [rad/s^2, m/s^2]."""
     effort_limit: Positive | None = None
     """Largest effort of its drive; read and written, not used [N m, N]."""
 
