@@ -77,8 +77,8 @@ from jaxmb.mechanics.postures import OutOfReachError
 UNSETTLED = f"{Outcome.NOT_CONVERGED}: the robust weights still move after {MOST_ROUNDS} rounds"
 UNSOLVED = f"{Outcome.NOT_CONVERGED}: the active set of bounds was not identified"
 RESTRICTED = 2.0
-"""Squared residual over that of a fit of all parameters above which half of it is systematic: confidence is capped at
-"weak" unless standard deviations include the cause."""
+"""Squared residual over that of a fit of all parameters above which half of it is systematic: standard deviations are
+at least those of a jackknife unless they include the cause."""
 PARALLEL = 1e-6
 """Sine of the angle between two wrenches below which they are parallel."""
 

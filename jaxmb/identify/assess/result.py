@@ -44,7 +44,7 @@ class Outcome(enum.StrEnum):
     NOT_REPRODUCED = "data not followed"
     """The fit converged, but the machine does not reproduce the measurement."""
     NOT_IDENTIFIED = "no parameter identified"
-    """The fit converged, but doubts cap the confidence in every parameter."""
+    """The fit converged, but its doubts leave no parameter identifiable ("yes")."""
 
 
 def converged_status(
@@ -54,7 +54,7 @@ def converged_status(
 
     Args:
         missed: tests that the machine does not reproduce.
-        wrong: whether the model does not reproduce the data, which caps all verdicts.
+        wrong: whether the model does not reproduce the data.
         before: verdicts without the doubts.
         now: verdicts with the doubts.
         doubts: the most important first.
@@ -210,7 +210,7 @@ class Result:
 
     @property
     def converged(self) -> bool:
-        """Whether the fit converged, and no doubt caps all parameters."""
+        """Whether the fit converged, reproduces the data, and identifies a parameter in spite of its doubts."""
         return self.outcome is Outcome.CONVERGED
 
     def predicted(self, test: str, role: Role | None = None) -> Any:

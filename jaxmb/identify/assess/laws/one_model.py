@@ -26,7 +26,7 @@ MOST_TESTS = 20
 LEVEL = 0.01
 """Significance level of one candidate among several."""
 DISAGREE = 1e-4
-"""Significance level of a disagreement of tests, which caps the confidence in all parameters: small, as correct studies
+"""Significance level of a disagreement of tests, which increases all standard deviations: small, as correct studies
 must not be affected."""
 TINY = 1e-12
 """Smallest probability that is printed."""
