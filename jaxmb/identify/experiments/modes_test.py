@@ -13,20 +13,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import Description, Noise, Vibration
+from jaxmb.identify.experiments.components import Noise, Vibration
 from jaxmb.identify.experiments.motion import (
-    PlacementErrors,
+    PostureDescription,
+    PostureErrors,
     PostureTest,
     channel_alternatives,
     displaced_view,
-    no_placement_errors,
-    placement_errors,
-    point_errors,
     posture_alternatives,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Entry, Score, Source
-from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, factor_text, times_text
+from jaxmb.identify.experiments.tolerances import StatedError, factor_text
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -264,28 +262,10 @@ def predict_modes(test: ModesTest, view: MotionView) -> PairedModes:
 _predict_modes = compiled(ModesTest.predict)
 
 
-class ModesErrors(NamedTuple):
-    """Errors in the description of a modal test, 0 for a correct description."""
-
-    log_frequency: Float[np.ndarray, ""] | Array
-    """Logarithm of true over stated frequencies."""
-    log_damping: Float[np.ndarray, ""] | Array
-    """Logarithm of stated over true damping ratios."""
-    log_gain: Float[np.ndarray, "o"] | Array
-    """Logarithm of true over stated gain of each sensor."""
-    placement: PlacementErrors
-    """Of posture and sensors."""
-
-
-class ModesDescription(Description[ModesTest]):
+class ModesDescription(PostureDescription[ModesTest]):
     """Errors of frequencies, damping ratios, sensors and posture of a modal test."""
 
-    def none(self, model: Model) -> ModesErrors:
-        """Zero errors."""
-        placement = no_placement_errors(self.test, model)
-        return ModesErrors(np.zeros(()), np.zeros(()), np.zeros(len(self.test.outputs)), placement)
-
-    def residual(self, model: Model, errors: ModesErrors) -> Float[Array, "r"]:
+    def residual(self, model: Model, errors: PostureErrors) -> Float[Array, "r"]:
         """Residual with the description corrected."""
         test = self.test
         own = test.content.shape[1] - len(model.springs) - len(model.beams)
@@ -300,31 +280,16 @@ class ModesDescription(Description[ModesTest]):
             damping_std=test.damping_std * damping,
             content=jnp.concatenate([test.content[:, :own], further, test.content[:, own:]], axis=1),
         )
-        view = displaced_view(true, model, errors.placement)
+        view = displaced_view(true, model, errors)
         rows = view.output_rows * jnp.exp(errors.log_gain)[:, None]  # on measured shapes it would scale their noise
         return true.residual(dataclasses.replace(view, output_rows=rows))
 
-    def errors(self, model: Model) -> Iterator[tuple[StatedError, ModesErrors]]:
-        """Single errors, those common to all tests first."""
-        test, none, one = self.test, self.none(model), np.ones(())
-        name, where = test.name, display_name(test.name)
-        yield TIME_BASE, none._replace(log_frequency=one)
-        text = functools.partial(times_text, f"frequencies of {where}")
-        own = TIME_BASE._replace(key=f"frequencies of {name}", kind="", size=0.01, text=text)
-        yield own, none._replace(log_frequency=one)
-        text = functools.partial(factor_text, f"the damping ratios of {where}")
-        yield StatedError(f"damping of {name}", size=0.1, text=text), none._replace(log_damping=one)
-        text = functools.partial(factor_text, "the damping ratios of all modal tests")
-        yield StatedError("damping of modes", size=0.1, text=text), none._replace(log_damping=one)
-        for k, point in enumerate(dof_names(test.outputs)):
-            at = none._replace(log_gain=np.eye(len(test.outputs))[k])
-            for key, end in (("", ""), (f" of {name}", f" of {where}")):
-                text = functools.partial(factor_text, f"output {point}{end}")
-                kind = "" if end else "gain_percent"
-                yield StatedError(f"gain of output {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN), at
-        of_points = point_errors(test, model, "output", test.outputs)
-        for error, placement in (*placement_errors(test, model), *of_points):
-            yield error, none._replace(placement=placement)
+    def of_kind(self) -> Iterator[tuple[StatedError, str]]:
+        """Damping ratios of this test and of all modal tests."""
+        name = self.test.name
+        for key, where in ((name, display_name(name)), ("modes", "all modal tests")):
+            text = functools.partial(factor_text, f"the damping ratios of {where}")
+            yield StatedError(f"damping of {key}", size=0.1, text=text), "log_damping"
 
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:
         """Reversed and exchanged sensors, exchanged numbers of two neighbouring modes, degrees for radians."""

@@ -1,4 +1,4 @@
-"""Tests at one posture, and their view of a machine as an affine function of the free values."""
+"""Tests at one posture, and possible errors in their description: frequencies, channels, points, posture, payload."""
 
 import abc
 import dataclasses
@@ -13,213 +13,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import Evaluation, Vibration
+from jaxmb.identify.experiments.components import Description, Evaluation, Vibration
 from jaxmb.identify.experiments.machine_errors import loaded, payload_errors
-from jaxmb.identify.experiments.motion_view import MotionView, motion_view, reduced_view, reducing_basis
+from jaxmb.identify.experiments.motion_view import AffineMotion, MotionView, ViewArguments, affine_motion, motion_view
 from jaxmb.identify.experiments.test import Test
-from jaxmb.identify.experiments.tolerances import StatedError, joint_kind, posture_text, zero_error
+from jaxmb.identify.experiments.tolerances import (
+    MOST_GAIN,
+    TIME_BASE,
+    StatedError,
+    factor_text,
+    joint_kind,
+    posture_text,
+    times_text,
+    zero_error,
+)
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name
-from jaxmb.linalg.responses import Support
 from jaxmb.machine.build import Model
-from jaxmb.machine.families import FAMILIES, leaves_of
 from jaxmb.mechanics.kinematics import FULL_TURN
 from jaxmb.mechanics.loops import independent_coordinates, motion_map
-from jaxmb.mechanics.tangent import LinearizeAt, Tangent
+from jaxmb.mechanics.tangent import LinearizeAt
 from jaxmb.response.frf_kind import DIRECTIONS, GROUND_DIRECTIONS, Point, dof_names
-
-ViewArguments = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
-"""Posture, point of linearization, outputs, inputs, whether sensors feel gravity, whether energy shares are needed."""
-LINEAR_LEAVES = frozenset(leaf for family in FAMILIES if family.affine for leaf in leaves_of(family))
-"""Leaves of the model in each of which the tangent at a fixed posture is affine, with the others fixed."""
-LOSS_FACTORS = frozenset(family.leaf for family in FAMILIES if family.loss)
-"""Leaves that multiply a stiffness: structural damping is bilinear in them and that stiffness."""
-PRODUCTS = {
-    "rayleigh_mass": frozenset(family.leaf for family in FAMILIES if family.matrix == "mass"),
-    "rayleigh_stiffness": frozenset(family.leaf for family in FAMILIES if family.matrix == "stiffness"),
-    "stiffness_slope": frozenset({"stiffness", "rayleigh_stiffness", *LOSS_FACTORS}),
-}
-"""Leaves (keys) that multiply others (values) in the tangent: it is affine in either, not in both."""
-STIFFNESSES = PRODUCTS["rayleigh_stiffness"] - {"spring_stiffness"}
-"""Leaves that determine how the members of a loop share a load."""
-LOADS = frozenset({"spring_stiffness"}).union(
-    family.leaf
-    for family in FAMILIES
-    if family.matrix == "mass" and family.owner not in ("coordinate", "transmission")  # reflected: without weight
-)
-"""Leaves that determine joint loads, on which a load-dependent stiffness depends."""
-GRAVITY_INDEPENDENT = LOSS_FACTORS | STIFFNESSES | {"damping"}
-"""Leaves without effect on the gravity stiffness."""
-MOST_PRODUCTS = 400
-"""Largest number of precomputed pairs of a loss factor and another free value."""
-VIEW_BATCH = 8
-"""Batch size of views of a large machine."""
-MOST_ENTRIES = 400
-"""Largest number of entries of the tangent for differentiation entry by entry."""
-ROUNDING = 1e-13
-"""Change of a matrix over the whole range of a value, relative to the matrix, that counts as rounding."""
-
-
-class AffineMotion(eqx.Module):
-    """A `MotionView` as an affine function of the free values: its value at zero and its slopes.
-
-    Structural damping has bilinear terms in addition: products of loss factors and the other values.
-    """
-
-    base: MotionView
-    slope: MotionView
-    losses: tuple[int, ...] = eqx.field(static=True, default=())
-    """Indices of the free values that are loss factors."""
-    products: Float[Array, "m m l d"] | None = None
-    """Derivative of the structural damping matrix by each loss factor and each free value."""
-
-    def __call__(self, values: Float[Array, "d"] | np.ndarray) -> MotionView:
-        """The view at physical values, exact to rounding; NumPy in, NumPy out."""
-        numpy = isinstance(values, np.ndarray)
-
-        def evaluate(slope: Array | None, base: Array) -> Any:
-            if slope is None:
-                return base
-            change = (np if numpy else jnp).einsum("...d,d->...", slope, values)
-            return np.asarray(base) + change if numpy else base + change
-
-        slopes, bases = ((part.tangent, part.stiffness) for part in (self.slope, self.base))
-        tangent, stiffness = jax.tree.map(evaluate, slopes, bases, is_leaf=lambda part: part is None)
-        if self.products is not None:
-            xp: Any = np if numpy else jnp
-            products = np.asarray(self.products) if numpy else self.products
-            bilinear = xp.einsum("ijld,l,d->ij", products, values[np.array(self.losses)], values)
-            tangent = dataclasses.replace(tangent, structural=tangent.structural + bilinear)
-        return dataclasses.replace(self.base, tangent=tangent, stiffness=stiffness)
-
-    def tangent_slope(self, free: FreeParameters, u: Float[np.ndarray, "d"]) -> Tangent:
-        """Derivatives of the tangent matrices by u [m, m, d]: differences, as each of them is affine in each value."""
-        values = free.values(u)
-        base, steps = self(values).tangent, np.diag(free.slope(values))
-        columns = (jax.tree.map(np.subtract, self(values + step).tangent, base) for step in steps)
-        return jax.tree.map(lambda *column: np.stack(column, axis=-1), *columns)
-
-    def stackable(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
-        """The same with the joint support of all views, and without slopes that are 0 in all of them."""
-        supports = [view.base.support for view in (self, *others)]
-        support: Support | None = None
-        if all(entries is not None for entries in supports):
-            support = tuple(sorted({entry for entries in supports for entry in entries or ()}))
-        tangents = [view.slope.tangent for view in (self, *others)]
-        unused = {
-            field.name: None
-            for field in dataclasses.fields(Tangent)
-            if not any(np.any(np.asarray(x)) for t in tangents for x in jax.tree.leaves(getattr(t, field.name)))
-        }
-        slope = dataclasses.replace(self.slope, tangent=dataclasses.replace(self.slope.tangent, **unused))
-        return dataclasses.replace(self, base=dataclasses.replace(self.base, support=support), slope=slope)
-
-
-def affine_motion(test: "PostureTest", model: Model, free: FreeParameters) -> AffineMotion | None:
-    """The view of a test as an affine function of the free values, with its support: the entries of the tangent that
-    vary.
-
-    None where it is not affine: linearized about an equilibrium, or with a free parameter that enters nonlinearly.
-    Slopes are differences over the whole range of each value: exact to rounding for an affine function, without a
-    derivative to compile. Models with many degrees of freedom are reduced to those that the test observes.
-    """
-    has_shear = "timoshenko" in model.beam_theory  # whose stiffness is a fraction of both moduli
-    size, leaves = free.size, {target.leaf for target in free.targets}
-    pairs = list(zip(free.targets, free.source, strict=True))
-    losses = tuple(sorted({i for target, i in pairs if target.leaf in LOSS_FACTORS}))
-    others = tuple(sorted({i for target, i in pairs if target.leaf not in LOSS_FACTORS}))
-    is_supported = leaves <= LINEAR_LEAVES | LOSS_FACTORS and not {*losses} & {*others}
-    shared = LOADS | STIFFNESSES if model.loops else LOADS
-    has_products = (
-        any(leaf in leaves and leaves & factors for leaf, factors in PRODUCTS.items())
-        or (any(model.load_dependent) and leaves & shared)
-        or len(losses) * len(others) > MOST_PRODUCTS
-    )
-    if test.at != "posture" or has_shear or has_products or not is_supported or not size:
-        return None
-    step = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
-
-    weightless = can_omit_gravity(model, free)
-    active = [(), *((i,) for i in range(size)), *itertools.product(losses, others)]
-    values = np.array([np.isin(np.arange(size), chosen) * step for chosen in active])
-    if weightless:
-        views, base = _weightless_views(test, model, free, values), test.view(free.apply(model, values[0]))
-        start_view = next(views)
-    else:
-        views = (test.view(free.apply(model, v)) for v in values)
-        base = start_view = next(views)
-    columns = []
-    for upper_step in step:
-        upper_view = next(views)
-        slope = jax.tree.map(lambda b, t, r=upper_step: (np.asarray(t) - np.asarray(b)) / r, start_view, upper_view)
-        columns.append(
-            dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, upper_view.tangent, upper_step))
-        )
-    start = base.tangent.structural
-    bilinear: dict[tuple[int, int], np.ndarray] = {}
-    for i, j in itertools.product(losses, others):
-        together = np.asarray(next(views).tangent.structural) - np.asarray(start)
-        alone = step[i] * columns[i].tangent.structural + step[j] * columns[j].tangent.structural
-        bilinear[i, j] = (together - alone) / (step[i] * step[j])
-    basis = reducing_basis(base, columns, free, test.vibration.band_end_hz)
-    if basis is not None:
-        base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
-        bilinear = {key: basis.T @ part @ basis for key, part in bilinear.items()}
-    slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
-    matrices = [part for part in jax.tree.leaves(slope.tangent) if part.ndim == 3]
-    parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in matrices]
-    bilinear_slope = None
-    if bilinear:
-        count = base.tangent.mass.shape[0]
-        zero = np.zeros((count, count))
-        rows = [np.stack([bilinear.get((i, j), zero) for j in range(size)], axis=-1) for i in losses]
-        bilinear_slope = jax.device_put(np.stack(rows, axis=2))
-        parts.append(np.abs(np.asarray(bilinear_slope)).sum(axis=(2, 3)))
-    entries = np.argwhere(np.sum(parts, axis=0))
-    many = len(entries) > MOST_ENTRIES
-    support = None if many else tuple((int(i), int(j)) for i, j in entries)
-    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, bilinear_slope)
-
-
-def _weightless_views(
-    test: "PostureTest", model: Model, free: FreeParameters, values: Float[np.ndarray, "k d"]
-) -> Iterator[MotionView]:
-    """Views without gravity at several free values, in batches that share the kinematics."""
-    for first in range(0, len(values), VIEW_BATCH):
-        some = values[first : first + VIEW_BATCH]
-        filled = np.concatenate([some, np.zeros((VIEW_BATCH - len(some), some.shape[1]))])
-        views = jax.tree.map(np.asarray, _view_batch(test.view_arguments, model, free, jax.device_put(filled)))
-        yield from (jax.tree.map(lambda part, i=i: part[i], views) for i in range(len(some)))
-
-
-@compiled
-def _view_batch(
-    view_arguments: ViewArguments, model: Model, free: FreeParameters, values: Float[Array, "k d"]
-) -> MotionView:
-    return jax.vmap(lambda v: motion_view(free.apply(model, v), *view_arguments, weightless=True))(values)
-
-
-def can_omit_gravity(model: Model, free: FreeParameters) -> bool:
-    """Whether derivatives by the free values omit gravity: large machines, and no free value with an effect on
-    weight."""
-    leaves = {target.leaf for target in free.targets}
-    return model.bent_loops and leaves <= GRAVITY_INDEPENDENT and not any(model.load_dependent)
-
-
-def _without_rounding(slope: Tangent, upper: Tangent, step: float) -> Tangent:
-    """Slopes of a tangent with rounding residues set to zero.
-
-    Rounding would otherwise drive an insensitive value through its whole range, and the value would not be reported.
-    """
-
-    def cleaned(change: np.ndarray, matrix: Array) -> np.ndarray:
-        if matrix.ndim < 2:  # the order of fractional damping, on which no linear parameter has an effect
-            return change
-        size = np.sqrt(np.abs(np.diagonal(np.asarray(matrix))))
-        return np.where(np.abs(change) * step > ROUNDING * np.outer(size, size), change, 0.0)
-
-    return jax.tree.map(cleaned, slope, upper)
 
 
 class PostureTest(Test[MotionView]):
@@ -260,9 +74,37 @@ class PostureTest(Test[MotionView]):
         return False
 
 
-class PlacementErrors(NamedTuple):
-    """Errors of the posture of a test, its payloads, and the directions and positions of its points; 0 as described."""
+P = TypeVar("P", bound=PostureTest)
 
+
+class MotionEvaluation(Evaluation[P]):
+    """Evaluation with a precomputed affine view, where there is one."""
+
+    def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
+        """The view as an affine function of the free values; None where it is not affine."""
+        return affine_motion(self.test.view_arguments, self.test.vibration.band_end_hz, model, free)
+
+
+class PostureErrors(NamedTuple):
+    """Errors in the description of a test at one posture, 0 for a correct description.
+
+    Posture and payload, gains, delays and frequencies, directions and positions of points.
+    """
+
+    log_frequency: Float[np.ndarray, ""] | Array
+    """Logarithm of true over stated frequencies."""
+    log_damping: Float[np.ndarray, ""] | Array
+    """Logarithm of stated over true damping ratios."""
+    log_gain: Float[np.ndarray, "o"] | Array
+    """Logarithm of true over stated gain of each output."""
+    log_force_gain: Float[np.ndarray, "i"] | Array
+    """Logarithm of true over stated gain of each input."""
+    delay: Float[np.ndarray, "o"] | Array
+    """Delay of each output beyond the stated one, s."""
+    decay: Float[np.ndarray, ""] | Array
+    """True minus stated decay rate of the exponential window, 1/s."""
+    corner: Float[np.ndarray, "o"] | Array
+    """Corner of a first-order high-pass in each output, rad/s."""
     posture: Float[np.ndarray, "n"] | Array
     """True minus stated joint coordinates, rad or m."""
     payload: Float[np.ndarray, "f"] | Array
@@ -275,23 +117,74 @@ class PlacementErrors(NamedTuple):
     input_shift: Float[np.ndarray, "i 3"] | Array
 
 
-def no_placement_errors(test: "PostureTest", model: Model) -> PlacementErrors:
-    """No errors, for the joint coordinates of the machine as it is described."""
-    outputs, inputs = (np.zeros((len(points), 3)) for points in (test.outputs, test.inputs))
-    joints = np.zeros(min(len(model.joints), int(jnp.size(test.q))))
-    return PlacementErrors(joints, np.zeros(len(model.frames)), outputs, outputs, inputs, inputs)
+class PostureDescription(Description[P]):
+    """Possible errors in the description of a test at one posture. Abstract."""
+
+    def none(self, model: Model) -> PostureErrors:
+        """No errors, for the joint coordinates of the machine as it is described."""
+        outputs, inputs, number = len(self.test.outputs), len(self.test.inputs), np.zeros(())
+        return PostureErrors(
+            log_frequency=number,
+            log_damping=number,
+            log_gain=np.zeros(outputs),
+            log_force_gain=np.zeros(inputs),
+            delay=np.zeros(outputs),
+            decay=number,
+            corner=np.zeros(outputs),
+            posture=np.zeros(min(len(model.joints), int(jnp.size(self.test.q)))),
+            payload=np.zeros(len(model.frames)),
+            output_turn=np.zeros((outputs, 3)),
+            output_shift=np.zeros((outputs, 3)),
+            input_turn=np.zeros((inputs, 3)),
+            input_shift=np.zeros((inputs, 3)),
+        )
+
+    @abc.abstractmethod
+    def of_kind(self) -> Iterator[tuple[StatedError, str]]:
+        """Errors of all channels or modes that its kind has alone, and their field of `PostureErrors`."""
+
+    def of_output(self, key: str, text: str) -> Iterator[tuple[StatedError, str]]:
+        """Errors of an output beside its gain that its kind has alone, and their field; this default: none.
+
+        Args:
+            key: end of the keys.
+            text: of the output.
+        """
+        return iter(())
+
+    def errors(self, model: Model) -> Iterator[tuple[StatedError, PostureErrors]]:
+        """Single errors, those common to all tests first."""
+        test, none = self.test, self.none(model)
+        where = display_name(test.name)
+        text = functools.partial(times_text, f"frequencies of {where}")
+        own = TIME_BASE._replace(key=f"frequencies of {test.name}", kind="", size=0.01, text=text)
+        for error, field in ((TIME_BASE, "log_frequency"), (own, "log_frequency"), *self.of_kind()):
+            yield error, none._replace(**{field: np.ones_like(getattr(none, field))})
+        ends = (("output", test.outputs, "log_gain", 1.0), ("input", test.inputs, "log_force_gain", -1.0))
+        for what, points, gain, sign in ends:
+            for k, point in enumerate(dof_names(points)):
+                of_point = np.eye(len(points))[k]
+                for key, at, kind in (("", "", "gain_percent"), (f" of {test.name}", f" of {where}", "")):
+                    # positive where the true value is larger than measured
+                    text = functools.partial(factor_text, f"{what} {point}{at}")
+                    error = StatedError(f"gain of {what} {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN)
+                    yield error, none._replace(**{gain: sign * of_point})
+                    for error, field in self.of_output(point + key, point + at) if what == "output" else ():
+                        yield error, none._replace(**{field: of_point})
+        yield from _posture_errors(test, model, none)
+        for what, points, *_ in ends:
+            yield from _point_errors(test, none, what, points)
 
 
-def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[StatedError, PlacementErrors]]:
+def _posture_errors(
+    test: PostureTest, model: Model, none: PostureErrors
+) -> Iterator[tuple[StatedError, PostureErrors]]:
     """Errors of the posture of a test, of the joint zeros and payloads, each for a size of 1 rad, m or kg.
 
     In a machine with loops, of the independent coordinates, loops closed to first order.
     """
-    none, columns = no_placement_errors(test, model), np.eye(len(model.coordinates))
-    names = independent_coordinates(model)
-    if model.loops:
-        columns = np.asarray(motion_map(model, jnp.asarray(test.q)))
-    for name, column in zip(names, columns.T, strict=True):
+    columns = np.asarray(motion_map(model, jnp.asarray(test.q))) if model.loops else np.eye(len(model.coordinates))
+    for name, column in zip(independent_coordinates(model), columns.T, strict=True):
         if name in model.joints[: none.posture.size]:
             displaced = none._replace(posture=column[: none.posture.size])
             revolute = model.revolute[model.coordinates.index(name)]
@@ -303,18 +196,10 @@ def placement_errors(test: "PostureTest", model: Model) -> Iterator[tuple[Stated
         yield error, none._replace(payload=payload)
 
 
-def point_errors(
-    test: "PostureTest", model: Model, which: str, points: tuple[Point, ...]
-) -> Iterator[tuple[StatedError, PlacementErrors]]:
-    """Errors of direction and position of each output or input, of this test and of all tests.
-
-    Args:
-        test: the test.
-        model: the machine.
-        which: "output" or "input".
-        points: its outputs or inputs.
-    """
-    none = no_placement_errors(test, model)
+def _point_errors(
+    test: PostureTest, none: PostureErrors, which: str, points: tuple[Point, ...]
+) -> Iterator[tuple[StatedError, PostureErrors]]:
+    """Errors of direction and position of each output or input, of this test and of all tests."""
     for k, (point, name) in enumerate(zip(points, dof_names(points), strict=True)):
         changes = direction_changes(point)
         for i in np.flatnonzero(changes.any(axis=1)):
@@ -350,9 +235,6 @@ def channel_alternatives(which: str, names: Sequence[str]) -> Iterator[tuple[str
         yield text, text, order, np.ones(len(names))
 
 
-P = TypeVar("P", bound=PostureTest)
-
-
 def posture_alternatives(test: P, model: Model) -> Iterator[tuple[str, str, P]]:
     """The test with radians for degrees in its posture, with degrees for radians, and with a joint angle reversed."""
     q = np.asarray(test.q)
@@ -373,7 +255,7 @@ def _at(test: P, q: np.ndarray) -> P:
     return dataclasses.replace(test, q=jax.device_put(q))
 
 
-def displaced_view(test: "PostureTest", model: Model, errors: PlacementErrors) -> MotionView:
+def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> MotionView:
     """The view of a machine with errors of posture, payload, directions and positions corrected, to first order in the
     last two."""
     further = jnp.zeros(len(model.coordinates) - jnp.size(test.q))  # coordinates that a hypothesis adds
@@ -430,11 +312,3 @@ def _displaced_rows(
     return (
         rows[: len(points)] + (jnp.einsum("pi,piw->pw", turn, turned) + jnp.einsum("pi,piw->pw", shift, shifted)) @ rows
     )
-
-
-class MotionEvaluation(Evaluation[P]):
-    """Evaluation with a precomputed affine view, where there is one."""
-
-    def affine_view(self, model: Model, free: FreeParameters) -> AffineMotion | None:
-        """The view as an affine function of the free values; None where it is not affine."""
-        return affine_motion(self.test, model, free)

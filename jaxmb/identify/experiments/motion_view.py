@@ -1,7 +1,9 @@
-"""Linearized motion of a machine about a posture, as seen by the sensors and shakers of a test."""
+"""Linearized motion of a machine about a posture, as seen by the sensors and shakers of a test, and as an affine
+function of the free values."""
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +17,7 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.linalg.responses import Support
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import FAMILIES, leaves_of
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import whole
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, motion_stiffness, tangent_about, with_loaded_stiffness
@@ -22,6 +25,37 @@ from jaxmb.response.frf import response_rows, tilt_rows
 from jaxmb.response.frf_kind import Point
 from jaxmb.response.modal import check_mass_matrix, is_unlocked, spring_matrices
 from jaxmb.response.reduction import error_of_basis, interface_basis, reduced_tangent
+
+ViewArguments = tuple[Float[Array, "n"], LinearizeAt, tuple[Point, ...], tuple[Point, ...], bool, bool]
+"""Posture, point of linearization, outputs, inputs, whether sensors feel gravity, whether energy shares are needed."""
+LINEAR_LEAVES = frozenset(leaf for family in FAMILIES if family.affine for leaf in leaves_of(family))
+"""Leaves of the model in each of which the tangent at a fixed posture is affine, with the others fixed."""
+LOSS_FACTORS = frozenset(family.leaf for family in FAMILIES if family.loss)
+"""Leaves that multiply a stiffness: structural damping is bilinear in them and that stiffness."""
+PRODUCTS = {
+    "rayleigh_mass": frozenset(family.leaf for family in FAMILIES if family.matrix == "mass"),
+    "rayleigh_stiffness": frozenset(family.leaf for family in FAMILIES if family.matrix == "stiffness"),
+    "stiffness_slope": frozenset({"stiffness", "rayleigh_stiffness", *LOSS_FACTORS}),
+}
+"""Leaves (keys) that multiply others (values) in the tangent: it is affine in either, not in both."""
+STIFFNESSES = PRODUCTS["rayleigh_stiffness"] - {"spring_stiffness"}
+"""Leaves that determine how the members of a loop share a load."""
+LOADS = frozenset({"spring_stiffness"}).union(
+    family.leaf
+    for family in FAMILIES
+    if family.matrix == "mass" and family.owner not in ("coordinate", "transmission")  # reflected: without weight
+)
+"""Leaves that determine joint loads, on which a load-dependent stiffness depends."""
+GRAVITY_INDEPENDENT = LOSS_FACTORS | STIFFNESSES | {"damping"}
+"""Leaves without effect on the gravity stiffness."""
+MOST_PRODUCTS = 400
+"""Largest number of precomputed pairs of a loss factor and another free value."""
+VIEW_BATCH = 8
+"""Batch size of views of a large machine."""
+MOST_ENTRIES = 400
+"""Largest number of entries of the tangent for differentiation entry by entry."""
+ROUNDING = 1e-13
+"""Change of a matrix over the whole range of a value, relative to the matrix, that counts as rounding."""
 
 
 class MotionView(eqx.Module):
@@ -186,3 +220,164 @@ def _tangent_at(base: MotionView, slopes: Sequence[MotionView], values: Float[np
 
     found = jax.tree.map(evaluate, base.tangent, *(s.tangent for s in slopes))
     return dataclasses.replace(found, structural=CHECKED_LOSS * np.asarray(found.stiffness))
+
+
+class AffineMotion(eqx.Module):
+    """A `MotionView` as an affine function of the free values: its value at zero and its slopes.
+
+    Structural damping has bilinear terms in addition: products of loss factors and the other values.
+    """
+
+    base: MotionView
+    slope: MotionView
+    losses: tuple[int, ...] = eqx.field(static=True, default=())
+    """Indices of the free values that are loss factors."""
+    products: Float[Array, "m m l d"] | None = None
+    """Derivative of the structural damping matrix by each loss factor and each free value."""
+
+    def __call__(self, values: Float[Array, "d"] | np.ndarray) -> MotionView:
+        """The view at physical values, exact to rounding; NumPy in, NumPy out."""
+        xp: Any = values.__array_namespace__()
+
+        def evaluate(slope: Array | None, base: Array) -> Any:
+            return base if slope is None else xp.asarray(base) + xp.einsum("...d,d->...", xp.asarray(slope), values)
+
+        slopes, bases = ((part.tangent, part.stiffness) for part in (self.slope, self.base))
+        tangent, stiffness = jax.tree.map(evaluate, slopes, bases, is_leaf=lambda part: part is None)
+        if self.products is not None:
+            bilinear = xp.einsum("ijld,l,d->ij", xp.asarray(self.products), values[np.array(self.losses)], values)
+            tangent = dataclasses.replace(tangent, structural=tangent.structural + bilinear)
+        return dataclasses.replace(self.base, tangent=tangent, stiffness=stiffness)
+
+    def tangent_slope(self, free: FreeParameters, u: Float[np.ndarray, "d"]) -> Tangent:
+        """Derivatives of the tangent matrices by u [m, m, d]: differences, as each of them is affine in each value."""
+        values = free.values(u)
+        base, steps = self(values).tangent, np.diag(free.slope(values))
+        columns = (jax.tree.map(np.subtract, self(values + step).tangent, base) for step in steps)
+        return jax.tree.map(lambda *column: np.stack(column, axis=-1), *columns)
+
+    def stackable(self, others: "Sequence[AffineMotion]") -> "AffineMotion":
+        """The same with the joint support of all views, and without slopes that are 0 in all of them."""
+        supports = [view.base.support for view in (self, *others)]
+        support: Support | None = None
+        if all(entries is not None for entries in supports):
+            support = tuple(sorted({entry for entries in supports for entry in entries or ()}))
+        tangents = [view.slope.tangent for view in (self, *others)]
+        unused = {
+            field.name: None
+            for field in dataclasses.fields(Tangent)
+            if not any(np.any(np.asarray(x)) for t in tangents for x in jax.tree.leaves(getattr(t, field.name)))
+        }
+        slope = dataclasses.replace(self.slope, tangent=dataclasses.replace(self.slope.tangent, **unused))
+        return dataclasses.replace(self, base=dataclasses.replace(self.base, support=support), slope=slope)
+
+
+def affine_motion(
+    view_arguments: ViewArguments, highest_hz: float, model: Model, free: FreeParameters
+) -> AffineMotion | None:
+    """The view of a test as an affine function of the free values, with its support: the entries of the tangent that
+    vary.
+
+    None where it is not affine: linearized about an equilibrium, or with a free parameter that enters nonlinearly.
+    Slopes are differences over the whole range of each value: exact to rounding for an affine function, without a
+    derivative to compile. Models with many degrees of freedom are reduced to those that the test observes.
+    """
+    has_shear = "timoshenko" in model.beam_theory  # whose stiffness is a fraction of both moduli
+    size, leaves = free.size, {target.leaf for target in free.targets}
+    pairs = list(zip(free.targets, free.source, strict=True))
+    losses = tuple(sorted({i for target, i in pairs if target.leaf in LOSS_FACTORS}))
+    others = tuple(sorted({i for target, i in pairs if target.leaf not in LOSS_FACTORS}))
+    is_supported = leaves <= LINEAR_LEAVES | LOSS_FACTORS and not {*losses} & {*others}
+    shared = LOADS | STIFFNESSES if model.loops else LOADS
+    has_products = (
+        any(leaf in leaves and leaves & factors for leaf, factors in PRODUCTS.items())
+        or (any(model.load_dependent) and leaves & shared)
+        or len(losses) * len(others) > MOST_PRODUCTS
+    )
+    if view_arguments[1] != "posture" or has_shear or has_products or not is_supported or not size:
+        return None
+    step = np.maximum(np.abs(np.asarray(free.lower_value)), np.abs(np.asarray(free.upper_value)))
+
+    def seen(v: np.ndarray) -> MotionView:
+        return motion_view(free.apply(model, v), *view_arguments)
+
+    weightless = can_omit_gravity(model, free)
+    active = [(), *((i,) for i in range(size)), *itertools.product(losses, others)]
+    values = np.array([np.isin(np.arange(size), chosen) * step for chosen in active])
+    if weightless:
+        views, base = _weightless_views(view_arguments, model, free, values), seen(values[0])
+        start_view = next(views)
+    else:
+        views = map(seen, values)
+        base = start_view = next(views)
+    columns = []
+    for upper_step in step:
+        upper_view = next(views)
+        slope = jax.tree.map(lambda b, t, r=upper_step: (np.asarray(t) - np.asarray(b)) / r, start_view, upper_view)
+        columns.append(
+            dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, upper_view.tangent, upper_step))
+        )
+    start = base.tangent.structural
+    bilinear: dict[tuple[int, int], np.ndarray] = {}
+    for i, j in itertools.product(losses, others):
+        together = np.asarray(next(views).tangent.structural) - np.asarray(start)
+        alone = step[i] * columns[i].tangent.structural + step[j] * columns[j].tangent.structural
+        bilinear[i, j] = (together - alone) / (step[i] * step[j])
+    basis = reducing_basis(base, columns, free, highest_hz)
+    if basis is not None:
+        base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
+        bilinear = {key: basis.T @ part @ basis for key, part in bilinear.items()}
+    slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
+    matrices = [part for part in jax.tree.leaves(slope.tangent) if part.ndim == 3]
+    parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in matrices]
+    bilinear_slope = None
+    if bilinear:
+        count = base.tangent.mass.shape[0]
+        zero = np.zeros((count, count))
+        rows = [np.stack([bilinear.get((i, j), zero) for j in range(size)], axis=-1) for i in losses]
+        bilinear_slope = jax.device_put(np.stack(rows, axis=2))
+        parts.append(np.abs(np.asarray(bilinear_slope)).sum(axis=(2, 3)))
+    entries = np.argwhere(np.sum(parts, axis=0))
+    many = len(entries) > MOST_ENTRIES
+    support = None if many else tuple((int(i), int(j)) for i, j in entries)
+    return AffineMotion(dataclasses.replace(base, support=support), slope, losses, bilinear_slope)
+
+
+def _weightless_views(
+    view_arguments: ViewArguments, model: Model, free: FreeParameters, values: Float[np.ndarray, "k d"]
+) -> Iterator[MotionView]:
+    """Views without gravity at several free values, in batches that share the kinematics."""
+    for first in range(0, len(values), VIEW_BATCH):
+        some = values[first : first + VIEW_BATCH]
+        filled = np.concatenate([some, np.zeros((VIEW_BATCH - len(some), some.shape[1]))])
+        views = jax.tree.map(np.asarray, _view_batch(view_arguments, model, free, jax.device_put(filled)))
+        yield from (jax.tree.map(lambda part, i=i: part[i], views) for i in range(len(some)))
+
+
+@compiled
+def _view_batch(
+    view_arguments: ViewArguments, model: Model, free: FreeParameters, values: Float[Array, "k d"]
+) -> MotionView:
+    return jax.vmap(lambda v: motion_view(free.apply(model, v), *view_arguments, weightless=True))(values)
+
+
+def can_omit_gravity(model: Model, free: FreeParameters) -> bool:
+    """Whether derivatives by the free values omit gravity: large machines, and no free value with an effect on
+    weight."""
+    leaves = {target.leaf for target in free.targets}
+    return model.bent_loops and leaves <= GRAVITY_INDEPENDENT and not any(model.load_dependent)
+
+
+def _without_rounding(slope: Tangent, upper: Tangent, step: float) -> Tangent:
+    """Slopes of a tangent with rounding residues set to zero.
+
+    Rounding would otherwise drive an insensitive value through its whole range, and the value would not be reported.
+    """
+
+    def cleaned(change: np.ndarray, matrix: Array) -> np.ndarray:
+        if matrix.ndim < 2:  # the order of fractional damping, on which no linear parameter has an effect
+            return change
+        size = np.sqrt(np.abs(np.diagonal(np.asarray(matrix))))
+        return np.where(np.abs(change) * step > ROUNDING * np.outer(size, size), change, 0.0)
+
+    return jax.tree.map(cleaned, slope, upper)

@@ -15,7 +15,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import linear_estimate
 from jaxmb.identify.estimation.variance_components import Excess
 from jaxmb.identify.experiments.machine_errors import machine_errors, with_machine_errors
-from jaxmb.identify.experiments.motion import displaced_view, no_placement_errors
+from jaxmb.identify.experiments.motion import displaced_view
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.machine.file import write_machine
@@ -396,7 +396,7 @@ def test_turned_and_displaced_points_are_those_of_another_frame(tmp_path):
     )
     expected = other.tests[0].view(other.model).output_rows
     model = jaxmb.build_model(MACHINE)
-    errors, by = no_placement_errors(own, model), np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    errors, by = own.description.none(model), np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     placed = errors._replace(output_turn=turn * by, output_shift=shift * np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
     plain, found = (displaced_view(own, model, each).output_rows for each in (errors, placed))
     np.testing.assert_allclose(found[1] - plain[1], expected[0] - plain[1], rtol=1e-4)

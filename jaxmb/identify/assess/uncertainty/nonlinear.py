@@ -23,8 +23,8 @@ from jaxmb.identify.assess.result import INTERVAL, Result
 from jaxmb.identify.estimation.identifiability import deviations, identifiability, row_blocks
 from jaxmb.identify.estimation.least_squares import Box, finished
 from jaxmb.identify.experiments.components import AffineView
-from jaxmb.identify.experiments.motion import AffineMotion, PostureTest, ViewArguments, can_omit_gravity
-from jaxmb.identify.experiments.motion_view import motion_view
+from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.motion_view import AffineMotion, ViewArguments, can_omit_gravity, motion_view
 from jaxmb.identify.fit.noise import row_variances
 from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized, residual_at
 from jaxmb.identify.fit.refine import least_squares_from

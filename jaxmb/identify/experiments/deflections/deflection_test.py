@@ -35,8 +35,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     true_case,
 )
 from jaxmb.identify.experiments.machine_errors import coordinate_errors
-from jaxmb.identify.experiments.motion import LINEAR_LEAVES, LOSS_FACTORS
-from jaxmb.identify.experiments.motion_view import directions_of_change
+from jaxmb.identify.experiments.motion_view import LINEAR_LEAVES, LOSS_FACTORS, directions_of_change
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import (
     MOST_GAIN,

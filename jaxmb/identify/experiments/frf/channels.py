@@ -13,8 +13,8 @@ from jaxtyping import Array, Complex, Float
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.least_squares import NormalEquations
 from jaxmb.identify.experiments.components import OwnParameters
-from jaxmb.identify.experiments.motion import AffineMotion, MotionEvaluation
-from jaxmb.identify.experiments.motion_view import MotionView
+from jaxmb.identify.experiments.motion import MotionEvaluation
+from jaxmb.identify.experiments.motion_view import AffineMotion, MotionView
 from jaxmb.linalg.responses import receptance_by_entries
 from jaxmb.linalg.small_solve import DynamicStiffness, Parts
 from jaxmb.response.frf import IDEAL, Sensor, laplace, sensed_receptance, sensor_factor, with_decay

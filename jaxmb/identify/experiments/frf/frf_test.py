@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -12,23 +12,21 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb.compiled import on_host
-from jaxmb.identify.experiments.components import Description, Probe, Vibration
+from jaxmb.identify.experiments.components import Probe, Vibration
 from jaxmb.identify.experiments.frf.channels import Channels, FrfChannels, FrfEvaluation, known_channels, predict_frf
 from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at
 from jaxmb.identify.experiments.frf.weights import peaks_hz, resonances
 from jaxmb.identify.experiments.motion import (
-    PlacementErrors,
+    PostureDescription,
+    PostureErrors,
     PostureTest,
     channel_alternatives,
     displaced_view,
-    no_placement_errors,
-    placement_errors,
-    point_errors,
     posture_alternatives,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Entry, Score, Source
-from jaxmb.identify.experiments.tolerances import MOST_GAIN, TIME_BASE, StatedError, factor_text, times_text
+from jaxmb.identify.experiments.tolerances import StatedError, factor_text
 from jaxmb.io.validation import display_name
 from jaxmb.linalg.responses import log_ratio
 from jaxmb.machine.build import Model
@@ -86,37 +84,12 @@ def total_level(test: "FrfTest", frf: Array | np.ndarray) -> np.ndarray:
     return np.log10(np.sqrt(np.sum(size**2, axis=(1, 2))) + 1e-300)
 
 
-class FrfErrors(NamedTuple):
-    """Errors in the description of an FRF test, 0 for a correct description."""
-
-    log_frequency: Float[np.ndarray, ""] | Array
-    """Logarithm of true over stated frequencies."""
-    log_gain: Float[np.ndarray, "o"] | Array
-    """Logarithm of true over stated gain of each output."""
-    log_force_gain: Float[np.ndarray, "i"] | Array
-    """Logarithm of true over stated gain of each input."""
-    delay: Float[np.ndarray, "o"] | Array
-    """Delay of each output beyond the stated one, s."""
-    decay: Float[np.ndarray, ""] | Array
-    """True minus stated decay rate of the exponential window, 1/s."""
-    corner: Float[np.ndarray, "o"] | Array
-    """Corner of a first-order high-pass in each output, rad/s."""
-    placement: PlacementErrors
-    """Of posture and points."""
-
-
-class FrfDescription(Description["FrfTest"]):
+class FrfDescription(PostureDescription["FrfTest"]):
     """Errors of frequencies, channels, points and posture of an FRF test."""
 
-    def none(self, model: Model) -> FrfErrors:
-        """Zero errors."""
-        outputs, zero, test = np.zeros(len(self.test.outputs)), np.zeros(()), self.test
-        placement = no_placement_errors(test, model)
-        return FrfErrors(zero, outputs, np.zeros(len(test.inputs)), outputs, zero, outputs, placement)
-
-    def residual(self, model: Model, errors: FrfErrors) -> Float[Array, "m"]:
+    def residual(self, model: Model, errors: PostureErrors) -> Float[Array, "m"]:
         """Residual with the description corrected."""
-        test, view = self.test, displaced_view(self.test, model, errors.placement)
+        test, view = self.test, displaced_view(self.test, model, errors)
         omega, decay = test.omega * jnp.exp(errors.log_frequency), test.decay + errors.decay
         predicted = predict_frf(view, omega, test.derivatives, decay, test.sensor)
         known = known_channels(test)
@@ -126,51 +99,36 @@ class FrfDescription(Description["FrfTest"]):
         output_response = jnp.exp(-s * errors.delay) * s / (s + errors.corner)
         return test.residual_of(channels.applied_to(predicted * output_response[:, :, None], test.omega, test.decay))
 
-    def errors(self, model: Model) -> Iterator[tuple[StatedError, FrfErrors]]:
-        """Single errors, those common to all tests first."""
-        test, none = self.test, self.none(model)
-        name, where, outputs = test.name, display_name(test.name), len(test.outputs)
-        latest, every = 0.1 / float(np.asarray(test.omega).max()), np.ones(outputs)
-        yield TIME_BASE, none._replace(log_frequency=np.ones(()))
-        own = functools.partial(times_text, f"frequencies of {where}")
-        yield (
-            TIME_BASE._replace(key=f"frequencies of {name}", kind="", size=0.01, text=own),
-            none._replace(log_frequency=np.ones(())),
-        )
+    def of_kind(self) -> Iterator[tuple[StatedError, str]]:
+        """Delays and gains of all outputs, and the exponential window."""
+        test, name, where = self.test, self.test.name, display_name(self.test.name)
         text = functools.partial(_late_text, f"responses of {where} that are")
-        yield StatedError(f"delay of {name}", size=latest, text=text), none._replace(delay=every)
+        yield StatedError(f"delay of {name}", size=self._latest, text=text), "delay"
         text = functools.partial(_late_text, "responses of all FRF tests that are")
-        yield StatedError("delay", "delay_us", 1e-6, text=text), none._replace(delay=every)
+        yield StatedError("delay", "delay_us", 1e-6, text=text), "delay"
         text = functools.partial(factor_text, f"the FRFs of {where}")
-        yield StatedError(f"gain of {name}", size=0.1, text=text), none._replace(log_gain=every)
-        decay, first = float(test.decay), float(np.asarray(test.omega).min())
+        yield StatedError(f"gain of {name}", size=0.1, text=text), "log_gain"
+        decay = float(test.decay)
         for key, on in (f"window of {decay:.6g} 1/s", "all FRF tests"), (f"window of {name}", where):
             text = functools.partial(_window_text, on, decay)
-            yield StatedError(key, size=0.01 * first, text=text, least=-decay), none._replace(decay=np.ones(()))
-        for what, points, gain, sign in (
-            ("output", test.outputs, "log_gain", 1.0), ("input", test.inputs, "log_force_gain", -1.0),
-        ):  # fmt: skip
-            for k, point in enumerate(dof_names(points)):
-                of_point = np.eye(len(points))[k]
-                for key, at, kind in (("", "", "gain_percent"), (f" of {name}", f" of {where}", "")):
-                    # positive where the true value is larger than measured
-                    text = functools.partial(factor_text, f"{what} {point}{at}")
-                    error = StatedError(f"gain of {what} {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN)
-                    yield error, none._replace(**{gain: sign * of_point})
-                    if what == "output":
-                        text = functools.partial(_late_text, f"{what} {point}{at}, which is")
-                        error = StatedError(f"delay of {what} {point}{key}", size=latest, text=text)
-                        yield error, none._replace(delay=of_point)
-                        text = functools.partial(_corner_text, f"{what} {point}{at}")
-                        error = StatedError(
-                            f"high-pass of {what} {point}{key}", size=0.01 * first, text=text, least=0.0
-                        )
-                        yield error, none._replace(corner=of_point)
-        for error, placement in placement_errors(test, model):
-            yield error, none._replace(placement=placement)
-        for which, points in (("output", test.outputs), ("input", test.inputs)):
-            for error, placement in point_errors(test, model, which, points):
-                yield error, none._replace(placement=placement)
+            yield StatedError(key, size=self._slow, text=text, least=-decay), "decay"
+
+    def of_output(self, key: str, text: str) -> Iterator[tuple[StatedError, str]]:
+        """Its delay and its high-pass."""
+        late = functools.partial(_late_text, f"output {text}, which is")
+        yield StatedError(f"delay of output {key}", size=self._latest, text=late), "delay"
+        corner = functools.partial(_corner_text, f"output {text}")
+        yield StatedError(f"high-pass of output {key}", size=self._slow, text=corner, least=0.0), "corner"
+
+    @property
+    def _latest(self) -> float:
+        """Delay that changes the phase of the last line by 0.1 rad, s."""
+        return 0.1 / float(np.asarray(self.test.omega).max())
+
+    @property
+    def _slow(self) -> float:
+        """Hundredth of the first line, rad/s."""
+        return 0.01 * float(np.asarray(self.test.omega).min())
 
     @property
     def channels(self) -> dict[str, Bool[np.ndarray, "m"]]:
