@@ -161,21 +161,27 @@ class ElasticRows(NamedTuple):
 
 def elastic_rows(model: Model, cases: Sequence[LoadCase]) -> ElasticRows:
     """The rows of all measured displacements of some load cases."""
-    at_point, effort = [np.zeros(0)] * len(cases), [np.zeros(0)] * len(cases)
-    for members, (jacobians, efforts) in _grouped(model, cases):
-        for k, i in enumerate(members):
-            at_point[i] = jacobians[k][cases[i].measured]
-            effort[i] = np.broadcast_to(efforts[k], at_point[i].shape)
-    number = np.repeat(np.arange(len(cases)), [len(rows) for rows in at_point])
-    return ElasticRows(np.concatenate(at_point), np.concatenate(effort), number)
+    jacobians, efforts = case_jacobians(model, cases)
+    number = np.repeat(np.arange(len(cases)), [np.count_nonzero(case.measured) for case in cases])
+    at_point = [jacobian[case.measured] for jacobian, case in zip(jacobians, cases, strict=True)]
+    return ElasticRows(np.concatenate(at_point), np.stack(efforts)[number], number)
 
 
-def point_jacobians(model: Model, cases: Sequence[LoadCase]) -> list[Float[np.ndarray, "p 6 e"]]:
-    """Elastic Jacobian of all points of each load case; its first columns are those of the coordinates."""
-    found: dict[int, np.ndarray] = {}
-    for members, (jacobians, _) in _grouped(model, cases):
-        found |= dict(zip(members, jacobians, strict=True))
-    return [found[i] for i in range(len(cases))]
+def case_jacobians(
+    model: Model, cases: Sequence[LoadCase]
+) -> tuple[list[Float[np.ndarray, "p 6 e"]], list[Float[np.ndarray, "e"]]]:
+    """Elastic Jacobian of all points of each load case, whose first columns are those of the coordinates, and
+    generalized forces J_l^T w; in one program for cases with the same frames."""
+    jacobians, efforts = dict[int, np.ndarray](), dict[int, np.ndarray]()
+    for frame, points in dict.fromkeys((case.frame, case.points) for case in cases):
+        members = [i for i, case in enumerate(cases) if (case.frame, case.points) == (frame, points)]
+        q, wrench = (
+            jnp.asarray(np.stack(part)) for part in zip(*((cases[i].q, cases[i].wrench) for i in members), strict=True)
+        )
+        parts = _jacobians(model, q, wrench, frame_index(model, frame), tuple(frame_index(model, p) for p in points))
+        for found, part in zip((jacobians, efforts), parts, strict=True):
+            found |= dict(zip(members, np.asarray(part), strict=True))
+    return [jacobians[i] for i in range(len(cases))], [efforts[i] for i in range(len(cases))]
 
 
 def turning(model: Model, q: np.ndarray) -> Float[np.ndarray, "n k"]:
@@ -210,20 +216,6 @@ def observation_matrix(model: Model, cases: Sequence[LoadCase], terms: Sequence[
     return observation(elastic_rows(model, cases), terms)
 
 
-def _grouped(model: Model, cases: Sequence[LoadCase]) -> list[tuple[list[int], tuple[np.ndarray, np.ndarray]]]:
-    """Load cases grouped by frames, with their Jacobians [t, p, 6, e] and generalized forces J_l^T w [t, e]."""
-    groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for i, test in enumerate(cases):
-        groups.setdefault((test.frame, test.points), []).append(i)
-    found = []
-    for (frame, points), members in groups.items():
-        q = jnp.asarray(np.stack([cases[i].q for i in members]))
-        wrench = jnp.asarray(np.stack([cases[i].wrench for i in members]))
-        parts = _jacobians(model, q, wrench, frame_index(model, frame), tuple(frame_index(model, p) for p in points))
-        found.append((members, tuple(np.asarray(part) for part in parts)))
-    return found
-
-
 @compiled
 def _jacobians(
     model: Model, q: Float[Array, "t n"], wrench: Float[Array, "t 6"], frame: int, points: tuple[int, ...]
@@ -255,12 +247,8 @@ def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
 
 def predicted(model: Model, cases: Sequence[LoadCase], gravity: bool = False) -> list[np.ndarray]:
     """Displacements [p, 6], m and rad, of the points of each load case, to first order in the load."""
-    found: dict[int, np.ndarray] = {}
-    for group, (at_points, effort) in _grouped(model, cases):
-        c = np.asarray(compliances(model, jnp.asarray(np.stack([cases[i].q for i in group])), gravity))
-        displacements = np.einsum("tpxe,tef,tf->tpx", at_points, c, effort)
-        found |= dict(zip(group, displacements, strict=True))
-    return [found[i] for i in range(len(cases))]
+    c = np.asarray(compliances(model, jnp.asarray(np.stack([case.q for case in cases])), gravity))
+    return [jacobian @ own @ effort for own, jacobian, effort in zip(c, *case_jacobians(model, cases), strict=True)]
 
 
 @compiled
@@ -317,7 +305,7 @@ def displaced_posture(model: Model, q: Float[np.ndarray, "n"], error: Float[np.n
 
 def repeat_columns(model: Model, cases: Sequence[LoadCase], std: float) -> list[Float[np.ndarray, "p 6 k"]]:
     """Displacements of the points of each case for a rotation of each independent revolute coordinate by `std`, rad."""
-    jacobians = point_jacobians(model, cases)
+    jacobians, _ = case_jacobians(model, cases)
     turns = [std * turning(model, case.q) for case in cases]
     return [jacobian[..., : len(turn)] @ turn for jacobian, turn in zip(jacobians, turns, strict=True)]
 
