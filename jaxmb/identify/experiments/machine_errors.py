@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.experiments.tolerances import StatedError, usual
+from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, usual
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.parameters.model_parameters import (
     TENSOR,
@@ -25,6 +25,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.changed import central_inertia
 from jaxmb.machine.families import FAMILIES, STATION
 from jaxmb.mechanics.kinematics import ELASTIC_AXES, ancestor_nodes
+from jaxmb.mechanics.loops import independent_coordinates
 
 RIGID = 1e6
 """Stiffness of locked coordinates over the largest of all others."""
@@ -116,9 +117,8 @@ def machine_errors(
     for k, name in enumerate(stated(model)):
         kind = next(row.tolerance for row in FAMILIES if row.name == name.split(".")[0] and row.tolerance)
         if own.get(name, 0.0) != 0.0 and name not in named:
-            text = functools.partial(_stated_text, name, unit(model, name), own[name])
-            size = np.eye(right.log_stated.size)[k]
-            yield StatedError(name, kind, 0.01, text=text), right._replace(log_stated=size)
+            error = error_with_text(name, _stated_text, name, unit(model, name), own[name], kind=kind, unit=0.01)
+            yield error, right._replace(log_stated=_at(right.log_stated, k))
     for frame, turns in frames.items():
         i = model.frames.index(frame)
         if model.frame_node[i] >= 0:
@@ -183,8 +183,7 @@ def _of_bodies(
     for i in heavy:
         body, (_, about_centre) = model.masses[i], central_inertia(float(mass[i]), moment[i], inertia[i])
         if f"mass.{body}" not in free:
-            text = functools.partial(_mass_text, body)
-            error = StatedError(f"mass of {body}", "mass_percent", 0.01, text=text)
+            error = error_with_text(f"mass of {body}", _mass_text, body, kind="mass_percent", unit=0.01)
             yield error, right._replace(log_mass=_at(right.log_mass, i))
         inertia_free = all(f"inertia.{body}.{entry}" in free for entry in TENSOR)
         for k, axis in enumerate("xyz"):
@@ -209,9 +208,9 @@ def payload_errors(model: Model, test: str = "") -> Iterator[tuple[StatedError, 
     mass, of = np.asarray(model.mass), f" of {test}" if test else ""
     size = 0.01 * float(np.sum(mass))
     for i, carrier in zip(*(part.tolist() for part in payload_carriers(model)), strict=True):
-        text = functools.partial(_payload_text, model.frames[i], f" in {display_name(test)}" if test else "")
+        what = model.frames[i], f" in {display_name(test)}" if test else ""
         starts = (size, 3.0 * size, 10.0 * size)
-        error = StatedError(f"payload {model.frames[i]}{of}", size=size, text=text, starts=starts)
+        error = error_with_text(f"payload {model.frames[i]}{of}", _payload_text, *what, size=size, starts=starts)
         if size > 0.0:
             yield error._replace(least=-LEAST_MASS * float(mass[carrier])), np.eye(len(model.frames))[i]
 
@@ -241,14 +240,16 @@ def _of_coordinates(
                 far = tuple(x / own for x in (2.0, 9.0, 99.0, 999.0))
                 yield error._replace(least=-0.99 / own, most=np.inf, starts=far), at
         if damping[i] > 0.0 and not is_locked and f"damping.{name}" not in named:
-            text = functools.partial(_stated_text, "a damping", f"{of[1]} of {name}", float(damping[i]))
-            at = right._replace(log_damping=_at(right.log_damping, i))
-            yield StatedError(f"damping.{name}", "damping_percent", 0.01, text=text), at
+            what = "a damping", f"{of[1]} of {name}", float(damping[i])
+            error = error_with_text(f"damping.{name}", _stated_text, *what, kind="damping_percent", unit=0.01)
+            yield error, right._replace(log_damping=_at(right.log_damping, i))
         if i not in driven and not is_locked and f"rotor_inertia.{name}" not in named:
-            key, at = f"rotor inertia of {name}", right._replace(rotor_inertia=_at(right.rotor_inertia, i))
-            text = functools.partial(_rotor_text, name, of[2], float(inertia[i]))
-            kind, size = ("rotor_inertia_percent", 0.01 * float(inertia[i])) if inertia[i] > 0.0 else ("", 1.0)
-            yield StatedError(key, kind, size, size=1.0, text=text, least=-float(inertia[i])), at
+            own = float(inertia[i])
+            error = error_with_text(
+                f"rotor inertia of {name}", _rotor_text, name, of[2], own, size=1.0, least=-own,
+                kind="rotor_inertia_percent" if own > 0.0 else "", unit=0.01 * own if own > 0.0 else 1.0,
+            )  # fmt: skip
+            yield error, right._replace(rotor_inertia=_at(right.rotor_inertia, i))
 
 
 def _at(zeros: Any, *index: int) -> np.ndarray:
@@ -284,9 +285,37 @@ def coordinate_errors(model: Model, q: Float[np.ndarray, "t n"]) -> Iterator[tup
             yield text, q + np.radians(degrees) * (np.arange(turns.size) == k)
     for i, k in itertools.combinations(varied, 2):
         if turns[i] == turns[k]:
-            order = np.arange(turns.size)
-            order[[i, k]] = k, i
-            yield f"exchanged values of {names[i]} and {names[k]}", q[:, order]
+            yield f"exchanged values of {names[i]} and {names[k]}", q[:, exchanged(turns.size, i, k)]
+
+
+def column_errors(
+    names: Sequence[str], one: str = "", several: str = ""
+) -> Iterator[tuple[str, Int[np.ndarray, "c"], Float[np.ndarray, "c"]]]:
+    """Texts of reversed and exchanged columns, with the order and the signs of the columns that correct them.
+
+    Args:
+        names: of the columns.
+        one: noun before the name of a column, with a space.
+        several: the same in the plural.
+    """
+    plain = np.arange(len(names))
+    for k, name in enumerate(names):
+        yield f"the sign of {one}{name}", plain, np.where(plain == k, -1.0, 1.0)
+    for i, k in itertools.combinations(plain.tolist(), 2):
+        yield f"exchanged {several}{names[i]} and {names[k]}", exchanged(len(names), i, k), np.ones(len(names))
+
+
+def exchanged(count: int, i: int, k: int) -> Int[np.ndarray, "c"]:
+    """Indices of columns of which two are exchanged."""
+    order = np.arange(count)
+    order[[i, k]] = k, i
+    return order
+
+
+def independent_joints(model: Model) -> list[tuple[int, str, bool]]:
+    """Index and name of each independent coordinate of a joint, and whether it is an angle."""
+    indices = [model.coordinates.index(name) for name in independent_coordinates(model) if name in model.joints]
+    return [(k, model.coordinates[k], model.revolute[k]) for k in indices]
 
 
 def seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:

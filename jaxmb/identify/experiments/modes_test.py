@@ -1,7 +1,6 @@
 """A modal test: natural frequencies, damping ratios, dominant coordinates of each mode, and shapes at sensors."""
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,17 +13,17 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import Noise, Vibration
+from jaxmb.identify.experiments.machine_errors import column_errors, exchanged
 from jaxmb.identify.experiments.motion import (
     PostureDescription,
     PostureErrors,
     PostureTest,
-    channel_alternatives,
     displaced_view,
     posture_alternatives,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Entry, Score, Source
-from jaxmb.identify.experiments.tolerances import StatedError, factor_text
+from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, factor_text
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt
@@ -288,8 +287,8 @@ class ModesDescription(PostureDescription[ModesTest]):
         """Damping ratios of this test and of all modal tests."""
         name = self.test.name
         for key, where in ((name, display_name(name)), ("modes", "all modal tests")):
-            text = functools.partial(factor_text, f"the damping ratios of {where}")
-            yield StatedError(f"damping of {key}", size=0.1, text=text), "log_damping"
+            text = f"the damping ratios of {where}"
+            yield error_with_text(f"damping of {key}", factor_text, text, size=0.1), "log_damping"
 
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, ModesTest]]:
         """Reversed and exchanged sensors, exchanged numbers of two neighbouring modes, degrees for radians."""
@@ -302,14 +301,17 @@ class ModesDescription(PostureDescription[ModesTest]):
             lists["shapes"] = ("shape",)
         frequency_hz = np.asarray(test.frequency_hz)
         for i, k in itertools.pairwise(np.argsort(frequency_hz).tolist()):
-            order = np.arange(frequency_hz.size)
-            order[[i, k]] = k, i
+            order = exchanged(frequency_hz.size, i, k)
             for what, names in lists.items():
                 text = f"exchanged {what} of the modes at {frequency_hz[i]:.4g} and {frequency_hz[k]:.4g} Hz"
                 fields = {name: jax.device_put(np.asarray(getattr(test, name))[order]) for name in names}
                 yield text, text, dataclasses.replace(test, **fields)
-        for key, text, order, sign in channel_alternatives("output", dof_names(test.outputs)):
-            yield key, text, dataclasses.replace(test, shape=jax.device_put(shape[:, order] * sign))
+        for text, order, sign in column_errors(dof_names(test.outputs), "output ", "outputs "):
+            yield (
+                text.removeprefix("the "),
+                text,
+                dataclasses.replace(test, shape=jax.device_put(shape[:, order] * sign)),
+            )
         yield from posture_alternatives(test, model)
 
 

@@ -2,9 +2,7 @@
 
 import abc
 import dataclasses
-import functools
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -21,6 +19,7 @@ from jaxmb.identify.experiments.tolerances import (
     MOST_GAIN,
     TIME_BASE,
     StatedError,
+    error_with_text,
     factor_text,
     joint_kind,
     posture_text,
@@ -156,8 +155,9 @@ class PostureDescription(Description[P]):
         """Single errors, those common to all tests first."""
         test, none = self.test, self.none(model)
         where = display_name(test.name)
-        text = functools.partial(times_text, f"frequencies of {where}")
-        own = TIME_BASE._replace(key=f"frequencies of {test.name}", kind="", size=0.01, text=text)
+        own = error_with_text(
+            f"frequencies of {test.name}", times_text, f"frequencies of {where}", size=0.01, starts=TIME_BASE.starts
+        )
         for error, field in ((TIME_BASE, "log_frequency"), (own, "log_frequency"), *self.of_kind()):
             yield error, none._replace(**{field: np.ones_like(getattr(none, field))})
         ends = (("output", test.outputs, "log_gain", 1.0), ("input", test.inputs, "log_force_gain", -1.0))
@@ -166,8 +166,10 @@ class PostureDescription(Description[P]):
                 of_point = np.eye(len(points))[k]
                 for key, at, kind in (("", "", "gain_percent"), (f" of {test.name}", f" of {where}", "")):
                     # positive where the true value is larger than measured
-                    text = functools.partial(factor_text, f"{what} {point}{at}")
-                    error = StatedError(f"gain of {what} {point}{key}", kind, 0.01, 0.1, text, most=MOST_GAIN)
+                    error = error_with_text(
+                        f"gain of {what} {point}{key}", factor_text, f"{what} {point}{at}", kind=kind, unit=0.01,
+                        size=0.1, most=MOST_GAIN,
+                    )  # fmt: skip
                     yield error, none._replace(**{gain: sign * of_point})
                     for error, field in self.of_output(point + key, point + at) if what == "output" else ():
                         yield error, none._replace(**{field: of_point})
@@ -188,9 +190,10 @@ def _posture_errors(
         if name in model.joints[: none.posture.size]:
             displaced = none._replace(posture=column[: none.posture.size])
             revolute = model.revolute[model.coordinates.index(name)]
-            text = functools.partial(posture_text, name, display_name(test.name), revolute)
+            kind, unit = joint_kind("posture", revolute)
+            what = name, display_name(test.name), revolute
             key = f"posture of {test.name} {name}"
-            yield StatedError(key, *joint_kind("posture", revolute), text=text), displaced
+            yield error_with_text(key, posture_text, *what, kind=kind, unit=unit), displaced
             yield zero_error(name, revolute), displaced
     for error, payload in payload_errors(model, test.name):
         yield error, none._replace(payload=payload)
@@ -220,19 +223,6 @@ def _stated_error(error: StatedError, has_tolerance: bool) -> StatedError:
         return error
     least, most = error.bounds
     return error._replace(kind="", size=error.typical, text=error.described, least=least, most=most)
-
-
-def channel_alternatives(which: str, names: Sequence[str]) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
-    """Key and text of each channel with a reversed sign and of each exchanged pair, with the order and the signs of the
-    channels that correct it."""
-    plain = np.arange(len(names))
-    for k, name in enumerate(names):
-        yield f"sign of {which} {name}", f"the sign of {which} {name}", plain, np.where(plain == k, -1.0, 1.0)
-    for i, k in itertools.combinations(plain.tolist(), 2):
-        order = plain.copy()
-        order[[i, k]] = k, i
-        text = f"exchanged {which}s {names[i]} and {names[k]}"
-        yield text, text, order, np.ones(len(names))
 
 
 def posture_alternatives(test: P, model: Model) -> Iterator[tuple[str, str, P]]:

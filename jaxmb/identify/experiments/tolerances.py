@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
@@ -160,6 +160,18 @@ class StatedError(NamedTuple):
         return f"{self.key} {value / self.unit:+.3g} {'%' if unit == 'percent' else unit} from the stated one"
 
 
+def error_with_text(key: str, text: Callable[..., str], *what: Any, **fields: Any) -> StatedError:
+    """An error whose text is a function of some names or numbers, then of its size, SI.
+
+    Args:
+        key: of the error.
+        text: the function.
+        what: its first arguments.
+        fields: further fields of the error.
+    """
+    return StatedError(key, text=functools.partial(text, *what), **fields)
+
+
 def posture_text(coordinate: str, test: str, revolute: bool, value: float) -> str:
     """Text of an error of a coordinate in the posture of a test."""
     amount = f"{math.degrees(value):+.3g} deg" if revolute else f"{1e3 * value:+.3g} mm"
@@ -206,8 +218,8 @@ def factor_text(what: str, value: float) -> str:
 
 
 _CIRCLE = math.log(2.0 * math.pi)
-TIME_BASE = StatedError(
-    "time base", "time_base_ppm", 1e-6, text=functools.partial(times_text, "frequencies"), starts=(_CIRCLE, -_CIRCLE)
+TIME_BASE = error_with_text(
+    "time base", times_text, "frequencies", kind="time_base_ppm", unit=1e-6, starts=(_CIRCLE, -_CIRCLE)
 )
 """Error of the time base, common to all tests with frequencies."""
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -34,7 +33,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     spring_term,
     true_case,
 )
-from jaxmb.identify.experiments.machine_errors import coordinate_errors
+from jaxmb.identify.experiments.machine_errors import column_errors, coordinate_errors, independent_joints
 from jaxmb.identify.experiments.motion_view import LINEAR_LEAVES, LOSS_FACTORS, directions_of_change
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
 from jaxmb.identify.experiments.tolerances import (
@@ -42,6 +41,7 @@ from jaxmb.identify.experiments.tolerances import (
     USUAL_FACTORS,
     Instruments,
     StatedError,
+    error_with_text,
     factor_text,
     posture_text,
     usual,
@@ -53,7 +53,6 @@ from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import closed_stiffness, elastic_springs, elastic_stiffness, has_guides, stable_inverse
 from jaxmb.mechanics.kinematics import frame_pose
-from jaxmb.mechanics.loops import independent_coordinates
 
 Change = Callable[[LoadCase], LoadCase]
 
@@ -90,14 +89,10 @@ class DeflectionSource(Source):
             error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", DEGREE)
             yield error, 1 + i
             yield StatedError(f"lever of loads of {name} along {axis}", "load_lever_mm", 1e-3), 4 + i
-        for coordinate in independent_coordinates(model):
-            k = model.coordinates.index(coordinate)
-            if coordinate in model.joints:
-                revolute = model.revolute[k]
-                yield zero_error(coordinate, revolute), 7 + k
-                of_test = StatedError(f"posture of {name} {coordinate}", size=DEGREE if revolute else 1e-2)
-                text = functools.partial(posture_text, coordinate, display_name(name), revolute)
-                yield of_test._replace(text=text), 7 + k
+        for k, coordinate, revolute in independent_joints(model):
+            yield zero_error(coordinate, revolute), 7 + k
+            key, size = f"posture of {name} {coordinate}", DEGREE if revolute else 1e-2
+            yield error_with_text(key, posture_text, coordinate, display_name(name), revolute, size=size), 7 + k
 
     def _of_columns(self, name: str) -> Iterator[tuple[StatedError, Callable[[float], Change]]]:
         """Errors of one kind of columns, each with the change of load cases that corrects it, by its size."""
@@ -108,13 +103,17 @@ class DeflectionSource(Source):
         ):
             both = own.reshape(-1, 2, 3).any(axis=(0, 2)).all()
             for k, what in enumerate(kinds if both else ()):
-                text = functools.partial(factor_text, f"the {what} of {display_name(name)}")
-                error = StatedError(f"{what} of {name}", size=0.1, text=text, most=MOST_GAIN, starts=LOG_FACTORS)
+                error = error_with_text(
+                    f"{what} of {name}", factor_text, f"the {what} of {display_name(name)}", size=0.1, most=MOST_GAIN,
+                    starts=LOG_FACTORS,
+                )  # fmt: skip
                 yield error, functools.partial(change, np.repeat(np.arange(2) == k, 3))
         if all(parts.all() or not parts.any() for parts in measured.reshape(-1, 3)):
             for axis, direction in zip("XYZ", np.eye(3), strict=True):
-                text = functools.partial(_axes_text, display_name(name), axis)
-                error = StatedError(f"axes of {name} {axis}", size=DEGREE, text=text, most=np.pi, starts=QUARTERS)
+                error = error_with_text(
+                    f"axes of {name} {axis}", _axes_text, display_name(name), axis, size=DEGREE, most=np.pi,
+                    starts=QUARTERS,
+                )  # fmt: skip
                 yield error, functools.partial(_turned_back, direction)
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
@@ -139,14 +138,8 @@ class DeflectionSource(Source):
         without values, reversed joint angles, angles in degrees."""
         one, plain = np.eye(6), self.cases
         for what, field in (("displacement", "displacement"), ("force", "wrench")):
-            for k, axis in enumerate("xyz"):
-                text = f"the sign of {what} {axis}"
-                yield text, text, self._turned(test, model, field, one - 2.0 * np.outer(one[k], one[k]))
-            for i, k in itertools.combinations(range(3), 2):
-                order = np.arange(6)
-                order[[i, k]] = k, i
-                text = f"exchanged {what}s {'xyz'[i]} and {'xyz'[k]}"
-                yield text, text, self._turned(test, model, field, one[order])
+            for text, order, sign in column_errors("xyz", f"{what} ", f"{what}s "):
+                yield text, text, self._turned(test, model, field, one[[*order, 3, 4, 5]] * [*sign, 1.0, 1.0, 1.0])
             text = f"{what}s in the axes of {plain[0].frame}"
             yield text, text, self._turned(test, model, field, None)
         for k, axis in enumerate("xyz"):
@@ -235,8 +228,9 @@ FACTORS = (
 
 def _size_error(name: str) -> StatedError:
     """Change of the loads of a test over their size."""
-    text = functools.partial(loads_text, name)
-    return StatedError(f"size of loads of {name}", "load_percent", 0.01, text=text, most=np.inf, of_factor=True)
+    return error_with_text(
+        f"size of loads of {name}", loads_text, name, kind="load_percent", unit=0.01, most=np.inf, of_factor=True
+    )
 
 
 def loads_text(name: str, change: float) -> str:

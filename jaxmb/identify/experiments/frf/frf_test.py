@@ -1,7 +1,6 @@
 """An FRF test: frequency responses measured at one posture, possible errors of its description, and its source."""
 
 import dataclasses
-import functools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -16,17 +15,17 @@ from jaxmb.identify.experiments.components import Probe, Vibration
 from jaxmb.identify.experiments.frf.channels import Channels, FrfChannels, FrfEvaluation, known_channels, predict_frf
 from jaxmb.identify.experiments.frf.noise import FrfLines, FrfNoise, arrays_at
 from jaxmb.identify.experiments.frf.weights import peaks_hz, resonances
+from jaxmb.identify.experiments.machine_errors import column_errors
 from jaxmb.identify.experiments.motion import (
     PostureDescription,
     PostureErrors,
     PostureTest,
-    channel_alternatives,
     displaced_view,
     posture_alternatives,
 )
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Entry, Score, Source
-from jaxmb.identify.experiments.tolerances import StatedError, factor_text
+from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, factor_text
 from jaxmb.io.validation import display_name
 from jaxmb.linalg.responses import log_ratio
 from jaxmb.machine.build import Model
@@ -101,24 +100,20 @@ class FrfDescription(PostureDescription["FrfTest"]):
 
     def of_kind(self) -> Iterator[tuple[StatedError, str]]:
         """Delays and gains of all outputs, and the exponential window."""
-        test, name, where = self.test, self.test.name, display_name(self.test.name)
-        text = functools.partial(_late_text, f"responses of {where} that are")
-        yield StatedError(f"delay of {name}", size=self._latest, text=text), "delay"
-        text = functools.partial(_late_text, "responses of all FRF tests that are")
-        yield StatedError("delay", "delay_us", 1e-6, text=text), "delay"
-        text = functools.partial(factor_text, f"the FRFs of {where}")
-        yield StatedError(f"gain of {name}", size=0.1, text=text), "log_gain"
-        decay = float(test.decay)
+        name, where, decay = self.test.name, display_name(self.test.name), float(self.test.decay)
+        late = f"responses of {where} that are"
+        yield error_with_text(f"delay of {name}", _late_text, late, size=self._latest), "delay"
+        late = "responses of all FRF tests that are"
+        yield error_with_text("delay", _late_text, late, kind="delay_us", unit=1e-6), "delay"
+        yield error_with_text(f"gain of {name}", factor_text, f"the FRFs of {where}", size=0.1), "log_gain"
         for key, on in (f"window of {decay:.6g} 1/s", "all FRF tests"), (f"window of {name}", where):
-            text = functools.partial(_window_text, on, decay)
-            yield StatedError(key, size=self._slow, text=text, least=-decay), "decay"
+            yield error_with_text(key, _window_text, on, decay, size=self._slow, least=-decay), "decay"
 
     def of_output(self, key: str, text: str) -> Iterator[tuple[StatedError, str]]:
         """Its delay and its high-pass."""
-        late = functools.partial(_late_text, f"output {text}, which is")
-        yield StatedError(f"delay of output {key}", size=self._latest, text=late), "delay"
-        corner = functools.partial(_corner_text, f"output {text}")
-        yield StatedError(f"high-pass of output {key}", size=self._slow, text=corner, least=0.0), "corner"
+        late, corner = f"output {text}, which is", f"output {text}"
+        yield error_with_text(f"delay of output {key}", _late_text, late, size=self._latest), "delay"
+        yield error_with_text(f"high-pass of output {key}", _corner_text, corner, size=self._slow, least=0.0), "corner"
 
     @property
     def _latest(self) -> float:
@@ -147,7 +142,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
         measured, omega = np.asarray(test.measured), np.asarray(test.omega)[:, None, None]
         used = np.asarray(test.weight) > 0.0
         for what, axis, points in (("output", 1, test.outputs), ("input", 2, test.inputs)):
-            for key, text, order, sign in channel_alternatives(what, dof_names(points)):
+            for text, order, sign in column_errors(dof_names(points), f"{what} ", f"{what}s "):
                 if np.mean(np.take(used, order, axis=axis)[used]) < LEAST_COMPARED:
                     continue
                 # with its noise: leakage is most of a weak FRF
@@ -156,7 +151,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
                     for name in NOISE_FIELDS
                 }
                 ordered = np.take(measured, order, axis=axis) * (sign[:, None] if axis == 1 else sign)
-                yield key, text, dataclasses.replace(_with_measured(test, ordered), **noise)
+                yield text.removeprefix("the "), text, dataclasses.replace(_with_measured(test, ordered), **noise)
         kinds = ("receptance", "mobility", "accelerance")
         for own, kind in enumerate(kinds):
             if own != test.derivatives:

@@ -1,7 +1,6 @@
 """Possible errors in the description of a pose test: zeros, scales, backlash, units, exchanged and reversed columns."""
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmb.identify.experiments.components import Description
-from jaxmb.identify.experiments.machine_errors import coordinate_errors
+from jaxmb.identify.experiments.machine_errors import column_errors, coordinate_errors, exchanged, independent_joints
 from jaxmb.identify.experiments.poses.pose_rows import (
     INCLINATION,
     KIND,
@@ -24,10 +23,9 @@ from jaxmb.identify.experiments.poses.pose_rows import (
     measured_arrays,
     rotation_vector_of,
 )
-from jaxmb.identify.experiments.tolerances import StatedError, scale_error, zero_error
+from jaxmb.identify.experiments.tolerances import StatedError, error_with_text, scale_error, zero_error
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.loops import independent_coordinates
 
 if TYPE_CHECKING:
     from jaxmb.identify.experiments.poses.pose_test import PoseTest
@@ -60,22 +58,21 @@ class PoseDescription(Description["PoseTest"]):
     def errors(self, model: Model) -> Iterator[tuple[StatedError, PoseErrors]]:
         """Zero, scale and backlash of each coordinate, common to all tests; scale and offset of the device."""
         test, right, q = self.test, self.none(model), np.asarray(self.test.q)
-        for name in independent_coordinates(model):
-            k = model.coordinates.index(name)
-            if name not in model.joints:
-                continue
-            revolute, one = model.revolute[k], np.eye(q.shape[1])[k]
+        for k, name, revolute in independent_joints(model):
+            one = np.eye(q.shape[1])[k]
             yield zero_error(name, revolute), right._replace(zero=one)
             if q[:, k].any():
                 yield scale_error(name), right._replace(scale=one)
             if test.approach is not None and np.any(np.asarray(test.approach)[:, k]):
-                text = functools.partial(_backlash_text, name, revolute, test.approach_is_stated)
-                error = StatedError(f"backlash of {name}", size=1e-3, text=text, least=-0.1, most=0.1)
+                what = name, revolute, test.approach_is_stated
+                error = error_with_text(f"backlash of {name}", _backlash_text, *what, size=1e-3, least=-0.1, most=0.1)
                 yield error, right._replace(backlash=one)
         if test.measures(0) or test.measures(3):
-            text = functools.partial(_scale_text, display_name(test.name))
-            error = StatedError(f"scale of the device of {test.name}", "device_scale_ppm", 1e-6, text=text, most=0.1)
-            yield error._replace(least=-0.1), right._replace(log_length=np.ones(()))
+            error = error_with_text(
+                f"scale of the device of {test.name}", _scale_text, display_name(test.name), kind="device_scale_ppm",
+                unit=1e-6, least=-0.1, most=0.1,
+            )  # fmt: skip
+            yield error, right._replace(log_length=np.ones(()))
         if test.measures(3):
             key, parameter = f"offset of the distances of {test.name}", f"distance_offset.{test.name}"
             error = StatedError(key, "distance_offset_mm", 1e-3, parameter=parameter)
@@ -138,7 +135,7 @@ class PoseDescription(Description["PoseTest"]):
 
     def _columns(self, measured: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         """Texts of errors of the columns of all points, and the corrected values."""
-        test, axes = self.test, np.eye(3)
+        test = self.test
         parts = ((POSITION, ("x", "y", "z")), (ROTATION, ("rx", "ry", "rz")), (UPWARD, ("ax", "ay", "az")))
         # a free rotation of the device makes one mirror image of all
         mirrored = test.stations and all(test.oriented) and not (test.levelled or test.measures(1))
@@ -153,14 +150,10 @@ class PoseDescription(Description["PoseTest"]):
             if not test.measures(kind):
                 continue
             if kind == 0 and mirrored:
-                yield "the sign of x, y or z, or two of them exchanged,", with_part(part, own * (1.0 - 2.0 * axes[2]))
+                yield "the sign of x, y or z, or two of them exchanged,", with_part(part, own * [1.0, 1.0, -1.0])
                 continue
-            for name, axis in zip(names, axes, strict=True):
-                yield f"the sign of {name}", with_part(part, own * (1.0 - 2.0 * axis))
-            for i, k in itertools.combinations(range(3), 2):
-                order = np.arange(3)
-                order[[i, k]] = k, i
-                yield f"exchanged {names[i]} and {names[k]}", with_part(part, own[..., order])
+            for text, order, sign in column_errors(names):
+                yield text, with_part(part, own[..., order] * sign)
         lengths = np.isin(np.arange(LENGTH + 1), [0, 1, 2, LENGTH])
         if test.measures(0) or test.measures(3):
             for unit, size in (("mm", 1e-3), ("inches", 0.0254)):
@@ -177,9 +170,8 @@ class PoseDescription(Description["PoseTest"]):
             rows |= {f" at station {name}": station == k for k, name in enumerate(self.test.stations)}
         for i, k in itertools.combinations(range(len(self.test.points)), 2):
             for where, own in rows.items():
-                changed, order = measured.copy(), np.arange(len(self.test.points))
-                order[[i, k]] = k, i
-                changed[own] = measured[own][:, order]
+                changed = measured.copy()
+                changed[own] = measured[own][:, exchanged(len(self.test.points), i, k)]
                 yield f"exchanged points {self.test.points[i]} and {self.test.points[k]}{where}", changed
 
 

@@ -1,7 +1,6 @@
 """A torque test: efforts of drives along a motion, linear in inertial and friction parameters, and its source."""
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -21,8 +20,16 @@ from jaxmb.identify.experiments.components import (
     Noise,
     OwnParameters,
 )
+from jaxmb.identify.experiments.machine_errors import independent_joints
 from jaxmb.identify.experiments.test import Entry, Score, Source, Test
-from jaxmb.identify.experiments.tolerances import MOST_GAIN, StatedError, factor_text, scale_error, zero_error
+from jaxmb.identify.experiments.tolerances import (
+    MOST_GAIN,
+    StatedError,
+    error_with_text,
+    factor_text,
+    scale_error,
+    zero_error,
+)
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, stribeck
 from jaxmb.identify.experiments.torque.gross_errors import DELAYS, unexplained_efforts
 from jaxmb.identify.experiments.torque.preliminary_fits import GAIN_FAMILY, DriveRecording
@@ -33,7 +40,6 @@ from jaxmb.identify.regression.torque_regressor import regressor_names
 from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import Cutoff
-from jaxmb.mechanics.loops import independent_coordinates
 
 
 @compiled
@@ -320,8 +326,8 @@ class TorqueSource(Source):
             terms += [("offset of the torque", np.where(own, 1.0, 0.0)), ("cubic friction", (speed / most) ** 3)]
             terms += [("Stribeck friction", stribeck(speed, share * most)) for share in STRIBECK_SPEEDS]
             for k, (kind, shape) in enumerate(terms):
-                text = functools.partial(_friction_text, kind, name, "N m" if self.revolute[i] else "N")
-                yield StatedError(f"friction {k} of {name}", size=0.1 * level, text=text), shape
+                what = kind, name, "N m" if self.revolute[i] else "N"
+                yield error_with_text(f"friction {k} of {name}", _friction_text, *what, size=0.1 * level), shape
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
         """The test with its description corrected; see `Source`."""
@@ -521,33 +527,30 @@ def _friction_text(kind: str, name: str, unit: str, value: float) -> str:
     return f"missing {kind} of {name} ({value:.2g} {unit})"
 
 
-DELAY = StatedError(
-    "delay of the torques", "torque_delay_ms", 1e-3, text=functools.partial(late_text, "torques that are")
-)
+DELAY = error_with_text("delay of the torques", late_text, "torques that are", kind="torque_delay_ms", unit=1e-3)
 
 
 def _delay(name: str) -> StatedError:
-    text = functools.partial(late_text, f"torque of {name} that is")
-    return StatedError(f"delay of the torque of {name}", size=1e-3, text=text)
+    return error_with_text(f"delay of the torque of {name}", late_text, f"torque of {name} that is", size=1e-3)
 
 
 def _torque_constant(name: str) -> StatedError:
     """Logarithm of measured over true torque."""
-    text = functools.partial(factor_text, f"the torque of {name}")
-    key = f"torque constant of {name}"
-    return StatedError(key, "torque_percent", 0.01, text=text, most=MOST_GAIN, starts=FACTORS)
+    return error_with_text(
+        f"torque constant of {name}", factor_text, f"the torque of {name}", kind="torque_percent", unit=0.01,
+        most=MOST_GAIN, starts=FACTORS,
+    )  # fmt: skip
 
 
 def _factor(test: str) -> StatedError:
     """Logarithm of measured over true torques of a test."""
-    text = functools.partial(factor_text, f"the torques of {display_name(test)}")
-    return StatedError(f"torques of {test}", size=0.1, text=text, most=MOST_GAIN, starts=FACTORS)
+    what = f"the torques of {display_name(test)}"
+    return error_with_text(f"torques of {test}", factor_text, what, size=0.1, most=MOST_GAIN, starts=FACTORS)
 
 
 def _zeros(model: Model) -> dict[str, StatedError]:
     """Errors of the zeros of independent joint coordinates, by coordinate."""
-    names = [name for name in independent_coordinates(model) if name in model.joints]
-    return {name: zero_error(name, model.revolute[model.coordinates.index(name)]) for name in names}
+    return {name: zero_error(name, revolute) for _, name, revolute in independent_joints(model)}
 
 
 TorqueEntry = Entry[TorqueTest, TorqueSource]
