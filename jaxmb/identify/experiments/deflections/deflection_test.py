@@ -97,9 +97,9 @@ class DeflectionSource(Source):
     def _of_columns(self, name: str) -> Iterator[tuple[StatedError, Callable[[float], Change]]]:
         """Errors of one kind of columns, each with the change of load cases that corrects it, by its size."""
         measured = np.concatenate([case.measured for case in self.cases])
-        for own, kinds, change in (
-            (measured, ("translations", "rotations"), _smaller_displacements),
-            (self.loads != 0.0, ("forces", "moments"), _smaller_loads),
+        for own, kinds, fields in (
+            (measured, ("translations", "rotations"), ("displacement", "std")),
+            (self.loads != 0.0, ("forces", "moments"), ("wrench",)),
         ):
             both = own.reshape(-1, 2, 3).any(axis=(0, 2)).all()
             for k, what in enumerate(kinds if both else ()):
@@ -107,7 +107,7 @@ class DeflectionSource(Source):
                     f"{what} of {name}", factor_text, f"the {what} of {display_name(name)}", size=0.1, most=MOST_GAIN,
                     starts=LOG_FACTORS,
                 )  # fmt: skip
-                yield error, functools.partial(change, np.repeat(np.arange(2) == k, 3))
+                yield error, functools.partial(_divided, fields, np.repeat(np.arange(2) == k, 3))
         if all(parts.all() or not parts.any() for parts in measured.reshape(-1, 3)):
             for axis, direction in zip("XYZ", np.eye(3), strict=True):
                 error = error_with_text(
@@ -118,16 +118,15 @@ class DeflectionSource(Source):
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:
         """The test with its description corrected; see `Source`."""
-        z, larger = np.zeros(7 + len(model.coordinates)), 1.0
+        z = np.zeros(7 + len(model.coordinates))
         for error, i in self._of_cases(test.name, model):
-            if i:
-                z[i] += errors.get(error.key, 0.0)
-            else:
-                larger += errors.get(error.key, 0.0)
-        cases, of_load = [_wide(model, case, larger) for case in self.cases], np.where(np.arange(z.size) < 7, z, 0.0)
-        if z.any():
-            there = [dataclasses.replace(case, q=displaced_posture(model, case.q, z[7:])) for case in cases]
-            cases = [true_case(model, case, ONE, of_load) for case in there]
+            z[i] += errors.get(error.key, 0.0)
+        cases, of_load = (
+            [_wide(model, case, 1.0 + z[0]) for case in self.cases],
+            np.where(np.arange(z.size) < 7, z, 0.0),
+        )
+        there = [dataclasses.replace(case, q=displaced_posture(model, case.q, z[7:])) for case in cases]
+        cases = [true_case(model, case, ONE, of_load) for case in there]
         for error, change in self._of_columns(test.name):
             if errors.get(error.key):
                 cases = list(map(change(errors[error.key]), cases))
@@ -169,30 +168,16 @@ class DeflectionSource(Source):
 
     def _turned(self, test: Any, model: Model, field: str, matrix: np.ndarray | None) -> Any:
         """The test with displacements or wrenches times a matrix; None for the axes of the frame of each case."""
-        cases = list[LoadCase]()
-        for case in self.cases:
-            wide = _wide(model, case, 1.0)
-            turn = matrix
-            if turn is None:
-                rotation = np.asarray(frame_pose(model, jnp.asarray(wide.q), case.frame))[:3, :3]
-                turn = scipy.linalg.block_diag(rotation, rotation)
-            if field == "wrench":
-                cases.append(dataclasses.replace(wide, wrench=turn @ case.wrench))
-            else:
-                cases.append(_with_displacements(wide, turn))
-        return self.with_cases(test, model, cases)
+        cases, turns = [_wide(model, case, 1.0) for case in self.cases], [matrix] * len(self.cases)
+        if matrix is None:
+            poses = [np.asarray(frame_pose(model, jnp.asarray(case.q), case.frame)) for case in cases]
+            turns = [scipy.linalg.block_diag(pose[:3, :3], pose[:3, :3]) for pose in poses]
+        turned = _with_wrench if field == "wrench" else _with_displacements
+        return self.with_cases(test, model, list(map(turned, cases, turns)))
 
     def with_cases(self, test: Any, model: Model, cases: Sequence[LoadCase]) -> Any:
         """The test with its postures, points, loads and displacements as those of other cases on a machine."""
-        rows, (displacement, std) = elastic_rows(model, cases), measured_displacements(cases)
-        return dataclasses.replace(
-            test,
-            displacement=jnp.asarray(displacement),
-            std=jnp.asarray(std),
-            q=jnp.asarray(np.stack([case.q for case in cases])),
-            at_point=jnp.asarray(rows.at_point),
-            effort=jnp.asarray(rows.effort),
-        )
+        return dataclasses.replace(test, **_arrays_of(model, cases))
 
     def check_linear(self, model: Model) -> None:
         """Raise ValueError, naming a load case, where it does not match the machine or all postures are singular."""
@@ -244,17 +229,11 @@ def _axes_text(where: str, axis: str, value: float) -> str:
     return f"displacements of {where} in axes turned by {np.degrees(value):+.3g} deg about {axis}"
 
 
-def _smaller_displacements(columns: Bool[np.ndarray, "6"], value: float) -> Change:
-    """Change that divides displacements by exp(value), with their standard deviations: a factor on the measured values
-    alone would fit their noise."""
+def _divided(fields: Sequence[str], columns: Bool[np.ndarray, "6"], value: float) -> Change:
+    """Change that divides some columns of fields by exp(value): of displacements with their standard deviations, as a
+    factor on the measured values alone would fit their noise."""
     factor = np.where(columns, np.exp(-value), 1.0)
-    return lambda case: dataclasses.replace(case, displacement=case.displacement * factor, std=case.std * factor)
-
-
-def _smaller_loads(columns: Bool[np.ndarray, "6"], value: float) -> Change:
-    """Change that divides forces or moments by exp(value)."""
-    factor = np.where(columns, np.exp(-value), 1.0)
-    return lambda case: dataclasses.replace(case, wrench=case.wrench * factor)
+    return lambda case: dataclasses.replace(case, **{name: getattr(case, name) * factor for name in fields})
 
 
 def _turned_back(direction: Float[np.ndarray, "3"], angle: float) -> Change:
@@ -267,6 +246,11 @@ def _with_displacements(case: LoadCase, turn: Float[np.ndarray, "6 6"]) -> LoadC
     """A load case with its displacements times a matrix."""
     turned = np.nan_to_num(case.displacement) @ turn.T
     return dataclasses.replace(case, displacement=np.where(case.measured, turned, np.nan))
+
+
+def _with_wrench(case: LoadCase, turn: Float[np.ndarray, "6 6"]) -> LoadCase:
+    """A load case with its wrench times a matrix."""
+    return dataclasses.replace(case, wrench=turn @ case.wrench)
 
 
 def _other_frames(model: Model, name: str) -> list[str]:
@@ -356,7 +340,7 @@ def affine_stiffness(
     steps, own = upper - middle, list[np.ndarray]()
     if not (gravity or model.springs):
         # without the loop constraints, the stiffness is that of coordinates and beams, equal in all postures
-        own = [np.asarray(_elastic_stiffness(one, jnp.asarray(q[0]))) for one in (at_middle, *upper_models)]
+        own = [np.asarray(_elastic_stiffness(one, jnp.asarray(q[0]), False)[1]) for one in (at_middle, *upper_models)]
     changes = [(there - own[0]) / by for there, by in zip(own[1:], steps, strict=True)] if own else None
     postures = [_posture(at_middle, upper_models, steps, there, gravity, changes) for there in q]
     if not all(np.all(np.linalg.eigvalsh(posture.stiffness) > 0.0) for posture in postures):
@@ -405,14 +389,7 @@ def _basis(stiffness: Float[np.ndarray, "k k"], acting: Float[np.ndarray, "a k"]
     return np.linalg.solve(factor.T, np.linalg.qr(padded)[0])
 
 
-@compiled
-def _closed_stiffness(model: Model, q: Float[Array, "n"], gravity: bool) -> tuple[Array, Array]:
-    return closed_stiffness(model, q, gravity)
-
-
-@compiled
-def _elastic_stiffness(model: Model, q: Float[Array, "n"]) -> Array:
-    return elastic_stiffness(model, q, gravity=False)[1]
+_closed_stiffness, _elastic_stiffness = compiled(closed_stiffness), compiled(elastic_stiffness)
 
 
 @compiled
@@ -601,25 +578,26 @@ def deflection_test(
         instruments: their errors of load and posture are common to the displacements of a case; None for no such
             errors.
     """
-    displacement, std = measured_displacements(cases)
-    q, rows = np.stack([case.q for case in cases]), elastic_rows(model, cases)
+    arrays = _arrays_of(model, cases)
     turns = np.concatenate([np.broadcast_to(np.arange(6) > 2, c.measured.shape)[c.measured] for c in cases])
     return DeflectionTest(
         name=name,
-        q=jnp.asarray(q),
-        case=jnp.asarray(rows.case),
-        at_point=jnp.asarray(rows.at_point),
-        effort=jnp.asarray(rows.effort),
-        displacement=jnp.asarray(displacement),
-        std=jnp.asarray(std),
+        **arrays,
         weight=jnp.asarray(np.where(turns, rotation_weight, 1.0)),
         is_rotation=jnp.asarray(turns),
         gravity=gravity,
         is_robust=robust,
-        decorrelation=decorrelation(common_errors(model, cases, instruments, gravity), std)
+        decorrelation=decorrelation(common_errors(model, cases, instruments, gravity), np.asarray(arrays["std"]))
         if instruments is not None and (instruments.changes_cases or instruments.repeat_std > 0.0)
         else None,
     )
+
+
+def _arrays_of(model: Model, cases: Sequence[LoadCase]) -> dict[str, Array]:
+    """Postures, rows and displacements of a `DeflectionTest`."""
+    rows, (displacement, std) = elastic_rows(model, cases), measured_displacements(cases)
+    arrays = rows._asdict() | {"q": np.stack([case.q for case in cases]), "displacement": displacement, "std": std}
+    return {name: jnp.asarray(array) for name, array in arrays.items()}
 
 
 def _is_compliant_at_motor(model: Model, free: set[str]) -> bool:
