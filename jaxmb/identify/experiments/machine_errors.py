@@ -513,49 +513,42 @@ def with_further_springs(model: Model) -> Model:
     n = len(model.coordinates)
     if model.loops:
         return model
-    parent, origin = list(model.parent), np.asarray(model.origin)
-    rigid, before = np.eye(4), dict[int, int]()
+    # a parent of -2 - i is the new coordinate i
+    parent, origins, rigid = list(model.parent), np.array(model.origin), np.eye(4)
+    kinds = itertools.product(enumerate("XYZ"), (("along", False), ("about", True)))
     new: list[tuple[str, int, np.ndarray, np.ndarray, bool]] = [
-        (f"{FURTHER[0]} {how} {axis}", -2, rigid, np.eye(3)[k], turns)
-        for k, axis in enumerate("XYZ")
-        for how, turns in (("along", False), ("about", True))
+        (f"{FURTHER[0]} {how} {axis}", -1 - i, rigid, np.eye(3)[k], turns)
+        for i, ((k, axis), (how, turns)) in enumerate(kinds)
     ]
     base = len(new)
     for joint in range(len(model.joints)):
         if not model.revolute[joint]:
             continue
-        own, first, (turn, at) = np.asarray(model.axis)[joint], True, np.split(origin[joint, :3], [3], axis=1)
-        for axis in _across(own):
-            if parent[joint] < 0 and not np.linalg.norm(np.cross(turn @ axis, at[:, 0])) > 0.0:
+        turn, at = np.split(np.asarray(model.origin)[joint, :3], [3], axis=1)
+        for axis in _across(np.asarray(model.axis)[joint]):
+            if model.parent[joint] < 0 and not np.linalg.norm(np.cross(turn @ axis, at[:, 0])) > 0.0:
                 continue  # about a line through the ground's origin
             text = f"{FURTHER[1]} at {model.coordinates[joint]} about {_axis_text(axis)}"
-            new.append((text, joint if first else -2, origin[joint] if first else rigid, axis, True))
-            first = False
-            before[joint] = len(new) - 1
+            new.append((text, parent[joint], origins[joint].copy(), axis, True))
+            parent[joint], origins[joint] = -len(new) - 1, rigid
     count = len(new)
 
     def shifted(node: int) -> int:
         return node if node < n else node + count
 
-    added = list[int]()
-    for i, (_, chained, *_) in enumerate(new):
-        above = i + n - 1 if chained == -2 and i else (-1 if chained == -2 else shifted(parent[chained]))
-        added.append(n + base - 1 if above == -1 and i else above)
-
-    moved = [n + base - 1 if node < 0 else shifted(node) for node in parent]
-    origins = np.array(origin)
-    for joint, last in before.items():
-        moved[joint], origins[joint] = n + last, rigid
-    parents = (*moved[:n], *added, *moved[n:])
+    names, above, origin_rows, axes, turns = (list(x) for x in zip(*new, strict=True))
+    nodes = (*parent[:n], *above, *parent[n:])
+    last = n + base - 1  # of the foundation, which carries the machine
+    parents = [last if node == -1 else n - 2 - node if node < 0 else shifted(node) for node in nodes]
+    parents[n] = -1
     order = list[int]()
     while len(order) < len(parents):
         order += [i for i, p in enumerate(parents) if i not in order and (p < 0 or p in order)]
-    names, origin_rows, axes, turns = (list(x) for x in zip(*((t, o, a, r) for t, _, o, a, r in new), strict=True))
     padded = {"reading_scale": np.ones(count), "stribeck_speed": np.ones(count), "origin": np.array(origin_rows),
               "axis": np.array(axes)}  # fmt: skip
     mass, inertia = _mass_and_inertia(model)
     # shafts on the ground, whose rotors no body contains
-    grounded = [shaft for _, shaft in model.motors if parent[shaft] < 0]
+    grounded = [shaft for _, shaft in model.motors if model.parent[shaft] < 0]
     on_ground = np.where(
         (np.arange(count) < base) & np.array(turns), np.asarray(model.rotor_inertia)[grounded].sum(), 0.0
     )
@@ -571,7 +564,7 @@ def with_further_springs(model: Model) -> Model:
         coordinates=(*model.coordinates, *names),
         revolute=(*model.revolute, *turns),
         locked=(*model.locked, *(True,) * count),
-        parent=parents,
+        parent=tuple(parents),
         order=tuple(order),
         further_friction=(*model.further_friction, *((),) * count),
         load_dependent=(*model.load_dependent, *(False,) * count),
