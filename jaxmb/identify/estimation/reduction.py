@@ -197,7 +197,7 @@ def coupled_groups(matrix: Float[np.ndarray, "m d"], parts: Partition) -> tuple[
         return ()
     own = scaled_svd(matrix[:, semi], RANK_TOLERANCE)
     rows = own.right[: own.rank]
-    star = _independent_columns(rows, np.zeros(semi.size), own.rank)
+    star = independent_columns(rows, np.zeros(semi.size), own.rank)
     couplings = np.abs(np.linalg.solve(rows[:, star], rows)) > COUPLED
     # Columns with a component in the same row of L are coupled.
     members = components(couplings.T.astype(float) @ couplings.astype(float) > 0.0)
@@ -226,7 +226,7 @@ def select(
     """
     columns = matrix[:, list(group.columns)]
     scaled = columns / np.linalg.norm(columns, axis=0)
-    chosen = _independent_columns(scaled, preference[list(group.columns)], group.rank)
+    chosen = independent_columns(scaled, preference[list(group.columns)], group.rank)
     if len(chosen) < group.rank:
         raise ValueError(
             f"a group of rank {group.rank} has only {len(chosen)} independent columns: the matrix is too close to"
@@ -235,11 +235,23 @@ def select(
     return tuple(group.columns[i] for i in chosen)
 
 
-def _independent_columns(columns: np.ndarray, priority: np.ndarray, rank: int) -> list[int]:
-    """Indices of independent columns by Gram-Schmidt orthogonalization, see `select`."""
+def independent_columns(
+    columns: Float[np.ndarray, "m d"],
+    priority: Float[np.ndarray, "d"],
+    rank: int,
+    least_sizes: Sequence[float] = (INDEPENDENT, RANK_TOLERANCE),
+) -> list[int]:
+    """Indices of independent columns, as many as the rank, of the highest priority, by Gram-Schmidt orthogonalization.
+
+    Args:
+        columns: of length 1.
+        priority: of each; among equal ones the column farthest from the span of those chosen before, then the first.
+        rank: number of columns.
+        least_sizes: smallest distances from that span, one after the other.
+    """
     rest = columns
     chosen: list[int] = []
-    for least in (INDEPENDENT, RANK_TOLERANCE):
+    for least in least_sizes:
         for level in np.unique(priority)[::-1]:
             while len(chosen) < rank:
                 size = np.where(priority == level, np.linalg.norm(rest, axis=0), 0.0)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import SMALLEST_COLUMN
+from jaxmb.identify.estimation.reduction import independent_columns
 from jaxmb.identify.parameters.free_parameters import matching_any
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
@@ -174,7 +175,8 @@ def base_parameters(
             " some are nearly dependent",
             stacklevel=2,
         )
-    kept = _independent(scaled, sorted(range(len(chosen)), key=lambda i: _preference(chosen[i])), rank)
+    order = sorted(range(len(chosen)), key=lambda i: _preference(chosen[i]))
+    kept = independent_columns(scaled, -np.argsort(order), rank, (WEAK, 0.0))
     factor = np.linalg.lstsq(scaled[:, kept], scaled, rcond=None)[0]
     factor[:, kept] = np.eye(len(kept))
     factor = np.where(np.abs(factor) > NO_TERM, factor, 0.0) * length / length[kept][:, None]
@@ -315,21 +317,6 @@ def _without_rounded_angles(model: Model) -> Model:
         mass_offset=exact_poses(model.mass_offset),
         gravity=jax.device_put(straight(np.asarray(model.gravity))),
     )
-
-
-def _independent(scaled: np.ndarray, order: Sequence[int], rank: int) -> list[int]:
-    """Indices of independent columns, as many as the rank, in the given order of priority (Gautier 1990), by
-    Gram-Schmidt orthogonalization."""
-    kept: list[int] = []
-    rest = scaled.copy()
-    for threshold in (WEAK, 0.0):
-        for i in order:
-            size = float(np.linalg.norm(rest[:, i]))
-            if len(kept) < rank and i not in kept and size > threshold:
-                along = rest[:, i] / size
-                rest = rest - np.outer(along, along @ rest)
-                kept.append(i)
-    return sorted(kept)
 
 
 def _preference(name: str) -> int:
