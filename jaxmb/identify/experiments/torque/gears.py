@@ -104,41 +104,32 @@ def at_joints(
     Raises:
         ValueError: an effort is given twice, or a name is not that of a joint with a motor.
     """
-    names, sides, columns = independent_coordinates(model), dict[str, Side](), dict[str, list[np.ndarray | None]]()
-    parts = (record.position, record.velocity, record.acceleration, record.effort)
-    for i, name in enumerate(record.names):
-        columns[name] = [None if part is None else part[:, i] for part in parts]
+    names, sides = independent_coordinates(model), dict[str, Side]()
+    is_measured = ~np.isnan(record.effort).all(axis=0)
+    # column and divisor of the motion, column and factor of the effort
+    columns = {name: (i, 1.0, i, 1.0) for i, name in enumerate(record.names)}
     drives = {names[joint]: (names[shaft], ratio) for joint, shaft, ratio in drives_of(model)}
     check_known("angles_at: joint with a motor", angles_at if isinstance(angles_at, Mapping) else (), drives)
     for joint, (shaft, ratio) in drives.items():
         if joint not in columns and shaft not in columns:
             continue
         side: Side = angles_at.get(joint, "motor") if isinstance(angles_at, Mapping) else angles_at
+        if shaft in columns and joint in columns:
+            i, k = record.names.index(shaft), record.names.index(joint)
+            if is_measured[i] and is_measured[k]:
+                raise ValueError(f"'{joint}.torque' and '{shaft}.torque' are the same, expected one of them")
+            columns[joint] = (k, 1.0, k, 1.0) if is_measured[k] else (k, 1.0, i, ratio)
+            columns[shaft] = (i, 1.0, i, np.nan)
+            continue
         if shaft in columns:
-            *motion, effort = columns.pop(shaft)
-            at_joint = None if effort is None else effort * ratio
-            if joint not in columns:
-                columns[joint] = [*(None if part is None else part / ratio for part in motion), at_joint]
-                side = "motor"
-            else:
-                own = columns[joint][3]
-                if own is not None and at_joint is not None and not np.isnan(own).all():
-                    if not np.isnan(at_joint).all():
-                        raise ValueError(f"'{joint}.torque' and '{shaft}.torque' are the same, expected one of them")
-                    at_joint = own
-                columns[joint][3] = at_joint
-                columns[shaft] = [*motion, None if effort is None else np.full(effort.shape, np.nan)]
-                continue
+            i, *_ = columns.pop(shaft)
+            columns[joint], side = (i, ratio, i, ratio), "motor"
         sides[joint] = side
-    selected = [name for name in names if name in columns]
-    position, velocity, acceleration, effort = (
-        None if part is None else np.stack([np.asarray(columns[name][k]) for name in selected], axis=1)
-        for k, part in enumerate(parts)
-    )
-    found = dataclasses.replace(
-        record, names=tuple(selected), position=position, velocity=velocity, acceleration=acceleration, effort=effort
-    )
-    return found, sides
+    selected = tuple(name for name in names if name in columns)
+    motion, divisor, own, factor = map(np.array, zip(*(columns[name] for name in selected), strict=True))
+    parts = {field: getattr(record, field) for field in ("position", "velocity", "acceleration")}
+    there = {field: None if part is None else part[:, motion] / divisor for field, part in parts.items()}
+    return dataclasses.replace(record, names=selected, effort=record.effort[:, own] * factor, **there), sides
 
 
 def reversed_at(record: MotionRecord, joints: Sequence[str]) -> MotionRecord:

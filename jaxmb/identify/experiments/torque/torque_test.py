@@ -65,6 +65,10 @@ class TorqueTest(Test[Float[Array, "p"]]):
     std: Float[Array, "r"]
     coordinate: Int[Array, "r"]
     """Index of the coordinate of each row among those measured."""
+    own_values: Float[Array, "g"]
+    """Values of the parameters `own_names`."""
+    own_columns: Float[Array, "r g"]
+    """Their columns."""
     is_robust: bool = eqx.field(static=True, default=False)
     """Whether outliers are down-weighted."""
     correlation_length: Float[Array, "r"] | None = None
@@ -74,10 +78,6 @@ class TorqueTest(Test[Float[Array, "p"]]):
     """Constant term c, from linearized columns."""
     own_names: tuple[str, ...] = eqx.field(static=True, default=())
     """Names of the test's own parameters: gains of drives, and the delay of the torques."""
-    own_values: Float[Array, "g"] | None = None
-    """Values of the own parameters."""
-    own_columns: Float[Array, "r g"] | None = None
-    """Columns of the own parameters."""
 
     def view(self, model: Model) -> Float[Array, "p"]:
         """The inertial and friction parameters of a machine."""
@@ -85,10 +85,7 @@ class TorqueTest(Test[Float[Array, "p"]]):
 
     def predict(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """Efforts of all rows, Nm or N."""
-        predicted = self.regressor @ view + self.constant
-        if self.own_columns is None or self.own_values is None:
-            return predicted
-        return predicted + self.own_columns @ self.own_values
+        return self.regressor @ view + self.constant + self.own_columns @ self.own_values
 
     def residual(self, view: Float[Array, "p"]) -> Float[Array, "r"]:
         """(predicted - measured) / standard deviation."""
@@ -125,13 +122,12 @@ class TorqueTest(Test[Float[Array, "p"]]):
             values: of linearization, at which the prediction is unchanged.
             columns: derivatives of the prediction.
         """
-        before = np.zeros((self.rows, 0)) if self.own_columns is None else np.asarray(self.own_columns)
         return dataclasses.replace(
             self,
             constant=jax.device_put(np.asarray(self.constant) - columns @ values),
             own_names=(*self.own_names, *names),
-            own_values=jax.device_put(values if self.own_values is None else np.concatenate([self.own_values, values])),
-            own_columns=jax.device_put(np.concatenate([before, columns], axis=1)),
+            own_values=jax.device_put(np.concatenate([self.own_values, values])),
+            own_columns=jax.device_put(np.concatenate([self.own_columns, columns], axis=1)),
         )
 
     @property
@@ -200,14 +196,13 @@ class TorqueEquations(LinearForm[TorqueTest]):
         regressor = np.asarray(self.test.regressor)
         share, constant = affine_map(model, free, self.test.parameters)
         matrix, rest = regressor @ share, regressor @ constant + np.asarray(self.test.constant)
-        if self.test.own_columns is not None:
-            columns, own = np.asarray(self.test.own_columns), np.array(self.test.own_values)
-            entries = free.entries_of(self.test.own_names)
-            for k, entry in enumerate([] if entries is None else entries.tolist()):
-                if entry >= 0:
-                    matrix[:, entry] += columns[:, k]
-                    own[k] = 0.0
-            rest = rest + columns @ own
+        columns, own = np.asarray(self.test.own_columns), np.array(self.test.own_values)
+        entries = free.entries_of(self.test.own_names)
+        for k, entry in enumerate([] if entries is None else entries.tolist()):
+            if entry >= 0:
+                matrix[:, entry] += columns[:, k]
+                own[k] = 0.0
+        rest = rest + columns @ own
         return Equations(
             matrix=matrix,
             measured=np.asarray(self.test.effort) - rest,
@@ -233,7 +228,7 @@ class TorqueGains(OwnParameters[TorqueTest]):
     @property
     def values(self) -> Float[Array, "g"] | Float[np.ndarray, "g"]:
         """Their values, in the order of `names`."""
-        return np.zeros(0) if self.test.own_values is None else self.test.own_values
+        return self.test.own_values
 
     def with_values(self, values: Float[Array, "g"] | Float[np.ndarray, "g"]) -> "TorqueTest":
         """The test with other values of its own parameters."""

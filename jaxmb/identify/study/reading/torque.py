@@ -264,6 +264,8 @@ def _torque_test(part: TorqueTestPart, label: str, model: Model, noisy: _NoisyRo
         effort=jax.device_put(rows.effort),
         std=jax.device_put(noisy.std),
         coordinate=jax.device_put(rows.coordinate),
+        own_values=jax.device_put(np.zeros(0)),
+        own_columns=jax.device_put(np.zeros((rows.effort.size, 0))),
         is_robust=part.robust,
         correlation_length=jax.device_put(noisy.correlation_length),
         constant=jax.device_put(np.broadcast_to(rows.constant, rows.effort.shape)),
