@@ -17,8 +17,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
 from jaxmb.identify.experiments.poses.pose_rows import PoseRows, axes_about, station_position
-from jaxmb.identify.experiments.poses.pose_test import PoseView, pose_test, predicted_poses
-from jaxmb.identify.experiments.poses.row_poses import row_poses
+from jaxmb.identify.experiments.poses.pose_test import PoseView, pose_test, predicted_poses, row_poses
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.plan.inspection import inspect
 from jaxmb.identify.study.study import make_study
