@@ -338,11 +338,8 @@ class TorqueSource(Source):
         effort, std, number = np.asarray(there.effort), np.asarray(there.std), np.asarray(test.coordinate)
         if any(key.startswith("friction ") for key in errors):
             effort = effort - sum(errors.get(error.key, 0.0) * shape for error, shape in self._friction(test))
-        if gains.any():  # of the measured effort with its noise
-            factor = np.exp(-gains)[number]
-            effort, std = effort * factor, std * factor
-        if effort is not np.asarray(there.effort):
-            there = dataclasses.replace(there, effort=jax.device_put(effort), std=jax.device_put(std))
+        factor = np.exp(-gains)[number]  # of the measured effort with its noise
+        there = dataclasses.replace(there, effort=jax.device_put(effort * factor), std=jax.device_put(std * factor))
         return self._delayed(there, late) if late.any() else there
 
     def _delayed(self, test: TorqueTest, late: Float[np.ndarray, "c"]) -> TorqueTest:
@@ -351,63 +348,58 @@ class TorqueSource(Source):
         Rows that are then more than a step from any other, as in the gap of a slow motion, where friction reverses,
         have no prediction and an infinite standard deviation.
         """
-        regressor, std, number = np.array(test.regressor), np.array(test.std), np.asarray(test.coordinate)
-        constant = np.array(np.broadcast_to(np.asarray(test.constant), number.shape))
+        std, number = np.array(test.std), np.asarray(test.coordinate)
+        both = np.column_stack([test.regressor, np.broadcast_to(np.asarray(test.constant), number.shape)])
         for i in np.flatnonzero(late).tolist():
             own = np.flatnonzero(number == i)
             k, share, is_near = samples_at(self.time_s[own], self.time_s[own] - late[i])
             std[own[~is_near]] = np.inf
-            for values in (regressor, constant):
-                old = values[own]
-                weight = share.reshape(-1, *(1,) * (old.ndim - 1))
-                values[own] = (1.0 - weight) * old[k] + weight * old[k + 1]
-        fields = {"regressor": regressor, "constant": constant, "std": std}
+            old, weight = both[own], share[:, None]
+            both[own] = (1.0 - weight) * old[k] + weight * old[k + 1]
+        fields = {"regressor": both[:, :-1], "constant": both[:, -1], "std": std}
         return dataclasses.replace(test, **{name: jax.device_put(value) for name, value in fields.items()})
 
     def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
         """Reversed, exchanged, missing and saturated torques, reversed and exchanged coordinates, other units, reversed
         gears."""
+        return ((text, text, there) for text, there in self._alternatives(test, model))
+
+    def _alternatives(self, test: TorqueTest, model: Model) -> Iterator[tuple[str, TorqueTest]]:
         number, effort, std = (np.asarray(x) for x in (test.coordinate, test.effort, test.std))
         rows = [np.flatnonzero(number == i) for i in range(len(self.coordinates))]
 
-        def measuring(order: np.ndarray | None, factor: np.ndarray, there: TorqueTest = test) -> TorqueTest:
-            each = effort if order is None else effort[order]
-            own = np.abs(factor) * (std if order is None else std[order])
-            return dataclasses.replace(there, effort=jax.device_put(factor * each), std=jax.device_put(own))
+        def measuring(effort: np.ndarray, std: np.ndarray, there: TorqueTest = test) -> TorqueTest:
+            return dataclasses.replace(there, effort=jax.device_put(effort), std=jax.device_put(std))
 
         for text, factor in self._several(test, model):
-            yield text, text, measuring(None, factor[number])
+            yield text, measuring(factor[number] * effort, np.abs(factor)[number] * std)
         for i, name in enumerate(self.coordinates):
             sign = np.where(number == i, -1.0, 1.0)
-            text = f"the sign of the torque of {name}"
-            yield text, text, measuring(None, sign)
-            if name in model.coordinates and not model.loops:
+            yield f"the sign of the torque of {name}", measuring(sign * effort, std)
+            if not model.loops:
                 # about the opposite axis by the opposite angle
                 k = model.coordinates.index(name)
                 axis = np.array(model.axis)
                 axis[k] *= -1.0
                 there = self.rebuild(dataclasses.replace(model, axis=jax.device_put(axis)), Readings())
-                yield f"the sign of angle {name}", f"the sign of angle {name}", measuring(None, sign, there)
-                text = f"the sign of angle {name} and of its torque"
-                yield text, text, measuring(None, np.ones(effort.size), there)
+                yield f"the sign of angle {name}", measuring(sign * effort, std, there)
+                yield f"the sign of angle {name} and of its torque", measuring(effort, std, there)
                 yield from self._in_unit(model, name, [name])
             most = np.abs(effort[rows[i]]).max(initial=0.0)
             if not most > 0.0:
-                text = f"missing torque of {name}, 0 throughout,"
-                yield text, text, dataclasses.replace(test, std=jax.device_put(np.where(number == i, np.inf, std)))
+                yield f"missing torque of {name}, 0 throughout,", measuring(effort, np.where(number == i, np.inf, std))
                 continue
             flat, near = ((number == i) & (np.abs(effort) > least * most) for least in (FLAT, 2.0 * FLAT - 1.0))
             if np.sum(flat) > max(MOST_FLAT * rows[i].size, PILED * np.sum(near & ~flat)):
                 text = f"the torque of {name}, which saturates at {most:.3g} {'N m' if self.revolute[i] else 'N'},"
-                yield text, text, dataclasses.replace(test, std=jax.device_put(np.where(flat, 1e6 * most, std)))
+                yield text, measuring(effort, np.where(flat, 1e6 * most, std))
         for revolute, every in () if model.loops else ((True, "all angles"), (False, "all travels")):
             own = [name for name, turns in zip(self.coordinates, self.revolute, strict=True) if turns == revolute]
             if len(own) > 1:
                 yield from self._in_unit(model, every, own)
             for pair in itertools.combinations(own, 2):
-                if set(pair) <= {*model.coordinates}:
-                    text = f"exchanged {'angles' if revolute else 'travels'} of {' and '.join(pair)}"
-                    yield text, text, self.rebuild(model, Readings(exchanged=pair))
+                text = f"exchanged {'angles' if revolute else 'travels'} of {' and '.join(pair)}"
+                yield text, self.rebuild(model, Readings(exchanged=pair))
         for i, k in itertools.combinations(range(len(rows)), 2):
             # samples that are excluded of one joint have no counterpart
             _, of_i, of_k = np.intersect1d(self.time_s[rows[i]], self.time_s[rows[k]], return_indices=True)
@@ -415,16 +407,13 @@ class TorqueSource(Source):
                 continue  # without most samples any data are explained
             order, alone = np.arange(effort.size), np.concatenate([np.delete(rows[i], of_i), np.delete(rows[k], of_k)])
             order[rows[i][of_i]], order[rows[k][of_k]] = rows[k][of_k], rows[i][of_i]
-            there = measuring(order, np.ones(effort.size))
-            own = np.array(there.std)
+            own = std[order]
             own[alone] = 1e6 * np.abs(effort).max()
-            text = f"exchanged torques of {self.coordinates[i]} and {self.coordinates[k]}"
-            yield text, text, dataclasses.replace(there, std=jax.device_put(own))
+            yield f"exchanged torques of {self.coordinates[i]} and {self.coordinates[k]}", measuring(effort[order], own)
         for joints, read in self.reversed_gears.items():
             there = read()
             if np.asarray(there.effort).size == effort.size:
-                text = f"the opposite sign of the gear ratio of {listed(joints)}"
-                yield text, text, there
+                yield f"the opposite sign of the gear ratio of {listed(joints)}", there
 
     def _several(self, test: TorqueTest, model: Model) -> Iterator[tuple[str, Float[np.ndarray, "c"]]]:
         """Factors on the torques of several joints: -1 for all, and -1 or 9.81 for those where the ratio of measured to
@@ -448,14 +437,14 @@ class TorqueSource(Source):
                 names = [name for name, chosen in zip(self.coordinates, joints, strict=True) if chosen]
                 yield f"{what} the torques of {' and '.join(names)}", np.where(joints, factor, 1.0)
 
-    def _in_unit(self, model: Model, what: str, names: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+    def _in_unit(self, model: Model, what: str, names: Sequence[str]) -> Iterator[tuple[str, TorqueTest]]:
         """The test where some angles are in degrees, or travels in mm, without and with their rates."""
         revolute = self.revolute[self.coordinates.index(names[0])]
         factor, text = (DEGREE, f"{what} in deg") if revolute else (1e-3, f"{what} in mm")
         if len(names) == 1:
             text = f"{'angle' if revolute else 'travel'} {text}"
         for own, rate in ((text, 1.0), (f"{text}, with {'its' if len(names) == 1 else 'their'} rates", factor)):
-            yield own, own, self.rebuild(model, Readings(factors=dict.fromkeys(names, (factor, rate))))
+            yield own, self.rebuild(model, Readings(factors=dict.fromkeys(names, (factor, rate))))
 
     def variance_bound(self, test: TorqueTest) -> Float[np.ndarray, "r"]:
         """Upper bound of the variance of each row by `noise_bound`, where the noise is estimated."""
