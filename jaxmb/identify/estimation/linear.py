@@ -154,15 +154,11 @@ def _reweight(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, bool]:
     """Iteratively reweighted least squares, first with the convex loss, then with the redescending one."""
     limited, weights, converged, solved = np.zeros(values.size, bool), np.ones(right.size), False, False
-    for bisquare in (False, True):
+    for weights_of in (lambda size: HUBER / np.maximum(size, HUBER), tukey):
         for _ in range(MOST_ROUNDS):
             residual = right - rows @ values
             # A median residual above the stated standard deviation indicates that the latter is too small.
-            size = np.abs(residual) / max(1.0, 1.4826 * float(np.median(np.abs(residual))))
-            if bisquare:
-                weights = tukey(size)
-            else:
-                weights = HUBER / np.maximum(size, HUBER)
+            weights = weights_of(np.abs(residual) / max(1.0, 1.4826 * float(np.median(np.abs(residual)))))
             root, before = np.sqrt(weights), values
             values, limited, solved = _solve(rows * root[:, None], right * root, *box)
             change = np.abs(rows @ (values - before)).max(initial=0.0)

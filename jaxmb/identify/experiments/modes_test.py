@@ -56,16 +56,6 @@ class PairedModes(NamedTuple):
     """Errors of all measured quantities, in units of the noise."""
 
 
-class _Candidate(NamedTuple):
-    """The predicted mode compared with each measured one, first, and the modes with the nearest eigenvalues."""
-
-    eigenvalue: Complex[Array, "m c"]
-    seen: Complex[Array, "m o c"]
-    """Shapes at the sensors."""
-    share: Float[Array, "m"]
-    """Share of the measured mode's dominant coordinates in the strain energy of the first."""
-
-
 class ModesTest(PostureTest):
     """Modes measured at one posture: frequencies, damping ratios, dominant coordinates, and shapes at sensors."""
 
@@ -113,7 +103,7 @@ class ModesTest(PostureTest):
 
         def of_mode(mode: Int[Array, ""]) -> Float[Array, "m r"]:
             near = jnp.broadcast_to(nearest[mode], (measured.size, count))
-            return self._compared(_Candidate(value[near], seen.T[near].swapaxes(1, 2), shares[:, mode]))[1]
+            return self._compared(value[near], seen.T[near].swapaxes(1, 2), shares[:, mode])[1]
 
         squares = jnp.sum(jax.vmap(of_mode)(jnp.arange(value.size)) ** 2, axis=-1).T
         squares = jnp.where(oscillates, squares, UNPAIRABLE)
@@ -123,8 +113,8 @@ class ModesTest(PostureTest):
         value, shape = selected_modes(view.tangent, eigenvalue, shape, near.ravel())
         seen = (view.output_rows @ shape).T.reshape(*near.shape, -1).swapaxes(1, 2)
         share = jnp.diagonal(self._shares(view, shape[:, ::count]))
-        (frequency, damping, shares, mac), errors = self._compared(_Candidate(value.reshape(near.shape), seen, share))
-        return PairedModes(frequency, damping, shares, mac, _scaled(seen[..., 0]), errors)
+        (frequency, damping, mac), errors = self._compared(value.reshape(near.shape), seen, share)
+        return PairedModes(frequency, damping, share, mac, _scaled(seen[..., 0]), errors)
 
     def _shares(self, view: MotionView, shape: Complex[Array, "x n"]) -> Float[Array, "m n"]:
         """Share of the dominant coordinates of each measured mode in the strain energy of each predicted mode; 0 where
@@ -133,22 +123,31 @@ class ModesTest(PostureTest):
             return jnp.zeros((self.frequency_hz.size, shape.shape[1]))
         return self.content[:, np.array(view.is_unlocked)].astype(float) @ energy_shares(shape, view.stiffness)
 
-    def _compared(self, found: _Candidate) -> tuple[tuple[Array, ...], Float[Array, "m r"]]:
-        """Frequency, damping ratio, share and MAC of the predicted mode compared with each measured one, and all
-        errors."""
-        value = found.eigenvalue[:, 0]
+    def _compared(
+        self, eigenvalue: Complex[Array, "m c"], seen: Complex[Array, "m o c"], share: Float[Array, "m"]
+    ) -> tuple[tuple[Array, ...], Float[Array, "m r"]]:
+        """Frequency, damping ratio and MAC of the predicted mode compared with each measured one, and all errors.
+
+        Args:
+            eigenvalue: of the compared mode, first, and of the modes with the nearest eigenvalues.
+            seen: their shapes at the sensors.
+            share: of the measured mode's dominant coordinates in the strain energy of the first.
+        """
+        value = eigenvalue[:, 0]
         frequency, damping = value.imag / (2 * jnp.pi), -value.real / jnp.abs(value)
-        mac, orthogonal = self._compared_shapes(found)
-        missing = jnp.where(jnp.any(self.content, axis=1), jnp.maximum(self.content_share - found.share, 0.0), 0.0)
+        mac, orthogonal = self._compared_shapes(eigenvalue, seen)
+        missing = jnp.where(jnp.any(self.content, axis=1), jnp.maximum(self.content_share - share, 0.0), 0.0)
         errors = jnp.concatenate([
             ((frequency - self.frequency_hz) / self.frequency_std)[:, None],
             ((damping - self.damping_ratio) / self.damping_std)[:, None],
             (missing / self.content_std)[:, None],
             orthogonal / self.shape_std,
         ], axis=-1)  # fmt: skip
-        return (frequency, damping, found.share, mac), errors
+        return (frequency, damping, mac), errors
 
-    def _compared_shapes(self, found: _Candidate) -> tuple[Float[Array, "m"], Float[Array, "m r"]]:
+    def _compared_shapes(
+        self, value: Complex[Array, "m c"], seen: Complex[Array, "m o c"]
+    ) -> tuple[Float[Array, "m"], Float[Array, "m r"]]:
         """MAC of each measured with its predicted shape, and the part of the measured shape orthogonal to the predicted
         one.
 
@@ -156,12 +155,11 @@ class ModesTest(PostureTest):
         columns of B. These are the predicted shape, and for repeated eigenvalues the shapes of all of them: only their
         span is determined.
         """
-        value = found.eigenvalue
         if not self.outputs:
             return jnp.ones(value.shape[0]), jnp.zeros((value.shape[0], 0))
         distance = jax.lax.stop_gradient(jnp.abs(value - value[:, :1]))
         same = distance <= REPEATED * jnp.abs(value[:, :1])
-        spanned = jnp.where(same[:, None, :], found.seen, 0.0)
+        spanned = jnp.where(same[:, None, :], seen, 0.0)
         size = jnp.maximum(jnp.sum(jnp.abs(spanned) ** 2, axis=1), SMALLEST)
         spanned = spanned / jnp.sqrt(size)[:, None, :]
         gram = jnp.einsum("moa,mob->mab", jnp.conj(spanned), spanned)

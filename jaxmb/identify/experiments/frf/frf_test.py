@@ -250,13 +250,10 @@ class FrfTest(PostureTest):
     def residual_of(self, predicted: Complex[Array, "f o i"] | Complex[np.ndarray, "f o i"]) -> Any:
         """The residual of predicted FRFs; NumPy in, NumPy out."""
         xp = predicted.__array_namespace__()
-        weight, measured, noise_std = (
-            (self.weight, self.measured, self.noise_std)
-            if xp is jnp
-            else (np.asarray(x) for x in (self.weight, self.measured, self.noise_std))
-        )
         # flattened: XLA vectorizes only the innermost axis, here that of a few inputs
-        predicted, weight, measured, noise_std = (x.ravel() for x in (predicted, weight, measured, noise_std))
+        predicted, weight, measured, noise_std = (
+            xp.asarray(x).ravel() for x in (predicted, self.weight, self.measured, self.noise_std)
+        )
         used = weight > 0.0
         predicted, measured = xp.where(used, predicted, 1.0), xp.where(used, measured, 1.0)
         scale = xp.sqrt(weight) / noise_std

@@ -530,10 +530,7 @@ def _of_components(deviation: Float[Array, "4"], component: Int[Array, "m"]) -> 
     return deviation[jnp.asarray(KIND)[component % KIND.size]]
 
 
-@compiled
-def compiled_errors(test: PoseTest, view: PoseView) -> Float[Array, "m"]:
-    """`PoseTest.errors`, compiled."""
-    return test.errors(view)
+compiled_errors = compiled(PoseTest.errors)
 
 
 def predicted_poses(test: PoseTest, model: Model) -> tuple[Float[np.ndarray, "t p 4 4"], Float[np.ndarray, "t p 3"]]:
