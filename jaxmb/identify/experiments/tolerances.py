@@ -2,9 +2,11 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+from jaxtyping import Float
 from pydantic import Field
 
 from jaxmb.machine.values import NonNegative, Part, Positive
@@ -291,25 +293,12 @@ class Instruments(Part):
         """Standard deviation of each component of a rotation, rad."""
         return self.translation_std / self.reflectors_m
 
-    @property
-    def force_std(self) -> float:
-        """Standard deviation of the magnitude of the force, N."""
-        return 9.80665 * self.balance_kg
-
-    @property
-    def direction_std(self) -> float:
-        """Standard deviation of the direction of the force about each axis, rad."""
-        return math.radians(self.direction_deg)
-
-    @property
-    def lever_std(self) -> float:
-        """Standard deviation of each component of the point of application, m."""
-        return 1e-3 * self.lever_mm
-
-    @property
-    def coordinate_std(self) -> float:
-        """Standard deviation of each revolute coordinate, rad."""
-        return math.radians(self.encoder_deg)
+    def case_std(self, revolute: Sequence[bool]) -> Float[np.ndarray, "k"]:
+        """Standard deviations of load and posture [7 + n]: of the size of the force, N, its direction about each ground
+        axis, rad, its point of application along each, m, and of each coordinate, rad; prismatic ones have no error."""
+        direction, lever = math.radians(self.direction_deg), 1e-3 * self.lever_mm
+        coordinates = math.radians(self.encoder_deg) * np.array(revolute)
+        return np.array([9.80665 * self.balance_kg, *[direction] * 3, *[lever] * 3, *coordinates])
 
     @property
     def changes_cases(self) -> bool:

@@ -15,7 +15,6 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmb.compiled import compiled, on_host
 from jaxmb.identify.experiments.components import Description, Equations, Evaluation, LinearForm
 from jaxmb.identify.experiments.deflections.load_cases import (
-    ONE,
     Decorrelation,
     ElasticRows,
     LoadCase,
@@ -24,7 +23,6 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     common_errors,
     compliances,
     decorrelation,
-    displaced_posture,
     elastic_rows,
     joint_terms,
     measured_displacements,
@@ -121,12 +119,8 @@ class DeflectionSource(Source):
         z = np.zeros(7 + len(model.coordinates))
         for error, i in self._of_cases(test.name, model):
             z[i] += errors.get(error.key, 0.0)
-        cases, of_load = (
-            [_wide(model, case, 1.0 + z[0]) for case in self.cases],
-            np.where(np.arange(z.size) < 7, z, 0.0),
-        )
-        there = [dataclasses.replace(case, q=displaced_posture(model, case.q, z[7:])) for case in cases]
-        cases = [true_case(model, case, ONE, of_load) for case in there]
+        of_case = np.where(np.arange(z.size) > 0, z, 0.0)
+        cases = [true_case(model, _wide(model, case, 1.0 + z[0]), of_case) for case in self.cases]
         for error, change in self._of_columns(test.name):
             if errors.get(error.key):
                 cases = list(map(change(errors[error.key]), cases))

@@ -259,12 +259,10 @@ def compliances(model: Model, q: Float[Array, "t n"], gravity: bool = False) -> 
 
 SINGULAR = 1e-3
 """Least over largest singular value of the joints' Jacobian below which a posture counts as singular."""
-ONE = Instruments(tracker_mm=1.0, direction_deg=180.0 / np.pi, lever_mm=1e3, encoder_deg=180.0 / np.pi)
-"""Instruments whose errors of direction, lever and encoders are 1 rad and 1 m."""
 
 
-def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.ndarray, "k"]) -> LoadCase:
-    """A load case with the posture and load displaced by instrument errors.
+def true_case(model: Model, case: LoadCase, errors: Float[np.ndarray, "k"]) -> LoadCase:
+    """A load case with the posture and load displaced by errors of the instruments.
 
     Errors of the force are in magnitude, direction and point of application; its moment follows. A pure moment has
     none.
@@ -272,17 +270,15 @@ def true_case(model: Model, case: LoadCase, errors: Instruments, z: Float[np.nda
     Args:
         model: the machine.
         case: posture and load as stated.
-        errors: of the instruments.
-        z: errors over their standard deviations [7 + n]: of the balance, of the direction of the force about each
-            ground axis, of its point of application along each, and of the encoder of each coordinate.
+        errors: [7 + n], in the order of `Instruments.case_std`, N, rad and m.
     """
-    q = displaced_posture(model, case.q, errors.coordinate_std * z[7:] * np.array(model.revolute))
+    q = displaced_posture(model, case.q, errors[7:])
     size = float(np.linalg.norm(case.wrench[:3]))
     if size == 0.0:
         return dataclasses.replace(case, q=q)
-    wrench = case.wrench * (1.0 + errors.force_std * z[0] / size)
+    wrench = case.wrench * (1.0 + errors[0] / size)
     force, moment = wrench[:3], wrench[3:]
-    turn, offset = errors.direction_std * z[1:4], errors.lever_std * z[4:7]
+    turn, offset = errors[1:4], errors[4:7]
     if turn.any():
         turned = scipy.spatial.transform.Rotation.from_rotvec(turn).apply(force)
         moment = moment + np.cross(np.cross(force, moment) / (force @ force), turned - force)
@@ -324,12 +320,12 @@ def common_errors(
         errors: of the instruments.
         gravity: whether gravity stiffness is included.
     """
-    std = [errors.force_std, *[errors.direction_std] * 3, *[errors.lever_std] * 3]
-    acting = np.flatnonzero(np.array([*std, *errors.coordinate_std * np.array(model.revolute)]))
-    steps = [sign * row for row in np.eye(len(std) + len(model.coordinates))[acting] for sign in (1.0, -1.0)]
+    std = errors.case_std(model.revolute)
+    acting = np.flatnonzero(std)
+    steps = [sign * row for row in np.diag(std)[acting] for sign in (1.0, -1.0)]
     found = repeat_columns(model, cases, errors.repeat_std)
     if acting.size:
-        true = [true_case(model, case, errors, step) for case in cases for step in steps]
+        true = [true_case(model, case, step) for case in cases for step in steps]
         displacements = iter(predicted(model, true, gravity))
         for i in range(len(cases)):
             columns = np.stack([0.5 * (next(displacements) - next(displacements)) for _ in acting], axis=-1)

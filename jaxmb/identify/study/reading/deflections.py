@@ -201,7 +201,8 @@ def measured_with(
     """
     true = list(tests)
     if errors is not None:
-        true = [true_case(model, test, errors, _standard_errors(test, errors, draw)) for test in tests]
+        std = errors.case_std(model.revolute)
+        true = [true_case(model, test, std * _standard_errors(test, std, draw)) for test in tests]
     moved = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
     turned = [np.zeros(1)] * len(true)
     if errors is not None and errors.repeat_std > 0.0:
@@ -216,15 +217,16 @@ def measured_with(
     return seen
 
 
-def _standard_errors(test: LoadCase, errors: Instruments, draw: np.random.Generator) -> np.ndarray:
-    """Standard normal errors for `true_case`; exact quantities draw no numbers, so that seeds keep their results."""
+def _standard_errors(test: LoadCase, std: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Standard normal errors in the order of `Instruments.case_std`; exact quantities draw no numbers, so that seeds
+    keep their results."""
     z = np.zeros(7 + test.q.size)
     if test.wrench[:3].any():
         z[0] = draw.normal()
     z[7:] = draw.normal(size=test.q.size)
-    if errors.direction_std > 0.0:
+    if std[1] > 0.0:
         z[1:4] = draw.normal(size=3)
-    if errors.lever_std > 0.0:
+    if std[4] > 0.0:
         z[4:7] = draw.normal(size=3)
     return z
 
