@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmb.compiled import compiled, numeric_arguments, padded
+from jaxmb.compiled import compiled, in_batches, numeric_arguments
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.parameters.free_parameters import matching, matching_any
 from jaxmb.identify.parameters.model_parameters import ParameterSpec, parameter_table, parameters
@@ -110,7 +110,7 @@ def stacked_torque_regressor(
     """
     known = regressor_names(model)
     check_known("parameter of the regressor", names or (), known)
-    chosen = np.array([known.index(name) for name in (known if names is None else names)], dtype=int)
+    chosen = np.array([known.index(name) for name in names or ()], dtype=int)
     states = [np.asarray(part, dtype=float) for part in (q, qd, qdd)]
     count = states[0].shape[0]
     for name, part in zip(("q", "qd", "qdd"), states, strict=True):
@@ -118,19 +118,18 @@ def stacked_torque_regressor(
             raise ValueError(f"{name} has shape {part.shape}, expected a row for each of the {count} samples of q")
         if not np.isfinite(part).all():
             raise ValueError(f"{name} holds {part[~np.isfinite(part)][0]:g}, expected finite numbers")
-    found = np.empty((count, len(independent_coordinates(model)), chosen.size))
-    for first in range(0, count, BLOCK):
-        rows = slice(first, min(first + BLOCK, count))
-        block = [jnp.asarray(padded(part[rows], BLOCK)) for part in states]
-        Y, largest_gaps = _block(model, block[0], block[1], block[2], q_rest, friction_speed)
-        gaps = np.asarray(largest_gaps)[: rows.stop - first]
-        if not (gaps <= OPEN).all():
-            sample = int(np.argmax(~(gaps <= OPEN)))
-            raise ValueError(
-                f"q: the loops of '{model.name}' are open by {gaps[sample]:.3g} at sample {first + sample};"
-                " `close_loops` closes them"
-            )
-        found[rows] = np.take(np.asarray(Y)[: rows.stop - first], chosen, axis=2)
+
+    def block(*states: Array) -> tuple[Array, Array]:
+        Y, gaps = _block(model, *states, q_rest, friction_speed)
+        return Y if names is None else Y[:, :, chosen], gaps
+
+    found, gaps = in_batches(block, BLOCK, *states)
+    if not (gaps <= OPEN).all():
+        sample = int(np.argmax(~(gaps <= OPEN)))
+        raise ValueError(
+            f"q: the loops of '{model.name}' are open by {gaps[sample]:.3g} at sample {sample};"
+            " `close_loops` closes them"
+        )
     return found
 
 
