@@ -32,13 +32,16 @@ class BlockJacobian(Protocol):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
+        ...
 
     @property
     def blocks(self) -> Sequence[slice]:
         """Blocks of rows that cover all rows."""
+        ...
 
     def __getitem__(self, rows: slice) -> Float[np.ndarray, "k d"]:
         """The rows of a block."""
+        ...
 
 
 Jacobian = Float[np.ndarray, "m d"] | BlockJacobian

@@ -408,9 +408,11 @@ class AffineView(Protocol):
 
     def __call__(self, values: Float[Array, "d"] | np.ndarray) -> Any:
         """The view at physical values."""
+        ...
 
     def stackable(self, others: list[Any]) -> Self:
         """The same function in a form common to other views of its kind, so that they can be stacked."""
+        ...
 
 
 class Evaluation(Component[T]):

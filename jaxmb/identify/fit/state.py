@@ -43,15 +43,19 @@ class Stage(Protocol):
 
     def begin(self, seed: int, candidates: Float[np.ndarray, "s d"]) -> Any:
         """Initial state, from candidates with the best first; the seed determines random draws."""
+        ...
 
     def advance(self, state: Any, goal: float) -> Any:
         """State after some further evaluations; `goal` is the lowest objective already known."""
+        ...
 
     def progress(self, state: Any) -> Progress:
         """Progress of the state."""
+        ...
 
     def outcome(self, state: Any) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k"]]:
         """Resulting candidates and their objectives, the best first."""
+        ...
 
 
 class Refinement(Stage, Protocol):
@@ -59,6 +63,7 @@ class Refinement(Stage, Protocol):
 
     def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
         """Its objective at u, by a program that is compiled anyway."""
+        ...
 
 
 SAME_END = 1e-4

@@ -162,12 +162,14 @@ class DeflectionSource(Source):
 
     def _turned(self, test: Any, model: Model, field: str, matrix: np.ndarray | None) -> Any:
         """The test with displacements or wrenches times a matrix; None for the axes of the frame of each case."""
-        cases, turns = [_wide(model, case, 1.0) for case in self.cases], [matrix] * len(self.cases)
-        if matrix is None:
-            poses = [np.asarray(frame_pose(model, jnp.asarray(case.q), case.frame)) for case in cases]
-            turns = [scipy.linalg.block_diag(pose[:3, :3], pose[:3, :3]) for pose in poses]
-        turned = _with_wrench if field == "wrench" else _with_displacements
-        return self.with_cases(test, model, list(map(turned, cases, turns)))
+        turned, cases = _with_wrench if field == "wrench" else _with_displacements, list[LoadCase]()
+        for case in (_wide(model, case, 1.0) for case in self.cases):
+            turn = matrix
+            if turn is None:
+                rotation = np.asarray(frame_pose(model, jnp.asarray(case.q), case.frame))[:3, :3]
+                turn = scipy.linalg.block_diag(rotation, rotation)
+            cases.append(turned(case, turn))
+        return self.with_cases(test, model, cases)
 
     def with_cases(self, test: Any, model: Model, cases: Sequence[LoadCase]) -> Any:
         """The test with its postures, points, loads and displacements as those of other cases on a machine."""

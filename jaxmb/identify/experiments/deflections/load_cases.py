@@ -248,7 +248,8 @@ def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
 def predicted(model: Model, cases: Sequence[LoadCase], gravity: bool = False) -> list[np.ndarray]:
     """Displacements [p, 6], m and rad, of the points of each load case, to first order in the load."""
     c = np.asarray(compliances(model, jnp.asarray(np.stack([case.q for case in cases])), gravity))
-    return [jacobian @ own @ effort for own, jacobian, effort in zip(c, *case_jacobians(model, cases), strict=True)]
+    parts = zip(*case_jacobians(model, cases), c, strict=True)
+    return [np.einsum("pxe,ef,f->px", jacobian, own, effort) for jacobian, effort, own in parts]
 
 
 @compiled

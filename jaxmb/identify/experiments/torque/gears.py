@@ -105,7 +105,7 @@ def at_joints(
         ValueError: an effort is given twice, or a name is not that of a joint with a motor.
     """
     names, sides = independent_coordinates(model), dict[str, Side]()
-    is_measured = ~np.isnan(record.effort).all(axis=0)
+    is_measured = np.isfinite(record.effort).any(axis=0)
     # column and divisor of the motion, column and factor of the effort
     columns = {name: (i, 1.0, i, 1.0) for i, name in enumerate(record.names)}
     drives = {names[joint]: (names[shaft], ratio) for joint, shaft, ratio in drives_of(model)}
