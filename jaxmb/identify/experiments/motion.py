@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
@@ -207,22 +208,16 @@ def _point_errors(
         changes = direction_changes(point)
         for i in np.flatnonzero(changes.any(axis=1)):
             unit, axis = np.outer(np.eye(len(points))[k], np.eye(3)[i]), axes_of(point)[i]
-            for end, has_tolerance in ((f" of {test.name}", True), ("", False)):
-                key = f"direction of {which} {name}{end} about {axis}"
-                stated = StatedError(key, "sensor_direction_deg", np.pi / 180.0)
-                yield _stated_error(stated, has_tolerance), none._replace(**{f"{which}_turn": unit})
-                if changes[i, :3].any():
-                    key = f"position of {which} {name}{end} along {axis}"
-                    stated = StatedError(key, "sensor_position_mm", 1e-3)
-                    yield _stated_error(stated, has_tolerance), none._replace(**{f"{which}_shift": unit})
-
-
-def _stated_error(error: StatedError, has_tolerance: bool) -> StatedError:
-    """An error of one test with its tolerance; one common to all tests has none: sensors are mounted anew."""
-    if has_tolerance:
-        return error
-    least, most = error.bounds
-    return error._replace(kind="", size=error.typical, text=error.described, least=least, most=most)
+            kinds = [("direction of", "about", "sensor_direction_deg", np.pi / 180.0, "turn")]
+            if changes[i, :3].any():
+                kinds.append(("position of", "along", "sensor_position_mm", 1e-3, "shift"))
+            for end, (what, how, kind, size, field) in itertools.product((f" of {test.name}", ""), kinds):
+                error = StatedError(f"{what} {which} {name}{end} {how} {axis}", kind, size)
+                if not end:  # one common to all tests has no tolerance, as sensors are mounted anew
+                    least, most = error.bounds
+                    text = error.described
+                    error = error._replace(kind="", size=error.typical, text=text, least=least, most=most)
+                yield error, none._replace(**{f"{which}_{field}": unit})
 
 
 def posture_alternatives(test: P, model: Model) -> Iterator[tuple[str, str, P]]:

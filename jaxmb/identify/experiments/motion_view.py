@@ -169,10 +169,10 @@ def reducing_basis(
     tangents = [_tangent_at(base, slopes, free.values(u)) for u in (0.5 * (lower + upper), lower, upper)]
     basis = interface_basis(np.asarray(tangents[0].mass), np.asarray(tangents[0].stiffness), interface, highest_hz)
     if 0 < inputs.shape[0] <= MOST_POINTS:
-        errors = [error_of_basis(tangent, basis, outputs, inputs, highest_hz) for tangent in tangents]
-        return basis if max(errors) <= LARGEST_ERROR else None
-    errors = [_frequency_error(tangent, basis, highest_hz) for tangent in tangents]
-    return basis if max(errors) <= LARGEST_FREQUENCY_ERROR else None
+        errors, most = [error_of_basis(t, basis, outputs, inputs, highest_hz) for t in tangents], LARGEST_ERROR
+    else:
+        errors, most = [_frequency_error(t, basis, highest_hz) for t in tangents], LARGEST_FREQUENCY_ERROR
+    return basis if max(errors) <= most else None
 
 
 def reduced_view(view: MotionView, basis: Float[np.ndarray, "m r"]) -> MotionView:

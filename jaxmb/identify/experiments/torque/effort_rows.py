@@ -185,17 +185,16 @@ def effort_rows(
     gears, absent, from_s, to_s = settings.gears, list(settings.absent), settings.from_s, settings.to_s
     used = np.arange(motion.first, count - motion.last)
     q, zd, zdd = states_at(model, record, motion, path, used)
-    elastic_regressor, elastic_constant = None, np.zeros(1)
+    elastic_regressor, elastic_constant = None, np.zeros(zd.shape)
     if gears.fitted is not None:
         speed = np.abs(motion.velocity)
         first = 0 if np.all(speed[0] <= AT_REST * speed.max(axis=0)) else motion.first
         q_all, zd_all, zdd_all = states_at(model, record, motion, path, np.arange(first, count - motion.last))
         parts = elastic_rows(model, gears, absent, q_all, zd_all, zdd_all, rate)
         elastic_regressor, elastic_constant, _ = (part[motion.first - first :] for part in parts)
-    regressor, effort, measured = equations_at(model, record, q, zd, zdd, used, elastic_regressor)
+    regressor, effort, own = equations_at(model, record, q, zd, zdd, used, elastic_regressor)
     regressor[:, :, absent] = 0.0
-    columns_of_measured = [independent_coordinates(model).index(name) for name in measured]
-    speed = zd[:, columns_of_measured]
+    measured, speed = tuple(independent_coordinates(model)[i] for i in own), zd[:, own]
     temperature = None if record.temperature is None else record.temperature[used]
 
     def filtered(part: np.ndarray) -> np.ndarray:
@@ -208,8 +207,7 @@ def effort_rows(
         return found.reshape(part.shape)
 
     columns, constant = further_columns(model, measured, regressor, speed, temperature, settings.load_parameters)
-    if elastic_regressor is not None:
-        constant = constant + elastic_constant[:, columns_of_measured]
+    constant = constant + elastic_constant[:, own]
     both_sides = filtered(np.concatenate([columns, constant[:, :, None], effort[:, :, None]], axis=2))
     inside = np.arange(len(used))
     if effort_cutoff_hz is not None:
@@ -223,7 +221,7 @@ def effort_rows(
             f"no samples {interval}: without the filters' ends the record covers {time[0]:.3g} to {time[-1]:.3g} s"
         )
     inside = inside[within]
-    fast = moving_samples(model, zd, settings.least_speed, record.blurred)[inside][:, columns_of_measured]
+    fast = moving_samples(model, zd, settings.least_speed, record.blurred)[inside][:, own]
     sample, coordinate = np.nonzero(fast)
     for i, name in enumerate(measured):
         if not fast[:, i].any():
@@ -335,21 +333,20 @@ def equations_at(
     zdd: np.ndarray,
     samples: np.ndarray,
     rows: Float[np.ndarray, "k m p"] | None = None,
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Regressor [k, c, p] and measured efforts [k, c] of the measured coordinates, and their names; the regressor from
-    `rows` of all independent coordinates where given.
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Regressor [k, c, p] and measured efforts [k, c] of the measured coordinates, and their indices among the
+    independent ones; the regressor from `rows` of all independent coordinates where given.
 
     Columns without effect are set to zero: scaled to length 1, their rounding would appear as parameters.
     """
-    names = independent_coordinates(model)
     columns = np.flatnonzero(~np.isnan(record.effort).all(axis=0))
-    measured = tuple(record.names[i] for i in columns)
+    own = [independent_coordinates(model).index(record.names[i]) for i in columns]
     if rows is None:
         rest = jnp.asarray(unloaded(model)) if model.motors else None
         rows = drive_rows(model, stacked_torque_regressor(model, q, zd, zdd, rest))
-    regressor = rows[:, [names.index(name) for name in measured]]
+    regressor = rows[:, own]
     acting = without_rounding(regressor.reshape(-1, regressor.shape[2])).reshape(regressor.shape)
-    return acting, record.effort[samples][:, columns], measured
+    return acting, record.effort[samples][:, columns], own
 
 
 CUTOFFS = 12
@@ -428,10 +425,8 @@ def best_cutoff(
     best = int(np.argmin(squares.sum(axis=1)))
     more = squares - squares[best]
     worse = more.sum(axis=1) > np.sqrt(BLOCKS) * np.std(more, axis=1, ddof=1)
-    highest = best
-    while highest + 1 < len(closed) and not worse[highest + 1]:
-        highest += 1
-    return list(closed)[highest]
+    later = np.flatnonzero(worse[best + 1 :])
+    return list(closed)[best + int(later[0]) if later.size else -1]
 
 
 def _equations(
@@ -448,12 +443,10 @@ def _equations(
     """
     try:
         states = states_at(model, record, low_passed_motion(record, cutoff_hz), path, chosen)
-        regressor, effort, measured = equations_at(model, record, *states, chosen)
+        regressor, effort, own = equations_at(model, record, *states, chosen)
     except ValueError:
         return None
-    names = independent_coordinates(model)
-    fast = moving_samples(model, states[1], least_speed, 0)
-    return regressor, effort, fast[:, [names.index(name) for name in measured]]
+    return regressor, effort, moving_samples(model, states[1], least_speed, 0)[:, own]
 
 
 def _normalized_rows(
