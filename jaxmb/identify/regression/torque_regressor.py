@@ -119,8 +119,8 @@ def stacked_torque_regressor(
         if not np.isfinite(part).all():
             raise ValueError(f"{name} holds {part[~np.isfinite(part)][0]:g}, expected finite numbers")
 
-    def block(*states: Array) -> tuple[Array, Array]:
-        Y, gaps = _block(model, *states, q_rest, friction_speed)
+    def block(q: Array, qd: Array, qdd: Array) -> tuple[Array, Array]:
+        Y, gaps = _block(model, q, qd, qdd, q_rest, friction_speed)
         return Y if names is None else Y[:, :, chosen], gaps
 
     found, gaps = in_batches(block, BLOCK, *states)

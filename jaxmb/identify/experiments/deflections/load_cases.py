@@ -107,15 +107,6 @@ def check_cases(model: Model, cases: Sequence[LoadCase]) -> None:
             )
 
 
-def check_names(cases: Sequence[LoadCase]) -> None:
-    """Raise ValueError where two cases of one set have the same name."""
-    seen: set[str] = set()
-    for test in cases:
-        if test.name in seen:
-            raise ValueError(f"deflection test '{test.name}' is there twice, expected a name for each test")
-        seen.add(test.name)
-
-
 def _check_posture(model: Model, location: str, q: np.ndarray) -> None:
     for name, revolute, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True):
         most, unit = (LARGEST_ANGLE, "rad") if revolute else (LARGEST_TRAVEL, "m")

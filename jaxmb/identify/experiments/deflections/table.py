@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases, check_names
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, check_cases
 from jaxmb.io.files import csv_lines, finite_number
-from jaxmb.io.validation import CLOSE, InputError, error_location, suggestion
+from jaxmb.io.validation import CLOSE, InputError, check_distinct, error_location, suggestion
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.postures import closed_posture
 
@@ -86,7 +86,7 @@ def deflection_tests(
     at = (frame,) if points is None else tuple(points)
     tests = [LoadCase(name, q[i], frame, wrench[i], at, displacement[i], stds[i]) for i, name in enumerate(case_names)]
     check_cases(model, tests)
-    check_names(tests)
+    check_distinct(case_names, "deflection test '{}' is there twice, expected a name for each test")
     return tests
 
 

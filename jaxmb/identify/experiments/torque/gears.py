@@ -105,7 +105,7 @@ def at_joints(
         ValueError: an effort is given twice, or a name is not that of a joint with a motor.
     """
     names, sides = independent_coordinates(model), dict[str, Side]()
-    is_measured = np.isfinite(record.effort).any(axis=0)
+    measured = set(np.flatnonzero(np.isfinite(record.effort).any(axis=0)).tolist())
     # column and divisor of the motion, column and factor of the effort
     columns = {name: (i, 1.0, i, 1.0) for i, name in enumerate(record.names)}
     drives = {names[joint]: (names[shaft], ratio) for joint, shaft, ratio in drives_of(model)}
@@ -116,9 +116,9 @@ def at_joints(
         side: Side = angles_at.get(joint, "motor") if isinstance(angles_at, Mapping) else angles_at
         if shaft in columns and joint in columns:
             i, k = record.names.index(shaft), record.names.index(joint)
-            if is_measured[i] and is_measured[k]:
+            if {i, k} <= measured:
                 raise ValueError(f"'{joint}.torque' and '{shaft}.torque' are the same, expected one of them")
-            columns[joint] = (k, 1.0, k, 1.0) if is_measured[k] else (k, 1.0, i, ratio)
+            columns[joint] = (k, 1.0, k, 1.0) if k in measured else (k, 1.0, i, ratio)
             columns[shaft] = (i, 1.0, i, np.nan)
             continue
         if shaft in columns:
