@@ -236,33 +236,32 @@ def _effect_of_errors(
     entries = [dataclasses.replace(entry, test=test) for entry, test in zip(study.fitted, simulated, strict=True)]
     tests = DescribedTests(entries, solution.model, study.free, study.tolerances, study.exact)
     point = solution.residual, _within_bounds(study, solution.u, solution.residual, solution.jacobian)
-    if step is not None:
-        factor, whole = np.sqrt(step.robust_weight[: problem.data_rows]), (slice(0, problem.data_rows),)
-        found = budget(
-            tests, linear_refit(step.jacobian), step.jacobian, step.identifiability.std, solution.seed, factor
-        )
-        if found.draws is not None:
-            near = with_excess(_near_joint_fit(solution, point[1], tests, found, factor), *point, solution.row_weights)
-            if all(by_errors := explained_tests(near, whole, *point, solution.row_weights)):
-                return near, by_errors * len(each), _tolerated(near, whole, by_errors) * len(each), None
-        found = with_excess(found, *point, solution.row_weights)
-        by_errors = explained_tests(found, whole, *point, solution.row_weights)
-        return found, by_errors * len(each), _tolerated(found, whole, by_errors) * len(each), None
-    noise = noise_variances(solution)
-    std = identifiability(solution.jacobian, noise, problem.prior_std).std
-    refit = functools.partial(nonlinear_refit, with_tests(problem, simulated), solution.u)
-    found = budget(tests, refit, solution.jacobian, std, solution.seed)
-    joint = None
-    if found.draws is not None:
+    if step is None:
+        rows, noise, factor = problem.row_slices, noise_variances(solution), 1.0
+        std = identifiability(solution.jacobian, noise, problem.prior_std).std
+        refit = functools.partial(nonlinear_refit, with_tests(problem, simulated), solution.u)
+    else:  # the chi-square is that of all tests
+        rows, noise = (slice(0, problem.data_rows),), solution.row_weights
+        factor, std = np.sqrt(step.robust_weight[: problem.data_rows]), step.identifiability.std
+        refit = linear_refit(step.jacobian)
+    found = budget(tests, refit, solution.jacobian, std, solution.seed, factor)
+    tried: list[tuple[Budget, tuple[np.ndarray, Jacobian], JointFit | None]] = [(found, point, None)]
+    if found.draws is not None and step is not None:
+        tried.insert(0, (_near_joint_fit(solution, point[1], tests, found, factor), point, None))
+    elif found.draws is not None:
         joint = joint_fit(Corrected.of(study, solution.model), study, solution.u, found.errors, noise)
-    if joint is not None:
-        there = joint.residual, _within_bounds(study, joint.u, joint.fitted, joint.jacobian)
-        near = with_excess(found.linearized(joint.columns), *there, noise)
-        if all(by_errors := explained_tests(near, problem.row_slices, *there, noise)):
-            return near, by_errors, _tolerated(near, problem.row_slices, by_errors), joint
-    found = with_excess(found, *point, noise)
-    by_errors = explained_tests(found, problem.row_slices, *point, noise)
-    return found, by_errors, _tolerated(found, problem.row_slices, by_errors), None
+        if joint is not None:
+            there = joint.residual, _within_bounds(study, joint.u, joint.fitted, joint.jacobian)
+            tried.insert(0, (found.linearized(joint.columns), there, joint))
+    for stated, at, joint in tried:
+        found = with_excess(stated, *at, noise)
+        by_errors = explained_tests(found, rows, *at, noise)
+        if all(by_errors):
+            break
+    exceeding = [found.columns[own][:, found.exceeding].any() for own in rows]
+    tolerated = tuple(yes and not beyond for yes, beyond in zip(by_errors, exceeding, strict=True))
+    times = 1 if step is None else len(each)
+    return found, by_errors * times, tolerated * times, joint
 
 
 def _near_joint_fit(
@@ -275,12 +274,6 @@ def _near_joint_fit(
     there = np.clip(u + change, np.minimum(free.lower, u), np.maximum(free.upper, u))
     model = free.apply(solution.model, free.values(jnp.asarray(there)))
     return found.linearized(error_columns(dataclasses.replace(tests, model=model), found.errors, factor))
-
-
-def _tolerated(found: Budget, rows: Sequence[slice], by_errors: Sequence[bool]) -> tuple[bool, ...]:
-    """Whether errors explain the misfit of each test without one that exceeds its tolerance."""
-    pairs = zip(by_errors, rows, strict=True)
-    return tuple(yes and not found.columns[own][:, found.exceeding].any() for yes, own in pairs)
 
 
 def on_bound(study: Study, u: np.ndarray) -> np.ndarray:
