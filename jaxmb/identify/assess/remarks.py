@@ -253,37 +253,33 @@ def search_remarks(study: Study, fit: Fit) -> list[str]:
     ]
 
 
-# texts for one parameter, and for several
-_NO_EFFECT_OWN = (
-    " is not known: no measurement depends on it, it keeps the machine's own value",
-    " are not known: no measurement depends on them, they keep the machine's own values",
-)
-_NO_EFFECT_INITIAL = (
-    " is not known: no measurement depends on it, it keeps its initial value",
-    " are not known: no measurement depends on them, they keep their initial values",
-)
-_NO_EFFECT_POSSIBLE = (
-    " is not known: no measurement depends on it, its value makes its body physically consistent",
-    " are not known: no measurement depends on them, their values make their bodies physically consistent",
-)
-_IN_COMBINATION = (
-    " is identifiable only in combination with others: its value is one of many with the same fit",
-    " are identifiable only in combination: their values are one set of many with the same fit",
-)
-_ON_BOUND = tuple(
-    (
-        f" ends on its {which} bound: values beyond it fit better by no more than noise and tolerances explain",
-        f" end on their {which} bounds: values beyond them fit better by no more than noise and tolerances explain",
-    )
-    for which in ("lower", "upper")
-)
-_BEYOND = tuple(
-    (
-        f" ends on its {which} bound: the data would move it beyond, and do not determine it within its bounds",
-        f" end on their {which} bounds: the data would move them beyond, and do not determine them within their bounds",
-    )
-    for which in ("lower", "upper")
-)
+_REASONS = {
+    "own": (
+        " is not known: no measurement depends on it, it keeps the machine's own value",
+        " are not known: no measurement depends on them, they keep the machine's own values",
+    ),
+    "initial": (
+        " is not known: no measurement depends on it, it keeps its initial value",
+        " are not known: no measurement depends on them, they keep their initial values",
+    ),
+    "possible": (
+        " is not known: no measurement depends on it, its value makes its body physically consistent",
+        " are not known: no measurement depends on them, their values make their bodies physically consistent",
+    ),
+    "combination": (
+        " is identifiable only in combination with others: its value is one of many with the same fit",
+        " are identifiable only in combination: their values are one set of many with the same fit",
+    ),
+    "on_bound": (
+        " ends on its {} bound: values beyond it fit better by no more than noise and tolerances explain",
+        " end on their {} bounds: values beyond them fit better by no more than noise and tolerances explain",
+    ),
+    "beyond": (
+        " ends on its {} bound: the data would move it beyond, and do not determine it within its bounds",
+        " end on their {} bounds: the data would move them beyond, and do not determine them within their bounds",
+    ),
+}
+"""Texts on an undetermined value, and on several."""
 
 
 def value_remarks(
@@ -302,16 +298,20 @@ def value_remarks(
     named, own = dict[tuple[str, str], list[str]](), parameters(study.model)
     for i, name in enumerate(study.free.names):
         if step.without_effect[i]:
-            reason = _NO_EFFECT_OWN if start[i] == own.get(name) else _NO_EFFECT_INITIAL
-            named.setdefault(reason if step.x[i] == unknowns.encode(start)[i] else _NO_EFFECT_POSSIBLE, []).append(name)
+            reason = "own" if start[i] == own.get(name) else "initial"
+            key = reason if step.x[i] == unknowns.encode(start)[i] else "possible", ""
         elif step.on_bound[i]:
             upper = (step.x[i] > unknowns.lower[i]) != unknowns.reciprocal[i]
-            named.setdefault((_BEYOND if beyond[i] else _ON_BOUND)[int(upper)], []).append(name)
-        elif not np.isfinite(step.identifiability.std[i]):
-            named.setdefault(_IN_COMBINATION, []).append(name)
+            key = "beyond" if beyond[i] else "on_bound", "upper" if upper else "lower"
+        elif np.isfinite(step.identifiability.std[i]):
+            continue
+        else:
+            key = "combination", ""
+        named.setdefault(key, []).append(name)
     doubts, remarks = list[str](), list[str]()
-    for text, names in named.items():
-        (doubts if text in _BEYOND else remarks).append(listed(names) + text[len(names) > 1])
+    for (reason, side), names in named.items():
+        text = _REASONS[reason][len(names) > 1].format(side)
+        (doubts if reason == "beyond" else remarks).append(listed(names) + text)
     return doubts, [*remarks, *_wide_remarks(study, unknowns.decode(step.x), known)]
 
 
@@ -346,10 +346,8 @@ SMALL_RISE = 0.01
 
 def outlier_remarks(robust_weight: np.ndarray) -> list[str]:
     """A sentence on measurements down-weighted by a robust fit."""
-    outliers = int(np.sum(robust_weight < OUTLIER))
-    if not outliers:
-        return []
-    return [f"{outliers} of {robust_weight.size} measured values are outliers, with little or no weight"]
+    outliers, size = int(np.sum(robust_weight < OUTLIER)), robust_weight.size
+    return [f"{outliers} of {size} measured values are outliers, with little or no weight"] if outliers else []
 
 
 def body_remarks(estimate: Estimate, step: LinearStep) -> tuple[list[str], list[str]]:
@@ -394,9 +392,5 @@ def adjustment_remarks(estimate: Estimate) -> list[str]:
         for name in before
         if name.startswith("mass.") and name not in free and abs(now[name] - before[name]) > 1e-3 * before[name]
     ]
-    if not changed:
-        return []
-    return [
-        "no measurement depends on some masses, which were changed to make their bodies physically consistent:"
-        f" {listed(changed)}"
-    ]
+    cause = "no measurement depends on some masses, which were changed to make their bodies physically consistent"
+    return [f"{cause}: {listed(changed)}"] if changed else []

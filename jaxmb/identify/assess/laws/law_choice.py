@@ -153,9 +153,8 @@ def _by_each_test(
 
 def unsettled_laws(laws: Laws | None) -> list[str]:
     """A sentence where fits with laws did not converge."""
-    if laws is None or not laws.unsettled:
-        return []
-    return ["laws: some of the fits by which they were chosen did not converge: other ones may predict better"]
+    text = "laws: some of the fits by which they were chosen did not converge: other ones may predict better"
+    return [text] if laws is not None and laws.unsettled else []
 
 
 def law_remarks(laws: Laws | None) -> list[str]:
