@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import chdtri
 
-from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, jacobian_svd, row_blocks, scaled_svd
+from jaxmb.identify.estimation.identifiability import Jacobian, jacobian_svd, row_blocks, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import (
     Excess,
@@ -266,15 +266,10 @@ def error_columns(
     columns = list[np.ndarray]()
     for error in errors:
         size = error.std(tests.tolerances)
-        least = -size if _is_signed(error) else 0.0
+        least = -size if error.bounds[0] < 0.0 else 0.0  # a compliance has one sign
         plus, minus = (tests.residual({error.key: x}) for x in (size, least))
         columns.append(factor * finite((plus - minus) * size / (size - least)))
     return np.array(columns).T if columns else np.zeros((tests.residual({}).size, 0))
-
-
-def _is_signed(error: StatedError) -> bool:
-    """Whether the error may be negative, unlike a compliance."""
-    return error.bounds[0] < 0.0
 
 
 def finite(values: np.ndarray, instead: float = 0.0) -> np.ndarray:
@@ -298,7 +293,7 @@ def _drawn(
     draws = list[np.ndarray]()
     for draw in range(DRAWS):
         z = rng.normal(size=len(found.errors))
-        z = np.where([_is_signed(error) for error in found.errors], z, np.abs(z))
+        z = np.where([error.bounds[0] < 0.0 for error in found.errors], z, np.abs(z))
         by_errors, residual = refit(change(z))
         changes.append(by_errors)
         linear_changes.append(-found.effect @ z)
@@ -427,7 +422,7 @@ def explained_tests(
         return (False,) * len(rows)
     count = len(found.columns)
     both = np.column_stack([residual, np.pad(found.curvature, ((0, residual.size - count), (0, 0)))])
-    rest, squares = joint_residual(both, jacobian, row_weights, found.all_columns)
+    rest, squares, _ = joint_residual(both, jacobian, row_weights, found.all_columns)
     explained = [own.explained for own in misfits(rest[:, 0], jacobian, row_weights, rows)]
     if found.draws is not None:  # curvature of each draw that the errors and the other draws do not explain
         drawn = np.sqrt(DRAWS) * rest[:count, 1:] / np.maximum(1.0 - squares[1:], np.finfo(float).eps)
@@ -444,9 +439,10 @@ def joint_residual(
     jacobian: Float[np.ndarray, "m d"],
     row_weights: Float[np.ndarray, "m"],
     columns: Float[np.ndarray, "r e"],
-) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "k"]]:
+) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "k"], Float[np.ndarray, "d"]]:
     """Residuals of joint fits of the parameters and of all stated errors, these with their tolerances as a prior, to
-    first order, and the sums of squares of residuals and errors in units of noise and tolerances.
+    first order; the sums of squares of residuals and errors in units of noise and tolerances; and the change of u for
+    the first one.
 
     Args:
         residuals: at the estimate; rows of a prior last.
@@ -454,32 +450,18 @@ def joint_residual(
         row_weights: variance of each residual under the stated noise.
         columns: change of the residual of the tests by each error.
     """
-    svd, scale = _joint_svd(jacobian, row_weights, columns)
-    right = np.pad(residuals * scale, ((0, columns.shape[1]), (0, 0)))
-    left = svd.beside(right)
-    return left[: len(residuals)] * np.sqrt(row_weights)[:, None], np.sum(left**2, axis=0)
-
-
-def joint_change(
-    residual: Float[np.ndarray, "m"],
-    jacobian: Float[np.ndarray, "m d"],
-    row_weights: Float[np.ndarray, "m"],
-    columns: Float[np.ndarray, "r e"],
-) -> Float[np.ndarray, "d"]:
-    """Change of u in a joint fit of the parameters and of all stated errors; see `joint_residual`."""
-    svd, scale = _joint_svd(jacobian, row_weights, columns)
-    return -svd.solve(np.pad(residual * scale[:, 0], (0, columns.shape[1])))[: jacobian.shape[1]]
-
-
-def _joint_svd(
-    jacobian: Float[np.ndarray, "m d"], row_weights: Float[np.ndarray, "m"], columns: Float[np.ndarray, "r e"]
-) -> tuple[ScaledSvd, Float[np.ndarray, "m 1"]]:
-    """Decomposition of the derivatives by the parameters and by all errors, with the prior of the errors as further
-    rows, and the scale of the rows of the residual."""
     size, below = columns.shape[1], len(jacobian) - len(columns)
     scale = np.sqrt(np.where(row_weights > 0.0, row_weights, np.inf))[:, None] ** -1.0
-    both = np.concatenate([jacobian, np.pad(columns, ((0, below), (0, 0)))], axis=1) * scale
-    return scaled_svd(np.concatenate([both, np.pad(np.eye(size), ((0, 0), (jacobian.shape[1], 0)))])), scale
+    svd = scaled_svd(with_error_prior(jacobian * scale, np.pad(columns, ((0, below), (0, 0))) * scale))
+    right = np.pad(residuals * scale, ((0, size), (0, 0)))
+    left, change = svd.beside(right), -svd.solve(right[:, 0])[: jacobian.shape[1]]
+    return left[: len(residuals)] * np.sqrt(row_weights)[:, None], np.sum(left**2, axis=0), change
+
+
+def with_error_prior(jacobian: Float[np.ndarray, "m d"], columns: Float[np.ndarray, "m e"]) -> Float[np.ndarray, "k c"]:
+    """Derivatives by parameters and errors, with a row below for each error, whose standard deviation is 1."""
+    prior = np.pad(np.eye(columns.shape[1]), ((0, 0), (jacobian.shape[1], 0)))
+    return np.concatenate([np.concatenate([jacobian, columns], axis=1), prior])
 
 
 def parameter_budgets(

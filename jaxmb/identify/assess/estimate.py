@@ -17,7 +17,7 @@ from jaxmb.identify.assess.budget import (
     budget,
     error_columns,
     explained_tests,
-    joint_change,
+    joint_residual,
     linear_refit,
     nonlinear_refit,
     with_excess,
@@ -94,8 +94,6 @@ class GoodnessOfFit:
     """Whether errors of machine and tests of their most likely sizes explain the misfit of each fitted test."""
     joint: JointFit | None
     """Joint fit of parameters and errors, where the effect of errors is not linear and explains all misfits."""
-    tolerated: tuple[bool, ...]
-    """Whether errors within their tolerances explain the misfit of each fitted test."""
     misfit_tolerated: bool | None
     """Whether errors within their tolerances explain the misfit of all data; None where noise explains it, and where
     all is exact."""
@@ -169,9 +167,8 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         judged = [own for test, own in zip(study.tests, excesses, strict=True) if test.noise.is_known]
     not_reproduced = list[str]()
     for test, view, own in zip(study.tests, solution.views, excesses, strict=True):
-        is_noise = own.explained
-        if not test.noise.is_known:
-            is_noise = not (test.noise.correlation.between_responses or test.name in systematic)
+        is_systematic = test.noise.correlation.between_responses or test.name in systematic
+        is_noise = own.explained if test.noise.is_known else not is_systematic
         if test.name in gross or (not is_noise and test.score(view, None).poor):
             not_reproduced.append(test.name)
     return GoodnessOfFit(
@@ -180,7 +177,6 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         budget=stated,
         explained_by_errors=by_errors,
         joint=joint,
-        tolerated=tolerated,
         misfit_tolerated=misfit_tolerated,
         excesses=excesses,
         excess=excess,
@@ -225,8 +221,9 @@ def _misfit(solution: Solution, step: LinearStep | None) -> Misfit | None:
 def _effect_of_errors(
     solution: Solution, each: Sequence[Misfit], step: LinearStep | None
 ) -> tuple[Budget | None, tuple[bool, ...], tuple[bool, ...], JointFit | None]:
-    """Effect of the errors of machine and tests, and the misfits that they explain: `budget`, `explained_by_errors`,
-    `tolerated` and `joint` of `GoodnessOfFit`."""
+    """Effect of the errors of machine and tests, and the misfits that they explain: `budget` and
+    `explained_by_errors` of `GoodnessOfFit`, whether errors within their tolerances explain the misfit of each fitted
+    test, and `joint`."""
     study, problem = solution.study, solution.study.problem
     not_linearized = study.solver is Solver.TWO_STEPS or problem.one_by_one or is_large(problem)
     if study.tolerances is None or (step is None and not_linearized):
@@ -253,8 +250,8 @@ def _effect_of_errors(
         if joint is not None:
             there = joint.residual, _within_bounds(study, joint.u, joint.fitted, joint.jacobian)
             tried.insert(0, (found.linearized(joint.columns), there, joint))
-    for stated, at, joint in tried:
-        found = with_excess(stated, *at, noise)
+    for stated, at, fitted in tried:
+        found, joint = with_excess(stated, *at, noise), fitted
         by_errors = explained_tests(found, rows, *at, noise)
         if all(by_errors):
             break
@@ -270,7 +267,8 @@ def _near_joint_fit(
     """The budget of a linear step with the effect of errors at the parameters of the joint fit to first order: those of
     the step may be far off, as where all torques have errors beyond their noise."""
     free, u = solution.study.free, solution.u
-    change = joint_change(solution.residual, np.asarray(jacobian), solution.row_weights, found.columns)
+    point = solution.residual[:, None], np.asarray(jacobian), solution.row_weights
+    _, _, change = joint_residual(*point, found.columns)
     there = np.clip(u + change, np.minimum(free.lower, u), np.maximum(free.upper, u))
     model = free.apply(solution.model, free.values(jnp.asarray(there)))
     return found.linearized(error_columns(dataclasses.replace(tests, model=model), found.errors, factor))

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from scipy.linalg import block_diag
 from scipy.special import chdtrc, fdtrc
 
+from jaxmb.identify.assess.budget import with_error_prior
 from jaxmb.identify.assess.estimate import LARGER_NOISE, Estimate
 from jaxmb.identify.assess.laws.law_problem import fit_by_test, law_state
 from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, scaled_svd
@@ -49,16 +50,10 @@ class Block(NamedTuple):
     """Number of independent residuals."""
     degrees: float
     """Degrees of freedom from which its noise was estimated; inf where it is known."""
-    lines: float = 1.0
+    lines: float
     """Correlation length of the residual in rows (see `Correlation.length`)."""
-    errors: Float[np.ndarray, "k e"] | None = None
-    """Change by each error of machine and tests of one standard deviation, the same errors in all tests; None for
-    none."""
-
-    @property
-    def error_columns(self) -> Float[np.ndarray, "k e"]:
-        """`errors`, without columns for none."""
-        return np.zeros((self.residual.size, 0)) if self.errors is None else self.errors
+    errors: Float[np.ndarray, "k e"]
+    """Change by each error of machine and tests of one standard deviation, the same errors in all tests."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -215,10 +210,10 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     Source: G. A. F. Seber and C. J. Wild, Nonlinear Regression, 1989, sections 5.3 and 5.9; R. DerSimonian and N.
     Laird, Controlled Clinical Trials 7, 177 (1986).
     """
-    errors = np.concatenate([b.error_columns for b in tests])
+    errors = np.concatenate([b.errors for b in tests])
     count = errors.shape[1]
     residual = np.pad(np.concatenate([b.residual for b in tests]), (0, count))
-    svd = scaled_svd(_with_prior(np.concatenate([b.jacobian for b in tests]), errors))
+    svd = scaled_svd(with_error_prior(np.concatenate([b.jacobian for b in tests]), errors))
     remainder = svd.beside(residual)
     chi2 = float(remainder @ remainder)
     estimated = any(np.isfinite(b.degrees) for b in tests)
@@ -237,8 +232,8 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
         for i, factor in enumerate(relative)
     ]
     own = [scaled_svd(b.jacobian) for b in tests]
-    left = [o.beside(np.column_stack([b.error_columns, b.residual])) for o, b in zip(own, tests, strict=True)]
-    apart = _with_prior(np.zeros((errors.shape[0], 0)), np.concatenate(left)[:, :-1])
+    left = [o.beside(np.column_stack([b.errors, b.residual])) for o, b in zip(own, tests, strict=True)]
+    apart = with_error_prior(np.zeros((errors.shape[0], 0)), np.concatenate(left)[:, :-1])
     least, _ = _least_residual(np.pad(np.concatenate(left)[:, -1], (0, count)), apart)
     separate = chi2 - float(least @ least)
     rank = svd.rank - count
@@ -253,12 +248,6 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
         separate=Drop(separate, more, chance(separate, more)),
         parameters=tuple(drops),
     )
-
-
-def _with_prior(jacobian: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Columns of parameters and errors, with a row below for each error of standard deviation 1."""
-    below = np.pad(np.eye(errors.shape[1]), ((0, 0), (jacobian.shape[1], 0)))
-    return np.concatenate([np.concatenate([jacobian, errors], axis=1), below])
 
 
 def _drop(

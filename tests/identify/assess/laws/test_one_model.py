@@ -127,7 +127,11 @@ def test_drops_are_those_of_regressions():
     jacobians[2][:, 1] = 0.0  # the third test does not see the second parameter
     residuals = [rng.normal(size=12) + 3.0 * t * j[:, 0] for t, j in enumerate(jacobians)]
     found = agreement(
-        [Block(str(t), r, j, 12, np.inf) for t, (r, j) in enumerate(zip(residuals, jacobians, strict=True))], np.ones(3)
+        [
+            Block(str(t), r, j, 12, np.inf, 1.0, np.zeros((12, 0)))
+            for t, (r, j) in enumerate(zip(residuals, jacobians, strict=True))
+        ],
+        np.ones(3),
     )
     common, residual = np.concatenate(jacobians), np.concatenate(residuals)
 
@@ -154,7 +158,7 @@ def test_the_spread_is_right_on_average():
         jacobians = [s * rng.normal(size=(6, 1)) for s in size]
         residuals = [rng.normal(size=6) - j[:, 0] * rng.normal(scale=2.0) for j in jacobians]
         pairs = enumerate(zip(residuals, jacobians, strict=True))
-        found = agreement([Block(str(t), r, j, 6, np.inf) for t, (r, j) in pairs], np.ones(1))
+        found = agreement([Block(str(t), r, j, 6, np.inf, 1.0, np.zeros((6, 0))) for t, (r, j) in pairs], np.ones(1))
         squares.append(found.parameters[0].spread ** 2)
     error = np.std(squares) / np.sqrt(len(squares))
     assert np.mean(squares) == pytest.approx(4.0, abs=4.0 * error)
