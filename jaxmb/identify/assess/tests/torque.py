@@ -246,12 +246,12 @@ def torque_remarks(
         if names
     ]
     first = parameters(estimate.study.model)
-    for name, value in zip(estimate.study.free.names, estimate.values, strict=True):
-        if name.startswith("stribeck_speed.") and abs(value / first[name] - 1.0) > FAR:
-            others.append(
-                f"{name} changed from {first[name]:.3g}, the value of linearization, to {value:.3g}: bounds or a"
-                " prior limit the friction, and efforts of the machine differ from those of the fit"
-            )
+    others += [
+        f"{name} changed from {first[name]:.3g}, the value of linearization, to {value:.3g}: bounds or a prior limit"
+        " the friction, and efforts of the machine differ from those of the fit"
+        for name, value in zip(estimate.study.free.names, estimate.values, strict=True)
+        if name.startswith("stribeck_speed.") and abs(value / first[name] - 1.0) > FAR
+    ]
     return causes, others
 
 
@@ -448,11 +448,8 @@ def systematic_errors(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tup
     Source: DerSimonian and Laird 1986, "Meta-analysis in clinical trials", of effects that differ between studies.
     """
     size = estimate.u.size
-    if estimate.linear is None:
-        return np.zeros((size, size)), []
-    tests = [(entry.test, view) for entry, view, _ in estimate.of(entries)]
-    sizes = [test.sizes(view) for test, view in tests]
-    if all(np.all(missed <= EXACT * measured) for measured, missed in sizes):
+    sizes = [entry.test.sizes(view) for entry, view, _ in estimate.of(entries)]
+    if estimate.linear is None or all(np.all(missed <= EXACT * measured) for measured, missed in sizes):
         return np.zeros((size, size)), []
     joints = joint_rows(estimate, entries)
     prior = estimate.jacobian[estimate.study.problem.data_rows :]
@@ -577,8 +574,7 @@ def _beyond_noise(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[st
     """A sentence where the residual is larger than the recorded torque above the band of the motion."""
     found = list[str]()
     for entry, view, _ in estimate.of(entries):
-        test = entry.test
-        sizes = zip(entry.source.coordinates, *test.sizes(view), entry.source.noise_bound, strict=False)
+        sizes = zip(entry.source.coordinates, *entry.test.sizes(view), entry.source.noise_bound, strict=False)
         found += [
             f"{name} ({100.0 * missed / measured:.2g} % of its torque)" if measured else f"{name} (torque 0)"
             for name, measured, missed, bound in sizes
@@ -683,21 +679,19 @@ def _terms_text(estimate: Estimate, terms: Sequence[_MissingTerm]) -> list[str]:
         asked = ", ".join(dict.fromkeys(f'"{term.kind}"' for term in friction if term.kind != COULOMB))
         freed = ", ".join(f'"friction.{term.name}"' for term in friction if term.kind == COULOMB)
         remedies = [f"friction_terms = [{asked}] of the tests"] * bool(asked) + [f"{freed} in [free]"] * bool(freed)
-        effect = _effect(estimate, sum((term.change for term in friction), np.zeros_like(estimate.u)))
         remarks.append(
             f"the residual contains friction: {', '.join(term.text() for term in friction)};"
-            f" {' and '.join(remedies)} {effect}"
+            f" {' and '.join(remedies)} {_effect(estimate, friction)}"
         )
     if smaller:
-        effect = _effect(estimate, sum((term.change for term in smaller), np.zeros_like(estimate.u)))
         each = ", ".join(f"{term.name} ({term.percent:.2g} % of the mean square of its residual)" for term in smaller)
         remarks.append(
             f"near reversals the torque is smaller than Coulomb friction, as where it was smoothed, at {each}:"
-            f" least_speed excludes these samples; a correction {effect}"
+            f" least_speed excludes these samples; a correction {_effect(estimate, smaller)}"
         )
     if delays:
-        effect = _effect(estimate, sum((term.change for term in delays), np.zeros_like(estimate.u)))
-        remarks.append(f"{'; '.join(term.text() for term in delays)}; a correction {effect}")
+        texts = "; ".join(term.text() for term in delays)
+        remarks.append(f"{texts}; a correction {_effect(estimate, delays)}")
     return remarks
 
 
@@ -732,8 +726,9 @@ def _selected(
         sizes.append(float(size[chosen[-1]]))
 
 
-def _effect(estimate: Estimate, change: Float[np.ndarray, "d"]) -> str:
-    """A clause on the parameter with the largest change relative to its standard deviation."""
+def _effect(estimate: Estimate, terms: Sequence[_MissingTerm]) -> str:
+    """A clause on the parameter that some terms change most relative to its standard deviation."""
+    change = sum((term.change for term in terms), np.zeros_like(estimate.u))
     std, free = estimate.identifiability.std, estimate.study.free
     relative = np.where(np.isfinite(std) & (std > 0.0), np.abs(change) / np.where(std > 0.0, std, 1.0), 0.0)
     # friction of the joint itself changes most; other parameters are preferred in the remark
