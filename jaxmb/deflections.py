@@ -5,7 +5,7 @@ compliances C, J_p C J_l^T w: `observation_matrix` is the matrix of this relatio
 increasing detail, and `completion` returns all compliances for the values of a reduced model.
 """
 
-from jaxmb.identify.assess.deflections import (
+from jaxmb.identify.assess.tests.deflections import (
     Convergence as Convergence,
     MonteCarlo as MonteCarlo,
     convergence as convergence,

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxmb.identify.assess.deflections import DeflectionRow, Unit
 from jaxmb.identify.assess.result import INTERVAL, Result
-from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, Settling
+from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, DeflectionRow, Settling, Unit
 from jaxmb.identify.assess.tests.poses import PoseRow, lengths_of
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.poses.pose_rows import DISTANCE, INCLINATION, POSITION, ROTATION
@@ -70,7 +69,7 @@ def displacement_chart(metrics: DeflectionMetrics) -> Chart:
 
 
 def _explained(metrics: DeflectionMetrics, unit: Unit) -> str:
-    shares = [line.gaps(unit).explained_percent for line in metrics.sets]
+    shares = [line.explained_percent(unit) for line in metrics.sets]
     known = [share for share in shares if share is not None]
     ends = dict.fromkeys(percentage(share, ".1f") for share in (min(known), max(known)))
     return f"{' to '.join(ends)} % explained"
@@ -112,7 +111,7 @@ def _sets(metrics: DeflectionMetrics, unit: Unit) -> list[tuple[str, list[Deflec
     """Title and rows of each set with measurements in this unit."""
     found = []
     for line in metrics.sets:
-        share = line.gaps(unit).explained_percent
+        share = line.explained_percent(unit)
         if share is not None:
             role = "used in the fit" if line.role == "fit" else "not used in the fit"
             rows = [row for row in metrics.deflections if row.set == line.set]

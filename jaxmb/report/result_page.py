@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.identify.assess.deflections import DeflectionRow
 from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.assess.saved import RESULT, load_result
-from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
+from jaxmb.identify.assess.tests.deflections import DeflectionMetrics, DeflectionRow
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.files import nearby

@@ -175,15 +175,15 @@ def gap_table(metrics: DeflectionMetrics) -> Table:
     """Predicted against measured translations and rotations, one row per set of tests and kind."""
     rows = []
     for line in metrics.sets:
-        for kind, errors in (("translation (mm)", line.translation), ("rotation (deg)", line.rotation)):
-            if errors.explained_percent is None:
+        for kind, unit, errors in (("translation", "mm", line.translation), ("rotation", "deg", line.rotation)):
+            if errors["explained_percent"] is None:
                 continue
-            lengths = errors.mean_measured, errors.max_measured, errors.mean_gap, errors.max_gap
+            lengths = (errors[f"{what}_{unit}"] for what in ("mean_measured", "max_measured", "mean_gap", "max_gap"))
             rows.append(
                 (
-                    line.set, ROLES[line.role], str(line.tests), kind,
+                    line.set, ROLES[line.role], str(line.tests), f"{kind} ({unit})",
                     *(MISSING if x is None else number(x, 3) for x in lengths),
-                    percentage(errors.explained_percent, ".1f"),
+                    percentage(errors["explained_percent"], ".1f"),
                 )
             )  # fmt: skip
     columns = (

@@ -1,9 +1,11 @@
-"""Refits of single errors in the description of a machine or its tests."""
+"""Refits of single errors in the description of a machine or its tests: hypotheses, their fits, and the choice of the
+errors that are refitted and of their starts."""
 
 import dataclasses
 import functools
+import itertools
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +15,12 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
-from jaxmb.identify.experiments.test import Test
+from jaxmb.identify.experiments.motion import PostureTest
+from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import test_at
+from jaxmb.io.validation import display_name
 
 EXPLAINS = 0.9
 """Part of the misfit beyond noise that an error explains where its correction does not leave noise alone."""
@@ -119,11 +123,6 @@ class FittedHypothesis(NamedTuple):
         return self.chi_square + prior(self.surprise)
 
     @property
-    def is_convention(self) -> bool:
-        """Whether an error of this size, not 0, is one of another convention, such as 90 deg."""
-        return self.size != 0.0 and self.surprise < 1e-9
-
-    @property
     def is_plausible(self) -> bool:
         """Whether an error of this size is plausible."""
         error = self.hypothesis.error
@@ -148,10 +147,6 @@ class HypothesisSearch:
     """Rows that are left out."""
     allowance: float | None = None
     """Sum of squares above `noise` that counts as noise; None for that of its chi-square distribution."""
-
-    def of_hidden(self, chi_square: float, hidden: float) -> "HypothesisSearch":
-        """Refits that explain a part of a sum of squares that is normal as a whole."""
-        return dataclasses.replace(self, noise=max(chi_square - hidden, 1.0), allowance=(1.0 - EXPLAINS) * hidden)
 
     @property
     def enough(self) -> float:
@@ -215,3 +210,275 @@ class HypothesisSearch:
         model = problem.free.apply(problem.model, values)
         tests = (test_at(test, problem.free, values) for test in end.hypothesis.tests.values())
         return not any(test.score(test.view(model), None).poor for test in tests)
+
+
+LIKELY, TRIED, TRIED_ALTERNATIVES = 18, 6, 3
+"""Numbers of errors that explain most to first order or after a step, for which the free parameters are fitted at a
+size; of those that explain most then, which are refitted; and of alternatives that are refitted."""
+CONTINUED = 0.05
+"""Part of the misfit that a refit explains after `SCREENED` evaluations if it is continued."""
+SCANNED = (2.0, -2.0, 8.0, -8.0, 32.0, -32.0)
+"""Sizes over the typical one at which all errors are tried: log FRFs are not linear at antiresonances."""
+MOST_SCANNED, POINTS = 10**7, 64
+"""Largest number of rows times errors for sizes other than the starts of an error, and points at a time."""
+MOST_TESTS, MOST_CHANNELS = 4, 6
+"""Largest number of tests, and number of sensors and inputs, for fits without each of them."""
+MOST_PAIRS = 15
+"""Largest number of pairs of tests that are tried with exchanged postures."""
+LINEAR = 0.1
+"""Part of the misfit by which a decrease to first order may be too small, and that a further spring explains."""
+MOST_SIZES = 3
+"""Number of sizes of an error at which the free parameters are fitted before its size."""
+MOST_NAMED = 4
+"""Largest number of errors that are named together."""
+DRAWN = 16
+"""Starts of refits between the bounds where data are not reproduced, as the fit may be in a local minimum: a factor of
+1000 on the FRFs of an arm of four joints is found from nine of them."""
+SMALL = 5.0
+"""Size over the typical one up to which an error with a tolerance ends the search if it leaves noise alone."""
+PARALLEL = 1e-8
+"""1 - cosine of columns up to which two errors have one effect."""
+
+
+def refitted(
+    search: HypothesisSearch, points: Sequence[np.ndarray], chi_square: float, beyond: Collection[str]
+) -> list[FittedHypothesis]:
+    """Refits of the errors beyond their tolerance (keys), of the hypotheses on a single wrong channel, of those that
+    explain most to first order at any of some points or at a size that is tried, of those that have starts of their
+    own, and of those whose effect resembles that of the best."""
+    errors, channel = search.corrected.errors, _without_channel(search, points[0])
+    at = [*points, *([] if channel is None else [channel[0]])]
+    expected, distinct, inside = _expected(search, at, None if channel is None else channel[1])
+    tried = _scanned(search, points[0], range(len(errors)))
+    if channel is not None:
+        tried |= _scanned(search, channel[0], np.flatnonzero(inside).tolist())
+    expected = np.concatenate([expected, [[tried[k][0].chi_square for k in range(len(errors))]]])
+    found, best = dict[int, FittedHypothesis](), np.inf
+    enough = search.enough if chi_square > search.enough else -np.inf
+
+    def refit(numbers: Sequence[int]) -> None:
+        nonlocal best
+        for k in numbers:
+            # a stated number that may be wrong by a large factor, not a compliance where none is stated
+            far = errors[k].kind and errors[k].starts and errors[k].bounds[0] < 0.0
+            if best <= enough and not far and expected[:, k].min() > best + LINEAR * (chi_square - best):
+                continue  # another error leaves noise alone, and this one more to first order
+            first = np.append(at[int(np.argmin(expected[: len(at), k]))], 0.0)
+            sized = [search.at_size(end.hypothesis, end.x) for end in tried[k]]
+            nearest = min(sized, key=lambda end: end.chi_square)
+            ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x))
+            end = min(ends, key=lambda end: end.chi_square)
+            if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
+                end = search.fitted(end.hypothesis, end.x)
+            usual = [end for end in sized if end.size != 0.0 and end.surprise < 1e-9]  # a convention, such as 90 deg
+            found[k] = min([end, *usual], key=lambda end: end.score)
+            if _is_usual(found[k]):
+                best = min(best, found[k].chi_square)
+
+    def likely() -> list[int]:
+        order = np.argsort(expected.min(axis=0), kind="stable").tolist()
+        return [k for k in order if distinct[k] and k not in found]
+
+    refit([k for k, error in enumerate(errors) if error.key in beyond])
+    refit([k for k in likely() if inside[k]])
+    nearer = np.full(len(errors), np.inf)
+    for k in likely()[:LIKELY]:
+        nearer[k] = search.at_size(tried[k][0].hypothesis, tried[k][0].x).chi_square
+    expected = np.concatenate([expected, nearer[None]])
+    refit(likely()[:TRIED])
+    refit([k for k in likely() if errors[k].starts][:TRIED])
+    if found:
+        nearest = min(found, key=lambda k: found[k].chi_square)
+        similar, surprise = _similar(search, nearest, found[nearest]), found[nearest].surprise
+        expected = np.concatenate([expected, [[similar[k].chi_square for k in range(len(errors))]]])
+        more = sorted(set(similar) - set(found), key=lambda k: similar[k].chi_square)
+        tried = {k: [similar[k], *tried[k]] for k in more}
+        # of errors with one effect, only those that are more plausible
+        refit([k for k in more if distinct[k] or similar[k].surprise < 0.99 * surprise][:TRIED])
+    return [*found.values(), *(() if best <= enough else _alternatives(search, at))]
+
+
+def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) -> dict[int, list[FittedHypothesis]]:
+    """Fits at the sizes that are tried of some errors, by index, the best first: at u, or after a step of the free
+    parameters to first order from there."""
+    corrected, free, best = search.corrected, search.corrected.problem.free, dict[tuple[int, float], FittedHypothesis]()
+    errors, none = corrected.errors, np.zeros(len(corrected.errors))
+    residual, jacobian = map(search.metric, corrected.state(u, none, np.arange(search.size)))
+    svd, usual = scaled_svd(jacobian), SCANNED if residual.size * len(errors) <= MOST_SCANNED else ()
+    pairs = list[tuple[int, float]]()
+    for k in numbers:
+        (least, most), typical = errors[k].bounds, errors[k].typical
+        sizes = [*(x / typical for x in errors[k].starts), *usual]
+        pairs += [(k, x) for x in sizes if least < x * typical < most] or [(k, 0.0)]
+    for first in range(0, len(pairs), POINTS):  # for the memory; the last points are repeated, for one program
+        some = [pairs[min(i, len(pairs) - 1)] for i in range(first, first + POINTS)]
+        x = np.zeros((POINTS, len(errors)))
+        for row, (k, size) in zip(x, some, strict=True):
+            row[k] = size * errors[k].typical
+        start = np.tile(u, (POINTS, 1))
+        at_u = search.metric(corrected.residuals(start, x).T)
+        stepped = np.clip(start - (svd.gain @ (svd.range(len(at_u)).T @ at_u)).T, free.lower, free.upper)
+        for points, found in ((start, at_u), (stepped, search.metric(corrected.residuals(stepped, x).T))):
+            for (k, size), point, chi_square in zip(some, points, np.sum(found**2, axis=0), strict=True):
+                end = FittedHypothesis(Hypothesis(errors[k]), np.append(point, size), float(chi_square))
+                key = k, abs(size)
+                best[key] = min(best.get(key, end), end, key=lambda end: end.chi_square)
+    ends = dict[int, list[FittedHypothesis]]()
+    for (k, _), end in best.items():
+        ends.setdefault(k, []).append(end)
+    return {k: sorted(each, key=lambda end: end.score)[:MOST_SIZES] for k, each in ends.items()}
+
+
+def _similar(search: HypothesisSearch, k: int, best: FittedHypothesis) -> dict[int, FittedHypothesis]:
+    """Errors of the size whose effect, beside the free parameters, is closest to that of a refitted one, and the sum of
+    squares that they leave to first order, by index."""
+    corrected, size, errors = search.corrected, search.size, search.corrected.errors
+    x, typical = np.zeros(len(errors)), np.array([error.typical for error in errors])
+    x[k] = best.size * typical[k]
+    _, jacobian = corrected.state(best.x[:size], x, np.arange(size + len(errors)))
+    svd = scaled_svd(search.metric(jacobian[:, :size]), RANK_TOLERANCE)
+    beside = svd.beside(search.metric(jacobian[:, size:] * typical))
+    own, effect = np.sum(beside**2, axis=0), beside[:, k] * best.size
+    sizes = (beside.T @ effect) / np.where(own > 0.0, own, 1.0)
+    left = best.chi_square + np.sum((effect[:, None] - beside * sizes) ** 2, axis=0)
+    least, most = np.array([error.bounds for error in errors]).T / typical
+    return {
+        i: FittedHypothesis(Hypothesis(error), np.append(best.x[:size], np.clip(sizes[i], least[i], most[i])), left[i])
+        for i, error in enumerate(errors)
+    }
+
+
+def _is_usual(end: FittedHypothesis) -> bool:
+    """Whether it is an error without a tolerance, or of a size that its tolerance makes plausible."""
+    error = end.hypothesis.error
+    return error is None or not error.kind or abs(end.size) <= SMALL
+
+
+def from_draws(search: HypothesisSearch, found: Sequence[FittedHypothesis], seed: int) -> list[FittedHypothesis]:
+    """Refits, of which the best and those of alternatives are repeated from random starts unless one leaves noise
+    alone."""
+    order = sorted(found, key=lambda end: end.chi_square)
+    if any(end.chi_square <= search.enough and _is_usual(end) for end in order):
+        return order
+    free, errors = search.corrected.problem.free, [end for end in order if end.hypothesis.error is not None]
+    repeated = [*errors[:MOST_NAMED], *(end for end in order if end.hypothesis.error is None)]
+    draws = np.random.default_rng(seed).uniform(free.lower, free.upper, (DRAWN, search.size))
+    found = [end for end in order if not any(end is other for other in repeated)]
+    for end in repeated:
+        ends = (search.fitted(end.hypothesis, np.append(u, end.x[search.size :]), SCREENED) for u in draws)
+        best = min(ends, key=lambda end: end.chi_square)
+        found.append(min(end, search.fitted(end.hypothesis, best.x), key=lambda end: end.chi_square))
+    return found
+
+
+def _expected(
+    search: HypothesisSearch, points: Sequence[np.ndarray], channel: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sum of squares that each error leaves to first order at each point [p, e]; whether its effect is distinct from
+    that of earlier ones [e]; whether it has an effect in a channel alone, whose fit without it is the last point [e]:
+    such an error may leave noise alone there."""
+    corrected, size = search.corrected, search.size
+    errors, every = corrected.errors, np.arange(size + len(corrected.errors))
+    typical = np.array([error.typical for error in errors])
+    expected, distinct = np.zeros((len(points), len(errors))), np.zeros(len(errors), bool)
+    inside = np.zeros(len(errors), bool)
+    for p, u in enumerate(points):
+        residual, jacobian = corrected.state(u, np.zeros(len(errors)), every)
+        columns = search.metric(jacobian[:, size:] * typical)
+        # columns parallel to an earlier one, such as those of all tests and of a single test
+        unit = columns / np.maximum(np.linalg.norm(columns, axis=0), np.finfo(float).tiny)
+        repeated = np.any(np.triu(np.abs(unit.T @ unit), 1) > 1.0 - PARALLEL, axis=0)
+        rest, less = drops(search.metric(residual), search.metric(jacobian[:, :size]), columns)
+        less[repeated] = 0.0
+        expected[p] = rest - less
+        distinct |= ~repeated
+        if channel is not None and p == len(points) - 1:
+            effect = jacobian[:, size:] * typical * search.metric.scale[:, None]
+            inside = np.any(effect != 0.0, axis=0) & ~np.any(effect[~channel], axis=0)
+            expected[p, inside] = 0.0
+    return expected, distinct, inside
+
+
+def without_tests(search: HypothesisSearch, u: np.ndarray) -> list[np.ndarray]:
+    """Fits without each test, where there are a few."""
+    rows = search.corrected.problem.row_slices
+    if not 1 < len(rows) <= MOST_TESTS:
+        return []
+    return [dataclasses.replace(search, masked=own).fitted(NONE, u).x for own in rows]
+
+
+def _without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Fit without the sensor or input that explains most, and the mask of its rows; None where no single one leaves
+    noise alone: a single wrong one misleads the fit, so that no error is small there."""
+    problem, residual = search.corrected.problem, search.state(NONE, u)[0]
+    channels = dict[str, np.ndarray]()
+    for own, test in zip(problem.row_slices, problem.tests, strict=True):
+        for name, mask in ({} if test.description is None else test.description.channels).items():
+            channels.setdefault(name, np.zeros(residual.size, bool))[own] |= mask & (search.metric.scale[own] > 0.0)
+    used = np.count_nonzero(search.metric.scale)
+    partial = [mask for mask in channels.values() if np.count_nonzero(mask) < used]
+    partial.sort(key=lambda mask: -float(np.sum(residual[mask] ** 2)))
+    for mask in partial[:MOST_CHANNELS]:
+        without = dataclasses.replace(search, masked=mask).fitted(NONE, u)
+        if without.chi_square <= float(chdtri(search.noise - np.count_nonzero(mask), FALSE_ALARM)):
+            return without.x, mask
+    return None
+
+
+def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> list[FittedHypothesis]:
+    """Refits of the most likely alternatives to tests."""
+    problem, tried = search.corrected.problem, list[tuple[float, int, int]]()
+    known = (
+        (t.name, () if t.description is None else t.description.alternatives(problem.model)) for t in problem.tests
+    )
+    some = [*single_and_common(known), *exchanged_postures(problem.tests)]
+    for p, u in enumerate(points):
+        model = problem.free.apply(problem.model, problem.free.values(u))
+        views = [test.view(model) for test in problem.tests]
+        each = list(map(residual_of_test, problem.tests, views))
+        for number, (tests, _) in enumerate(some):
+            parts = list(each)
+            for k, test in tests.items():
+                is_there = getattr(test, "q", None) is getattr(problem.tests[k], "q", None)
+                parts[k] = residual_of_test(test, views[k] if is_there else test.view(model))
+            whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
+            tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
+    found, chosen = list[FittedHypothesis](), set[int]()
+    for _, number, p in sorted(tried):
+        if number not in chosen and len(chosen) < TRIED_ALTERNATIVES:
+            chosen.add(number)
+            found.append(search.fitted(Hypothesis(None, *some[number]), points[p]))
+    return found
+
+
+def single_and_common(
+    known: Iterable[tuple[str, Iterable[tuple[str, str, Test]]]],
+) -> list[tuple[dict[int, Test], str]]:
+    """Alternatives to single tests, then to all that have one of the same key, with their texts.
+
+    Args:
+        known: name of each test, and its alternatives: key, text and test.
+    """
+    single, common = list[tuple[dict[int, Test], str]](), dict[str, tuple[dict[int, Test], str]]()
+    for k, (name, alternatives) in enumerate(known):
+        for key, text, other in alternatives:
+            single.append(({k: other}, f"{text} of {display_name(name)}"))
+            common.setdefault(key, ({}, text))[0][k] = other
+    return [*single, *(each for each in common.values() if len(each[0]) > 1)]
+
+
+def exchanged_postures(tests: Sequence[Test]) -> list[tuple[dict[int, Test], str]]:
+    """Alternatives in which two tests have each other's posture, as where their files were exchanged, with texts."""
+    at = [(k, test) for k, test in enumerate(tests) if isinstance(test, PostureTest)]
+    pairs = [
+        (one, other)
+        for one, other in itertools.combinations(at, 2)
+        if one[1].q.shape == other[1].q.shape and not np.array_equal(one[1].q, other[1].q)
+    ]
+    return [
+        (
+            {i: dataclasses.replace(a, q=b.q), k: dataclasses.replace(b, q=a.q)},
+            f"exchanged postures of {display_name(a.name)} and {display_name(b.name)}",
+        )
+        for (i, a), (k, b) in (pairs if len(pairs) <= MOST_PAIRS else ())
+    ]

@@ -44,7 +44,7 @@ from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Solver, Study
-from jaxmb.io.validation import typed_arguments, warnings_as_remarks
+from jaxmb.io.validation import error_location, typed_arguments, warnings_as_remarks
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.response.modal import modes, select_modes
@@ -124,7 +124,8 @@ def _fit_by_linear_step(study: Study, seed: int) -> Result:
     """Result of a linear step, repeated until convergence where tests are linearized about the identified machine."""
     began, doubts = time.monotonic(), list[str]()
     solve = stiffness_estimate if study.solver is Solver.STIFFNESS_MODEL else linear_estimate
-    estimate = solve(study, seed)
+    with error_location(f"study '{study.name}'"):
+        estimate = solve(study, seed)
     if study.relinearized:
 
         def refit(about: Study) -> tuple[Model, bool]:
@@ -268,24 +269,19 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         likely = [diagnosis.hypothesis, *(gross if estimate.linear is not None else [])]
     else:
         likely = [*gross, *causes, *diagnosis.causes]
+    # attributing a misfit that an error explains to tolerances would mislead
+    explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
+    is_judged = not (goodness.not_reproduced or explained)
+    exceeded = exceeded_remarks(goodness.budget, estimate.study.tolerances) if is_judged else []
     return (
         *excess_remarks(goodness.excess, goodness.systematic, likely),
         *others,
         *([UNKNOWN] if goodness.not_reproduced else []),
         *diagnosis.doubts,
-        *_exceeded(estimate, metrics),
+        *exceeded,
         *held_out_remarks(estimate),
         *machine_remarks(machine),
     )
-
-
-def _exceeded(estimate: Estimate, metrics: Metrics) -> list[str]:
-    """Remarks on tolerances that the data contradict; none where data are not reproduced, or where an error explains
-    all misfit, as attributing it to tolerances would mislead."""
-    explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
-    if estimate.goodness.not_reproduced or explained:
-        return []
-    return exceeded_remarks(estimate.goodness.budget, estimate.study.tolerances)
 
 
 def _with_noise(study: Study, metrics: Metrics) -> Study:

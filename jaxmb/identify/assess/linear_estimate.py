@@ -20,7 +20,7 @@ from jaxmb.identify.assess.estimate import (
     goodness_of_fit,
     jackknife_std,
 )
-from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Metric, drops, metric
+from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Metric, drops, metric, single_and_common
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
     EXPLAINS,
@@ -33,7 +33,6 @@ from jaxmb.identify.assess.model_errors import (
     selected,
     with_hypotheses,
 )
-from jaxmb.identify.assess.refits import single_and_common
 from jaxmb.identify.assess.remarks import body_remarks, outlier_remarks, tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.assess.tests.torque import EXACT, SMALL
@@ -172,8 +171,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
     Raises:
         ValueError: the free parameters are not identifiable from the tests.
     """
-    with error_location(f"study '{study.name}'"):
-        found, rows = _checked_equations(study)
+    found, rows = _checked_equations(study)
     stacked = with_prior(found, rows, study.problem.prior)
     start = known_values(study.model, study.free, study.start)
     fixed = fixed_values(study.model, study.origin.file)
@@ -458,11 +456,12 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
 def _is_large(estimate: Estimate) -> bool:
     """Whether the residual of torques whose noise is estimated from it is large, and larger than recorded above the
     band of the motion: another description may leave less."""
-    for entry, view, _ in estimate.of(torque_entries(estimate.study.fitted)):
-        measured, missed = entry.test.sizes(view)
-        if entry.source.noise_estimated and np.any(missed > np.maximum(entry.source.noise_bound, SMALL * measured)):
-            return True
-    return False
+    fitted = estimate.of(torque_entries(estimate.study.fitted))
+    sizes = ((entry.source, *entry.test.sizes(view)) for entry, view, _ in fitted)
+    return any(
+        source.noise_estimated and np.any(missed > np.maximum(source.noise_bound, SMALL * measured))
+        for source, measured, missed in sizes
+    )
 
 
 def _without_groups(search: LinearHypothesisSearch, plain: float, degrees: float) -> tuple[ModelError, ...]:

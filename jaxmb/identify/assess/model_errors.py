@@ -13,15 +13,19 @@ from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.assess.estimate import Estimate, noise_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
+    LINEAR,
+    MOST_NAMED,
     NONE,
     FittedHypothesis,
     HypothesisSearch,
     Metric,
     drops,
+    from_draws,
     metric,
     prior,
+    refitted,
+    without_tests,
 )
-from jaxmb.identify.assess.refits import LINEAR, MOST_NAMED, from_draws, refitted, without_tests
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
@@ -127,7 +131,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     plain, chi_square, lower = unchanged.x, unchanged.chi_square, _lower_minimum(search, u, unchanged)
     is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), goodness.exceeds_tolerance
     if is_normal and not exceeds and (contradiction or is_lowered):
-        search = search.of_hidden(chi_square, contradiction or significant)
+        hidden = contradiction or significant  # a part of a sum of squares that is normal as a whole
+        search = dataclasses.replace(search, noise=max(chi_square - hidden, 1.0), allowance=(1.0 - EXPLAINS) * hidden)
     elif is_normal and (lower or not exceeds):
         return Explanations(lower)
     start = np.asarray(study.free.encode(study.start.values))
@@ -160,8 +165,7 @@ def further_springs(
         tried: number of errors that could have been refitted.
     """
     least, springs = float(chdtri(1, ERROR_RATE / tried)), list[FurtherSpring]()
-    further = [(k, name) for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)]
-    places = {f"compliance of {name}": k for k, name in further}
+    places = {f"compliance of {name}": k for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)}
     for end in sorted(found, key=lambda end: end.chi_square):
         error, drop = end.hypothesis.error, plain - end.chi_square
         k = None if error is None else places.get(error.key)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
-from jaxmb.identify.assess.deflections import deflection_budgets, drawn_displacements, independent_rows
 from jaxmb.identify.assess.estimate import INCONSISTENT
 from jaxmb.identify.assess.linear_estimate import linear_status, parallel_loads
 from jaxmb.identify.assess.metrics import (
@@ -22,7 +21,14 @@ from jaxmb.identify.assess.metrics import (
 )
 from jaxmb.identify.assess.remarks import CAPPED, data_remarks, excess_remarks, outlier_remarks, tests_text
 from jaxmb.identify.assess.result import Parameter, Result, converged_status, with_interval
-from jaxmb.identify.assess.tests.deflections import factor_remarks, size_remarks, unexplained_share_by
+from jaxmb.identify.assess.tests.deflections import (
+    deflection_budget,
+    drawn_displacements,
+    factor_remarks,
+    independent_rows,
+    size_remarks,
+    unexplained_share_by,
+)
 from jaxmb.identify.estimation.identifiability import correlation, limits, verdicts
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
@@ -226,20 +232,14 @@ def stiffness_estimate(study: Study, seed: int = 0) -> StiffnessEstimate:
         ValueError: there are fewer equations than parameters, no tests to fit, a posture is singular, no load acts on
             the compensated joint, or the machine is not a chain of links.
     """
-    with error_location(f"study '{study.name}'"):
-        return _fitted_variants(study, seed)
-
-
-def _fitted_variants(study: Study, seed: int) -> StiffnessEstimate:
     entries, model = study.fitted, study.model
     cases = cases_of(entries, "fit")
     joint = None if study.complete is None else study.complete.compensated
-    with error_location("[complete]"):
-        compensated = None if joint is None else compensated_joint(model, joint, cases)
     for entry in entries:
         with error_location(display_name(entry.name)):
             entry.source.check_linear(model)
     with error_location("[complete]"):
+        compensated = None if joint is None else compensated_joint(model, joint, cases)
         complete, models = stiffness_models(model, cases, compensated)
     robust = any(is_robust(entry.test) for entry in entries)
     weight = np.concatenate([np.asarray(entry.test.row_weights()) for entry in entries])
@@ -268,7 +268,6 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
     study, model, best, weight, std = found.study, found.study.model, found.best, found.weight, found.displacement_std
     entries = study.fitted
     measured, _ = measured_displacements(cases_of(entries, "fit"))
-    metrics = _metrics(found)
     draws = max((i.draws for entry in entries if (i := entry.source.instruments) is not None), default=0)
     scatter = None
     if draws > 1:
@@ -276,13 +275,14 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
         scatter = compensation_scatter(
             model, found.model, study.entries, found.variants, best.model.name, each, draws, found.seed
         )
-    counted = weight * best.fit.weights
+    metrics, counted = _metrics(found, scatter), weight * best.fit.weights
     cost = float(np.sum(counted * (best.fit.residual / std) ** 2))
     wrong = not found.misfit.explained and found.misfit.square > INCONSISTENT**2
     initial_cost = float(np.sum(counted * (independent_rows(entries, measured) / std) ** 2))
     missed = [entry.name for entry in entries] if wrong and cost > HALF**2 * initial_cost else []
     parameters = _parameters(best, found.misfit.widening)
-    causes = [*factor_remarks(entries, unexplained_share_by(found.models["J1"], model)), *size_remarks(entries)]
+    share = functools.partial(unexplained_share_by, found.models["J1"], model)
+    causes = [*factor_remarks(entries, share), *size_remarks(entries)]
     doubts = (
         *excess_remarks(found.misfit, causes=causes),
         *([CAPPED] if wrong else []),
@@ -297,7 +297,6 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
             name: p._replace(identifiable="weak") if p.identifiable == "yes" else p for name, p in parameters.items()
         }
     ended = converged_status(missed, wrong, verdicts, [p.identifiable for p in parameters.values()], doubts)
-    metrics = dataclasses.replace(metrics, monte_carlo=scatter, budget=deflection_budgets(study.entries, found.model))
     return Result(
         study=study,
         status=linear_status([variant.fit for variant in found.variants.values()], ended),
@@ -387,7 +386,7 @@ def _unit(name: str) -> str:
     return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in entry.split(","))]
 
 
-def _metrics(found: StiffnessEstimate) -> StiffnessModelMetrics:
+def _metrics(found: StiffnessEstimate, scatter: CompensationScatter | None) -> StiffnessModelMetrics:
     study, model, whole, variants = found.study, found.study.model, found.whole, found.variants
     chain, compensated = variants["C1"].model.reduction, found.compensated
     parts, counts = chain.partition, chain.counts
@@ -409,6 +408,8 @@ def _metrics(found: StiffnessEstimate) -> StiffnessModelMetrics:
         compensator=None
         if compensated is None
         else _compensator(model, compensated, variants["C2"], found.misfit.widening),
+        budget={entry.name: deflection_budget(entry.test, found.model) for entry in study.entries},
+        monte_carlo=scatter,
     )
 
 
@@ -454,32 +455,36 @@ def _compensator(model: Model, compensated: Compensated, variant: Variant, wider
 
 def _search_remarks(whole: Completion, outcome: CompensatorOutcome | None) -> list[str]:
     """A sentence on each search that did not converge."""
-    remarks = []
-    if not whole.converged:
-        remarks.append(
-            "the search for the machine that agrees best with these values did not converge: the one in machine.toml"
-            " is physically consistent, but another may agree better or be nearer to the machine description"
-        )
-    if outcome is not None and outcome.spring is not None and outcome.spring.unsettled:
-        remarks.append(
-            f"the fit of a spring to the compliance of {outcome.joint} did not converge: another spring may fit better"
-        )
-    return remarks
+    machine = (
+        "the search for the machine that agrees best with these values did not converge: the one in machine.toml"
+        " is physically consistent, but another may agree better or be nearer to the machine description"
+    )
+    spring = [] if outcome is None or outcome.spring is None or not outcome.spring.unsettled else [outcome.joint]
+    return [
+        *([] if whole.converged else [machine]),
+        *(
+            f"the fit of a spring to the compliance of {joint} did not converge: another spring may fit better"
+            for joint in spring
+        ),
+    ]
 
 
 def _remarks(study: Study, complete: CompleteModel, whole: Completion) -> tuple[str, ...]:
-    remarks = [f"{joint} is a parameter of its own: {why}" for joint, why in complete.kept.items()]
-    springs = [spring.name for spring in study.machine.spring]
-    if springs:
-        remarks.append(f"machine.toml has no spring '{springs[0]}': its effect is part of the compliances, as in C1")
     if whole.possible:
-        remarks.append(
+        agreement = (
             f"machine.toml is one of many machines with these values: {whole.freedom} combinations of compliances of"
             " joints and links are not determined"
         )
     else:
-        remarks.append(
+        agreement = (
             f"no machine with positive semi-definite compliances agrees with these values (chi-square"
             f" {whole.chi_square:.3g}, expected below {whole.limit:.3g}): machine.toml is the nearest"
         )
-    return tuple(remarks)
+    return (
+        *(f"{joint} is a parameter of its own: {why}" for joint, why in complete.kept.items()),
+        *(
+            f"machine.toml has no spring '{spring.name}': its effect is part of the compliances, as in C1"
+            for spring in study.machine.spring[:1]
+        ),
+        agreement,
+    )

@@ -22,6 +22,8 @@ NOTABLE = 0.2
 """Component of a parameter in a unit direction from which it is a member of the group."""
 DEPENDENT = 1e-7
 """Distance of a column from the span of others, over its length, up to which it depends on them."""
+NO_EFFECT = 1e-9
+"""Part of a slope, or of the largest singular value, that counts as rounding."""
 CHUNK = 1000
 """Rows of a Jacobian per factorization, which fit the cache."""
 
@@ -218,6 +220,22 @@ def deviations(rows: Float[np.ndarray, "k d"], combinations: Float[np.ndarray, "
     parts = combinations / svd.scale @ svd.right.T
     identifiable = np.linalg.norm(parts[:, svd.rank :], axis=1) <= COUPLED * np.linalg.norm(parts, axis=1)
     return np.where(identifiable, np.linalg.norm(parts[:, : svd.rank] / svd.values[: svd.rank], axis=1), np.inf)
+
+
+def propagated_std(slope: Float[np.ndarray, "m d"], known: Identifiability) -> Float[np.ndarray, "m"]:
+    """Standard deviation of quantities with some derivatives by u, to first order; NaN where unknown.
+
+    It is unknown where a quantity depends on a direction without effect on the data, or on a parameter whose standard
+    deviation was set to infinity. Where a standard deviation was inflated, the additional variance is included.
+    """
+    variance = np.maximum(np.einsum("mi,ij,mj->m", slope, known.covariance, slope), 0.0)
+    stated = np.maximum(np.diag(known.covariance), 0.0)
+    finite = np.isfinite(known.std)
+    variance += slope[:, finite] ** 2 @ np.maximum(known.std[finite] ** 2 - stated[finite], 0.0)
+    open_ = known.directions[:, known.singular_values <= NO_EFFECT * known.singular_values.max(initial=0.0)]
+    size = np.linalg.norm(slope, axis=1)
+    undetermined = np.abs(slope[:, ~finite & (stated > 0.0)]).sum(axis=1) + np.linalg.norm(slope @ open_, axis=1)
+    return np.where(undetermined > NO_EFFECT * size, np.nan, np.sqrt(variance))
 
 
 def first_order_drops(

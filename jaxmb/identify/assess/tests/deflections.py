@@ -1,4 +1,5 @@
-"""Metrics and remarks of deflection tests.
+"""Metrics and remarks of deflection tests: predicted and measured displacements by point, shares of elastic elements,
+scatter of the identified values with the number of load cases and with the errors of the instruments.
 
 A remark names the common factor of a column that would correct a poor fit, of a wrong unit or a reversed sign.
 Displacements are linear in compliances and in loads, so a factor common to all of them is absorbed by the compliances
@@ -7,31 +8,33 @@ with moments, one set of tests with the others, or non-negative, fixed or bounde
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float, Int
 
-from jaxmb.identify.assess.deflections import (
-    Convergence,
-    DeflectionRow,
-    MonteCarlo,
-    SetGaps,
-    Unit,
-    compared,
-    convergence,
-    deflection_budgets,
-    gaps,
-    monte_carlo,
-)
+from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.experiments.components import is_robust
-from jaxmb.identify.experiments.deflections.deflection_test import DeflectionEntry, deflection_test
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements
+from jaxmb.identify.estimation.identifiability import Identifiability, propagated_std
+from jaxmb.identify.experiments.components import Equations, is_robust
+from jaxmb.identify.experiments.deflections.deflection_test import (
+    AffineStiffness,
+    DeflectionEntry,
+    DeflectionSource,
+    DeflectionTest,
+    deflection_test,
+)
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import linear_equations, linear_step
+from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, least_squares
+from jaxmb.identify.study.reading.deflections import measured_with
 from jaxmb.identify.study.study import Study
 from jaxmb.io.files import restored
 from jaxmb.io.validation import Table, display_name
@@ -44,6 +47,328 @@ CAUSES = (
     " compliance (links, the base, the gripper); standard deviations were inflated accordingly"
 )
 """Usual reasons why linear models of joints do not reproduce deflections."""
+
+
+def deflection_budget(test: DeflectionTest, model: Model) -> dict[str, float]:
+    """Share of each elastic element in the work of the loads of all cases, equal to its share of strain energy, %.
+
+    The work of a load is its magnitude times the deflection along it, so these are shares of that deflection. With W
+    the work and k_i the stiffness of element i, its share is -d ln W / d ln k_i (theorem of Castigliano). With gravity
+    stiffness the shares do not sum to 100; rigid elements have none.
+
+    Args:
+        test: its postures and loads are used.
+        model: of the identified machine.
+    """
+    _, first = np.unique(np.asarray(test.case), return_index=True)
+    with_loaded_stiffness = dataclasses.replace(test, at_point=test.effort)
+    scales = jnp.zeros(sum(map(len, _elements(model))))
+    shares = -100.0 * np.asarray(_logarithmic_slope(with_loaded_stiffness, model, jnp.asarray(first), scales))
+    names = [name for part in _elements(model) for name in part]
+    return dict(zip(names, shares.tolist(), strict=True))
+
+
+def _elements(model: Model) -> tuple[tuple[str, ...], ...]:
+    """Names of coordinates, springs between frames, virtual springs and beams."""
+    return model.coordinates, model.springs, model.virtual_springs, model.beams
+
+
+@compiled
+def _logarithmic_slope(test: DeflectionTest, model: Model, first: Array, scales: Float[Array, "e"]) -> Array:
+    """Derivative of the logarithm of the work by the logarithms of all stiffnesses."""
+    ends = np.cumsum([len(part) for part in _elements(model)])[:-1]
+
+    def logarithm(scales: Array) -> Array:
+        joint, spring, virtual, beam = (jnp.exp(part) for part in jnp.split(scales, ends))
+        scaled = dataclasses.replace(
+            model,
+            stiffness=model.stiffness * joint,
+            spring_stiffness=model.spring_stiffness * spring,
+            compliance=model.compliance / virtual[:, None, None],
+            young_modulus=model.young_modulus * beam,
+            shear_modulus=model.shear_modulus * beam,
+        )
+        return jnp.log(jnp.sum(test.predict(test.view(scaled))[first]))
+
+    return jax.grad(logarithm)(scales)
+
+
+DEGREES = 180.0 / np.pi
+
+Unit = Literal["mm", "deg"]
+"""Unit of translations, and of rotations."""
+
+
+class Displacement(NamedTuple):
+    """Displacement of one point, along or about ground axes."""
+
+    measured: Float[np.ndarray, "3"]
+    """NaN where not measured."""
+    measured_std: Float[np.ndarray, "3"]
+    predicted: Float[np.ndarray, "3"]
+    predicted_std: Float[np.ndarray, "3"]
+    """NaN where unknown."""
+
+    @property
+    def seen(self) -> np.ndarray:
+        """Mask of the measured components [3]."""
+        return np.isfinite(self.measured)
+
+    @property
+    def missed(self) -> np.ndarray:
+        """Measured minus predicted."""
+        return self.measured - self.predicted
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DeflectionRow:
+    """Measured and predicted displacement of one point in one load case; mm and deg."""
+
+    set: str
+    """Name of the test."""
+    role: str
+    test: str
+    """Name of the load case."""
+    point: str
+    measured_mm: np.ndarray
+    measured_std_mm: np.ndarray
+    predicted_mm: np.ndarray
+    predicted_std_mm: np.ndarray
+    measured_deg: np.ndarray
+    measured_std_deg: np.ndarray
+    predicted_deg: np.ndarray
+    predicted_std_deg: np.ndarray
+
+    def displacement(self, unit: Unit) -> Displacement:
+        """Translation ("mm") or rotation ("deg")."""
+        return Displacement(*(getattr(self, f"{name}_{unit}") for name in Displacement._fields))
+
+
+Lengths = dict[str, float | None]
+"""Mean, largest and root mean square of measured displacements ("mean_measured_mm") and of their prediction errors
+("max_gap_deg"), and their explained part, "explained_percent": 100 (1 - RMS of the prediction error / RMS of the
+measured displacement). None where nothing of the kind was measured."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SetGaps:
+    """Prediction errors of the identified machine in one test."""
+
+    set: str
+    """Name of the test."""
+    role: str
+    tests: int
+    """Number of load cases."""
+    translation: Lengths
+    rotation: Lengths
+
+    def explained_percent(self, unit: Unit) -> float | None:
+        """Explained part of translations ("mm") or rotations ("deg")."""
+        return (self.translation if unit == "mm" else self.rotation)["explained_percent"]
+
+
+def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Identifiability) -> list[DeflectionRow]:
+    """Measured and predicted displacement of each point in each load case, with standard deviations.
+
+    Standard deviations of predictions are propagated from the identified values, to first order.
+
+    Args:
+        entry: a deflection test.
+        problem: the machine and its free parameters.
+        u: the identified entries [d].
+        known: of u.
+
+    Returns:
+        A line for each point of each load case; mm and deg about and along ground axes.
+    """
+    cases = entry.source.cases
+    whole = [dataclasses.replace(case, displacement=np.zeros_like(case.displacement)) for case in cases]
+    test = deflection_test("", problem.model, whole)
+    affine = test.evaluation.affine_view(problem.model, problem.free)
+    displacements, slope = (np.asarray(x) for x in _predicted(problem, test, affine, jnp.asarray(u)))
+    deviations = propagated_std(slope, known)
+    pairs = iter(zip(displacements.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))
+    rows = []
+    for case in cases:
+        for p, point in enumerate(case.points):
+            predicted, deviation = next(pairs)
+            numbers = case.displacement[p], case.std[p], predicted, deviation
+            mm, deg = [1e3 * x[:3] for x in numbers], [DEGREES * x[3:] for x in numbers]
+            rows.append(DeflectionRow(entry.name, entry.role, case.name, point, *mm, *deg))
+    return rows
+
+
+@compiled
+def _predicted(
+    problem: Problem, test: DeflectionTest, affine: AffineStiffness | None, u: Float[Array, "d"]
+) -> tuple[Array, Array]:
+    """Displacements at u and their derivatives by u, from the reduced view where there is one."""
+
+    def displacements(x: Array) -> Array:
+        values = problem.free.values(x)
+        return test.predict(test.view(problem.free.apply(problem.model, values)) if affine is None else affine(values))
+
+    return displacements(u), jax.jacfwd(displacements)(u)
+
+
+def gaps(rows: Sequence[DeflectionRow], unit: Unit) -> Lengths:
+    """Measured displacements and prediction errors.
+
+    Args:
+        rows: from `compared`.
+        unit: "mm" for translations, "deg" for rotations.
+    """
+    seen = [each for each in (row.displacement(unit) for row in rows) if each.seen.any()]
+    found: Lengths = {}
+    for what, vectors in (("measured", [d.measured for d in seen]), ("gap", [d.missed for d in seen])):
+        lengths = [np.linalg.norm(vector[d.seen]) for vector, d in zip(vectors, seen, strict=True)]
+        for name, size in (("mean", np.mean), ("max", np.max), ("rms", lambda x: np.sqrt(np.mean(np.square(x))))):
+            found[f"{name}_{what}_{unit}"] = float(size(lengths)) if seen else None
+    total, error = found[f"rms_measured_{unit}"], found[f"rms_gap_{unit}"]
+    return found | {"explained_percent": 100.0 * (1.0 - error / total) if total and error is not None else None}
+
+
+MOST_COUNTS = 24
+"""Largest number of counts of load cases at which convergence is evaluated."""
+MOST_ORDERS, LEAST_ORDERS = 50, 4
+MOST_ROWS = 200_000
+"""Total rows of all fits above which fewer orders are evaluated."""
+AT_ONCE = 20_000
+"""Batch size of simulated load cases."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Convergence:
+    """Identified values from increasing numbers of load cases, in random orders."""
+
+    counts: np.ndarray
+    """Numbers of load cases [k]."""
+    values: Float[np.ndarray, "orders k d"]
+    """Physical values; NaN where not identifiable from so few."""
+
+
+def convergence(linear: LinearSystem, seed: int, robust: bool = False) -> Convergence:
+    """Values identified from 1, 2, ... load cases, in random orders without repetition.
+
+    Args:
+        linear: solution of the study.
+        seed: of the orders.
+        robust: see `linear_step`.
+
+    Source: Dumas et al. 2011, Fig. 5.
+    """
+    found, rows = linear.unknowns, linear.equations
+    cases = int(rows.case.max()) + 1
+    counts = np.unique(np.round(np.linspace(1, cases, min(cases, MOST_COUNTS))).astype(int))
+    orders = int(np.clip(2 * MOST_ROWS // (counts.size * rows.case.size), LEAST_ORDERS, MOST_ORDERS))
+    draw = np.random.default_rng(seed)
+    size = found.lower.size
+    values = np.full((orders, counts.size, size), np.nan)
+    for k in range(orders):
+        order = draw.permutation(cases)
+        for i, count in enumerate(counts):
+            chosen = np.isin(rows.case, order[:count])
+            some = Equations(*(part[chosen] for part in rows))
+            if some.measured.size >= size:
+                step = linear_step(found, some, linear.start, robust)
+                values[k, i] = np.where(np.isfinite(step.identifiability.std), found.decode(step.x), np.nan)
+    return Convergence(counts, values)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MonteCarlo:
+    """Identified values of repeated draws of all errors of the instruments."""
+
+    values: Float[np.ndarray, "draws d"]
+    """Physical values."""
+    std: Float[np.ndarray, "d"]
+    """Standard deviation; inf where the tests do not determine a value. That of a stiffness k = 1 / c is k^2 std(c)."""
+    clipped: Int[np.ndarray, "d"]
+    """Number of draws in which a compliance ended on a bound. Many such draws make the standard deviation too small."""
+
+
+def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: int, robust: bool = False) -> MonteCarlo:
+    """Standard deviations of the identified values under the errors of the instruments.
+
+    Measurements of the identified machine are simulated with resampled errors of tracker, balance and encoders, and the
+    values identified from each. Tests without instruments have the standard deviations of their displacements.
+
+    The relative scatter of a stiffness is that of its compliance, in which errors are linear: std(k) / k = std(c) / c.
+    The scatter of the stiffnesses themselves would be dominated by draws with a compliance on its lower bound.
+
+    Args:
+        estimate: of a linear study.
+        entries: its fitted tests.
+        draws: number of draws.
+        robust: see `linear_step`.
+
+    Source: Dumas et al. 2011, section V.B and Table II.
+    """
+    if estimate.linear is None:
+        raise ValueError("the study is not linear, expected one with a linear step")
+    found, base, _, start = estimate.linear
+    rows = np.concatenate([np.arange(r.start, r.stop) for _, _, r in estimate.of(entries)])
+    read = measured_displacements([case for entry in entries for case in entry.source.cases])[0]
+    # All other measurements are resampled from their standard deviations.
+    exact, draw = base.matrix @ found.encode(estimate.values), np.random.default_rng(estimate.seed)
+    size = found.lower.size
+    x, unknown, clipped = np.empty((draws, size)), np.zeros(size, bool), np.zeros(size, int)
+    for k, measured in enumerate(drawn_displacements(estimate.model, entries, draws, estimate.seed)):
+        again = exact + base.std * draw.normal(size=exact.size) if rows.size < exact.size else exact.copy()
+        # Contributions of fixed values are subtracted from every draw as from the measurement.
+        again[rows] = base.measured[rows] + independent_rows(entries, measured - read)
+        step = linear_step(found, base._replace(measured=again), start, robust)
+        x[k] = step.x
+        unknown |= ~np.isfinite(step.identifiability.std)
+        clipped += step.on_bound
+    identified = found.encode(estimate.values)
+    slope = np.where(found.reciprocal, 1.0 / np.where(found.reciprocal, identified, 1.0) ** 2, 1.0)
+    values = np.stack([found.decode(c) for c in x])
+    return MonteCarlo(values, np.where(unknown, np.inf, slope * x.std(axis=0, ddof=1)), clipped)
+
+
+def independent_rows(entries: Sequence[DeflectionEntry], rows: np.ndarray) -> np.ndarray:
+    """Rows [m] or [m, d] of some tests, decorrelated where errors are common."""
+    tests = [entry.test for entry in entries]
+    parts = np.split(rows, np.cumsum([test.rows for test in tests])[:-1])
+    return np.concatenate([test.independent(part) for test, part in zip(tests, parts, strict=True)])
+
+
+def drawn_displacements(
+    model: Model, entries: Sequence[DeflectionEntry], draws: int, seed: int
+) -> Iterator[Float[np.ndarray, "m"]]:
+    """Measured displacements of some tests, resampled with errors of the instruments.
+
+    Args:
+        model: the measured machine.
+        entries: deflection tests; without instruments the standard deviations of displacements are used.
+        draws: number of draws.
+        seed: of the errors.
+    """
+    draw = np.random.default_rng(seed)
+    count = sum(len(entry.source.cases) for entry in entries)
+    for first in range(0, draws, batch := max(1, AT_ONCE // count)):
+        seen = [_resampled(model, entry.source, min(batch, draws - first), draw) for entry in entries]
+        for again in zip(*seen, strict=True):
+            yield measured_displacements([case for cases in again for case in cases])[0]
+
+
+def _resampled(model: Model, source: DeflectionSource, times: int, draw: np.random.Generator) -> list[list[LoadCase]]:
+    """Resampled load cases of a test, so many times."""
+    size = len(source.cases)
+    if source.instruments is not None:
+        seen = measured_with(model, source.cases * times, source.instruments, draw)
+        return [seen[k * size : (k + 1) * size] for k in range(times)]
+    displacements = predicted(model, source.cases)
+    return [
+        [
+            dataclasses.replace(
+                case, displacement=np.where(case.measured, d + case.std * draw.normal(size=d.shape), np.nan)
+            )
+            for case, d in zip(source.cases, displacements, strict=True)
+        ]
+        for _ in range(times)
+    ]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -121,15 +446,14 @@ class DeflectionMetrics(KindMetrics):
 
         def of_role(unit: Unit) -> dict[str, float | None]:
             roles = dict.fromkeys(entry.role for entry in entries)
-            return {role: gaps([row for row in rows if row.role == role], unit).explained_percent for role in roles}
+            return {role: gaps([row for row in rows if row.role == role], unit)["explained_percent"] for role in roles}
 
         sets = []
         for entry in entries:
             mine = [row for row in rows if row.set == entry.name]
             sets.append(SetGaps(entry.name, entry.role, len(entry.source.cases), gaps(mine, "mm"), gaps(mine, "deg")))
-        metrics = cls(
-            tuple(sets), of_role("mm"), of_role("deg"), tuple(rows), deflection_budgets(entries, estimate.model)
-        )
+        shares = {entry.name: deflection_budget(entry.test, estimate.model) for entry in entries}
+        metrics = cls(tuple(sets), of_role("mm"), of_role("deg"), tuple(rows), shares)
         if estimate.linear is None:
             return metrics
         fitted = [entry for entry in entries if entry.role == "fit"]
@@ -149,7 +473,7 @@ def deflection_remarks(
     fitted, linear = [entry for entry in entries if entry.role == "fit"], estimate.linear
     if linear is None:
         return size_remarks(fitted), []
-    causes = factor_remarks(fitted, unexplained_share(estimate.study, linear))
+    causes = factor_remarks(fitted, functools.partial(unexplained_share, estimate.study, linear))
     causes += size_remarks(fitted)
     if not (causes or linear.step.misfit.explained or estimate.goodness.misfit_tolerated):
         causes = [CAUSES]
@@ -183,16 +507,13 @@ def spring_remarks(machine: Machine) -> list[str]:
 
     A linear fit only constrains diagonals to be non-negative.
     """
-    sentences = []
-    for spring in machine.virtual_spring:
-        least = least_scaled_eigenvalue(spring.matrix)
-        if least < -ROUNDING:
-            sentences.append(
-                f"the compliance of virtual spring '{spring.name}' is not positive semi-definite (least eigenvalue"
-                f" {least:.3g}, scaled to a diagonal of 1): [complete] gives semi-definite compliances,"
-                " by minimise_over of jaxmb.estimation"
-            )
-    return sentences
+    least = {spring.name: least_scaled_eigenvalue(spring.matrix) for spring in machine.virtual_spring}
+    return [
+        f"the compliance of virtual spring '{name}' is not positive semi-definite (least eigenvalue {value:.3g}, scaled"
+        " to a diagonal of 1): [complete] gives semi-definite compliances, by minimise_over of jaxmb.estimation"
+        for name, value in least.items()
+        if value < -ROUNDING
+    ]
 
 
 def _table2(estimate: Estimate, linear: LinearSystem, drawn: MonteCarlo | None) -> tuple[ErrorRow, ...]:
@@ -238,39 +559,27 @@ LARGEST_CORRECTED = 1.0 / 3.0
 """Largest residual share with a factor, over that without, at which the factor is reported."""
 EQUIVALENT = 0.01
 """Difference of shares up to which factors are equivalent."""
-DEGREE = 180.0 / np.pi
 FACTORS = {"-1": -1.0, "1000": 1e3, "1/1000": 1e-3}
-OF_ANGLES = {"57.3": DEGREE, "1/57.3": 1.0 / DEGREE}
+OF_ANGLES = {"57.3": DEGREES, "1/57.3": 1.0 / DEGREES}
 
 Cases = Sequence[Sequence[LoadCase]]
 """Load cases of each test."""
-UnexplainedShare = Callable[[Cases], float]
 
 
-def unexplained_share(study: Study, linear: LinearSystem) -> UnexplainedShare:
-    """Function that returns the residual share of displacements of load cases in a fit of the free parameters, scaled
-    by `share_scale`."""
-
-    def share(cases: Cases) -> float:
-        tests = [deflection_test(str(k), study.model, some) for k, some in enumerate(cases)]
-        rows = linear_equations(study.model, study.free, tests)
-        rows = rows._replace(std=share_scale(cases), weight=np.ones(rows.measured.size))
-        return float(np.sqrt(linear_step(linear.unknowns, rows, linear.start).cost))
-
-    return share
+def unexplained_share(study: Study, linear: LinearSystem, cases: Cases) -> float:
+    """Residual share of displacements of load cases in a fit of the free parameters, scaled by `share_scale`."""
+    tests = [deflection_test(str(k), study.model, some) for k, some in enumerate(cases)]
+    rows = linear_equations(study.model, study.free, tests)
+    rows = rows._replace(std=share_scale(cases), weight=np.ones(rows.measured.size))
+    return float(np.sqrt(linear_step(linear.unknowns, rows, linear.start).cost))
 
 
-def unexplained_share_by(stiffness: StiffnessModel, model: Model) -> UnexplainedShare:
-    """Function that returns the residual share of displacements of load cases in a fit of a stiffness model, scaled by
-    `share_scale`."""
-
-    def share(cases: Cases) -> float:
-        every = [case for some in cases for case in some]
-        measured, scale = measured_displacements(every)[0], share_scale(cases)
-        fit = least_squares(stiffness, stiffness.observation(model, every), measured, scale)
-        return float(np.linalg.norm(fit.residual / scale))
-
-    return share
+def unexplained_share_by(stiffness: StiffnessModel, model: Model, cases: Cases) -> float:
+    """Residual share of displacements of load cases in a fit of a stiffness model, scaled by `share_scale`."""
+    every = [case for some in cases for case in some]
+    measured, scale = measured_displacements(every)[0], share_scale(cases)
+    fit = least_squares(stiffness, stiffness.observation(model, every), measured, scale)
+    return float(np.linalg.norm(fit.residual / scale))
 
 
 def share_scale(cases: Cases) -> Float[np.ndarray, "m"]:
@@ -289,7 +598,7 @@ def share_scale(cases: Cases) -> Float[np.ndarray, "m"]:
     return np.sqrt(groups) * np.concatenate(scale)
 
 
-def factor_remarks(entries: Sequence[Entry], misfit: UnexplainedShare) -> list[str]:
+def factor_remarks(entries: Sequence[Entry], misfit: Callable[[Cases], float]) -> list[str]:
     """A sentence on the factors of a column that remove gross errors of a fit; empty where there are none.
 
     Args:
@@ -336,11 +645,9 @@ def _candidates(entries: Sequence[Entry]) -> Iterator[tuple[str, Cases]]:
             yield (
                 f"{what} times {text}",
                 [
-                    some if only not in (None, k) else [_scaled(case, field, scale) for case in some]
+                    some
+                    if only not in (None, k)
+                    else [dataclasses.replace(case, **{field: getattr(case, field) * scale}) for case in some]
                     for k, some in enumerate(cases)
                 ],
             )
-
-
-def _scaled(case: LoadCase, field: str, scale: Float[np.ndarray, "6"]) -> LoadCase:
-    return dataclasses.replace(case, **{field: getattr(case, field) * scale})

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmb.identify.assess.budget import Budget, DescribedTests
-from jaxmb.identify.assess.deflections import propagated_std
 from jaxmb.identify.assess.estimate import Estimate, jackknife_covariance
 from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.estimation.identifiability import propagated_std
 from jaxmb.identify.experiments.poses.pose_rows import (
     DISTANCE,
     INCLINATION,

@@ -12,10 +12,18 @@ import pytest
 
 from jaxmb.identify.assess.budget import DescribedTests
 from jaxmb.identify.assess.corrected import Corrected
-from jaxmb.identify.assess.hypotheses import NONE, FittedHypothesis, Hypothesis, HypothesisSearch, metric
+from jaxmb.identify.assess.hypotheses import (
+    NONE,
+    FittedHypothesis,
+    Hypothesis,
+    HypothesisSearch,
+    _expected,
+    from_draws,
+    metric,
+    refitted,
+)
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.model_errors import _reported, further_springs, model_errors
-from jaxmb.identify.assess.refits import _expected, from_draws, refitted
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmb.identify.assess.deflections import convergence, monte_carlo
 from jaxmb.identify.assess.linear_estimate import linear_estimate
+from jaxmb.identify.assess.tests.deflections import convergence, monte_carlo
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.fit.linear import linear_step
 from jaxmb.identify.study.study import load_study

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.identify.assess.deflections import deflection_budget
+from jaxmb.identify.assess.tests.deflections import deflection_budget
 from tests.identify.arm import MACHINE, loads, study_of
 
 

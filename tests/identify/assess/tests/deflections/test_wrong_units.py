@@ -1,6 +1,7 @@
 """Factors of columns are named where something tells them, and nowhere else."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def told(entries, study):
     rows = linear_equations(study.model, study.free, study.tests)
     start = START[: study.free.size]
     linear = LinearSystem(found, rows, linear_step(found, rows, start), start)
-    return factor_remarks(entries, unexplained_share(study, linear))
+    return factor_remarks(entries, functools.partial(unexplained_share, study, linear))
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,7 @@ def test_joints_of_a_complete_model_tell_a_sign():
     model = jaxmb.build_model(jaxmb.load_machine("kuka-kr270"))
     cases = made(model=model, size=(2500.0, 900.0))
     joints = stiffness_models(model, cases)[1]["J1"]
-    assert factor_remarks(of(cases, model=model), unexplained_share_by(joints, model)) == []
-    (remark,) = factor_remarks(of(times(cases, -1.0), model=model), unexplained_share_by(joints, model))
+    share = functools.partial(unexplained_share_by, joints, model)
+    assert factor_remarks(of(cases, model=model), share) == []
+    (remark,) = factor_remarks(of(times(cases, -1.0), model=model), share)
     assert "all displacements times -1" in remark
