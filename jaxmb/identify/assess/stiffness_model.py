@@ -38,7 +38,6 @@ from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_o
 from jaxmb.identify.stiffness_model.complete_model import CompleteModel
 from jaxmb.identify.stiffness_model.completion import Completion, CompletionOutcome, completed_model, completion
 from jaxmb.identify.stiffness_model.variants import (
-    Compensated,
     StiffnessModel,
     Variant,
     compensated_joint,
@@ -191,15 +190,11 @@ class StiffnessEstimate:
     study: Study
     seed: int
     complete: CompleteModel
-    models: dict[str, StiffnessModel]
     variants: dict[str, Variant]
     best: Variant
     """The most detailed variant, with the parameters of the result."""
-    compensated: Compensated | None
     weight: Float[np.ndarray, "m"]
     """Of the independent rows."""
-    displacement_std: Float[np.ndarray, "m"]
-    """Of the measured displacements."""
     unseen: list[str]
     """Sentences on joints whose compliance is not identifiable."""
     whole: Completion
@@ -255,7 +250,7 @@ def stiffness_estimate(study: Study, seed: int = 0) -> StiffnessEstimate:
     covariance = _misfit(plain, weight, std).widening ** 2 * plain.fit.covariance
     whole = completion(complete, plain.model.reduction, plain.fit.values, covariance, _nominal(model))
     return StiffnessEstimate(
-        study, seed, complete, models, variants, best, compensated, weight, std, unseen, whole,
+        study, seed, complete, variants, best, weight, unseen, whole,
         *completed_machine(study, whole), _misfit(best, weight, std),
     )  # fmt: skip
 
@@ -265,9 +260,8 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
 
     The parameters are those of the most detailed variant.
     """
-    study, model, best, weight, std = found.study, found.study.model, found.best, found.weight, found.displacement_std
-    entries = study.fitted
-    measured, _ = measured_displacements(cases_of(entries, "fit"))
+    study, model, best, weight, entries = found.study, found.study.model, found.best, found.weight, found.study.fitted
+    measured, std = measured_displacements(cases_of(entries, "fit"))
     draws = max((i.draws for entry in entries if (i := entry.source.instruments) is not None), default=0)
     scatter = None
     if draws > 1:
@@ -281,7 +275,7 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
     initial_cost = float(np.sum(counted * (independent_rows(entries, measured) / std) ** 2))
     missed = [entry.name for entry in entries] if wrong and cost > HALF**2 * initial_cost else []
     parameters = _parameters(best, found.misfit.widening)
-    share = functools.partial(unexplained_share_by, found.models["J1"], model)
+    share = functools.partial(unexplained_share_by, found.variants["J1"].model, model)
     causes = [*factor_remarks(entries, share), *size_remarks(entries)]
     doubts = (
         *excess_remarks(found.misfit, causes=causes),
@@ -387,10 +381,10 @@ def _unit(name: str) -> str:
 
 
 def _metrics(found: StiffnessEstimate, scatter: CompensationScatter | None) -> StiffnessModelMetrics:
-    study, model, whole, variants = found.study, found.study.model, found.whole, found.variants
-    chain, compensated = variants["C1"].model.reduction, found.compensated
+    study, whole, variants = found.study, found.whole, found.variants
+    chain = variants["C1"].model.reduction
     parts, counts = chain.partition, chain.counts
-    left = compensation_metrics(model, study.entries, variants)
+    left = compensation_metrics(study.model, study.entries, variants)
     return StiffnessModelMetrics(
         **vars(left),
         reduction={
@@ -405,24 +399,24 @@ def _metrics(found: StiffnessEstimate, scatter: CompensationScatter | None) -> S
         group_ranks=tuple(group.rank for group in chain.groups),
         parameters={name: len(variant.model.names) for name, variant in variants.items()},
         completion=CompletionOutcome(whole.possible, whole.freedom, whole.chi_square, whole.joints, whole.links),
-        compensator=None
-        if compensated is None
-        else _compensator(model, compensated, variants["C2"], found.misfit.widening),
+        compensator=_compensator(study.model, found.best, found.misfit.widening),
         budget={entry.name: deflection_budget(entry.test, found.model) for entry in study.entries},
         monte_carlo=scatter,
     )
 
 
-def _compensator(model: Model, compensated: Compensated, variant: Variant, wider: float) -> CompensatorOutcome:
-    """Compliance of the compensated joint at each of its angles, and the spring of the machine that reproduces it.
+def _compensator(model: Model, variant: Variant, wider: float) -> CompensatorOutcome | None:
+    """Compliance of the compensated joint at each of its angles, and the spring of the machine that reproduces it; None
+    without a compensated joint.
 
     Args:
         model: the machine.
-        compensated: the compensated joint.
-        variant: with a compliance for each angle.
+        variant: the most detailed one, with a compliance for each angle.
         wider: see `Misfit.widening`.
     """
-    term = variant.model.compensated[1] if variant.model.compensated is not None else compensated.joint
+    if variant.model.compensated is None:
+        return None
+    compensated, term = variant.model.compensated
     labels = [f"{term} at {np.degrees(angle):.6g} deg" for angle in compensated.angles]
     # An angle without load on the joint has no parameter: unknown there.
     place = {name: k for k, name in enumerate(variant.model.names)}
