@@ -323,10 +323,8 @@ def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) ->
                 end = FittedHypothesis(Hypothesis(errors[k]), np.append(point, size), float(chi_square))
                 key = k, abs(size)
                 best[key] = min(best.get(key, end), end, key=lambda end: end.chi_square)
-    ends = dict[int, list[FittedHypothesis]]()
-    for (k, _), end in best.items():
-        ends.setdefault(k, []).append(end)
-    return {k: sorted(each, key=lambda end: end.score)[:MOST_SIZES] for k, each in ends.items()}
+    ends = sorted(best.items(), key=lambda each: each[1].score)
+    return {k: [end for (of, _), end in ends if of == k][:MOST_SIZES] for k in numbers}
 
 
 def _similar(search: HypothesisSearch, k: int, best: FittedHypothesis) -> dict[int, FittedHypothesis]:

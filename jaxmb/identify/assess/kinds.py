@@ -88,13 +88,12 @@ def _known(found: dict[str, KindMetrics | None]) -> dict[str, KindMetrics]:
 
 def kind_remarks(estimate: Estimate, metrics: Metrics) -> tuple[list[str], list[str]]:
     """Sentences of each kind of test: likely causes of a poor fit, and other doubts."""
-    causes, others = list[str](), list[str]()
-    for kind, entries in by_kind(estimate.study.entries, KINDS):
-        remarks = KINDS[kind].remarks
-        if remarks is not None:
-            own = remarks(estimate, entries, metrics.tests.get(kind))
-            causes, others = [*causes, *own[0]], [*others, *own[1]]
-    return causes, others
+    found = [
+        remarks(estimate, entries, metrics.tests.get(kind))
+        for kind, entries in by_kind(estimate.study.entries, KINDS)
+        if (remarks := KINDS[kind].remarks) is not None
+    ]
+    return [text for causes, _ in found for text in causes], [text for _, others in found for text in others]
 
 
 def with_systematic_errors(estimate: Estimate) -> tuple[Estimate, list[str]]:

@@ -102,9 +102,8 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
             normal may hide; 0 where one model is consistent with all tests.
     """
     problem = estimate.study.problem
-    if problem.one_by_one or is_large(problem):
-        return Explanations()  # each evaluation of a machine with many degrees of freedom would take minutes
-    if all(test.description is None for test in problem.tests):
+    # each evaluation of a machine with many degrees of freedom would take minutes
+    if problem.one_by_one or is_large(problem) or all(test.description is None for test in problem.tests):
         return Explanations()
     study, (scatter, is_doubtful) = estimate.study, _scatter(estimate)
     corrected, u, size = Corrected.of(study, estimate.model), estimate.u, estimate.u.size

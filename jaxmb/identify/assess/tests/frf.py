@@ -171,10 +171,9 @@ def frf_misfit(test: FrfTest, fitted: np.ndarray, poor: bool, undamped: bool) ->
     """
     measured = np.asarray(test.measured)
     used = (np.asarray(test.weight) > 0.0) & np.isfinite(fitted) & (fitted != 0.0)
-    if not used.any() or not (poor or undamped):
-        return None
-    reversed_time = _other_sign_of_time(test, measured, fitted, used)
-    if not (poor or reversed_time):
+    is_judged = used.any() and (poor or undamped)
+    reversed_time = is_judged and _other_sign_of_time(test, measured, fitted, used)
+    if not (reversed_time or (is_judged and poor)):
         return None
     if reversed_time:
         cause = "its phases have the opposite sign: are the FRFs for exp(-j omega t)?"

@@ -380,12 +380,9 @@ def _scale(result: Result, u: np.ndarray, i: int) -> float:
     """
     study = result.study
     residual, jacobian, weights = linearized(study.problem, u)
-    rows = compressed(study.problem, u)[1]
-    others = np.delete(rows, i, axis=1)
-    column = rows[:, i] - others @ np.linalg.lstsq(others, rows[:, i], rcond=None)[0]
-    curvature = float(column @ column)
-    variance = float(identifiability(jacobian, row_variances(study.problem, residual, jacobian, weights)).std[i] ** 2)
-    return 1.0 / (curvature * variance) if np.isfinite(variance) and variance > 0.0 and curvature > 0.0 else 1.0
+    variances = row_variances(study.problem, residual, jacobian, weights)
+    own, weighted = (identifiability(jacobian, each).std[i] for each in (np.ones(weights.size), variances))
+    return float(own / weighted) ** 2 if np.isfinite([own, weighted]).all() and own > 0.0 and weighted > 0.0 else 1.0
 
 
 def _side(problem: Problem, best: np.ndarray, i: int, values: np.ndarray) -> tuple[np.ndarray, int]:
