@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from jaxmb.identify.assess.search_estimate import search_estimate
+from jaxmb.identify.assess.identify import search_estimate
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study

@@ -356,7 +356,7 @@ class Estimate(Solution):
     run: SolverRun
     solved: Fit | LinearSystem
     """Starts and minima of a search, or the linear step."""
-    systematic_covariance: Float[np.ndarray, "d d"] | None = None
+    systematic_covariance: Float[np.ndarray, "d d"]
     """Covariance of u due to systematic errors."""
     has_std: bool = True
     """Whether standard deviations of u, or of any combination, are reported."""
@@ -383,8 +383,8 @@ class Estimate(Solution):
     def with_added(self, covariance: Float[np.ndarray, "d d"]) -> "Estimate":
         """The estimate with a covariance of systematic errors of u added to that of noise."""
         known = self.identifiability._replace(covariance=self.identifiability.covariance + covariance)
-        before = 0.0 if self.systematic_covariance is None else self.systematic_covariance
-        added = dataclasses.replace(self, identifiability=known, systematic_covariance=before + covariance)
+        systematic = self.systematic_covariance + covariance
+        added = dataclasses.replace(self, identifiability=known, systematic_covariance=systematic)
         return added.with_std(np.sqrt(self.identifiability.std**2 + np.diag(covariance)))
 
     @functools.cached_property

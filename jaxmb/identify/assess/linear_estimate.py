@@ -203,6 +203,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
         ),
         goodness=goodness,
         solved=LinearSystem(found, rows, step, start),
+        systematic_covariance=np.zeros((values.size, values.size)),
         run=SolverRun(
             initial=start,
             cost=step.cost,
@@ -235,12 +236,11 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     """A sentence where a fit of all inertial and friction parameters has a significantly smaller residual than the
     fit."""
     goodness, misfit = estimate.goodness, linear.step.misfit
-    if misfit.explained or goodness.missed or goodness.misfit is not None or goodness.all_by_errors:
-        return []
     rows = linear.equations
     weights = estimate.row_weights[: rows.measured.size]
-    total = float(np.sum(weights * (rows.measured / rows.std) ** 2))
-    if linear.step.cost <= EXACT**2 * total:
+    is_exact = linear.step.cost <= EXACT**2 * float(np.sum(weights * (rows.measured / rows.std) ** 2))
+    is_good = misfit.explained or goodness.missed or goodness.misfit is not None or goodness.all_by_errors
+    if is_good or is_exact:
         return []
     # the noise is estimated from the effective number of independent samples
     tests = [entry.test for entry in estimate.study.fitted if entry.source.noise_estimated]

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.search_estimate import search_status
+from jaxmb.identify.assess.identify import identify, search_status
 from jaxmb.identify.fit.state import Fit
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet

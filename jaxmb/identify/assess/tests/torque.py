@@ -1,6 +1,7 @@
 """Metrics, remarks and systematic errors of torque tests: joints that disagree, friction and delays in the residual."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from jaxmb.identify.estimation.identifiability import (
     row_blocks,
     scaled_svd,
 )
-from jaxmb.identify.estimation.reduction import EssentialParameters, essential_parameters
+from jaxmb.identify.estimation.reduction import essential_parameters
 from jaxmb.identify.experiments.components import is_robust, own_names
 from jaxmb.identify.experiments.torque.effort_noise import correlation_length
 from jaxmb.identify.experiments.torque.gross_errors import DELAYS
@@ -144,9 +145,7 @@ class TorqueMetrics(KindMetrics):
         """Metrics of a fit; see `KindMetrics`."""
         rows = []
         base, free_base = _base_rows(estimate, entries)
-        essential, reduce = (
-            _essential(estimate, entries, free_base) if _comparable(estimate, entries, free_base) else (None, None)
-        )
+        essential, reduce = _essential(estimate, entries, free_base)
         for entry in entries:
             test = entry.test
             seen = np.asarray(test.view(estimate.model))
@@ -159,15 +158,12 @@ class TorqueMetrics(KindMetrics):
                 rows.append(
                     TorqueRow(entry.name, entry.role, name, float(size), float(errors[0]), percent[0], few, *expected)
                 )
-        if essential is not None:
-            known = [std if np.isfinite(std) else None for std in essential.std.tolist()]
-            by_name = dict(zip(essential.names, zip(essential.values.tolist(), known, strict=True), strict=True))
-            base = tuple(
-                dataclasses.replace(row, essential_value=by_name[row.name][0], essential_std=by_name[row.name][1])
-                if row.name in by_name
-                else row
-                for row in base
-            )
+        base = tuple(
+            dataclasses.replace(row, essential_value=essential[row.name][0], essential_std=essential[row.name][1])
+            if row.name in essential
+            else row
+            for row in base
+        )
         return cls(tuple(rows), base, _centres(estimate))
 
 
@@ -187,7 +183,7 @@ def _held_out_errors(
             for name, _, error in _errors(estimate, other):
                 fitted.setdefault(name, []).append(error)
     stated, free = estimate.goodness.budget, estimate.study.free
-    if stated is not None and estimate.systematic_covariance is not None:
+    if stated is not None:
         beside = estimate.systematic_covariance - stated.covariance
         estimate = dataclasses.replace(estimate, systematic_covariance=beside)
     slope = entry.test.linear.equations(estimate.study.model, free).matrix * free.slope(estimate.values)
@@ -273,51 +269,41 @@ def _outlier_doubt(estimate: Estimate, entry: TorqueEntry) -> list[str]:
     ]
 
 
-def _comparable(estimate: Estimate, entries: Sequence[TorqueEntry], base: FreeBaseParameters) -> bool:
-    """Whether least squares over the base parameters is equivalent to the fit without its bounds.
-
-    It is not with a prior, robust weights or tests of other kinds, or where fixed parameters constrain the base
-    parameters: with fewer parameters it could then have a smaller residual in these tests.
-    """
-    tests = estimate.study.tests
-    alone = len(tests) == sum(entry.role == "fit" for entry in entries)
-    return (
-        base.anything
-        and alone
-        and not estimate.study.free.of_tests
-        and estimate.study.problem.prior is None
-        and not any(map(is_robust, tests))
-    )
-
-
 def _essential(
     estimate: Estimate, entries: Sequence[TorqueEntry], base_parameters: FreeBaseParameters
-) -> tuple[EssentialParameters, Callable[[np.ndarray], np.ndarray]]:
-    """Essential base parameters from the fitted torque tests, and a function that reduces a view of the identified
-    machine to these."""
+) -> tuple[dict[str, tuple[float, float | None]], Callable[[np.ndarray], np.ndarray] | None]:
+    """Values and standard deviations of the essential base parameters by name, from the fitted torque tests, and a
+    function that reduces a view of the identified machine to these.
+
+    None where least squares over the base parameters is not equivalent to the fit without its bounds: with a prior,
+    robust weights or tests of other kinds, or where fixed parameters constrain the base parameters, as with fewer
+    parameters it could then have a smaller residual in these tests.
+    """
+    study = estimate.study
+    alone = len(study.tests) == sum(entry.role == "fit" for entry in entries)
+    plain = study.problem.prior is None and not (study.free.of_tests or any(map(is_robust, study.tests)))
+    if not (base_parameters.anything and alone and plain):
+        return {}, None
     names = regressor_names(estimate.model)
     own = [names.index(name) for name in base_parameters.names]
+
+    def with_base(values: Float[np.ndarray, "b"], seen: np.ndarray) -> np.ndarray:
+        # the independent parameter of each takes the change of its base parameter
+        changed = np.array(seen)
+        changed[own] += values - base_parameters.matrix @ changed[: len(names)]
+        return changed
+
     parts = [(np.zeros((0, len(own))), np.zeros(0), np.zeros(0))]
     for test in (entry.test for entry in entries if entry.role == "fit"):
-        regressor, seen = np.asarray(test.regressor), np.asarray(test.view(estimate.model))
-        rest = seen.copy()
-        rest[own] -= base_parameters.matrix @ seen[: len(names)]
+        regressor, rest = np.asarray(test.regressor), with_base(np.zeros(len(own)), test.view(estimate.model))
         without = np.asarray(test.effort) - np.asarray(test.constant) - regressor @ rest
         parts.append((regressor[:, own], without, np.asarray(test.std)))
     matrix, measured, std = (np.concatenate(column) for column in zip(*parts, strict=True))
     found = essential_parameters(matrix, measured, std, base_parameters.names)
-    value = dict(zip(found.names, found.values, strict=True))
-
-    def reduce(seen: np.ndarray) -> np.ndarray:
-        # the independent parameter of each takes the change of its base parameter
-        changed = np.array(seen)
-        changed[own] += (
-            np.array([value.get(name, 0.0) for name in base_parameters.names])
-            - base_parameters.matrix @ changed[: len(names)]
-        )
-        return changed
-
-    return found, reduce
+    known = [std if np.isfinite(std) else None for std in found.std.tolist()]
+    by_name = dict(zip(found.names, zip(found.values.tolist(), known, strict=True), strict=True))
+    values = np.array([by_name.get(name, (0.0, None))[0] for name in base_parameters.names])
+    return by_name, functools.partial(with_base, values)
 
 
 def _base_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[tuple[BaseRow, ...], FreeBaseParameters]:
@@ -330,9 +316,7 @@ def _base_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tuple[tupl
     own = np.flatnonzero(slope.any(axis=1))
     freely = slope[own] / np.linalg.norm(slope[own], axis=1, keepdims=True)
     unrelated = _unrelated(freely, free, names)
-    std = _deviations(estimate, slope, unrelated)
-    if not estimate.has_std:
-        std = np.full(std.size, np.inf)
+    std = _deviations(estimate, slope, unrelated) if estimate.has_std else np.full(len(slope), np.inf)
     known, true = parameters(estimate.model), next((e.truth.parameters for e in entries if e.truth is not None), None)
     values = found.matrix @ np.array([known[name] for name in names])
     expected = None if true is None else found.matrix @ np.array([true.get(name, np.nan) for name in names])
@@ -368,8 +352,6 @@ def _deviations(
         wide = np.arange(weights.size) < estimate.study.problem.data_rows
         weights = np.where(wide, step.misfit.widening**2, 1.0) * weights
     std = deviations(np.concatenate([information_rows(estimate.jacobian, weights), unrelated]), combinations)
-    if estimate.systematic_covariance is None:
-        return std
     return np.sqrt(std**2 + np.einsum("bi,ij,bj->b", combinations, estimate.systematic_covariance, combinations))
 
 

@@ -386,7 +386,7 @@ def test_modes_in_another_order_are_named(tmp_path, what):
 def test_a_minimum_that_is_not_the_lowest(tmp_path, monkeypatch):
     """Any number more lets the free parameters leave it for the lowest one: none of these is a cause."""
     findings = []
-    module = importlib.import_module("jaxmb.identify.assess.search_estimate")
+    module = importlib.import_module("jaxmb.identify.assess.identify")
     monkeypatch.setattr(module, "model_errors", lambda estimate, _: findings.append(estimate) or ((), ()))
     identify(changed(study(tmp_path), lambda h, w: h * np.exp(0.15 * np.sin(0.3 * w))))
     monkeypatch.undo()
