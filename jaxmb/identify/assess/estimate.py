@@ -84,8 +84,8 @@ class Solution:
 class GoodnessOfFit:
     """Residual of a solution compared with its noise and with the tolerances of machine and tests."""
 
-    misfits: Sequence[Misfit]
-    """Reduced chi-square of each fitted test."""
+    misfits: dict[str, Misfit]
+    """Reduced chi-square of each fitted test, by name."""
     misfit: Misfit | None
     """Reduced chi-square of all data; None where noise is estimated from the residual."""
     budget: Budget | None
@@ -98,7 +98,7 @@ class GoodnessOfFit:
     """Whether errors within their tolerances explain the misfit of all data; None where noise explains it, and where
     all is exact."""
     excesses: Sequence[Misfit]
-    """`misfits`, at most 1 where errors within their tolerances explain them."""
+    """`misfits` in the order of the tests, at most 1 where errors within their tolerances explain them."""
     excess: Misfit | None
     """`misfit`, at most 1 where such errors explain it."""
     systematic: dict[str, float]
@@ -153,26 +153,30 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
     if stated is not None and total is not None and not total.explained:
         by_test = step is None
         misfit_tolerated = all(t or (by_test and own.explained) for t, own in zip(tolerated, each, strict=True))
-    systematic, gross = _systematic(solution, each, tolerated), dict[str, str]()
-    for entry, rows, allowed in zip(study.fitted, problem.row_slices, tolerated, strict=True):
-        text = entry.source.gross_errors(entry.test, model, solution.jacobian[rows])
-        if text and not (allowed and misfit_tolerated):
-            gross[entry.name] = text
-    held_out = ((entry.name, entry.source.gross_errors(entry.test, model)) for entry in study.checks)
     excesses = [_excess(own, allowed) for own, allowed in zip(each, tolerated, strict=True)]
     excess = total and _excess(total, bool(misfit_tolerated))
-    if step is not None:  # without the outliers of robust tests
-        judged = [] if excess is None else [excess]
-    else:
-        judged = [own for test, own in zip(study.tests, excesses, strict=True) if test.noise.is_known]
-    not_reproduced = list[str]()
-    for test, view, own in zip(study.tests, solution.views, excesses, strict=True):
+    systematic, gross, not_reproduced = dict[str, float](), dict[str, str](), list[str]()
+    parts = zip(study.fitted, problem.row_slices, solution.views, excesses, tolerated, strict=True)
+    for entry, rows, view, own, allowed in parts:
+        test, text = entry.test, entry.source.gross_errors(entry.test, model, solution.jacobian[rows])
+        if text and not (allowed and misfit_tolerated):
+            gross[test.name] = text
+        share = 0.0
+        if test.lines is not None and not allowed:
+            share = test.lines.systematic(solution.residual[rows], solution.row_weights[rows])
+        is_visible = own.factor * (test.noise.nominal or 0.0) > LEAST_LOG_RESIDUAL
+        if share >= SYSTEMATIC and is_visible and (not test.noise.is_known or own.factor > LEAST_RESIDUAL):
+            systematic[test.name] = share
         is_systematic = test.noise.correlation.between_responses or test.name in systematic
         is_noise = own.explained if test.noise.is_known else not is_systematic
         if test.name in gross or (not is_noise and test.score(view, None).poor):
             not_reproduced.append(test.name)
+    held_out = ((entry.name, entry.source.gross_errors(entry.test, model)) for entry in study.checks)
+    # that of a linear step is without the outliers of robust tests
+    of_known = (own for test, own in zip(study.tests, excesses, strict=True) if test.noise.is_known)
+    judged = of_known if step is None else [excess]
     return GoodnessOfFit(
-        misfits=each,
+        misfits=dict(zip((test.name for test in study.tests), each, strict=True)),
         misfit=total,
         budget=stated,
         explained_by_errors=by_errors,
@@ -184,7 +188,7 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         gross_errors=gross,
         held_out_errors={name: text for name, text in held_out if text},
         not_reproduced=tuple(not_reproduced),
-        is_inconsistent=any(not own.explained and own.square > INCONSISTENT**2 for own in judged),
+        is_inconsistent=any(own is not None and not own.explained and own.square > INCONSISTENT**2 for own in judged),
     )
 
 
@@ -298,20 +302,6 @@ def noise_variances(solution: Solution) -> Float[np.ndarray, "m"]:
         if not (test.noise.is_known or test.lines is None):
             found[rows] *= test.lines.scatter(solution.residual[rows], weights)
         found[rows] *= test.noise.correlation.variance_factor(svd.basis(jacobian[rows]), weights)
-    return found
-
-
-def _systematic(solution: Solution, each: Sequence[Misfit], tolerated: Sequence[bool]) -> dict[str, float]:
-    """Systematic fraction of the residual variance, by name of the fitted tests in which it is significant."""
-    problem, found = solution.study.problem, {}
-    for rows, test, misfit, allowed in zip(problem.row_slices, problem.tests, each, tolerated, strict=True):
-        if test.lines is None or allowed:
-            continue
-        share = test.lines.systematic(solution.residual[rows], solution.row_weights[rows])
-        size = misfit.factor * (test.noise.nominal or 0.0)
-        is_significant = size > LEAST_LOG_RESIDUAL and (not test.noise.is_known or misfit.factor > LEAST_RESIDUAL)
-        if is_significant and share >= SYSTEMATIC:
-            found[test.name] = share
     return found
 
 

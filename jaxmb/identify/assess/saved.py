@@ -57,17 +57,6 @@ class SavedParameter(Strictly):
     interval_95: tuple[Finite | None, Finite | None]
 
 
-class SavedMode(Strictly):
-    """A `Mode` in result.json."""
-
-    posture: str
-    frequency_hz: Finite | None
-    damped_frequency_hz: Finite | None
-    damping_ratio: Finite | None
-    frequency_std_hz: NotNegative | None = None
-    damping_ratio_std: NotNegative | None = None
-
-
 class SavedResult(Strictly):
     """A result in the layout of `Result.as_json`."""
 
@@ -88,7 +77,7 @@ class SavedResult(Strictly):
     lines_left_out: dict[str, tuple[Whole, ...]] = {}
     machine_digest: str | None = None
     linearize_at: str = "posture"
-    modes: tuple[SavedMode, ...]
+    modes: tuple[dict[str, str | Finite | None], ...]
     metrics: Table
     remarks: tuple[str, ...]
     doubts: tuple[str, ...]

@@ -256,8 +256,6 @@ def _drop(
     """Drop of chi^2 by columns in addition to those of a decomposed matrix."""
     length = np.linalg.norm(columns, axis=0)
     seen = length > 0.0
-    if not seen.any():
-        return ParameterDrop(0.0, 0, 1.0, 0.0)
     beside = svd.beside(columns[:, seen])
     vectors, values, _ = np.linalg.svd(beside / length[seen], full_matrices=False)
     degrees = int(np.sum(values > ACTS))

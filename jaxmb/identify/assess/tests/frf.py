@@ -50,14 +50,13 @@ class FrfMetrics(KindMetrics):
     def found(cls, estimate: Estimate, entries: Sequence[FrfEntry]) -> "FrfMetrics":
         """Metrics of a fit; see `KindMetrics`."""
         errors, by_name, held_out, noise = {}, {}, {}, {}
-        misfits = dict(zip((test.name for test in estimate.study.tests), estimate.goodness.misfits, strict=True))
         for entry, view, rows in estimate.of(entries):
             test = entry.test
             by_name[entry.name] = _jq_percent(test, view)
             errors[entry.name] = test.log_error(estimate.residual[rows])
             if not test.noise.is_known:
                 own = estimate.residual[rows]
-                expected = float(np.sum(own**2)) / misfits[entry.name].square
+                expected = float(np.sum(own**2)) / estimate.goodness.misfits[entry.name].square
                 noise[entry.name] = test.noise.estimated_level(own, expected)
         for entry in entries:
             if entry.role == "check":

@@ -136,12 +136,11 @@ class PoseMetrics(KindMetrics):
         """Metrics of a fit; see `KindMetrics`."""
         rows, sets, estimated = list[PoseRow](), list[PoseSet](), dict[str, _Estimated]()
         mm, mrad = dict[str, float](), dict[str, float]()
-        misfits = dict(zip((test.name for test in estimate.study.tests), estimate.goodness.misfits, strict=True))
         for entry, _, own in estimate.of(entries):
             test: PoseTest = entry.test
             if not test.noise.is_known:
                 length = correlated_by_misfit(test, estimate.residual[own], estimate.row_weights[own])
-                factor = misfits[entry.name].factor
+                factor = estimate.goodness.misfits[entry.name].factor
                 estimated[entry.name] = _Estimated(factor * np.asarray(test.deviation), length)
                 (mrad if test.noise.kind in (1, 2) else mm)[entry.name] = 1e3 * factor * test.noise.level
         for entry in entries:

@@ -177,11 +177,7 @@ def _held_out_errors(
     Errors within tolerances are left out: the same machine and instruments are wrong by as much in both tests, and a
     torque constant that is 5 % off changes all masses by 5 %, but no prediction of this drive's torque.
     """
-    fitted = dict[str, list[np.ndarray]]()
-    for other in entries:
-        if other.role == "fit":
-            for name, _, error in _errors(estimate, other):
-                fitted.setdefault(name, []).append(error)
+    fitted = [each for other in entries if other.role == "fit" for each in _errors(estimate, other)]
     stated, free = estimate.goodness.budget, estimate.study.free
     if stated is not None:
         beside = estimate.systematic_covariance - stated.covariance
@@ -191,7 +187,8 @@ def _held_out_errors(
     for name, rows, error in _errors(estimate, entry):
         if name in new:
             continue
-        own = variance[rows] + np.mean(np.concatenate(fitted.get(name, [np.array([np.nan])])) ** 2)
+        of_fitted = [each for other, _, each in fitted if other == name] or [np.array([np.nan])]
+        own = variance[rows] + np.mean(np.concatenate(of_fitted) ** 2)
         if error.size and np.isfinite(own).all():
             share = np.mean(np.abs(error) <= INTERVAL * np.sqrt(own))
             found[name] = float(np.sqrt(own.mean())), 100.0 * float(share)
