@@ -454,19 +454,19 @@ def pose_table(metrics: PoseMetrics) -> Table:
     """Errors of the poses of each test before and after the fit."""
 
     def cells(errors: PoseErrors, prefix: str) -> list[str]:
-        known = (getattr(errors, prefix + what) for what in ("mean", "percentile_95", "largest"))
+        known = (errors.get(prefix + what) for what in ("mean", "percentile_95", "largest"))
         return [MISSING if x is None else number(1e3 * x, 3) for x in known]
 
     rows = []
     for line in metrics.pose_sets:
-        covered = MISSING if line.after.covered_percent is None else f"{line.after.covered_percent:.1f}"
+        share = line.after["covered_percent"]
+        covered = MISSING if share is None else f"{share:.1f}"
         for quantity in QUANTITIES:
-            if getattr(line.after, f"{quantity.prefix}mean") is None:
+            if line.after.get(f"{quantity.prefix}mean") is None:
                 continue
-            count = getattr(line.after, quantity.count)
             both = (*cells(line.before, quantity.prefix), *cells(line.after, quantity.prefix))
             error = f"{quantity.name} ({quantity.unit})"
-            rows.append((line.test, ROLES[line.role], str(count), error, *both, covered))
+            rows.append((line.test, ROLES[line.role], f"{line.after[quantity.count]:.0f}", error, *both, covered))
     return Table(
         "Poses",
         (

@@ -3,6 +3,7 @@ and all stated errors."""
 
 import dataclasses
 import functools
+import itertools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmb.compiled import compiled_partial
-from jaxmb.identify.assess.budget import errors_of_machine, finite
+from jaxmb.identify.assess.budget import errors_of_machine, finite, with_error_prior
 from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import own_names
@@ -62,16 +63,13 @@ class Corrected:
             model = identified
         initial = problem.free.apply(model, study.start.values)
         of_machine = errors_of_machine(initial, problem.free, study.fitted)
-        errors = [error for error, _ in of_machine]
-        number, own = {error.key: k for k, error in enumerate(errors)}, list[tuple[np.ndarray, Any]]()
-        for test in problem.tests:
-            found = [] if test.description is None else list(test.description.errors(identified))
-            for error, _ in found:
-                if error.key not in number:
-                    number[error.key] = len(errors)
-                    errors.append(error)
-            own.append((np.array([number[error.key] for error, _ in found], dtype=int), _stacked(found)))
-        return cls(problem, all_elastic(model), tuple(errors), _stacked(of_machine), tuple(own))
+        of_tests = [[] if t.description is None else list(t.description.errors(identified)) for t in problem.tests]
+        errors = dict[str, StatedError]()
+        for error, _ in itertools.chain(of_machine, *of_tests):
+            errors.setdefault(error.key, error)
+        number = {key: k for k, key in enumerate(errors)}
+        own = ((np.array([number[error.key] for error, _ in each], dtype=int), _stacked(each)) for each in of_tests)
+        return cls(problem, all_elastic(model), tuple(errors.values()), _stacked(of_machine), tuple(own))
 
     def about(self, joint: "JointFit", errors: Sequence[StatedError], tolerances: Tolerances | None) -> "Corrected":
         """The residual with the errors of a joint fit, but without their effect to first order, as of a description
@@ -262,8 +260,8 @@ def joint_fit(
 
     def with_prior(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         residual, jacobian = state(y)
-        prior = np.eye(y.size)[size:]
-        return np.append(residual * scale, y[size:]), np.concatenate([jacobian * scale[:, None], prior])
+        parts = np.split(jacobian * scale[:, None], [size], axis=1)
+        return np.append(residual * scale, y[size:]), with_error_prior(*parts)
 
     lower, upper = (np.asarray(bound) for bound in (study.free.lower, study.free.upper))
     least, most = np.array([error.bounds for error in errors]).T / std

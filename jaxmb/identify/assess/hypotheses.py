@@ -198,8 +198,7 @@ class HypothesisSearch:
             return residual, jacobian[:, :-1]
 
         free = self.corrected.problem.free
-        lower, upper = np.asarray(free.lower), np.asarray(free.upper)
-        u, residual = host_minimum(state, first[:-1], lower, upper, SCREENED)
+        u, residual = host_minimum(state, first[:-1], np.asarray(free.lower), np.asarray(free.upper), SCREENED)
         return FittedHypothesis(hypothesis, np.append(u, first[-1]), float(residual @ residual))
 
     def reproduces(self, end: FittedHypothesis) -> bool:

@@ -454,9 +454,8 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
 
 def search_status(estimate: Estimate, fit: Fit, ended: str) -> str:
     """Status of a fit: `ended` if it converged."""
-    if estimate.run.cost <= estimate.study.settings.tolerance:
-        return ended
-    if estimate.run.information is not None and fit.converged:
+    run = estimate.run
+    if run.cost <= estimate.study.settings.tolerance or (run.information is not None and fit.converged):
         return ended
     (residual, jacobian), bound = estimate.compressed, on_bound(estimate.study, estimate.u)
     gradient = jacobian.T @ residual

@@ -35,7 +35,7 @@ from jaxmb.identify.assess.model_errors import (
 )
 from jaxmb.identify.assess.remarks import body_remarks, outlier_remarks, tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
-from jaxmb.identify.assess.tests.torque import EXACT, SMALL
+from jaxmb.identify.assess.tests.torque import EXACT, beyond_noise
 from jaxmb.identify.assess.uncertainty.nonlinear import beyond_bounds
 from jaxmb.identify.estimation.identifiability import (
     RANK_TOLERANCE,
@@ -237,8 +237,7 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     fit."""
     goodness, misfit = estimate.goodness, linear.step.misfit
     rows = linear.equations
-    weights = estimate.row_weights[: rows.measured.size]
-    is_exact = linear.step.cost <= EXACT**2 * float(np.sum(weights * (rows.measured / rows.std) ** 2))
+    is_exact = linear.step.cost <= EXACT**2 * _cost(rows, estimate.row_weights, np.zeros(rows.matrix.shape[1]))
     is_good = misfit.explained or goodness.missed or goodness.misfit is not None or goodness.all_by_errors
     if is_good or is_exact:
         return []
@@ -415,7 +414,8 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
     study, goodness = estimate.study, estimate.goodness
     explained = linear.step.misfit.explained or goodness.misfit_tolerated
     is_doubtful = not explained or goodness.exceeds_tolerance or bool(goodness.missed)
-    if not (is_doubtful or _is_large(estimate)):
+    # a large residual whose noise is estimated from it: another description may leave less
+    if not (is_doubtful or beyond_noise(estimate, torque_entries(study.fitted))):
         return Explanations()
     search, degrees = _search(estimate, linear)
     residual = search.solved({}, {})[1]
@@ -451,17 +451,6 @@ def linear_model_errors(estimate: Estimate, linear: LinearSystem) -> Explanation
         for end in (found[k] for k in named)
     )  # fmt: skip
     return Explanations(errors, springs)
-
-
-def _is_large(estimate: Estimate) -> bool:
-    """Whether the residual of torques whose noise is estimated from it is large, and larger than recorded above the
-    band of the motion: another description may leave less."""
-    fitted = estimate.of(torque_entries(estimate.study.fitted))
-    sizes = ((entry.source, *entry.test.sizes(view)) for entry, view, _ in fitted)
-    return any(
-        source.noise_estimated and np.any(missed > np.maximum(source.noise_bound, SMALL * measured))
-        for source, measured, missed in sizes
-    )
 
 
 def _without_groups(search: LinearHypothesisSearch, plain: float, degrees: float) -> tuple[ModelError, ...]:

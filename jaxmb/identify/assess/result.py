@@ -313,8 +313,11 @@ def _pose_columns(result: Result) -> dict[str, list[Any]]:
         what: [[math.nan if x is None else x for x in row[what]] for row in rows]
         for what in ("predicted", "std", "error")
     }
-    for what, prefix in (("predicted", ""), ("std", "std_"), ("error", "error_")):
-        columns |= {f"{prefix}{axis}": [row[i] for row in values[what]] for i, axis in enumerate(ELASTIC_AXES)}
+    columns |= {
+        f"{prefix}{axis}": [row[i] for row in values[what]]
+        for what, prefix in (("predicted", ""), ("std", "std_"), ("error", "error_"))
+        for i, axis in enumerate(ELASTIC_AXES)
+    }
     if any(math.isfinite(x) for row in values["predicted"] for x in row[6:9]):
         columns |= {f"a{axis}": [row[6 + i] for row in values["predicted"]] for i, axis in enumerate("xyz")}
         columns["std_inclination"] = [math.hypot(*row[6:8]) / math.sqrt(2.0) for row in values["std"]]

@@ -84,8 +84,11 @@ def compensation_metrics(model: Model, entries: Sequence[Entry], variants: Mappi
     for role in ("fit", "check"):
         if tests := cases_of(entries, role):
             usable = able(model, tests, variants)
-            tables[role] = _table2(model, tests, usable)
-            errors[role] = {name: 1e3 * translations(tests, predict(v, model, tests))[0] for name, v in usable.items()}
+            known = {name: predict(variant, model, tests) for name, variant in usable.items()}
+            none = _row(tests, np.zeros(measured_displacements(tests)[0].size), "none", 0)
+            rows = (_row(tests, each, name, len(usable[name].model.names)) for name, each in known.items())
+            tables[role] = (none, *rows)
+            errors[role] = {name: 1e3 * translations(tests, each)[0] for name, each in known.items()}
     percent = {row.model: row.compensated_percent for row in tables["check" if "check" in tables else "fit"][1:]}
     return Compensation(
         table2_fit=tables.get("fit"),
@@ -113,19 +116,18 @@ def angle_remarks(model: Model, entries: Sequence[Entry], variants: Mapping[str,
     return []
 
 
-def _table2(model: Model, tests: Sequence[LoadCase], variants: Mapping[str, Variant]) -> tuple[CompensationRow, ...]:
-    """Largest and root mean square error of every model along x, y, z and of the position, mm: Table 2."""
-    rows = []
-    for name, variant in (("none", None), *variants.items()):
-        measured, _ = measured_displacements(tests)
-        predicted = np.zeros(measured.size) if variant is None else predict(variant, model, tests)
-        left, _ = translations(tests, predicted)
-        norm, _ = residual_norms(tests, predicted)
-        errors = [Errors(1e3 * float(np.abs(e).max()), 1e3 * float(np.sqrt(np.mean(e**2)))) for e in (*left.T, norm)]
-        count = 0 if variant is None else len(variant.model.names)
-        x, y, z, position = errors
-        rows.append(CompensationRow(name, count, x, y, z, position, compensated_percent(tests, predicted)))
-    return tuple(rows)
+def _row(tests: Sequence[LoadCase], predicted: Float[np.ndarray, "m"], name: str, count: int) -> CompensationRow:
+    """Largest and root mean square error of a model along x, y, z and of the position, mm: a row of Table 2.
+
+    Args:
+        tests: the load cases.
+        predicted: displacements.
+        name: of the model.
+        count: number of its parameters.
+    """
+    parts = (*translations(tests, predicted)[0].T, residual_norms(tests, predicted)[0])
+    errors = (Errors(1e3 * float(np.abs(e).max()), 1e3 * float(np.sqrt(np.mean(e**2)))) for e in parts)
+    return CompensationRow(name, count, *errors, compensated_percent(tests, predicted))
 
 
 def compensation_scatter(

@@ -275,7 +275,8 @@ def _tried(
     """The best candidates of a step by first-order drop, the best fit first; the first few evaluated by
     cross-validation."""
     count = fit.coefficients.size
-    promise = _promised(study, law_problem(study, chosen, count), remaining, fit)
+    before_it = law_problem(study, chosen, count)
+    promise = _promised(study, before_it, remaining, fit)
     found = []
     for k in np.argsort(-promise, kind="stable")[:FITTED_FULLY]:
         terms = [*chosen, remaining[k]]
@@ -284,10 +285,10 @@ def _tried(
         z = new.coefficients[len(chosen)] / law_covariance(study, problem, new, len(terms))[1][-1]
         found.append((terms[-1], new, float(z)))
     found.sort(key=lambda one: one[1].objective)
-    blind = []
-    for group, without in zip(groups, before.fits, strict=True):
-        best = np.argmax(_promised(study, law_problem(study, chosen, count), remaining, without, group))
-        blind.append(remaining[int(best)])
+    blind = [
+        remaining[int(np.argmax(_promised(study, before_it, remaining, without, group)))]
+        for group, without in zip(groups, before.fits, strict=True)
+    ]
     without_it = _hold_out(study, chosen, before.fits, groups, blind)
     choice = _gain(before, without_it)
     tried = []

@@ -35,31 +35,15 @@ INTERVAL = 1.959964
 """Half the width of a 95 % interval, in standard deviations."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class PoseErrors:
-    """Errors of predicted poses: lengths, m, and angles, rad; None where nothing of the kind was measured."""
+PoseErrors = dict[str, float | None]
+"""Errors of predicted poses: lengths, m, and angles, rad; None where nothing of the kind was measured.
 
-    points: int
-    """Number of measured positions and poses, rows times points."""
-    mean: float | None
-    percentile_95: float | None
-    largest: float | None
-    angle_mean: float | None
-    angle_percentile_95: float | None
-    angle_largest: float | None
-    covered_percent: float | None
-    """Share of the components within the 95 % intervals of their predictions, noise included; None before a fit, and
-    where standard deviations are unknown."""
-    inclinations: int = 0
-    """Number of measured inclinations."""
-    inclination_mean: float | None = None
-    inclination_percentile_95: float | None = None
-    inclination_largest: float | None = None
-    distances: int = 0
-    """Number of measured distances."""
-    distance_mean: float | None = None
-    distance_percentile_95: float | None = None
-    distance_largest: float | None = None
+"points", "inclinations" and "distances" are numbers of measured ones, a position or pose for each row and point.
+"mean", "percentile_95" and "largest" are those of positions; "angle_mean", "inclination_mean", "distance_mean", ... the
+same of rotations, inclinations and distances, the latter two only where measured. "covered_percent" is the share of the
+components within the 95 % intervals of their predictions, noise included; None before a fit, and where standard
+deviations are unknown.
+"""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -369,30 +353,26 @@ def pose_errors(rows: Sequence[PoseRow], what: str) -> PoseErrors:
         what: "before" or "error".
     """
     rows = [row for row in rows if row.is_measured]
-    errors = np.array([getattr(row, what) for row in rows]).reshape(-1, KIND.size)
-    std = np.array([row.std for row in rows]).reshape(-1, KIND.size)
-    parts = (POSITION, ROTATION, INCLINATION, DISTANCE)
-    sizes = (lengths_of(errors[:, part]) for part in parts)
-    lengths, angles, tilts, distances = (each[np.isfinite(each)] for each in sizes)
+    errors, std = (np.array([getattr(row, name) for row in rows]).reshape(-1, KIND.size) for name in (what, "std"))
     known = np.isfinite(errors) & np.isfinite(std)
-    covered = None
+    found: PoseErrors = {"covered_percent": None}
     if what == "error" and known.any():
-        covered = 100.0 * float(np.mean(np.abs(errors[known]) <= INTERVAL * std[known]))
-    points = int(np.isfinite(errors[:, : ROTATION.stop]).any(axis=1).sum())
-    return PoseErrors(
-        points, *_statistics(lengths), *_statistics(angles), covered, tilts.size, *_statistics(tilts),
-        distances.size, *_statistics(distances),
-    )  # fmt: skip
+        found["covered_percent"] = 100.0 * float(np.mean(np.abs(errors[known]) <= INTERVAL * std[known]))
+    parts = {"points": slice(0, ROTATION.stop), "inclinations": INCLINATION, "distances": DISTANCE}
+    found |= {name: int(np.isfinite(errors[:, part]).any(axis=1).sum()) for name, part in parts.items()}
+    parts = {"": POSITION, "angle_": ROTATION, "inclination_": INCLINATION, "distance_": DISTANCE}
+    for prefix, part in parts.items():
+        sizes = lengths_of(errors[:, part])
+        sizes = sizes[np.isfinite(sizes)]
+        names = [f"{prefix}{name}" for name in ("mean", "percentile_95", "largest")]
+        if sizes.size:
+            found |= zip(names, map(float, (sizes.mean(), np.percentile(sizes, 95.0), sizes.max())), strict=True)
+        elif prefix in ("", "angle_"):
+            found |= dict.fromkeys(names)
+    return found
 
 
 def lengths_of(vectors: np.ndarray) -> np.ndarray:
     """Length of the measured components of each vector; NaN where none is measured."""
     seen = np.isfinite(vectors).any(axis=1)
     return np.where(seen, np.sqrt(np.nansum(vectors**2, axis=1)), np.nan)
-
-
-def _statistics(sizes: np.ndarray) -> tuple[float | None, float | None, float | None]:
-    """Mean, 95th percentile and largest; None without any."""
-    if not sizes.size:
-        return None, None, None
-    return float(sizes.mean()), float(np.percentile(sizes, 95.0)), float(sizes.max())

@@ -437,7 +437,7 @@ def systematic_errors(estimate: Estimate, entries: Sequence[TorqueEntry]) -> tup
     spread = root @ root.T
     change, of_terms = _missing_terms(estimate, entries, joints, spread)
     scatter, of_joints = _disagreement(estimate, joints, small, spread)
-    return np.outer(change, change) + np.diag(scatter), [*of_joints, *(of_terms or _beyond_noise(estimate, entries))]
+    return np.outer(change, change) + np.diag(scatter), [*of_joints, *(of_terms or beyond_noise(estimate, entries))]
 
 
 def joint_rows(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[JointRows]:
@@ -549,16 +549,17 @@ def _disagreement(
     ]
 
 
-def _beyond_noise(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[str]:
+def beyond_noise(estimate: Estimate, entries: Sequence[TorqueEntry]) -> list[str]:
     """A sentence where the residual is larger than the recorded torque above the band of the motion."""
-    found = list[str]()
-    for entry, view, _ in estimate.of(entries):
-        sizes = zip(entry.source.coordinates, *entry.test.sizes(view), entry.source.noise_bound, strict=False)
-        found += [
-            f"{name} ({100.0 * missed / measured:.2g} % of its torque)" if measured else f"{name} (torque 0)"
-            for name, measured, missed, bound in sizes
-            if entry.source.noise_estimated and missed > max(bound, SMALL * measured)
-        ]
+    fitted = [each for each in estimate.of(entries) if each[0].source.noise_estimated]
+    found = [
+        f"{name} ({100.0 * missed / measured:.2g} % of its torque)" if measured else f"{name} (torque 0)"
+        for entry, view, _ in fitted
+        for name, measured, missed, bound in zip(
+            entry.source.coordinates, *entry.test.sizes(view), entry.source.noise_bound, strict=True
+        )
+        if missed > max(bound, SMALL * measured)
+    ]
     if not found:
         return []
     return [
