@@ -88,7 +88,9 @@ def _noise_line(result: Result) -> str:
     elif result.outcome is Outcome.NOT_IDENTIFIED:
         agreement = "in doubt"
     if misfit is None:
-        levels = [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
+        unknown = (test for test in result.study.tests if not test.noise.is_known)
+        levels = [f"standard deviation {test.noise.level_text} ({test.name})" for test in unknown]
+        levels += [record.noise_text for record in result.metrics.tests.values() if record.noise_text]
         source = "noise estimated from the residual" if agreement == "followed" else "residual"
         return f"{agreement}; {source}: {', '.join(levels)}" if levels else ""
     if misfit.exact:

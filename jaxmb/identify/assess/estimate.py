@@ -254,6 +254,7 @@ def _effect_of_errors(
         if joint is not None:
             there = joint.residual, _within_bounds(study, joint.u, joint.fitted, joint.jacobian)
             tried.insert(0, (found.linearized(joint.columns), there, joint))
+    by_errors, joint = (False,) * len(rows), None
     for stated, at, fitted in tried:
         found, joint = with_excess(stated, *at, noise), fitted
         by_errors = explained_tests(found, rows, *at, noise)
@@ -266,7 +267,11 @@ def _effect_of_errors(
 
 
 def _near_joint_fit(
-    solution: Solution, jacobian: Jacobian, tests: DescribedTests, found: Budget, factor: Float[np.ndarray, "m"]
+    solution: Solution,
+    jacobian: Jacobian,
+    tests: DescribedTests,
+    found: Budget,
+    factor: Float[np.ndarray, "m"] | float,
 ) -> Budget:
     """The budget of a linear step with the effect of errors at the parameters of the joint fit to first order: those of
     the step may be far off, as where all torques have errors beyond their noise."""
@@ -382,6 +387,17 @@ class Estimate(Solution):
         """Fitted modes paired with the modes of a modal analysis, for each fitted test; None without modal analysis."""
         pairs = zip(self.study.fitted, self.views, strict=True)
         return tuple(modal_agreement(entry, view, self.model) for entry, view in pairs)
+
+    @functools.cached_property
+    def noise_levels(self) -> dict[str, float]:
+        """Noise estimated from the residual (`Noise.level`), by name of each fitted test without a stated one."""
+        problem, found = self.study.problem, dict[str, float]()
+        for rows, test in zip(problem.row_slices, problem.tests, strict=True):
+            if not test.noise.is_known:
+                residual, square = self.residual[rows], self.goodness.misfits[test.name].square
+                expected = float(np.sum(residual**2)) / square if square > 0.0 else 1.0
+                found[test.name] = test.noise.estimated_level(residual, expected)
+        return found
 
     def of(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, Any, slice]]:
         """The fitted ones of some entries, each with its view and its rows."""

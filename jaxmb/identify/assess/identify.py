@@ -240,7 +240,7 @@ def assess(estimate: Estimate) -> Result:
     else:
         status = search_status(estimate, solved, ended)
     return Result(
-        study=_with_noise(study, metrics),
+        study=_with_noise(estimate),
         status=status,
         seed=estimate.seed,
         cost=run.cost,
@@ -298,9 +298,9 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
     )
 
 
-def _with_noise(study: Study, metrics: Metrics) -> Study:
+def _with_noise(estimate: Estimate) -> Study:
     """The study with its noise as estimated, also where that has no effect on the fit."""
-    levels = {name: level for own in metrics.tests.values() for name, level in own.noise_levels.items()}
+    study, levels = estimate.study, estimate.noise_levels
     tests = [
         test.noise.with_level(level) if level > 0.0 and not weights_tests(study.problem, test) else test
         for test in study.tests

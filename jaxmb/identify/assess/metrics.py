@@ -29,13 +29,8 @@ class KindMetrics:
 
     @property
     def noise_text(self) -> str:
-        """Text on the noise estimated from the residual; empty where none was."""
+        """Text on the residual of tests that have no stated noise, beside `Noise.level_text`; empty for none."""
         return ""
-
-    @property
-    def noise_levels(self) -> Mapping[str, float]:
-        """Noise estimated from the residual, by name of the test (`Noise.level`)."""
-        return {}
 
     @property
     def known_text(self) -> str:

@@ -126,8 +126,8 @@ def _row(tests: Sequence[LoadCase], predicted: Float[np.ndarray, "m"], name: str
         count: number of its parameters.
     """
     parts = (*translations(tests, predicted)[0].T, residual_norms(tests, predicted)[0])
-    errors = (Errors(1e3 * float(np.abs(e).max()), 1e3 * float(np.sqrt(np.mean(e**2)))) for e in parts)
-    return CompensationRow(name, count, *errors, compensated_percent(tests, predicted))
+    x, y, z, position = (Errors(1e3 * float(np.abs(e).max()), 1e3 * float(np.sqrt(np.mean(e**2)))) for e in parts)
+    return CompensationRow(name, count, x, y, z, position, compensated_percent(tests, predicted))
 
 
 def compensation_scatter(

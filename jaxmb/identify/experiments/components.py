@@ -106,7 +106,7 @@ class Noise(Component[T]):
     @property
     def level_text(self) -> str:
         """`level` with its unit and quantity, for messages."""
-        return "" if self.level is None else f"{self.level:g} of log H"
+        return "" if self.level is None else f"{self.level:.3g} of log H"
 
     @property
     def is_one_factor(self) -> bool:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,29 +35,14 @@ class FrfMetrics(KindMetrics):
     unmatched_modes: tuple[UnpairedMode, ...] | None = None
     """Unpaired measured and fitted modes."""
 
-    @property
-    def noise_levels(self) -> Mapping[str, float]:
-        """Estimated standard deviations of log H."""
-        return self.noise_log_std or {}
-
-    @property
-    def noise_text(self) -> str:
-        """Text on the estimated standard deviations of log H."""
-        levels = (self.noise_log_std or {}).items()
-        return f"std of log H {', '.join(f'{level:.2g} ({name})' for name, level in levels)}" if levels else ""
-
     @classmethod
     def found(cls, estimate: Estimate, entries: Sequence[FrfEntry]) -> "FrfMetrics":
         """Metrics of a fit; see `KindMetrics`."""
-        errors, by_name, held_out, noise = {}, {}, {}, {}
+        errors, by_name, held_out = {}, {}, {}
         for entry, view, rows in estimate.of(entries):
             test = entry.test
             by_name[entry.name] = _jq_percent(test, view)
             errors[entry.name] = test.log_error(estimate.residual[rows])
-            if not test.noise.is_known:
-                own = estimate.residual[rows]
-                expected = float(np.sum(own**2)) / estimate.goodness.misfits[entry.name].square
-                noise[entry.name] = test.noise.estimated_level(own, expected)
         for entry in entries:
             if entry.role == "check":
                 into = held_out if entry.name in errors else by_name  # lines held out share the name of their test
@@ -71,7 +56,7 @@ class FrfMetrics(KindMetrics):
             log_error=errors or None,
             jq_percent=by_name or None,
             jq_held_out_percent=held_out or None,
-            noise_log_std=noise or None,
+            noise_log_std={name: std for name, std in estimate.noise_levels.items() if name in errors} or None,
             measured_modes=tuple(m for c in compared for m in agreement_metrics(*c)) if compared else None,
             unmatched_modes=tuple(m for c in compared for m in unmatched_metrics(*c)) if compared else None,
         )

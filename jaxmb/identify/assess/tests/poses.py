@@ -1,7 +1,7 @@
 """Metrics and remarks of pose tests."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -99,22 +99,6 @@ class PoseMetrics(KindMetrics):
     pose_std_mrad: dict[str, float] | None = None
     """The same of a rotation or inclination, of tests without positions."""
 
-    @property
-    def noise_levels(self) -> Mapping[str, float]:
-        """Estimated standard deviations, m or rad."""
-        levels = (self.pose_std_mm or {}) | (self.pose_std_mrad or {})
-        return {name: 1e-3 * level for name, level in levels.items()}
-
-    @property
-    def noise_text(self) -> str:
-        """Text on the estimated standard deviations."""
-        kinds = (("positions or distances", "mm", self.pose_std_mm), ("angles", "mrad", self.pose_std_mrad))
-        return ", ".join(
-            f"of {what} {', '.join(f'{level:.2g} {unit} ({name})' for name, level in levels.items())}"
-            for what, unit, levels in kinds
-            if levels
-        )
-
     @classmethod
     def found(cls, estimate: Estimate, entries: Sequence[PoseEntry]) -> "PoseMetrics":
         """Metrics of a fit; see `KindMetrics`."""
@@ -126,7 +110,7 @@ class PoseMetrics(KindMetrics):
                 length = correlated_by_misfit(test, estimate.residual[own], estimate.row_weights[own])
                 factor = estimate.goodness.misfits[entry.name].factor
                 estimated[entry.name] = _Estimated(factor * np.asarray(test.deviation), length)
-                (mrad if test.noise.kind in (1, 2) else mm)[entry.name] = 1e3 * factor * test.noise.level
+                (mrad if test.noise.kind in (1, 2) else mm)[entry.name] = 1e3 * estimate.noise_levels[entry.name]
         for entry in entries:
             own = _rows(estimate, entry, estimated.get(entry.name))
             sets.append(PoseSet(entry.name, entry.role, pose_errors(own, "before"), pose_errors(own, "error")))

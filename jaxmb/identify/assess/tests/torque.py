@@ -292,7 +292,10 @@ def _essential(
 
     parts = [(np.zeros((0, len(own))), np.zeros(0), np.zeros(0))]
     for test in (entry.test for entry in entries if entry.role == "fit"):
-        regressor, rest = np.asarray(test.regressor), with_base(np.zeros(len(own)), test.view(estimate.model))
+        regressor, rest = (
+            np.asarray(test.regressor),
+            with_base(np.zeros(len(own)), np.asarray(test.view(estimate.model))),
+        )
         without = np.asarray(test.effort) - np.asarray(test.constant) - regressor @ rest
         parts.append((regressor[:, own], without, np.asarray(test.std)))
     matrix, measured, std = (np.concatenate(column) for column in zip(*parts, strict=True))

@@ -358,7 +358,7 @@ class PoseNoise(Noise[PoseTest]):
     @property
     def level_text(self) -> str:
         """`level` with its unit and quantity."""
-        return f"{1e3 * self.level:g} {LEVELS[self.kind]}"
+        return f"{1e3 * self.level:.3g} {LEVELS[self.kind]}"
 
     def estimated_level(self, residual: np.ndarray, expected: float) -> float:
         """`level` at which the sum of squares of a residual equals its expectation."""
