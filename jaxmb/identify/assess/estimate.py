@@ -383,10 +383,11 @@ class Estimate(Solution):
         return added.with_std(np.sqrt(self.identifiability.std**2 + np.diag(covariance)))
 
     @functools.cached_property
-    def agreements(self) -> tuple[ModalAgreement | None, ...]:
-        """Fitted modes paired with the modes of a modal analysis, for each fitted test; None without modal analysis."""
+    def agreements(self) -> dict[str, ModalAgreement]:
+        """Fitted modes paired with the modes of a modal analysis, by name of the fitted tests that have one."""
         pairs = zip(self.study.fitted, self.views, strict=True)
-        return tuple(modal_agreement(entry, view, self.model) for entry, view in pairs)
+        found = ((entry.name, modal_agreement(entry, view, self.model)) for entry, view in pairs)
+        return {name: agreement for name, agreement in found if agreement is not None}
 
     @functools.cached_property
     def noise_levels(self) -> dict[str, float]:

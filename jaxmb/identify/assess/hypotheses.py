@@ -399,9 +399,8 @@ def _expected(
 def without_tests(search: HypothesisSearch, u: np.ndarray) -> list[np.ndarray]:
     """Fits without each test, where there are a few."""
     rows = search.corrected.problem.row_slices
-    if not 1 < len(rows) <= MOST_TESTS:
-        return []
-    return [dataclasses.replace(search, masked=own).fitted(NONE, u).x for own in rows]
+    few = rows if 1 < len(rows) <= MOST_TESTS else ()
+    return [dataclasses.replace(search, masked=own).fitted(NONE, u).x for own in few]
 
 
 def _without_channel(search: HypothesisSearch, u: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -220,8 +220,7 @@ def bound_remarks(estimate: Estimate, initial_u: np.ndarray) -> list[str]:
 
 def unmatched_remarks(estimate: Estimate) -> list[str]:
     """A sentence on unpaired measured modes, and one on unpaired modes of the identified machine."""
-    compared = zip(estimate.study.fitted, estimate.agreements, strict=True)
-    unpaired = [m for entry, found in compared if found is not None for m in unmatched_metrics(entry.name, found)]
+    unpaired = [mode for each in estimate.agreements.items() for mode in unmatched_metrics(*each)]
     sentences, many = [], len({mode.posture for mode in unpaired}) > 1
     for of, text in (
         ("measured", "measured, without a counterpart in the identified machine"),

@@ -35,7 +35,7 @@ from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.noise import Misfit, misfit
 from jaxmb.identify.stiffness_model.compensator import fit_compensator, spring_of
-from jaxmb.identify.stiffness_model.complete_model import CompleteModel
+from jaxmb.identify.stiffness_model.complete_model import CompleteModel, original_values
 from jaxmb.identify.stiffness_model.completion import Completion, CompletionOutcome, completed_model, completion
 from jaxmb.identify.stiffness_model.variants import (
     StiffnessModel,
@@ -54,7 +54,6 @@ from jaxmb.io.validation import display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.machine.changed import machine_of
 from jaxmb.machine.schema import Machine
-from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.postures import build_model
 
 MOST_NAMED = 10
@@ -250,7 +249,11 @@ def stiffness_estimate(study: Study, seed: int = 0) -> StiffnessEstimate:
     _, std = measured_displacements(cases)
     best, plain = variants["C1" if compensated is None else "C2"], variants["C1"]
     covariance = _misfit(plain, weight, std).widening ** 2 * plain.fit.covariance
-    whole = completion(complete, plain.model.reduction, plain.fit.values, covariance, _nominal(model))
+    # without springs between frames, as the completed machine
+    bare = build_model(study.machine.model_copy(update={"spring": ()}))
+    own = dict(zip(complete.steps[0].before, original_values(bare, complete).tolist(), strict=True))
+    nominal = {name: own[name] for name in complete.steps[-1].before}
+    whole = completion(complete, plain.model.reduction, plain.fit.values, covariance, nominal)
     return StiffnessEstimate(
         study, seed, complete, variants, best, weight, unseen, whole,
         *completed_machine(study, whole), _misfit(best, weight, std),
@@ -344,19 +347,6 @@ def _unseen_joints(joints: StiffnessModel, entries: tuple[Entry, ...], compensat
         )
     reason = f"{why} move no measured point by it, machine.toml has a compliance near the machine's own"
     return [f"{joint} is not known: {reason}" for joint in lost]
-
-
-def _nominal(model: Model) -> dict[str, float]:
-    """Stated compliances of the machine, by parameter of the complete model, without springs between frames."""
-    found = {name: 1.0 / float(k) for name, k in zip(model.coordinates, model.stiffness, strict=True) if k > 0.0}
-    for spring, matrix in zip(model.virtual_springs, np.asarray(model.compliance), strict=True):
-        found |= {
-            f"{spring} {a},{b}": float(matrix[i, j])
-            for i, a in enumerate(ELASTIC_AXES)
-            for j, b in enumerate(ELASTIC_AXES)
-            if i <= j and matrix[i, j] != 0.0
-        }
-    return found
 
 
 def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:

@@ -136,7 +136,7 @@ def test_it_counts_beside_others(arm):
     np.testing.assert_allclose(variances[problem.row_slices[1]], own.square, rtol=1e-12)
     assert own.square > 100.0
     estimate = estimate_at(study, u)
-    assert estimate.agreements == (None, None)
+    assert estimate.agreements == {}
     assert not_bound_limited(estimate)[1] == []
     assert one_model(estimate).degrees == problem.data_rows - 4
 

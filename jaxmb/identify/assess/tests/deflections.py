@@ -444,16 +444,24 @@ class DeflectionMetrics(KindMetrics):
             for row in compared(entry, estimate.study.problem, estimate.u, estimate.identifiability)
         ]
 
-        def of_role(unit: Unit) -> dict[str, float | None]:
-            roles = dict.fromkeys(entry.role for entry in entries)
-            return {role: gaps([row for row in rows if row.role == role], unit)["explained_percent"] for role in roles}
-
-        sets = []
-        for entry in entries:
-            mine = [row for row in rows if row.set == entry.name]
-            sets.append(SetGaps(entry.name, entry.role, len(entry.source.cases), gaps(mine, "mm"), gaps(mine, "deg")))
+        roles = dict.fromkeys(entry.role for entry in entries)
+        of_role = {role: [row for row in rows if row.role == role] for role in roles}
+        explained = [
+            {role: gaps(each, unit)["explained_percent"] for role, each in of_role.items()} for unit in ("mm", "deg")
+        ]
+        of_set = {entry.name: [row for row in rows if row.set == entry.name] for entry in entries}
+        sets = tuple(
+            SetGaps(
+                entry.name,
+                entry.role,
+                len(entry.source.cases),
+                gaps(of_set[entry.name], "mm"),
+                gaps(of_set[entry.name], "deg"),
+            )
+            for entry in entries
+        )
         shares = {entry.name: deflection_budget(entry.test, estimate.model) for entry in entries}
-        metrics = cls(tuple(sets), of_role("mm"), of_role("deg"), tuple(rows), shares)
+        metrics = cls(sets, explained[0], explained[1], tuple(rows), shares)
         if estimate.linear is None:
             return metrics
         fitted = [entry for entry in entries if entry.role == "fit"]

@@ -47,11 +47,7 @@ class FrfMetrics(KindMetrics):
             if entry.role == "check":
                 into = held_out if entry.name in errors else by_name  # lines held out share the name of their test
                 into[entry.name] = _jq_percent(entry.test, entry.test.view(estimate.model))
-        compared = [
-            (entry.name, agreement)
-            for entry, agreement in zip(estimate.study.fitted, estimate.agreements, strict=True)
-            if agreement is not None
-        ]
+        compared = estimate.agreements.items()
         return cls(
             log_error=errors or None,
             jq_percent=by_name or None,

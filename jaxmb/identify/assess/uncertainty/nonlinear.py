@@ -63,14 +63,15 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
     ambiguous = np.flatnonzero(distance > INTERVAL * known.std)
     std = known.std.copy()
     std[ambiguous] = distance[ambiguous]
-    remarks, names = [], study.free.names
-    if ambiguous.size:
-        values = np.array([study.free.values(u) for u in (*others, estimate.u)])
-        ranges = [f"{names[i]} ({values[:, i].min():.3g} to {values[:, i].max():.3g})" for i in ambiguous]
-        remarks.append(f"ambiguous, since fits that the noise does not distinguish disagree: {listed(ranges)}")
+    names, values = study.free.names, np.array([study.free.values(u) for u in (*others, estimate.u)])
+    ranges = [f"{names[i]} ({values[:, i].min():.3g} to {values[:, i].max():.3g})" for i in ambiguous]
+    remarks = (
+        [f"ambiguous, since fits that the noise does not distinguish disagree: {listed(ranges)}"] if ranges else []
+    )
     unmeasured = dict[str, list[str]]()
     weakest = np.broadcast_to(known.limits[0], std.shape)
-    for test, agreement in zip(study.tests, estimate.agreements, strict=True):
+    for test in study.tests:
+        agreement = estimate.agreements.get(test.name)
         if agreement is None or not agreement.unmeasured:
             continue
         shares = mode_shares(study.model, study.free, test, study.free.values(estimate.u)).share
@@ -80,10 +81,9 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
             frequency_hz = float(agreement.fitted.damped_frequency_hz[mode])
             for i in governing:
                 unmeasured.setdefault(names[i], []).append(f"{frequency_hz:.4g} Hz")
-    if unmeasured:
-        which = [f"{name} (mode at {', '.join(modes[:2])})" for name, modes in unmeasured.items()]
-        remarks.append(f"at most weakly known, since they govern a mode that was not measured: {listed(which)}")
-    return estimate.with_std(std), remarks
+    which = [f"{name} (mode at {', '.join(modes[:2])})" for name, modes in unmeasured.items()]
+    text = f"at most weakly known, since they govern a mode that was not measured: {listed(which)}"
+    return estimate.with_std(std), [*remarks, text] if which else remarks
 
 
 def not_bound_limited(estimate: Estimate) -> tuple[Estimate, list[str]]:

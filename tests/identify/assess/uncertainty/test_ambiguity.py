@@ -113,7 +113,7 @@ def fitted():
 def with_agreements(estimate, *agreements):
     """The estimate with other modes beside the measured ones than it has."""
     copy = dataclasses.replace(estimate)
-    vars(copy)["agreements"] = agreements
+    vars(copy)["agreements"] = dict(zip((test.name for test in copy.study.tests), agreements, strict=True))
     return copy
 
 
