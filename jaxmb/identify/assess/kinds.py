@@ -63,27 +63,28 @@ def read_metrics(data: Mapping[str, Any], study: Study) -> Metrics:
             if name in data
         }
         tests[kind] = KINDS[kind].metrics.read({**data, **own})
-    return dataclasses.replace(restored(Metrics, {**data, "tests": {}}), tests=_known(tests))
+    found = {kind: record for kind, record in tests.items() if record is not None}
+    return dataclasses.replace(restored(Metrics, {**data, "tests": {}}), tests=found)
 
 
 def fit_metrics(estimate: Estimate) -> Metrics:
     """Metrics of a fit: errors against the truth, prediction scores of fitted and held-out tests, and metrics of each
     kind of test."""
     study, held_out = estimate.study, [entry.test.view(estimate.model) for entry in estimate.study.checks]
-    found = {kind: KINDS[kind].metrics.found(estimate, entries) for kind, entries in by_kind(study.entries, KINDS)}
+    found = {
+        kind: record
+        for kind, entries in by_kind(study.entries, KINDS)
+        if (record := KINDS[kind].metrics.found(estimate, entries)) is not None
+    }
     return dataclasses.replace(
         truth_metrics(estimate),
         misfit=estimate.goodness.misfit,
         fit=prediction_scores(study.fitted, estimate.views),
         holdout=prediction_scores(study.checks, held_out) if held_out else None,
-        tests=_known(found),
+        tests=found,
         prior_log_std=prior_deviations(study, np.array(study.free.logarithmic), 1.0),
         prior_std=prior_deviations(study, ~np.array(study.free.logarithmic), study.free.width),
     )
-
-
-def _known(found: dict[str, KindMetrics | None]) -> dict[str, KindMetrics]:
-    return {kind: record for kind, record in found.items() if record is not None}
 
 
 def kind_remarks(estimate: Estimate, metrics: Metrics) -> tuple[list[str], list[str]]:

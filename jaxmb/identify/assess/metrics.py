@@ -5,7 +5,6 @@ import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-import jax
 import numpy as np
 
 from jaxmb.identify.assess.budget import ParameterBudget, ToleranceCheck
@@ -385,8 +384,7 @@ def truth_metrics(estimate: Estimate) -> Metrics:
 
 def _against_true_modes(entry: Entry, band_end_hz: float, found: Modes, true: Modes) -> list[TrueMode]:
     """Modes of the identified machine paired with those of the simulated one, by the smallest errors of frequency."""
-    found, true = (jax.tree.map(np.asarray, m) for m in (found, true))
-    below = np.flatnonzero(true.frequency_hz <= band_end_hz)
+    below = np.flatnonzero(np.asarray(true.frequency_hz) <= band_end_hz)
     return [
         TrueMode(
             posture=entry.name,

@@ -29,7 +29,6 @@ from jaxmb.identify.assess.laws.one_model import (
     Block,
     agreement,
     blocks,
-    holm,
     relative_columns,
     separate_columns,
 )
@@ -84,7 +83,7 @@ def law_outcome(
     problem = law_problem(study, chosen, fit.coefficients.size)
     covariance, std = law_covariance(study, problem, fit, len(chosen))
     free, d = study.free, study.free.size
-    after = agreement(law_blocks(study, problem, fit), relative_columns(study, fit.u))
+    after = agreement(law_blocks(study, problem, fit), relative_columns(study, fit.u), free.names, LEVEL)
     centre = np.clip(free.values(fit.u), free.lower_value, free.upper_value)
     relative = relative_columns(study, fit.u)
     lawful = list(dict.fromkeys(term.parameter for term in chosen))
@@ -94,7 +93,6 @@ def law_outcome(
         GroupError(tuple(study.tests[t].name for t in group), float(a), float(b))
         for group, a, b in zip(groups, without.error, with_laws.error, strict=True)
     )
-    is_consistent = after.separate.p >= LEVEL and min(holm([p.p for p in after.parameters])) >= LEVEL
     return Laws(
         by=() if study.laws is None else tuple(study.laws.by),
         chosen=tuple(
@@ -105,7 +103,7 @@ def law_outcome(
         centre_std_log=free.named(std[:d] / np.abs(np.where(relative == 0.0, 1.0, relative))),
         holdout=HoldOutErrors(without.mean, errors, with_laws.mean),
         considered=tuple(considered),
-        one_model=WithLaws(is_consistent, after.residual_over_noise, after.p),
+        one_model=WithLaws(after.is_consistent, after.residual_over_noise, after.p),
         values={name: _values(study, chosen, fit, problem, covariance, name) for name in shown},
     )
 

@@ -67,18 +67,12 @@ class Drop:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ParameterDrop(Drop):
+class OwnValue(Drop):
     """Drop of chi^2 if one parameter may differ between the tests."""
 
     spread: float
     """Relative standard deviation of the parameter over the tests that explains the drop, beyond the noise; that of the
     fitted values where refitted."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class OwnValue(ParameterDrop):
-    """Effect of a separate value in each test, for one parameter."""
-
     parameter: str
     p_holm: float
     """Corrected for the number of parameters."""
@@ -89,8 +83,8 @@ class OwnValue(ParameterDrop):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Agreement:
-    """Agreement of all tests with one model."""
+class OneModel:
+    """Consistency of one model with all tests."""
 
     residual_over_noise: float
     """Root mean square residual in units of the noise."""
@@ -101,13 +95,6 @@ class Agreement:
     """Probability of such a chi^2 under one model; None where a noise is estimated."""
     separate: Drop
     """All parameters separate in each test."""
-    parameters: tuple[ParameterDrop, ...]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class OneModel(Agreement):
-    """Consistency of one model with all tests."""
-
     is_consistent: bool = dataclasses.field(metadata={"key": "does"})
     """Whether neither all parameters together nor any single one differ significantly between the tests."""
     parameters: tuple[OwnValue, ...]
@@ -191,8 +178,10 @@ def separate_columns(tests: Sequence[Block], i: int) -> Float[np.ndarray, "m t"]
     return np.asarray(block_diag(*(block.jacobian[:, [i]] for block in tests)))
 
 
-def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agreement:
-    """Agreement of tests on one model, and drop of chi^2 by parameter.
+def agreement(
+    tests: Sequence[Block], relative: Float[np.ndarray, "d"], names: Sequence[str], level: float = DISAGREE
+) -> OneModel:
+    """Agreement of tests on one model, and drop of chi^2 by parameter, in their order.
 
     All of it follows from residuals that are linear near the fit: chi^2 = min |r + J du|^2 beside that where also B v
     is added, B holding the column of one parameter for each test separately. Under one model the drop is a chi^2 with
@@ -206,6 +195,8 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     Args:
         tests: from `blocks`.
         relative: from `relative_columns`.
+        names: of the parameters.
+        level: significance level of a disagreement.
 
     Source: G. A. F. Seber and C. J. Wild, Nonlinear Regression, 1989, sections 5.3 and 5.9; R. DerSimonian and N.
     Laird, Controlled Clinical Trials 7, 177 (1986).
@@ -240,20 +231,26 @@ def agreement(tests: Sequence[Block], relative: Float[np.ndarray, "d"]) -> Agree
     more = sum(o.rank for o in own) - rank
     degrees = max(sum(b.rows for b in tests) - rank, 1)
     plain = sum(b.lines * float(np.sum(remainder[a:e] ** 2)) for b, a, e in zip(tests, first, first[1:], strict=False))
-    return Agreement(
+    corrected, p_separate = holm([p for _, _, p, _ in drops]), chance(separate, more)
+    return OneModel(
         chi2=chi2,
         degrees=degrees,
         p=None if estimated else chance(chi2, degrees),
         residual_over_noise=float(np.sqrt(plain / degrees)),
-        separate=Drop(separate, more, chance(separate, more)),
-        parameters=tuple(drops),
+        separate=Drop(separate, more, p_separate),
+        is_consistent=p_separate >= level and min(corrected) >= level,
+        parameters=tuple(
+            OwnValue(*drop, name, p_holm, residual=None)
+            for drop, name, p_holm in zip(drops, names, corrected, strict=True)
+        ),
     )
 
 
 def _drop(
     columns: np.ndarray, svd: ScaledSvd, remainder: np.ndarray, chance: Callable[[float, int], float]
-) -> ParameterDrop:
-    """Drop of chi^2 by columns in addition to those of a decomposed matrix."""
+) -> tuple[float, int, float, float]:
+    """Drop of chi^2 by columns in addition to those of a decomposed matrix, the degrees and the probability of the
+    drop, and the spread that explains it (see `OwnValue`)."""
     length = np.linalg.norm(columns, axis=0)
     seen = length > 0.0
     beside = svd.beside(columns[:, seen])
@@ -262,7 +259,7 @@ def _drop(
     drop = float(np.sum((vectors[:, :degrees].T @ remainder) ** 2))
     weight = float(np.sum(beside**2))
     spread = np.sqrt(max(drop - degrees, 0.0) / weight) if degrees else 0.0
-    return ParameterDrop(drop, degrees, chance(drop, degrees), float(spread))
+    return drop, degrees, chance(drop, degrees), float(spread)
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -285,22 +282,10 @@ def one_model(estimate: Estimate) -> OneModel | None:
     budget = estimate.goodness.budget
     errors = None if budget is None else budget.all_columns
     tests = blocks(study, estimate.residual, estimate.jacobian, estimate.row_weights, errors)
-    found = agreement(tests, relative_columns(study, u))
-    corrected = holm([d.p for d in found.parameters])
-    lines = [
-        OwnValue(**vars(d), parameter=names[0], p_holm=p, residual=None)
-        for names, d, p in zip(study.free.tied, found.parameters, corrected, strict=True)
-    ]
-    lines.sort(key=lambda line: -line.drop)
-    return OneModel(
-        residual_over_noise=found.residual_over_noise,
-        chi2=found.chi2,
-        degrees=found.degrees,
-        p=found.p,
-        separate=found.separate,
-        parameters=tuple(_refitted_by_test(study, u, estimate.row_weights, errors, lines)),
-        is_consistent=found.separate.p >= DISAGREE and min(corrected) >= DISAGREE,
-    )
+    found = agreement(tests, relative_columns(study, u), study.free.names)
+    lines = sorted(found.parameters, key=lambda line: -line.drop)
+    refitted = _refitted_by_test(study, u, estimate.row_weights, errors, lines)
+    return dataclasses.replace(found, parameters=tuple(refitted))
 
 
 def _refitted_by_test(
@@ -314,7 +299,7 @@ def _refitted_by_test(
         problem, fit, spread = fit_by_test(study, u, line.parameter)
         lost = None if fit.converged else True
         found = blocks(study, *law_state(problem, fit), row_weights, errors)
-        ratio = agreement(found, relative_columns(study, fit.u)).residual_over_noise
+        ratio = agreement(found, relative_columns(study, fit.u), study.free.names).residual_over_noise
         fitted.append((ratio, dataclasses.replace(line, spread=spread, residual=ratio, unsettled=lost)))
     own = {line.parameter for _, line in fitted}
     fitted.sort(key=lambda pair: pair[0])

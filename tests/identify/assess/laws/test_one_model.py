@@ -41,7 +41,7 @@ def probabilities(study, draw_of, draws=DRAWS):
     for _ in range(draws):
         # The fit stands anywhere nearby: where weights steer it, it is not at the optimum of chi2.
         residual = np.sqrt(weights) * draw_of(rng, weights.size) + jacobian @ rng.normal(scale=0.01, size=U.size)
-        told = agreement(blocks(study, residual, jacobian, weights), relative_columns(study, U))
+        told = agreement(blocks(study, residual, jacobian, weights), relative_columns(study, U), study.free.names)
         found.append([told.separate.p, *(p.p for p in told.parameters), np.nan if told.p is None else told.p])
     return np.array(found).T
 
@@ -68,7 +68,9 @@ def test_with_errors_of_machine_and_tests_probabilities_are_uniform(tmp_path):
     found = []
     for _ in range(DRAWS):
         residual = np.sqrt(weights) * rng.normal(size=weights.size) + errors @ rng.normal(size=6)
-        told = agreement(blocks(study, residual, jacobian, weights, errors), relative_columns(study, U))
+        told = agreement(
+            blocks(study, residual, jacobian, weights, errors), relative_columns(study, U), study.free.names
+        )
         found.append([told.separate.p, *(p.p for p in told.parameters), told.p])
     for p in np.array(found).T:
         assert kstest(p, "uniform").pvalue > CHANCE
@@ -132,6 +134,7 @@ def test_drops_are_those_of_regressions():
             for t, (r, j) in enumerate(zip(residuals, jacobians, strict=True))
         ],
         np.ones(3),
+        "abc",
     )
     common, residual = np.concatenate(jacobians), np.concatenate(residuals)
 
@@ -158,7 +161,9 @@ def test_the_spread_is_right_on_average():
         jacobians = [s * rng.normal(size=(6, 1)) for s in size]
         residuals = [rng.normal(size=6) - j[:, 0] * rng.normal(scale=2.0) for j in jacobians]
         pairs = enumerate(zip(residuals, jacobians, strict=True))
-        found = agreement([Block(str(t), r, j, 6, np.inf, 1.0, np.zeros((6, 0))) for t, (r, j) in pairs], np.ones(1))
+        found = agreement(
+            [Block(str(t), r, j, 6, np.inf, 1.0, np.zeros((6, 0))) for t, (r, j) in pairs], np.ones(1), "a"
+        )
         squares.append(found.parameters[0].spread ** 2)
     error = np.std(squares) / np.sqrt(len(squares))
     assert np.mean(squares) == pytest.approx(4.0, abs=4.0 * error)
