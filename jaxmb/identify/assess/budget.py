@@ -286,26 +286,23 @@ def _drawn(
     seed: int,
 ) -> Budget:
     """The budget with covariance and curvature of refits to drawn errors where their effect is not linear."""
-    rng, linear, rows = np.random.default_rng(seed), np.sqrt(np.diag(found.covariance)), len(found.columns)
+    linear, rows = np.sqrt(np.diag(found.covariance)), len(found.columns)
+    normal = np.random.default_rng(seed).normal(size=(DRAWS, len(found.errors)))
+    draws = np.where([error.bounds[0] < 0.0 for error in found.errors], normal, np.abs(normal))
     whole = np.hypot(linear, np.where(np.isfinite(std), std, 0.0))
     basis, is_linear = jacobian_svd(jacobian).basis(jacobian), False
-    changes, linear_changes, curvature = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
-    draws = list[np.ndarray]()
-    for draw in range(DRAWS):
-        z = rng.normal(size=len(found.errors))
-        z = np.where([error.bounds[0] < 0.0 for error in found.errors], z, np.abs(z))
+    changes, curvature = list[np.ndarray](), list[np.ndarray]()
+    for z in draws:
         by_errors, residual = refit(change(z))
         changes.append(by_errors)
-        linear_changes.append(-found.effect @ z)
-        draws.append(z)
         residual[:rows] += found.columns @ z
         curvature.append((residual - basis @ (basis.T @ residual))[:rows])
-        if draw == TRIED - 1:
-            difference = np.abs(np.array(changes) - np.array(linear_changes))
+        if len(changes) == TRIED:
+            difference = np.abs(np.array(changes) + draws[:TRIED] @ found.effect.T)
             is_linear = bool(np.all(difference <= NONLINEAR * whole))
             if is_linear and np.linalg.norm(curvature, axis=1).max() <= NONLINEAR:
                 return found
-    found = found._replace(curvature=np.array(curvature).T / np.sqrt(DRAWS), draws=np.array(draws))
+    found = found._replace(curvature=np.array(curvature).T / np.sqrt(DRAWS), draws=draws)
     if is_linear:
         return found
     return found._replace(covariance=np.array(changes).T @ np.array(changes) / DRAWS)

@@ -439,12 +439,11 @@ def _alternatives(search: HypothesisSearch, points: Sequence[np.ndarray]) -> lis
                 parts[k] = residual_of_test(test, views[k] if is_there else test.view(model))
             whole = np.concatenate(parts) * search.metric.scale[: problem.data_rows]
             tried.append((float(np.sum(np.nan_to_num(whole, nan=1e6) ** 2)), number, p))
-    found, chosen = list[FittedHypothesis](), set[int]()
+    best = dict[int, int]()
     for _, number, p in sorted(tried):
-        if number not in chosen and len(chosen) < TRIED_ALTERNATIVES:
-            chosen.add(number)
-            found.append(search.fitted(Hypothesis(None, *some[number]), points[p]))
-    return found
+        best.setdefault(number, p)
+    chosen = itertools.islice(best.items(), TRIED_ALTERNATIVES)
+    return [search.fitted(Hypothesis(None, *some[number]), points[p]) for number, p in chosen]
 
 
 def single_and_common(

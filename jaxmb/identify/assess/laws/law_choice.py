@@ -223,7 +223,7 @@ def chosen_laws(estimate: Estimate) -> Laws | None:
     groups = [np.flatnonzero(group.ravel() == g) for g in range(group.max() + 1)]
     fit = fit_laws(law_problem(study, (), count), u, np.zeros(count))
     chosen: list[Term] = []
-    first = held_out = _hold_out(study, chosen, [fit] * len(groups), groups)
+    first = held_out = _hold_out(study, [chosen] * len(groups), [fit] * len(groups), groups)
     considered: list[CandidateTerm] = []
     converged = fit.converged and first.converged
     while len(chosen) < count:
@@ -242,16 +242,13 @@ def chosen_laws(estimate: Estimate) -> Laws | None:
 
 
 def _hold_out(
-    study: Study, terms: Sequence[Term], starts: Sequence[LawFit], groups: Sequence[np.ndarray],
-    further: Sequence[Term] | None = None,
-) -> HoldOut:  # fmt: skip
-    """Errors of each group by fits to all others, each from its own start, and with its own further term if given."""
+    study: Study, terms: Sequence[Sequence[Term]], starts: Sequence[LawFit], groups: Sequence[np.ndarray]
+) -> HoldOut:
+    """Errors of each group by fits to all others, each with its own terms and from its own start."""
     count, weights = starts[0].coefficients.size, np.asarray(study.problem.row_weights())
     errors, fits = [], []
-    for index, (group, begin) in enumerate(zip(groups, starts, strict=True)):
-        keep = np.ones(len(study.tests))
-        keep[group] = 0.0
-        mine = [*terms, *([] if further is None else [further[index]])]
+    for group, begin, mine in zip(groups, starts, terms, strict=True):
+        keep = np.where(np.isin(np.arange(len(study.tests)), group), 0.0, 1.0)
         fits.append(fit_laws(law_problem(study, mine, count, keep), begin.u, begin.coefficients))
         residual, _ = law_state(law_problem(study, mine, count), fits[-1])
         rows = np.concatenate([np.arange(r.start, r.stop) for r in (study.problem.row_slices[t] for t in group)])
@@ -284,16 +281,16 @@ def _tried(
         found.append((terms[-1], new, float(z)))
     found.sort(key=lambda one: one[1].objective)
     blind = [
-        remaining[int(np.argmax(_promised(study, before_it, remaining, without, group)))]
+        [*chosen, remaining[int(np.argmax(_promised(study, before_it, remaining, without, group)))]]
         for group, without in zip(groups, before.fits, strict=True)
     ]
-    without_it = _hold_out(study, chosen, before.fits, groups, blind)
+    without_it = _hold_out(study, blind, before.fits, groups)
     choice = _gain(before, without_it)
     tried = []
     for rank, (term, new, z) in enumerate(found):
         held_out, gain, converged = None, (np.nan, np.nan), new.converged and without_it.converged
         if rank < HELD_OUT:
-            held_out = _hold_out(study, [*chosen, term], [new] * len(groups), groups)
+            held_out = _hold_out(study, [[*chosen, term]] * len(groups), [new] * len(groups), groups)
             gain, converged = _gain(before, held_out), converged and held_out.converged
         outcome = CandidateTerm(
             step=len(chosen) + 1,

@@ -187,14 +187,11 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
     affine = test.evaluation.affine_view(problem.model, problem.free)
     displacements, slope = (np.asarray(x) for x in _predicted(problem, test, affine, jnp.asarray(u)))
     deviations = propagated_std(slope, known)
-    pairs = iter(zip(displacements.reshape(-1, 6), deviations.reshape(-1, 6), strict=True))
-    rows = []
-    for case in cases:
-        for p, point in enumerate(case.points):
-            predicted, deviation = next(pairs)
-            numbers = case.displacement[p], case.std[p], predicted, deviation
-            mm, deg = [1e3 * x[:3] for x in numbers], [DEGREES * x[3:] for x in numbers]
-            rows.append(DeflectionRow(entry.name, entry.role, case.name, point, *mm, *deg))
+    points, rows = [(case, p) for case in cases for p in range(len(case.points))], []
+    for (case, p), *of_model in zip(points, displacements.reshape(-1, 6), deviations.reshape(-1, 6), strict=True):
+        numbers = case.displacement[p], case.std[p], *of_model
+        mm, deg = [1e3 * x[:3] for x in numbers], [DEGREES * x[3:] for x in numbers]
+        rows.append(DeflectionRow(entry.name, entry.role, case.name, case.points[p], *mm, *deg))
     return rows
 
 
