@@ -290,6 +290,13 @@ def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
 def gravity_effort(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
     """Generalized effort [n] that balances gravity at q, in Nm or N by coordinate.
 
+    Args:
+        model: the machine.
+        q: coordinates [n], rad or m, optionally followed by the elastic ones.
+
+    Raises:
+        ValueError: q does not have the machine's n coordinates.
+
     Source: Huynh et al. 2020, eq. 10-11, with the sign of the residual (eq. 14).
     """
     check_coordinates(model, q=q)

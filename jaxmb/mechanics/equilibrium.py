@@ -42,7 +42,8 @@ def static_equilibrium(
 ) -> Float[Array, "n"]:
     """Coordinates at which springs, gravity and an external wrench balance, by Newton's method from q_rest.
 
-    gravity(q) + K (q - q_rest) + (springs between frames) = J_frame(q)^T wrench
+    R^T (gravity(q) + K (q - q_rest) + (springs between frames and beams) - J_frame(q)^T wrench) = 0, R the `motion_map`
+    of closed loops, else the identity.
 
     Locked coordinates and motor shafts without stiffness stay at q_rest: their drives carry constant loads.
 
@@ -57,9 +58,9 @@ def static_equilibrium(
         and the load (implicit function theorem).
 
     Raises:
-        ValueError: an array has the wrong shape, or the frame does not exist.
+        ValueError: an array has the wrong shape, the frame does not exist, or only one of frame and wrench is given.
         RuntimeError: no equilibrium was found (a coordinate without stiffness under load, or buckling).
-        NotImplementedError: a coordinate has a stiffness that depends on its load.
+        NotImplementedError: a coordinate has a stiffness that depends on its load, or the machine has virtual springs.
     """
     check_coordinates(model, q_rest=q_rest)
     check_no_virtual_springs(model)

@@ -60,7 +60,8 @@ def actuator_effort(
         tau [m] at the independent coordinates, Nm or N.
 
     Raises:
-        ValueError: an argument has not one value for each coordinate, or a loop is open at q.
+        ValueError: an argument has not one value for each coordinate, a loop is open at q, or friction_speed is below
+            1e-9.
 
     Source: Pyrhonen et al. 2024, eq. 11 and 17.
     """
@@ -231,7 +232,8 @@ def _accelerations(
             f"'{model.name}' has load_friction, expected friction that does not depend on accelerations"
         )
     is_free = np.array([not model.locked[model.coordinates.index(name)] for name in independent_coordinates(model)])
-
+    if qd.shape != is_free.shape:
+        raise ValueError(f"qd has shape {qd.shape}, expected {is_free.shape}: one rate an independent coordinate")
     if effort.shape != qd.shape:
         raise ValueError(f"effort has shape {effort.shape}, expected that of qd, {qd.shape}")
     bias_effort = actuator_effort(model, q, qd, jnp.zeros_like(qd), friction_speed=friction_speed)
@@ -266,9 +268,9 @@ def simulate_motion(
         torque test.
 
     Raises:
-        ValueError: the start is not a state of the machine, or the integration ends early, as at a dead point of a
-            loop.
-        NotImplementedError: the machine has beams or virtual springs.
+        ValueError: the start is not a state of the machine, its mass matrix is singular there, a number is not above 0,
+            `effort` returns no m finite numbers, or the integration ends early, as at a dead point of a loop.
+        NotImplementedError: the machine has beams or virtual springs, or friction that depends on the load.
 
     Source: Hairer, Nørsett and Wanner, Solving Ordinary Differential Equations I (1993); Petzold 1983 (LSODA).
     """

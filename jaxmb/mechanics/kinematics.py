@@ -30,7 +30,7 @@ def coordinates(model: Model) -> tuple[str, ...]:
 
 @typed_arguments
 def frames(model: Model) -> tuple[str, ...]:
-    """Names of the frames: ground, the bodies' own, then the named ones."""
+    """Names of the frames: ground, the bodies' own, the ends of the beam elements, then the named ones."""
     return model.frames
 
 

@@ -314,7 +314,8 @@ def linearize(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -
     Raises:
         ValueError: q does not have the machine's n coordinates, a loop is open, or `at` is neither of the two.
         RuntimeError: no equilibrium was found.
-        NotImplementedError: a coordinate has a `stiffness_slope` and `at` is "equilibrium".
+        NotImplementedError: the machine has virtual springs, or a coordinate has a `stiffness_slope` and `at` is
+            "equilibrium".
 
     Source: Huynh et al. 2020, eq. 15-17.
     """
@@ -395,13 +396,14 @@ def linearize_moving(
 
     Raises:
         ValueError: an argument does not have the machine's n coordinates.
-        NotImplementedError: the machine has loops, or a stiffness that depends on the load.
+        NotImplementedError: the machine has loops, virtual springs, or a stiffness that depends on the load.
 
     Source: Huynh et al. 2020, eq. 14 and 17, at non-zero velocity.
     """
     if model.loops:
         raise NotImplementedError(f"'{model.name}' has loops: linearization is supported at rest only")
     check_constant_stiffness(model, "linearize_moving")
+    check_no_virtual_springs(model)
 
     rest = whole(model, model.reference if q_rest is None else q_rest)
     q, qd, qdd = (whole(model, part) for part in (q, qd, qdd))

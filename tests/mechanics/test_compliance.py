@@ -169,6 +169,8 @@ def test_batches(rigid):
 def test_virtual_springs_have_no_motion_of_their_own(elastic):
     with pytest.raises(NotImplementedError, match="has virtual springs"):
         jaxmb.linearize(elastic, Q)
+    with pytest.raises(NotImplementedError, match="has virtual springs"):
+        jaxmb.linearize_moving(elastic, Q, jnp.zeros(6), jnp.zeros(6))
 
 
 @pytest.mark.parametrize("kind", ["frf", "modes"])

@@ -108,6 +108,9 @@ def test_wrong_input():
         jaxmb.simulate_motion(built(light), [0.0, 0.0], [0.0, 0.0], 1.0, 10.0)
     with pytest.raises(ValueError, match=r"effort has shape \(2,\), expected that of qd, \(1,\)"):
         jaxmb.forward_dynamics(model, [0.0], [0.0], [0.0, 0.0])
+    crank = jaxmb.build_model(jaxmb.load_machine("slider-crank"))
+    with pytest.raises(ValueError, match=r"qd has shape \(3,\), expected \(1,\): one rate an independent coordinate"):
+        jaxmb.forward_dynamics(crank, crank.reference, np.zeros(3), np.zeros(3))
     with pytest.raises(ValueError, match=r"effort\(t, q, qd\) has shape \(\), expected \(1,\): at q1"):
         jaxmb.simulate_motion(model, [0.0], [0.0], 1.0, 10.0, lambda t, q, qd: 1.0)
     with pytest.warns(UserWarning, match="forward_dynamics: '.*' is flexible and taken as rigid"):
