@@ -47,6 +47,8 @@ class Sensor(NamedTuple):
 
 
 IDEAL = Sensor()
+LEAST_FORCE = 1e-9
+"""Smallest force of `frf_finite_force`, N: displacements under smaller ones are rounding of poses."""
 
 
 @typed_arguments
@@ -69,8 +71,9 @@ def frf(
     """Frequency responses [freq, output, input] of the machine at rest in a posture, springs unloaded there.
 
     H = (j w)^d O (K + j w C - w^2 M)^-1 I^T, rows of O and I the Jacobians of the outputs and inputs along their
-    directions, d = 0, 1, 2 for receptance, mobility, accelerance. Accelerometers that measure gravity as they tilt add
-    (j w)^(d-2) T (K + j w C - w^2 M)^-1 I^T, rows of T by `tilt_rows`.
+    directions, d = 0, 1, 2 for receptance, mobility, accelerance. K includes structural and fractional damping.
+    Accelerometers that measure gravity as they tilt add (j w)^(d-2) T (K + j w C - w^2 M)^-1 I^T, rows of T by
+    `tilt_rows`.
 
     Args:
         model: the machine.
@@ -86,8 +89,10 @@ def frf(
         sensor: of all outputs; by default ideal, measuring only the motion of its point.
 
     Raises:
-        ValueError: a shape, a frame, a direction or the kind is wrong, frequency_hz is no list, or there is a NaN or a
-            frequency below 0; there is no "tool" and several end frames.
+        ValueError: a shape, a frame, a direction, `at` or the kind is wrong, a coordinate is locked, a loop is open at
+            q, frequency_hz is no list, or there is a NaN or a frequency below 0; there is no "tool" and several end
+            frames.
+        RuntimeError, NotImplementedError: as of `linearize`.
 
     Source: Huynh et al. 2020, eq. 23-28, in the limit of a small force.
     """
@@ -121,10 +126,10 @@ def sensed_receptance(
     s = laplace(omega, decay)
     rows = output_rows if tilt is None else jnp.concatenate([output_rows, tilt])
     h = tangent_receptance(with_decay(t, decay), omega, rows, input_rows, support, s)
-    if tilt is not None:
-        moved, tilt_response = jnp.split(h, 2, axis=1)
-        h = moved + tilt_response / s[:, None, None] ** 2
-    return h * sensor_factor(s, derivatives, sensor)
+    if tilt is None:
+        return h * sensor_factor(s, derivatives, sensor)
+    moved, tilt_response = jnp.split(h, 2, axis=1)
+    return moved * sensor_factor(s, derivatives, sensor) + tilt_response * sensor_factor(s, derivatives - 2, sensor)
 
 
 def laplace(omega: Float[Array, "f"], decay: Float[Array, ""] | float) -> Complex[Array, "f"]:
@@ -164,6 +169,7 @@ def tangent_receptance(
 @typed_arguments
 @numeric_arguments("q")
 @numeric_arguments("frequency_hz", least=0.0)
+@numeric_arguments("force_n", least=LEAST_FORCE)
 @at_closed_posture
 @compiled
 def frf_finite_force(
@@ -186,10 +192,12 @@ def frf_finite_force(
         frequency_hz: frequencies [f], Hz.
         frame: the sensor's frame.
         kind: "receptance", "mobility" or "accelerance".
-        force_n: the force F_EMA, N.
+        force_n: the force F_EMA, N, at least 1e-9.
 
     Raises:
-        ValueError: a shape, the frame or the kind is wrong.
+        ValueError: a shape, the frame or the kind is wrong, a loop is open at q, a frequency is below 0, or the force
+            is too small.
+        NotImplementedError: the machine has virtual springs.
 
     Source: Huynh et al. 2020, eq. 23-28.
     """
@@ -254,7 +262,7 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
     whose conjugate force or moment is the effort of its drive.
 
     Raises:
-        ValueError: a frame, a coordinate or a direction does not exist.
+        ValueError: a frame, a coordinate or a direction does not exist, or a coordinate is locked.
     """
     check_points(model, points)
     at_joints = [direction.removeprefix("-") in JOINT_DIRECTIONS.values() for _, direction in points]

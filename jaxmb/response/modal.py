@@ -400,7 +400,7 @@ def undamped_modes(tangent: Tangent) -> Modes:
         The modes, without unstable (negative stiffness) and rigid-body ones.
     """
     values, vectors = symmetric_pencil(tangent.stiffness, tangent.mass)
-    keep = np.asarray(values) > 0.0
+    keep = np.asarray(values) > LEAST_STIFFNESS * np.abs(values).max(initial=0.0)
     eigenvalue = 1j * np.sqrt(np.asarray(values)[keep])
     return _modes(eigenvalue, np.asarray(vectors)[:, keep].astype(complex), np.zeros(0))
 
@@ -451,9 +451,9 @@ def energy_shares(
     share_ir = phi_r^H K_i phi_r / sum_j phi_r^H K_j phi_r
 
     Args:
-        shapes: columns.
-        stiffness: of each coordinate's own spring [n], for a machine without other springs and gears; or
-            `spring_matrices`.
+        shapes: columns, by the degrees of freedom of `linearize`.
+        stiffness: of the own spring of each of these [n], for a machine without other springs, gears, beams and loops;
+            or `spring_matrices`.
     """
     if stiffness.ndim == 1:
         energy = stiffness[:, None] * jnp.abs(shapes) ** 2
@@ -477,8 +477,8 @@ def is_unlocked(model: Model) -> tuple[bool, ...]:
 @compiled
 def spring_matrices(
     model: Model, q: Float[Array, "n"], point: Float[Array, "n"] | None = None
-) -> Float[Array, "s n n"]:
-    """Contribution of each spring, in the order of `spring_names`, to the stiffness matrix [s, n, n].
+) -> Float[Array, "s m m"]:
+    """Contribution of each spring, in the order of `spring_names`, to the stiffness matrix of `linearize` [s, m, m].
 
     It is the second derivative of the spring's energy. The geometric stiffness of loaded springs between frames may
     make it negative. Gravity stores no strain energy and is omitted.

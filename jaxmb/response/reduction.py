@@ -67,7 +67,8 @@ def reduce_motion(
         at: linearize at the "posture" or at the "equilibrium".
 
     Raises:
-        ValueError: a shape, a frame or a direction is wrong, or highest_hz is not above 0.
+        ValueError: a shape, a frame, a direction or `at` is wrong, or highest_hz is not above 0.
+        RuntimeError, NotImplementedError: as of `linearize`.
     """
     finite_number("highest_hz", highest_hz, above=0.0)
     outputs, inputs = endpoints(frame, outputs, inputs)

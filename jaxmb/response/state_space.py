@@ -77,7 +77,8 @@ def state_space(
         at: linearize at the "posture" or at the static "equilibrium" under gravity.
 
     Raises:
-        ValueError: a shape, a frame, a direction or the kind is wrong.
+        ValueError: a shape, a frame, a direction, `at` or the kind is wrong, or a loop is open at q.
+        RuntimeError: no equilibrium was found.
         NotImplementedError: structural or fractional damping, which no state-space model has; or virtual springs.
     """
     outputs, inputs = endpoints(frame, outputs, inputs)

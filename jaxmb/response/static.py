@@ -55,10 +55,14 @@ def cartesian_stiffness(
             axes; by default no load.
 
     Returns:
-        K_X [6, 6], N/m, N, Nm and Nm/rad by block. Not symmetric under a moment.
+        K_X [6, 6]: N/m and N/rad in the rows of the force, Nm/m and Nm/rad in those of the moment. Not symmetric under
+        a moment.
 
     Raises:
-        ValueError: shapes or names are wrong, or the frame is rigid in one of the six directions.
+        ValueError: shapes or names are wrong, a loop is open at q, the machine is unstable there, or the frame is rigid
+            in one of the six directions.
+        NotImplementedError: a coordinate has a `stiffness_slope`, a virtual spring has play, or there is a load and the
+            machine has loops.
 
     Source: Dumas et al. 2011, eq. 4 and 6; Klimchik et al. 2014, eq. 2.
     """
@@ -85,7 +89,7 @@ def deflection(
     """Deflections of frames under a wrench on one of them: translation, then rotation vector, ground axes.
 
     Linear: J_p C J^T w at q. Otherwise from the equilibrium of the deflected machine, e = C J(q, e)^T w, in which
-    springs between frames keep the stiffness they have at q.
+    springs between frames keep the stiffness they have at q. Gravity is omitted.
 
     Args:
         model: the machine.
@@ -99,7 +103,9 @@ def deflection(
         [p, 6], m and rad. NaN where no equilibrium was found.
 
     Raises:
-        ValueError: shapes or names are wrong.
+        ValueError: shapes or names are wrong, or a loop is open at q.
+        NotImplementedError: a coordinate has a `stiffness_slope`, a virtual spring has play, or the load is nonlinear
+            and the machine has loops and springs between frames.
 
     Source: Klimchik et al. 2014, eq. 3.
     """
@@ -313,6 +319,10 @@ def nominal_values(
 
     Returns:
         Nominal joint values [n]; NaN where the steps do not converge.
+
+    Raises:
+        ValueError: shapes or names are wrong.
+        NotImplementedError: the machine has loops.
     """
     target, nominal = actual_pose(model, q, frame, wrench), nominal_model(model)
     return _solved(lambda x: displacement(frame_pose(nominal, x, frame), target), nominal, q, frame)

@@ -115,6 +115,8 @@ def test_finite_force_of_a_hinge():
     expected[:, 0, 1] = length * (np.cos(angle.real) - 1.0 + 1j * (np.cos(angle.imag) - 1.0)) / force
     found = frf_finite_force(build_model(machine), np.zeros(1), FREQUENCY, kind="receptance", force_n=force)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max())
+    with pytest.raises(ValueError, match="force_n holds 0, expected finite numbers of at least 1e-09"):
+        frf_finite_force(build_model(machine), np.zeros(1), FREQUENCY, force_n=0)
 
 
 @pytest.mark.parametrize(("machine", "each_newton"), [("manipulator-3r", 1.000e-5), ("kuka-kr90", 8.855e-6)])

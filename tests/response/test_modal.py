@@ -130,6 +130,12 @@ def test_undamped_modes_against_scipy():
 def test_unstable_and_free_directions_are_left_out():
     found = undamped_modes(Tangent(jnp.eye(3), jnp.zeros((3, 3)), jnp.diag(jnp.array([-4.0, 0.0, 9.0]))))
     np.testing.assert_allclose(found.frequency_hz, [3 / (2 * np.pi)], rtol=1e-12)
+    # two free masses with a spring between them: rounding decides the sign of the eigenvalue of their common motion
+    for heavy in np.linspace(0.3, 3.0, 20):
+        between = 1.3 * jnp.array([[1.0, -1.0], [-1.0, 1.0]])
+        found = undamped_modes(Tangent(jnp.diag(jnp.array([0.7, heavy])), jnp.zeros((2, 2)), between))
+        omega = np.sqrt(1.3 * (1.0 / 0.7 + 1.0 / heavy))
+        np.testing.assert_allclose(found.frequency_hz, [omega / (2 * np.pi)], rtol=1e-12)
 
 
 def test_complex_modes_against_scipy():
