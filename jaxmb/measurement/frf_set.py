@@ -379,7 +379,7 @@ def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
     own, refuses it.
 
     Raises:
-        ValueError: the unit is unknown or not that of the kind.
+        ValueError: the kind is unknown, the unit is unknown or not that of the kind, or no line remains.
     """
     frf_set = to_si(frf_set)
     power = check_kind(kind) - DERIVATIVES[frf_set.kind]

@@ -279,7 +279,7 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
 
     Directions without effect come first, one group for each set of parameters coupled by the null space (which is the
     sum of the groups' subspaces). Then directions of the remaining parameters with a standard deviation above the limit
-    of "weak", in descending order: principal axes of the covariance, computed separately for sets of parameters with
+    of "yes", in descending order: principal axes of the covariance, computed separately for sets of parameters with
     mutual correlations below `TOGETHER`, so that directions of equal standard deviation are not mixed.
 
     Args:

@@ -245,7 +245,8 @@ class RecursiveEstimate(NamedTuple):
     values: Float[Array, "p"]
     """Minimum scaled norm solution if some parameters are identifiable only in combination."""
     std: Float[Array, "p"]
-    """Standard deviations by the noise estimated from the residual; infinite if not identifiable."""
+    """Standard deviations by the noise estimated from the residual; infinite if not identifiable, or with no more rows
+    than identifiable combinations."""
     rank: Any
     """Number of identifiable combinations."""
 
@@ -290,7 +291,7 @@ def update_least_squares(
         std: standard deviation of tau, common or for each of the m rows.
 
     Raises:
-        ValueError: sizes differ.
+        ValueError: sizes differ, or a standard deviation is not above 0.
 
     Source: Bierman 1977, "Factorization methods for discrete sequential estimation", section IV.
     """

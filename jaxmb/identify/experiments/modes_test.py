@@ -66,7 +66,7 @@ class ModesTest(PostureTest):
     """Damped natural frequencies, as from modal analysis (eq. 20)."""
     damping_ratio: Float[Array, "m"]
     content: Bool[Array, "m n"]
-    """Coordinates of the machine that dominate each mode; all False where unknown."""
+    """Coordinates, springs between frames and beams that dominate each mode; all False where unknown."""
     shape: Complex[Array, "m o"]
     """Mode shape at the outputs, the largest component 1."""
     frequency_std: Float[Array, "m"]

@@ -139,7 +139,7 @@ def base_parameters(
         its rows as text.
 
     Raises:
-        ValueError: a pattern matches no name.
+        ValueError: a pattern matches no name, or `by` is neither of the two.
 
     Warns:
         UserWarning: the number of base parameters depends on the tolerance within a factor of 30.

@@ -297,7 +297,7 @@ def drive_gains(
 
     Args:
         model: the machine with its payload, whose ten parameters are known; the values of its other parameters have no
-            effect. It must not have springs.
+            effect. Springs are left out unless `unknown` has their stiffness.
         runs: at least one with the payload and one without, both moving every joint that carries it.
         payload: its name.
         unknown: names or patterns of the unknown parameters of the machine; those of the payload are always known.

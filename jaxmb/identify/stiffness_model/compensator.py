@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.estimation.identifiability import identifiability
+from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import spring_stretch
 
@@ -35,7 +36,7 @@ class Compensator:
     arm_radius: float
     """b, m: that of its point on the arm."""
     angle: float
-    """alpha, rad: between the two radii at q = 0."""
+    """alpha, rad: at q = 0 from the opposite of the radius on the carrier to that on the arm; 0 where s is largest."""
 
 
 def added_stiffness(spring: Compensator, q: float | np.ndarray) -> Float[Array, "..."]:
@@ -202,8 +203,13 @@ def spring_of(model: Model, joint: str) -> Compensator | None:
     """The machine's compensator spring of a joint: one between two points whose distance only this joint changes; None
     without one.
 
-    s^2 = A + B cos(q + alpha) along any one joint; three angles determine A, B and alpha and with them the radii.
+    s^2 = A + B cos(q + alpha) along any one joint; three angles determine A, B and alpha and with them the radii, the
+    larger one as `carrier_radius`.
+
+    Raises:
+        ValueError: the machine has no such joint.
     """
+    check_known("joint", [joint], model.coordinates)
     index = model.coordinates.index(joint)
     slope = np.asarray(_stretch_slope(model, model.reference + 0.1))
     for s, kind in enumerate(model.spring_type):

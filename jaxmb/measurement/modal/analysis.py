@@ -190,7 +190,8 @@ def modal_analysis(
         frf_set: FRFs of any kind and unit. Values that are not finite are omitted with a remark; the decay rate of an
             exponential window is removed from the poles.
         band_hz: band to analyse, low and high; all lines where None.
-        max_order: largest order of the polynomials, from 8 on; each order adds as many poles as there are references.
+        max_order: largest order of the polynomials, 2 or more; every second order from 8 on is fitted. Each order adds
+            as many poles as there are references.
         method: "polyreference" (frequency domain) or "lsce" (impulse responses; evenly spaced lines only).
         references: the inputs to use; or outputs, with a roving excitation. Where None, whichever are fewer.
         chosen: poles selected manually: frequencies in Hz, pairs of order and frequency, or lists of such pairs, whose

@@ -7,7 +7,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.experiments.deflections.load_cases import compliances
 from jaxmb.identify.stiffness_model import compensator
-from jaxmb.identify.stiffness_model.compensator import Compensator, added_stiffness, fit_compensator
+from jaxmb.identify.stiffness_model.compensator import Compensator, added_stiffness, fit_compensator, spring_of
 
 SPRING = Compensator(stiffness=4.0e5, free_length=0.45, carrier_radius=0.5, arm_radius=0.2, angle=0.3)
 JOINT = 6.6e6
@@ -23,6 +23,8 @@ def test_it_is_the_spring_of_the_machine():
     angles = np.array([-0.7, 0.2, 1.5])
     whole = 1.0 / np.asarray(compliances(model, jnp.asarray(angles)[:, None]))[:, 0, 0]
     np.testing.assert_allclose(whole - JOINT, np.asarray(added_stiffness(SPRING, angles)), rtol=1e-9)
+    with pytest.raises(ValueError, match="joint 'q9' does not exist"):
+        spring_of(model, "q9")
 
 
 def test_stiffness_and_preload_come_back():

@@ -299,6 +299,9 @@ def monte_carlo(estimate: Estimate, entries: Sequence[DeflectionEntry], draws: i
         draws: number of draws.
         robust: see `linear_step`.
 
+    Raises:
+        ValueError: the study is not linear.
+
     Source: Dumas et al. 2011, section V.B and Table II.
     """
     if estimate.linear is None:

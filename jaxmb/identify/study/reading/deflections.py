@@ -87,7 +87,7 @@ def choose_load_cases(
     stiffness: StiffnessModel | None = None,
     purpose: Sequence[LoadCase] | None = None,
 ) -> Design:
-    """Indices of the candidates that determine a stiffness model best.
+    """Design of the load cases that determine a stiffness model best.
 
     Args:
         model: the machine.
