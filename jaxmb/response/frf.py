@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Complex, Float
 
 from jaxmb.compiled import compiled, numeric_arguments
-from jaxmb.io.validation import check_known, typed_arguments
+from jaxmb.io.validation import check_known, finite_number, typed_arguments
 from jaxmb.linalg.responses import Support, receptance
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses, whole
@@ -91,13 +91,14 @@ def frf(
     Raises:
         ValueError: a shape, a frame, a direction, `at` or the kind is wrong, a coordinate is locked, a loop is open at
             q, frequency_hz is no list, or there is a NaN or a frequency below 0; there is no "tool" and several end
-            frames.
+            frames; or the sensor's corner frequency is below 0.
         RuntimeError, NotImplementedError: as of `linearize`.
 
     Source: Huynh et al. 2020, eq. 23-28, in the limit of a small force.
     """
     outputs, inputs = endpoints(frame, outputs, inputs)
     derivatives = check_kind(kind)
+    finite_number("sensor: high_pass_hz", sensor.high_pass_hz, least=0.0)
     omega = _omega(frequency_hz)
     tangent = linearize(model, q, at)
     point = operating_point(model, q, at)

@@ -454,7 +454,15 @@ def energy_shares(
         shapes: columns, by the degrees of freedom of `linearize`.
         stiffness: of the own spring of each of these [n], for a machine without other springs, gears, beams and loops;
             or `spring_matrices`.
+
+    Raises:
+        ValueError: the stiffness does not match the components of the shapes.
     """
+    n = shapes.shape[0]
+    if stiffness.shape != (n,) and stiffness.shape[1:] != (n, n):
+        raise ValueError(
+            f"stiffness has shape {stiffness.shape}, expected ({n},) or (springs, {n}, {n}) for the shapes"
+        )
     if stiffness.ndim == 1:
         energy = stiffness[:, None] * jnp.abs(shapes) ** 2
     else:

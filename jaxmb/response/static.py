@@ -169,6 +169,7 @@ def frame_poses_under_weight(
     return poses[np.array(model.frame_node)[index]] @ frame_offsets(model)[index]
 
 
+@numeric_arguments("q", "wrench")
 @compiled
 def loaded_pose(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], load_frame: str | None = None
@@ -184,6 +185,10 @@ def loaded_pose(
 
     Returns:
         T [4, 4] in the ground frame, NaN without an equilibrium.
+
+    Raises:
+        ValueError: shapes or names are wrong.
+        NotImplementedError: as of the nonlinear `deflection`.
     """
     check_coordinates(model, q=q)
     check_wrench(wrench)
@@ -191,6 +196,7 @@ def loaded_pose(
     return frame_pose(model, whole(model, q) + e, frame)
 
 
+@numeric_arguments("q", "wrench")
 @compiled
 def corrected_target(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"], load_frame: str | None = None
@@ -208,6 +214,9 @@ def corrected_target(
 
     Returns:
         q_c [n]; NaN where the pose cannot be reached under the load.
+
+    Raises:
+        ValueError, NotImplementedError: as of `loaded_pose`.
 
     Source: Klimchik et al. 2013, "Compliance error compensation technique for parallel robots composed of non-perfect
     serial chains".

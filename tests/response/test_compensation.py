@@ -22,6 +22,9 @@ def test_the_loaded_tool_stands_where_it_should(model):
     q = model.reference
     wanted = jaxmb.frame_pose(model, q, "tool")
     uncorrected = loaded_pose(model, q, "tool", LOAD)
+    np.testing.assert_array_equal(
+        loaded_pose(model, np.asarray(q).tolist(), "tool", np.asarray(LOAD).tolist()), uncorrected
+    )
     assert np.linalg.norm(uncorrected[:3, 3] - wanted[:3, 3]) > 1e-3
     target = corrected_target(model, q, "tool", LOAD)
     # Newton's last step is 1e-13 rad, over three metres

@@ -165,6 +165,8 @@ def test_mac():
 
 def test_energy_shares():
     shares = energy_shares(jnp.array([[1.0, 2j], [1.0, 1.0]]), jnp.array([3.0, 1.0]))
+    with pytest.raises(ValueError, match=r"stiffness has shape \(1,\), expected \(2,\) or \(springs, 2, 2\)"):
+        energy_shares(jnp.array([[1.0, 2j], [1.0, 1.0]]), jnp.array([3.0]))
     np.testing.assert_allclose(shares, [[0.75, 12 / 13], [0.25, 1 / 13]], rtol=1e-12)
 
 

@@ -62,6 +62,8 @@ def test_it_matters_at_low_frequencies_alone():
     # along z the tip moves by -LENGTH q, and gravity's part G cos q changes by -G sin q
     expected = 1.0 - G * np.sin(REST) / ((2.0 * np.pi * np.array([0.5, 50.0])) ** 2 * LENGTH)
     np.testing.assert_allclose(np.abs(felt / plain), np.abs(expected), rtol=1e-9)
+    with pytest.raises(ValueError, match="sensor: high_pass_hz is -3, expected a number of at least 0"):
+        jaxmb.frf(MODEL, [REST], [0.5], sensor=Sensor(high_pass_hz=-3))
     # at rest only gravity's part remains
     still = {kind: complex(jaxmb.frf(MODEL, [REST], [0.0], outputs=[("tool", "z")], kind=kind, sensor=sensor)[0, 0, 0])
              for kind, sensor in (("receptance", Sensor()), ("accelerance", Sensor(gravity=True)))}  # fmt: skip
