@@ -291,7 +291,8 @@ def update_least_squares(
         std: standard deviation of tau, common or for each of the m rows.
 
     Raises:
-        ValueError: sizes differ, or a standard deviation is not above 0.
+        ValueError: sizes differ, a standard deviation is not above 0, or a NumPy array holds a number that is not
+            finite, which would remain in the state.
 
     Source: Bierman 1977, "Factorization methods for discrete sequential estimation", section IV.
     """
@@ -304,6 +305,9 @@ def update_least_squares(
         raise ValueError(f"std has shape {np.shape(std)}, expected one number or {tau.shape[-1:]}")
     if isinstance(std, int | float | np.ndarray) and not np.all(np.asarray(std) > 0.0):
         raise ValueError(f"std holds {np.asarray(std)[~(np.asarray(std) > 0.0)].ravel()[0]}, expected numbers above 0")
+    for name, array in (("regressor", Y), ("effort", tau)):
+        if isinstance(array, np.ndarray) and not np.isfinite(array).all():
+            raise ValueError(f"{name} holds {array[~np.isfinite(array)][0]}, expected finite numbers")
     if xp is np and tau.ndim == 2 and len(tau) > BLOCK:
         for first in range(0, len(tau), BLOCK):
             state = update_least_squares(state, Y[first : first + BLOCK], tau[first : first + BLOCK], std)

@@ -17,7 +17,7 @@ from jaxmb.identify.estimation.reduction import independent_columns
 from jaxmb.identify.parameters.free_parameters import matching_any
 from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.regression.torque_regressor import energy_regressor, regressor_names, stacked_torque_regressor
-from jaxmb.io.validation import check_choice, check_known, typed_arguments
+from jaxmb.io.validation import check_choice, check_known, finite_number, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import OF_BODIES
@@ -205,7 +205,7 @@ def standard_values(
         dependent: K_d by name, SI units; default: 0.
 
     Raises:
-        ValueError: a name is not a dependent parameter, or the number of values is not b.
+        ValueError: a name is not a dependent parameter, its value is not finite, or the number of values is not b.
 
     Source: Pyrhonen et al. 2024, eq. 8 and 10.
     """
@@ -215,7 +215,7 @@ def standard_values(
     found = dict.fromkeys(effective, 0.0)
     for name, value in (dependent or {}).items():
         check_known("dependent parameter", [name], dependent_names)
-        found[name] = float(value)
+        found[name] = finite_number(f"dependent parameter '{name}'", value)
     fixed = np.array([found.get(name, 0.0) for name in names])
     return found | dict(zip(base.names, (values - base.matrix @ fixed).tolist(), strict=True))
 
@@ -261,7 +261,7 @@ def without_known(
         known: K_k by name, SI units.
 
     Raises:
-        ValueError: a name is not that of a column, or sizes differ.
+        ValueError: a name is not that of a column, its value is not finite, or sizes differ.
 
     Source: Pyrhonen et al. 2024, section 2.2.
     """
@@ -270,7 +270,7 @@ def without_known(
         raise ValueError(f"regressor has shape {Y.shape}, expected {(*tau.shape, len(names))}")
     check_known("parameter of the regressor", known, names)
     is_known = np.array([name in known for name in names], dtype=bool)
-    values = np.array([known[name] for name in names if name in known], dtype=float)
+    values = np.array([finite_number(f"known: '{name}'", known[name]) for name in names if name in known])
     remaining = tuple(name for name in names if name not in known)
     return WithoutKnown(Y[..., ~is_known], tau - Y[..., is_known] @ values, remaining)
 

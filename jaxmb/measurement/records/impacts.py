@@ -193,8 +193,15 @@ def find_hits(
 def cut_hits(
     force: object, response: object, starts: Sequence[int], block: int
 ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """Records (force [block, 1], response [block, output]) of single hits from a long one, see `find_hits`."""
+    """Records (force [block, 1], response [block, output]) of single hits from a long one, see `find_hits`.
+
+    Raises:
+        ValueError: the record is invalid, or a block is not within it.
+    """
     f, y = checked_record(force, response)
+    for start in starts:
+        if not 0 <= start <= len(f) - block:
+            raise ValueError(f"starts holds {start}, expected 0 to {len(f) - block}: a block of {block} samples each")
     return tuple((f[start : start + block], y[start : start + block]) for start in starts)
 
 

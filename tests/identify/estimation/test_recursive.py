@@ -168,3 +168,5 @@ def test_wrong_requests():
         jaxmb.update_least_squares(state, np.ones((2, 4)), np.ones(2))
     with pytest.raises(ValueError, match=r"std has shape \(3,\), expected one number or \(2,\)"):
         jaxmb.update_least_squares(state, np.ones((2, 3)), np.ones(2), np.ones(3))
+    with pytest.raises(ValueError, match="effort holds nan, expected finite numbers"):
+        jaxmb.update_least_squares(state, np.ones((2, 3)), np.array([1.0, np.nan]))

@@ -128,6 +128,8 @@ def test_known_values_go_to_the_left():
         jaxmb.without_known(Y, Y @ truth, names, {"mass.x": 1.0})
     with pytest.raises(ValueError, match=r"regressor has shape \(4, 2, 3\), expected \(4, 3, 3\)"):
         jaxmb.without_known(Y, Y[:, 0], names, {"mass.b": 3.0})
+    with pytest.raises(ValueError, match=r"known: 'mass\.b' is nan, expected a finite number"):
+        jaxmb.without_known(Y, Y @ truth, names, {"mass.b": np.nan})
 
 
 def test_six_axes_by_the_table_of_khalil_and_dombre():

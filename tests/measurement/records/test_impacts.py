@@ -103,6 +103,11 @@ def test_find_and_cut():
     records = cut_hits(force, np.arange(3000.0), starts, 800)
     np.testing.assert_array_equal(records[1][0][:, 0], force[1050:1850])
     assert records[1][1][0, 0] == 1050.0
+    for start in (-900, len(force) - 700):
+        with pytest.raises(
+            ValueError, match=rf"starts holds {start}, expected 0 to {len(force) - 800}: a block of 800"
+        ):
+            cut_hits(force, np.arange(3000.0), [start], 800)
     early, left_out = find_hits(np.concatenate([hit(20), hit(100)]), RATE, block=500, pre_trigger_s=0.05)
     assert early == (1050,)
     assert left_out == ("the hit at 0.02 s has less than 0.05 s before it",)
