@@ -23,6 +23,7 @@ from jaxmb.mechanics.kinematics import TOOL, check_wrench, joints_moving_frame
 from jaxmb.mechanics.loops import at_closed_posture, check_open_chain, independent_coordinates, motion_map
 
 
+@numeric_arguments("q", "wrench")
 @compiled
 def load_influence(
     model: Model, q: Float[Array, "n"], frame: str, wrench: Float[Array, "6"]
@@ -40,6 +41,9 @@ def load_influence(
 
     Returns:
         nu_p, dimensionless (0 without displacement), and nu_r in rad.
+
+    Raises:
+        ValueError: a number is not finite, or there is no such frame.
 
     Source: Dumas et al. 2011, eq. 10-11.
     """
@@ -119,6 +123,8 @@ def principal_stiffness(compliance: Float[Array, "3 3"]) -> tuple[Float[Array, "
 
 DIRECTIONS = ("x", "y", "z", "rx", "ry", "rz")
 """Components of a twist, ground axes."""
+SHORTEST_LENGTH = 1e-9
+"""Shortest characteristic length, m."""
 SINGULAR = 1e-13
 """Ratio of smallest to largest singular value up to which a Jacobian is singular to working precision."""
 
@@ -172,7 +178,8 @@ def inverse_condition(matrix: Float[Array, "d j"]) -> Float[Array, ""]:
     return jnp.where(regular, size.shape[0] / jnp.sqrt(jnp.sum(safe**2) * jnp.sum(safe**-2)), 0.0)
 
 
-@numeric_arguments("q", "length")
+@numeric_arguments("q")
+@numeric_arguments("length", least=SHORTEST_LENGTH)
 @at_closed_posture
 @compiled
 def dexterity(
@@ -194,7 +201,7 @@ def dexterity(
         directions: components of the twist; default: all six.
 
     Raises:
-        ValueError: a name is unknown, or a loop is open at q.
+        ValueError: a name is unknown, a loop is open at q, or the length is below 1e-9 m.
 
     Source: Dumas et al. 2011, eq. 7-8.
     """
@@ -262,9 +269,11 @@ def characteristic_length(
         directions: components of the twist in the Jacobian.
 
     Raises:
-        ValueError: a name is unknown, or all postures are singular.
+        ValueError: a name is unknown, the postures have another shape, or all are singular.
     """
-    rows = np.asarray(postures)
+    rows, n = np.asarray(postures), len(model.coordinates)
+    if rows.ndim != 2 or rows.shape[1] != n or not len(rows):
+        raise ValueError(f"postures have shape {rows.shape}, expected (number of postures, {n})")
     joints, directions = joints_moving_frame(model, frame, joints), tuple(directions)
     # A factor on the length changes a condition number at most by the factor to this power.
     steepest = float(np.ptp(length_power(model, frame, joints, directions)))

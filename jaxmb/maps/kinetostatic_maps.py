@@ -61,7 +61,12 @@ def find_zones(
         threshold: smallest good value, or largest if smaller is better.
         higher_is_better: whether good is above the threshold.
         least_points: smallest number of points of a region.
+
+    Raises:
+        ValueError: the values do not have the shape of the grid.
     """
+    if np.shape(values) != (shape := tuple(len(axis) for axis in grid)):
+        raise ValueError(f"values have shape {np.shape(values)}, expected that of the grid, {shape}")
     from scipy.ndimage import label
 
     good = values >= threshold if higher_is_better else values <= threshold

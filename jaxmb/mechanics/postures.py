@@ -23,6 +23,7 @@ from jaxmb.mechanics.loops import (
     LEAST_RANK,
     OPEN,
     check_closed,
+    check_open_chain,
     close_rounded,
     closing,
     constraint_rank,
@@ -543,6 +544,7 @@ def candidate_postures(
     Raises:
         ValueError: a name is not a coordinate, a range is reversed, a load or a count is invalid, or too few of the
             drawn postures are admissible.
+        NotImplementedError: the machine has loops.
     """
     whole_number("count", count, 1)
     load = None if load is None else _checked_load(model, load)
@@ -550,6 +552,7 @@ def candidate_postures(
     if largest_effort and load is None:
         raise ValueError("largest_effort is given without a load, expected the frame and wrench of the tests as load")
     check_ranges("range", model, ranges)
+    check_open_chain(model, "candidate postures")
     for name, limits in ranges.items():
         if len(limits) < 2 or (len(limits) == 2 and not limits[0] <= limits[1]):
             raise ValueError(

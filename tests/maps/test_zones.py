@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytest
 
 from jaxmb.maps import find_zones, largest_box
 
@@ -30,3 +31,5 @@ def test_zones_of_a_known_field():
     assert len(find_zones(values, grid, 2.0, True, least_points=2)) == 1
     assert find_zones(values, grid, 0.0, False)[0].best == 0.0
     assert find_zones(values, grid, 9.0, True) == ()
+    with pytest.raises(ValueError, match=r"values have shape .*, expected that of the grid, \("):
+        find_zones(values.T, grid, 2.0, True)

@@ -46,6 +46,8 @@ def test_ranges_of_a_slide_are_lengths():
         candidate_postures(slides, {"q3": (angle("1 deg"), 1.0)}, 2)
     with pytest.raises(ValueError, match="range: q3 is 200 m, expected at most 100 m, is it in mm"):
         candidate_postures(slides, {"q3": (100.0, 200.0)}, 2)
+    with pytest.raises(NotImplementedError, match="candidate postures: 'slider-crank' has loops"):
+        candidate_postures(slides, {"q1": (0.0, 1.0)}, 2, floor=-9.0)
 
 
 @pytest.mark.parametrize(

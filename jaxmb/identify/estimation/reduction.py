@@ -368,7 +368,7 @@ def essential_parameters(
         Essential parameters with values and standard deviations of the smaller model.
 
     Raises:
-        ValueError: sizes differ, or a standard deviation is not positive.
+        ValueError: sizes differ, a number is not finite, or a standard deviation is not positive.
 
     Source: Pham and Gautier, "Essential parameters of robots", CDC 1991; Gautier and Khalil, "Exciting trajectories for
         the identification of base inertial parameters of robots", Int. J. Robotics Research 11 (1992).
@@ -382,6 +382,8 @@ def essential_parameters(
     if not np.all(std > 0.0):
         raise ValueError(f"std has {std[~(std > 0.0)][0]:g}, expected numbers above 0")
     rows = np.column_stack([matrix, measured]) / std[:, None]
+    if not np.isfinite(rows).all():
+        raise ValueError(f"row {np.argwhere(~np.isfinite(rows))[0, 0]} of matrix or measured is not finite")
     corner = np.asarray(np.linalg.qr(rows, mode="r"))
     essential = list(range(len(names)))
     eliminated: list[int] = []

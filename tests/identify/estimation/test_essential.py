@@ -53,6 +53,8 @@ def test_wrong_sizes():
         jaxmb.essential_parameters(np.ones((3, 2)), np.ones(3), np.ones(3), ("a",))
     with pytest.raises(ValueError, match="std has 0"):
         jaxmb.essential_parameters(np.ones((3, 1)), np.ones(3), np.zeros(3), ("a",))
+    with pytest.raises(ValueError, match="row 1 of matrix or measured is not finite"):
+        jaxmb.essential_parameters(np.ones((3, 1)), np.array([1.0, np.nan, 1.0]), np.ones(3), ("a",))
 
 
 def arm_along_x():

@@ -208,6 +208,12 @@ def test_moving_joints_and_wrong_names(robot):
             dexterity(robot, Q, **change)
     with pytest.raises(ValueError, match="singular at all postures"):
         characteristic_length(robot, jnp.zeros((3, 6)).at[:, 1].set(jnp.arange(3.0)))
+    with pytest.raises(ValueError, match="length holds -1, expected finite numbers of at least 1e-09"):
+        dexterity(robot, Q, length=-1.0)
+    with pytest.raises(ValueError, match=r"postures have shape \(6,\), expected \(number of postures, 6\)"):
+        characteristic_length(robot, Q)
+    with pytest.raises(ValueError, match="wrench holds nan, expected finite numbers"):
+        load_influence(robot, Q, "tool", [np.nan] * 6)
 
 
 def test_closed_form_of_the_complementary_stiffness():
