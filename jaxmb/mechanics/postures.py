@@ -203,6 +203,7 @@ def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"
     Raises:
         ValueError: a name is not a coordinate of the machine, a text is no angle, an angle exceeds a turn, or a loop
             cannot close.
+        NotImplementedError: a value is traced and the machine has loops.
     """
     numbers = _values(model, values)
     if any(isinstance(number, Tracer) for number in (model.reference, *numbers.values())):

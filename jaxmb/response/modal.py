@@ -495,8 +495,10 @@ def spring_matrices(
         model: the machine.
         q: posture at which the springs are unloaded [n], rad or m.
         point: configuration of the linearization [n]; by default q.
-    """
 
+    Raises:
+        ValueError: a number is not finite.
+    """
     model = with_loaded_stiffness(model, q)
     n, rest = len(model.coordinates), whole(model, q)
     point = rest if point is None else whole(model, point)

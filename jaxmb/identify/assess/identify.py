@@ -94,6 +94,9 @@ def identify(
 
     Raises:
         InputError: the saved state does not belong to this study and seed.
+        ValueError: the tests of a linear study do not determine its parameters, no start of a search has a finite cost,
+            or [laws] does not suit the tests (`law_terms`).
+        NotImplementedError: as of `law_terms`.
     """
     # The matrices are small: on a busy machine several LAPACK threads take up to a hundred times longer than one.
     with threadpool_limits(1, user_api="blas"), warnings_as_remarks() as warned:

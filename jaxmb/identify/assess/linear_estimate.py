@@ -169,7 +169,7 @@ def linear_estimate(study: Study, seed: int = 0) -> Estimate:
         seed: of later random orders and draws.
 
     Raises:
-        ValueError: the free parameters are not identifiable from the tests.
+        ValueError: the predictions are not linear in the parameters, or the tests do not determine these.
     """
     found, rows = _checked_equations(study)
     stacked = with_prior(found, rows, study.problem.prior)

@@ -125,13 +125,21 @@ def measured_displacements(cases: Sequence[LoadCase]) -> tuple[np.ndarray, np.nd
 
 
 def joint_terms(model: Model, names: Sequence[str]) -> list[Term]:
-    """Term of the compliance of each named coordinate, for `observation_matrix`."""
+    """Term of the compliance of each named coordinate, for `observation_matrix`.
+
+    Raises:
+        ValueError: the machine has no such coordinate.
+    """
     check_known("coordinate", names, model.coordinates)
     return [((model.coordinates.index(name), model.coordinates.index(name)),) for name in names]
 
 
 def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = True) -> Term:
-    """Term of the entry (a, b) of a virtual spring's compliance, axes as "x" and "rx"; with (b, a) if symmetric."""
+    """Term of the entry (a, b) of a virtual spring's compliance, axes as "x" and "rx"; with (b, a) if symmetric.
+
+    Raises:
+        ValueError: the machine has no such virtual spring, or there is no such axis.
+    """
     check_known("virtual spring", [spring], model.virtual_springs)
     first = len(model.coordinates) + 6 * model.virtual_springs.index(spring)
     row, column = first + ELASTIC_AXES.index(a), first + ELASTIC_AXES.index(b)

@@ -134,7 +134,11 @@ def read_table(
     posture: np.ndarray | None = None,
     std: np.ndarray = DEFAULT_STD,
 ) -> DeflectionTable:
-    """`read_deflections` with information on the columns and values that the file omits."""
+    """`read_deflections` with information on the columns and values that the file omits.
+
+    Raises:
+        InputError: as of `read_deflections`.
+    """
     path = Path(path)
     lines = csv_lines(path)
     if not lines:
