@@ -19,7 +19,7 @@ from jaxmb.mechanics.compliance import (
     compliance_matrix,
     elastic_jacobian,
 )
-from jaxmb.mechanics.kinematics import TOOL, check_wrench, joints_moving_frame
+from jaxmb.mechanics.kinematics import TOOL, check_coordinates, check_wrench, joints_moving_frame
 from jaxmb.mechanics.loops import at_closed_posture, check_open_chain, independent_coordinates, motion_map
 
 
@@ -43,10 +43,13 @@ def load_influence(
         nu_p, dimensionless (0 without displacement), and nu_r in rad.
 
     Raises:
-        ValueError: a number is not finite, or there is no such frame.
+        ValueError: shapes or names are wrong, or a number is not finite.
+        NotImplementedError: a coordinate has a `stiffness_slope`, or a virtual spring has play.
 
     Source: Dumas et al. 2011, eq. 10-11.
     """
+    check_coordinates(model, q=q)
+    check_wrench(wrench)
     compliance, jacobian = compliance_matrix(model, q), elastic_jacobian(model, q, frame)
     elastic = compliance @ (jacobian.T @ wrench)  # displacement of the joints and springs
     without = jacobian @ elastic
@@ -93,7 +96,13 @@ def loaded_joints_stiffness(
 
 
 def translational_compliance(model: Model, q: Float[Array, "n"], frame: str) -> Float[Array, "3 6"]:
-    """Translation of a frame's origin per unit wrench on it, J_p C J^T, ground axes: m/N, then m/Nm."""
+    """Translation of a frame's origin per unit wrench on it, J_p C J^T, ground axes: m/N, then m/Nm.
+
+    Raises:
+        ValueError: q does not have the machine's n coordinates, or there is no such frame.
+        NotImplementedError: a coordinate has a `stiffness_slope`, or a virtual spring has play.
+    """
+    check_coordinates(model, q=q)
     jacobian = elastic_jacobian(model, q, frame)
     return jacobian[:3] @ compliance_matrix(model, q) @ jacobian.T
 
@@ -154,7 +163,7 @@ def normalized_jacobian(
         J_N [d, j], joints in the order of q.
 
     Raises:
-        ValueError: a name is unknown.
+        ValueError: a name is unknown, or q does not have the machine's n coordinates.
 
     Source: Dumas et al. 2011, eq. 8.
     """
@@ -201,7 +210,8 @@ def dexterity(
         directions: components of the twist; default: all six.
 
     Raises:
-        ValueError: a name is unknown, a loop is open at q, or the length is below 1e-9 m.
+        ValueError: a name is unknown, q does not have the machine's n coordinates, a loop is open there, or the length
+            is below 1e-9 m.
 
     Source: Dumas et al. 2011, eq. 7-8.
     """
@@ -212,6 +222,7 @@ def selected_jacobian(
     model: Model, q: Float[Array, "n"], frame: str, joints: Sequence[str] | None, directions: Sequence[str]
 ) -> Float[Array, "d j"]:
     """Jacobian [d, j] of a frame for the selected joints and components of the twist, SI units."""
+    check_coordinates(model, q=q)
     rows, driven = _rows(directions), independent_coordinates(model)
     columns = [driven.index(name) for name in joints_moving_frame(model, frame, joints)]
     twists = elastic_jacobian(model, q, frame)

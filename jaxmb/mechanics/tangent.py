@@ -405,7 +405,9 @@ def linearize_moving(
     check_constant_stiffness(model, "linearize_moving")
     check_no_virtual_springs(model)
 
-    rest = whole(model, model.reference if q_rest is None else q_rest)
+    q_rest = model.reference if q_rest is None else q_rest
+    check_coordinates(model, q=q, qd=qd, qdd=qdd, q_rest=q_rest)
+    rest = whole(model, q_rest)
     q, qd, qdd = (whole(model, part) for part in (q, qd, qdd))
 
     def residual(x: Array, xd: Array, xdd: Array) -> Array:

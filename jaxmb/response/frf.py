@@ -13,7 +13,7 @@ from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import check_known, finite_number, typed_arguments
 from jaxmb.linalg.responses import Support, receptance
 from jaxmb.machine.build import Model
-from jaxmb.mechanics.kinematics import frame_index, frame_pose, frame_poses, whole
+from jaxmb.mechanics.kinematics import check_coordinates, frame_index, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import at_closed_posture, motion_basis
 from jaxmb.mechanics.tangent import (
     LinearizeAt,
@@ -263,8 +263,10 @@ def response_rows(model: Model, q: Float[Array, "n"], points: Sequence[Point]) -
     whose conjugate force or moment is the effort of its drive.
 
     Raises:
-        ValueError: a frame, a coordinate or a direction does not exist, or a coordinate is locked.
+        ValueError: q does not have the machine's n coordinates, a frame, a coordinate or a direction does not exist, or
+            a coordinate is locked.
     """
+    check_coordinates(model, q=q)
     check_points(model, points)
     at_joints = [direction.removeprefix("-") in JOINT_DIRECTIONS.values() for _, direction in points]
     frame_names = list(dict.fromkeys(name for (name, _), joint in zip(points, at_joints, strict=True) if not joint))

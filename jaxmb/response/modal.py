@@ -17,7 +17,7 @@ from jaxmb.io.validation import typed_arguments
 from jaxmb.linalg.responses import FEW, damped_modes, eigenpairs, symmetric_pencil
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import beam_effort, own_springs, spring_stretch
-from jaxmb.mechanics.kinematics import whole
+from jaxmb.mechanics.kinematics import check_coordinates, whole
 from jaxmb.mechanics.loops import motion_basis
 from jaxmb.mechanics.tangent import Tangent, with_loaded_stiffness
 
@@ -497,8 +497,9 @@ def spring_matrices(
         point: configuration of the linearization [n]; by default q.
 
     Raises:
-        ValueError: a number is not finite.
+        ValueError: q or point does not have the machine's n coordinates, or a number is not finite.
     """
+    check_coordinates(model, q=q, point=q if point is None else point)
     model = with_loaded_stiffness(model, q)
     n, rest = len(model.coordinates), whole(model, q)
     point = rest if point is None else whole(model, point)

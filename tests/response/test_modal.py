@@ -201,6 +201,8 @@ def test_springs_between_frames_have_their_share(kind):
     total = np.real(np.sum(shape.conj() * (np.asarray(tangent.stiffness) @ shape), axis=0))
     shares = energy_shares(jnp.asarray(shape), spring_matrices(model, jnp.asarray(q)))
     assert spring_names(model) == ("s", "r", "w", "stay")
+    with pytest.raises(ValueError, match=r"q has shape \(2,\), expected \(3,\): one value a coordinate"):
+        spring_matrices(model, jnp.zeros(2))
     np.testing.assert_allclose(shares, np.vstack([own, of_stay]) / total, rtol=1e-4, atol=1e-5)
     assert np.abs(shares[3]).max() > 0.2
 

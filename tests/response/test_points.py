@@ -46,3 +46,8 @@ def test_coordinates_by_the_inverse_of_the_dynamic_stiffness():
 def test_wrong_points(point, told):
     with pytest.raises(ValueError, match=told):
         jaxmb.frf(MODEL, Q, LINES, outputs=[point])
+
+
+def test_rows_at_a_posture_of_another_machine():
+    with pytest.raises(ValueError, match=r"q has shape \(2,\), expected \(9,\): one value a coordinate"):
+        jaxmb.response_rows(MODEL, np.zeros(2), [("tool", "x")])

@@ -53,6 +53,8 @@ def test_two_masses_by_hand():
     np.testing.assert_allclose(tangent.damping, expected, rtol=1e-13)
     moving = jaxmb.linearize_moving(model, np.zeros(2), np.array([0.3, 0.1]), np.zeros(2))
     np.testing.assert_allclose(moving.damping, expected, rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match=r"q has shape \(1,\), expected \(2,\): one value a coordinate"):
+        jaxmb.linearize_moving(model, np.zeros(1), np.array([0.3, 0.1]), np.zeros(2))
     undamped = jaxmb.set_parameters(model, {"damping.x": 0.0})
     omega = np.sqrt(eigh(stiffness, mass, eigvals_only=True))
     modes = jaxmb.modes(jaxmb.linearize(undamped, np.zeros(2)))

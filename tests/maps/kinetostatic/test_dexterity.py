@@ -212,6 +212,13 @@ def test_moving_joints_and_wrong_names(robot):
         dexterity(robot, Q, length=-1.0)
     with pytest.raises(ValueError, match=r"postures have shape \(6,\), expected \(number of postures, 6\)"):
         characteristic_length(robot, Q)
+    for call in (
+        lambda q: dexterity(robot, q),
+        lambda q: load_influence(robot, q, "tool", LOAD),
+        lambda q: translational_compliance(robot, q, "tool"),
+    ):
+        with pytest.raises(ValueError, match=r"q has shape \(7,\), expected \(6,\): one value a coordinate"):
+            call(np.zeros(7))
     with pytest.raises(ValueError, match="wrench holds nan, expected finite numbers"):
         load_influence(robot, Q, "tool", [np.nan] * 6)
 
