@@ -92,7 +92,8 @@ def frf(
         ValueError: a shape, a frame, a direction, `at` or the kind is wrong, a coordinate is locked, a loop is open at
             q, frequency_hz is no list, or there is a NaN or a frequency below 0; there is no "tool" and several end
             frames; or the sensor's corner frequency is below 0.
-        RuntimeError, NotImplementedError: as of `linearize`.
+        RuntimeError: no equilibrium was found.
+        NotImplementedError: as of `linearize`.
 
     Source: Huynh et al. 2020, eq. 23-28, in the limit of a small force.
     """

@@ -68,7 +68,8 @@ def reduce_motion(
 
     Raises:
         ValueError: a shape, a frame, a direction or `at` is wrong, or highest_hz is not above 0.
-        RuntimeError, NotImplementedError: as of `linearize`.
+        RuntimeError: no equilibrium was found.
+        NotImplementedError: as of `linearize`.
     """
     finite_number("highest_hz", highest_hz, above=0.0)
     outputs, inputs = endpoints(frame, outputs, inputs)

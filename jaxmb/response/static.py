@@ -216,7 +216,8 @@ def corrected_target(
         q_c [n]; NaN where the pose cannot be reached under the load.
 
     Raises:
-        ValueError, NotImplementedError: as of `loaded_pose`.
+        ValueError: shapes or names are wrong.
+        NotImplementedError: as of the nonlinear `deflection`.
 
     Source: Klimchik et al. 2013, "Compliance error compensation technique for parallel robots composed of non-perfect
     serial chains".
