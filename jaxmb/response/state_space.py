@@ -134,11 +134,7 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
         reduced, discarded = _balanced(block, b, c, d, states)
         peak, error = _peak_and_error(StateSpace(block, b, c, d), reduced, eigenvalue)
         return ReducedStateSpace(reduced, error, 2.0 * float(discarded.sum()) / peak if peak else 0.0)
-    if (
-        states < a.shape[0]
-        and eigenvalue[states - 1].imag != 0.0
-        and eigenvalue[states] == eigenvalue[states - 1].conj()
-    ):
+    if eigenvalue[states - 1].imag > 0.0:
         warnings.warn(
             f"{states - 1} states are kept, not {states}: the last one is half of the pair of a mode", stacklevel=2
         )
@@ -153,9 +149,12 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
 
 
 def _modal_form(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Eigenvalues by ascending size, the real block-diagonal matrix, and its basis T, A = T block T^-1."""
+    """Eigenvalues by ascending size, that with Im > 0 first of each pair, the real block-diagonal matrix, and its basis
+    T, A = T block T^-1."""
     found, vectors = np.linalg.eig(a)
-    order = np.lexsort((-np.imag(found), np.abs(np.imag(found)), np.round(np.abs(found), 9)))
+    first = np.flatnonzero(np.imag(found) >= 0.0)  # LAPACK returns the conjugate of an eigenvalue behind it
+    first = first[np.lexsort((np.imag(found[first]), np.round(np.abs(found[first]), 9)))]
+    order = [k for i in first.tolist() for k in range(i, i + 1 + bool(np.imag(found[i]) > 0.0))]
     found, vectors = found[order], vectors[:, order]
     # columns of a pair: sqrt(2) times the real and the imaginary part of its first vector
     scale = np.where(np.imag(found) == 0.0, 1.0, -1j * np.sqrt(2.0) * np.sign(np.imag(found)))

@@ -6,6 +6,7 @@ import scipy.io
 import scipy.signal
 
 import jaxmb
+from jaxmb.response.state_space import StateSpace
 
 MODEL = jaxmb.build_model(jaxmb.load_machine("kuka-kr90"))
 Q = jaxmb.reference_posture(MODEL)
@@ -100,6 +101,16 @@ def test_modal_truncation_keeps_the_static_response():
     np.testing.assert_allclose(np.sort(np.abs(kept))[::2], np.abs(np.asarray(modes.eigenvalue[:2])), rtol=1e-9)
     static = [np.asarray(d - c @ np.linalg.solve(a, b)) for a, b, c, d in (system, reduced)]
     np.testing.assert_allclose(static[1], static[0], rtol=1e-9, atol=1e-9 * np.abs(static[0]).max())
+
+
+def test_equal_modes_of_uncoupled_masses():
+    """Both truncations of two equal oscillators, whose eigenvalues are equal to the last digit."""
+    rates = np.block([[np.zeros((2, 2)), np.eye(2)], [-100.0 * np.eye(2), -0.2 * np.eye(2)]])
+    forces = np.vstack([np.zeros((2, 2)), np.eye(2)])
+    system = StateSpace(rates, forces, np.eye(2, 4), np.zeros((2, 2)))
+    for method in ("balanced", "modal"):
+        assert jaxmb.reduce_state_space(system, 4, method).error < 1e-12
+    assert jaxmb.reduce_state_space(system, 2, "modal").system.A.shape == (2, 2)  # one pair, without a warning
 
 
 def test_wrong_reductions():
