@@ -110,23 +110,23 @@ def translational_compliance(model: Model, q: Float[Array, "n"], frame: str) -> 
 def stiffness_along(compliance: Float[Array, "3 3"], direction: Float[Array, "3"]) -> Float[Array, ""]:
     """Stiffness 1 / (u^T C u) along a direction u, N/m, with the other displacements unconstrained.
 
-    Infinite for a direction without compliance.
+    Infinite for a direction without compliance, NaN for a compliance of NaN, that of an unstable machine.
     """
     along = direction / jnp.linalg.norm(direction)
     compliant = along @ compliance @ along
     # Along a rigid direction J C J^T is not 0 but of the order of the rounding of its largest entry.
-    is_compliant = compliant > 1e-14 * jnp.trace(compliance)
-    return jnp.where(is_compliant, 1.0 / jnp.where(is_compliant, compliant, 1.0), jnp.inf)
+    is_rigid = compliant <= 1e-14 * jnp.trace(compliance)
+    return jnp.where(is_rigid, jnp.inf, 1.0 / jnp.where(is_rigid, 1.0, compliant))
 
 
 def principal_stiffness(compliance: Float[Array, "3 3"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Stiffness in the softest and in the stiffest direction, N/m: inverses of the extreme eigenvalues of C.
 
-    Infinite for a direction without compliance.
+    Infinite for a direction without compliance, NaN for a compliance of NaN, that of an unstable machine.
     """
     values = jnp.linalg.eigvalsh(compliance)
-    is_compliant = values > 1e-14 * values[2]
-    stiffness = jnp.where(is_compliant, 1.0 / jnp.where(is_compliant, values, 1.0), jnp.inf)
+    is_rigid = values <= 1e-14 * values[2]
+    stiffness = jnp.where(is_rigid, jnp.inf, 1.0 / jnp.where(is_rigid, 1.0, values))
     return stiffness[2], stiffness[0]
 
 

@@ -151,7 +151,7 @@ class PostureMap:
     machine: str
     quantity: str
     values: np.ndarray
-    """At each point of the grid, in the unit of the quantity; NaN where loops do not close."""
+    """At each point of the grid, in its unit; NaN where loops do not close or the machine is unstable."""
     frame: str
     """Frame of the quantity."""
     postures: Postures

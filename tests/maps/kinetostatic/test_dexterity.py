@@ -271,6 +271,8 @@ def test_stiffness_by_direction(robot):
     assert float(along(flat, np.array([0.0, 0.0, 1.0]))) == np.inf
     assert float(principal(flat)[0]) == pytest.approx(2e4 / (3.0 + np.sqrt(5.0)), rel=1e-12)
     assert float(principal(flat)[1]) == np.inf
+    unknown = np.full((3, 3), np.nan)  # of an unstable machine
+    assert np.isnan([along(unknown, np.array([1.0, 0.0, 0.0])), *principal(unknown)]).all()
     jacobian = np.asarray(jaxmb.frame_jacobian(robot, Q, "tool"))[:3]
     values = np.linalg.eigvalsh(jacobian @ np.diag(1.0 / np.asarray(robot.stiffness)) @ jacobian.T)
     np.testing.assert_allclose(principal(compliance(robot, Q)), [1.0 / values[2], 1.0 / values[0]], rtol=1e-9)
