@@ -119,15 +119,18 @@ def those_of_a_set(shapes: Shapes, fields: Callable[[str], Shapes]) -> tuple[str
 def fields_of_matlab(variables: Mapping[str, object]) -> Table:
     """Variables as fields of an FRF set.
 
-    Vectors may be rows or columns; a 2-D `frf` is [f, output] of one input, as MATLAB drops trailing axes of size 1.
+    Vectors may be rows or columns, also `frf` and `coherence` of one response; a 2-D `frf` is [f, output] of one input,
+    as MATLAB drops trailing axes of size 1.
 
     Raises:
         ValueError: a variable is no plain data, or the axes of `frf` are in another order.
     """
     fields = {name: _of_matlab(name, value) for name, value in variables.items()}
     h, size = np.asarray(fields["frf"]), np.size(fields["frequency_hz"])
-    if h.ndim == 2 and h.shape == (1, size):
+    if h.shape == (1, size):
         h = h.T
+        if np.shape(fields.get("coherence", 0.0)) == (1, size):
+            fields["coherence"] = np.transpose(fields["coherence"])
     while h.ndim < 3:
         h = h[..., None]
     if h.shape[0] != size and size in h.shape:
