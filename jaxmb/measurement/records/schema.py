@@ -136,7 +136,7 @@ class Hits(Part):
     end_level: Annotated[Positive, Field(le=1.0)] | None = None
     """In place of `decay_1_s`: level of the exponential window one record length after the hit [1]."""
     force_window_s: Positive | None = None
-    """Length of the force window; by default none."""
+    """Length of the force window from the start of the hit; by default three lengths of the pulse and 16 samples."""
     double_hit_level: Annotated[Positive, Field(lt=1.0)] = 0.1
     """Share of the peak force above which a second rise counts as a double hit [1]."""
     estimator: Literal["H1", "H2", "Hv"] = "H1"
