@@ -127,7 +127,9 @@ def _first_problem(
     """Problem of the first step, with all other parameters at given values."""
     prior = problem.prior
     if prior is not None:
-        prior = Prior(jnp.asarray(prior.mean)[chosen], jnp.asarray(prior.std)[chosen])
+        # damping has no prior: the rows of the others contain no column of it
+        whitening = None if prior.whitening is None else prior.whitening[np.ix_(chosen, chosen)]
+        prior = Prior(jnp.asarray(prior.mean)[chosen], jnp.asarray(prior.std)[chosen], whitening)
     undamped = [_undamped(test, problem) for test in modal]
     return make_problem(problem.free.apply(problem.model, values), subset(problem.free, chosen), undamped, prior)
 

@@ -11,8 +11,10 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.fit import two_steps
 from jaxmb.identify.fit.loop import run_fit
+from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters, subset
+from jaxmb.identify.study.reading.parameters import whitening
 from tests.identify.arm import BRIEF, FREE, MACHINE, TRUTH, frf, shapes, study_of
 
 METHOD = {"method": "rognant2010"} | BRIEF
@@ -72,6 +74,17 @@ def test_without_noise_only_rounding_limits_the_damping(tmp_path):
     variance = 1e-18 * np.mean(responses(u) ** 2)
     expected = variance * np.linalg.inv(np.array(slopes) @ np.array(slopes).T)
     np.testing.assert_allclose(np.linalg.inv(rows.T @ rows), expected, rtol=1e-3)
+
+
+def test_the_first_step_keeps_the_correlations_of_a_prior(tmp_path):
+    study = made(tmp_path)
+    first = np.array([not name.startswith("damping") for name in study.free.names])
+    entries, std = np.flatnonzero(first), np.where(first, 0.1, np.inf)
+    covariance = 0.01 * (0.1 * np.eye(entries.size) + 0.9)
+    prior = Prior(np.zeros(first.size), std, whitening(std, entries, covariance))
+    problem = dataclasses.replace(study.problem, prior=prior)
+    rows = two_steps._first_problem(problem, (), entries, study.start.values).prior.rows
+    np.testing.assert_allclose(np.linalg.inv(rows.T @ rows), covariance, rtol=1e-9)
 
 
 def test_intervals_hold_the_truth(tmp_path):
