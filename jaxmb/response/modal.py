@@ -280,6 +280,8 @@ def check_mass_matrix(mass: np.ndarray, coordinates: Sequence[str] | None = None
 
 def singular_mass_matrices(masses: Float[np.ndarray, "*p n n"]) -> Bool[np.ndarray, "*p"]:
     """Whether each mass matrix is not finite, or singular to working precision after scaling to a unit diagonal."""
+    if not masses.shape[-1]:  # all coordinates are locked
+        return np.zeros(masses.shape[:-2], dtype=bool)
     finite = np.isfinite(masses).all(axis=(-2, -1), keepdims=True)
     values = np.linalg.eigvalsh(_unit_diagonal(np.where(finite, masses, 0.0)))
     return (values[..., 0] <= LEAST_MASS * values[..., -1]) | (values[..., -1] <= 0.0)
@@ -540,6 +542,8 @@ def state_matrix(M: Any, C: Any, K: Any, xp: Any) -> Any:
 
 def _unit_shapes(shapes: Any) -> Any:
     """Columns scaled so that the largest component of each is 1; NumPy in, NumPy out."""
+    if not shapes.size:
+        return shapes
     xp: Any = np if isinstance(shapes, np.ndarray) else jnp
     return shapes / xp.take_along_axis(shapes, xp.argmax(xp.abs(shapes), axis=0)[None, :], axis=0)
 

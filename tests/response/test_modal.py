@@ -236,3 +236,9 @@ def test_derivative_of_eigenvalues_is_finite_where_they_repeat():
     assert np.isfinite(d_vectors).all()
     np.testing.assert_allclose(values, 2 * np.ones(3))
     assert vectors.shape == (3, 3)
+
+
+def test_a_locked_machine_has_no_modes():
+    nothing = jnp.zeros((0, 0))
+    found = modes(Tangent(nothing, nothing, nothing))
+    assert (found.frequency_hz.size, found.shape.shape, found.overdamped.size) == (0, (0, 0), 0)
