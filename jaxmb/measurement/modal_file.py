@@ -9,7 +9,9 @@ import numpy as np
 from jaxmb.io.files import write_atomically
 from jaxmb.measurement.files.uff import nodes_dataset, units_dataset
 from jaxmb.measurement.files.uff_function import node_and_direction
-from jaxmb.measurement.modal.model import ModalModel
+from jaxmb.measurement.frf_set import UNKNOWN, unit_scale
+from jaxmb.measurement.modal.data import modal_scaling
+from jaxmb.measurement.modal.model import ModalModel, largest_of_rows
 
 MARK = "    -1\n"
 STRUCTURAL, COMPLEX_EIGENVALUE, THREE_DOF, SIX_DOF, DISPLACEMENT, COMPLEX = 1, 3, 2, 3, 8, 5
@@ -21,9 +23,9 @@ def write_modal_model(
 ) -> None:
     """Write a modal model as a universal file (.uff, .unv): dataset 55 with eigenvalue and complex shape of each mode.
 
-    Eigenvalues are in rad/s, modal A is the scale of the residues, Q = 1 / a with R_oi = Q shape_o shape_i, where an
-    input is one of the outputs, else 1; modal B is -a lambda. Points whose name is no node number have numbers after
-    the highest one, which ID line 4 lists. The format has six digits.
+    Eigenvalues are in rad/s, modal A is the scale of the residues, Q = 1 / a with R_oi = Q shape_o shape_i, in SI units
+    unless that of the FRFs is unknown, and 1 where no force was measured at a sensor; modal B is -a lambda. Points
+    whose name is no node number have numbers after the highest one, which ID line 4 lists. The format has six digits.
 
     Args:
         path: of the file.
@@ -44,8 +46,9 @@ def write_modal_model(
     names = "; ".join(f"{n} {node}" for node, n in number.items() if str(n) != node)[:80]
     placed = {str(number[node]): position for node, position in (nodes or {}).items() if node in number}
     text = units_dataset() + (nodes_dataset(placed) if placed else "")
+    modal_a = _modal_a(model)
     for r, eigenvalue in enumerate(model.eigenvalue):
-        a = _scale(model, r)
+        a = modal_a[r]
         values: dict[int, np.ndarray] = {}
         for (node, direction), value in zip(dofs, model.mode_shape[:, r], strict=True):
             row = values.setdefault(number[node], np.zeros(width, complex))
@@ -77,13 +80,17 @@ def _node_numbers(nodes: list[str]) -> dict[str, int]:
     return result
 
 
-def _scale(model: ModalModel, r: int) -> complex:
-    """Modal A of a mode, shape over participation at the driving point of the largest participation."""
-    driven = [(i, model.outputs.index(name)) for i, name in enumerate(model.inputs) if name in model.outputs]
-    if not driven:
-        return 1.0 + 0.0j
-    i, o = max(driven, key=lambda pair: abs(model.participation[r, pair[0]]))
-    return complex(model.shape[o, r] / model.participation[r, i])
+def _modal_a(model: ModalModel) -> np.ndarray:
+    """Modal A [r] for the shapes `mode_shape`, SI where the unit of the FRFs is known; 1 without a driving point."""
+    try:
+        scaling = modal_scaling(model)  # Q of `shape`
+    except ValueError:
+        return np.ones(model.eigenvalue.size, complex)
+    unit = 1.0 if model.unit == UNKNOWN else unit_scale(model.unit, model.kind)
+    if model.points == model.outputs:
+        return 1.0 / (unit * scaling)
+    # participations Q shape, divided by the largest
+    return scaling / (unit * largest_of_rows(model.participation)[:, 0] ** 2)
 
 
 def _parts(values: list[complex] | np.ndarray) -> np.ndarray:

@@ -42,6 +42,20 @@ def test_dataset_55(tmp_path, points, node):
         jaxmb.write_modal_model(tmp_path / "modes.txt", model)
 
 
+def test_modal_a_of_a_roving_hammer(tmp_path):
+    """The residues of one sensor, mounted against z, in mm/N: its shape is not the largest component of each mode."""
+    points = ("7 x", "7 y", "7 z")
+    h = -1e3 * frfs(points, points).frf[:, 2:]
+    model = jaxmb.modal_analysis(jaxmb.FrfSet(FREQUENCY_HZ, h, "receptance", ("7 -z",), points, unit="mm/N")).model
+    jaxmb.write_modal_model(tmp_path / "modes.uff", model)
+    sets = [each for each in pyuff.UFF(str(tmp_path / "modes.uff")).read_sets() if each["type"] == 55]
+    assert len(sets) == model.eigenvalue.size > 0
+    for r, each in enumerate(sets):
+        shape = np.array([each["r1"][0], each["r2"][0], each["r3"][0]])
+        expected = -1e-3 * model.shape[0, r] * model.participation[r]
+        np.testing.assert_allclose(shape[2] * shape / each["modal_a"], expected, atol=1e-3 * np.abs(expected).max())
+
+
 def history(values, rate, **more):
     return {"type": 58, "func_type": 1, "rsp_node": 1, "rsp_dir": 1, "ref_node": 1, "ref_dir": 1, "data": values,
             "x": np.arange(len(values)) / rate, "id1": "a", "rsp_ent_name": "NONE", "ref_ent_name": "NONE",
