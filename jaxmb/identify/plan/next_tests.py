@@ -182,7 +182,12 @@ class NextTests(Selection):
 
     def as_json(self, model: Model) -> Table:
         """The tests in the layout of `inspect.json`."""
-        names = model.coordinates
+        reference = np.asarray(model.reference)
+
+        def stated(q: np.ndarray) -> dict[str, float]:  # zeros only where the reference posture is not 0
+            values = zip(model.coordinates, q.tolist(), reference, strict=True)
+            return {name: value for name, value, own in values if value != 0.0 or own != 0.0}
+
         return {
             "count": len(self.tests),
             "like": self.like,
@@ -195,9 +200,9 @@ class NextTests(Selection):
             "criterion_improved": self.improved,
             "tests": [
                 {
-                    "posture": {n: float(x) for n, x in zip(names, test.q, strict=True) if x != 0.0},
+                    "posture": stated(test.q),
                     "posture_text": posture_text(model, test.q),
-                    "drawn": {n: float(x) for n, x in zip(names, drawn.q, strict=True) if x != 0.0},
+                    "drawn": stated(drawn.q),
                     "outputs": test.probe.ends[0],
                     "inputs": test.probe.ends[1],
                     "band_hz": test.probe.band_hz,

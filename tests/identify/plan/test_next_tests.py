@@ -1,5 +1,8 @@
 """Which test to make next: what candidates tell, choices against random ones, and what is promised against a study."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ import jaxmb
 from jaxmb.identify.estimation.identifiability import information_rows
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, information_of, observation, postures_of
-from jaxmb.identify.plan.next_tests import criterion_of, improved, known_directions, objective
+from jaxmb.identify.plan.next_tests import NextTests, criterion_of, improved, known_directions, objective
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.file import write_machine
@@ -93,6 +96,17 @@ def test_what_is_promised_is_what_a_study_with_the_next_tests_predicts(made):
     for name, p in found.parameters.items():
         # Two Jacobians, computed in two ways.
         assert p.next_std == pytest.approx(then.parameters[name].relative_std, rel=1e-5)
+
+
+def test_a_coordinate_moved_to_zero_is_stated():
+    """Coordinates that are left out are 0, and those of the reference posture in a study."""
+    model = jaxmb.build_model(MACHINE)
+    model = dataclasses.replace(model, reference=jnp.array([0.4, 0.0]))
+    probe = SimpleNamespace(ends=((), ()), band_hz=(1.0, 2.0), omega=np.ones(1))
+    test = SimpleNamespace(probe=probe, q=np.zeros(2))
+    numbers = dict.fromkeys(("like", "candidates", "before", "chosen", "known", "left_out", "improved", "directions"))
+    found = NextTests(part=SimpleNamespace(seed=0), tests=(test,), drawn=(test,), **numbers).as_json(model)
+    assert found["tests"][0]["posture"] == found["tests"][0]["drawn"] == {"a": 0.0}
 
 
 @pytest.mark.parametrize(("criterion", "at"), [("A", "posture"), ("D", "equilibrium")])
