@@ -66,6 +66,20 @@ def test_an_exponential_window_does_not_bias(tmp_path):
     assert np.abs(errors(blind)[3:]).min() > 0.1  # all dampings
 
 
+def test_a_line_at_0_hz_is_left_out(tmp_path):
+    """Sensors have an offset there, where the machine has no acceleration; and receptances no finite residual term."""
+    frf_set = exact(np.linspace(0.0, 30.0, 121))
+    h = np.concatenate([np.full((1, 3, 3), 1e-3), frf_set.frf[1:]])
+    made = study(tmp_path, dataclasses.replace(frf_set, frf=h))
+    assert not made.tests[0].weight[0].any()
+    assert (made.tests[0].weight[1:] > 0.0).all()
+    assert "the line at 0 Hz is left out: the predicted FRF is 0 or undefined there" in " ".join(data_remarks(made))
+    displaced = h[1:] / (2j * np.pi * frf_set.frequency_hz[1:, None, None]) ** 2
+    receptance = FrfSet(frf_set.frequency_hz, np.concatenate([displaced[:1], displaced]), "receptance", NAMES, NAMES)
+    made = study(tmp_path, receptance, fit="synthesized", modal={"band_hz": [1.0, 30.0]}, band_hz=[1.0, 30.0])
+    assert made.tests[0].omega[0] == pytest.approx(2.0 * np.pi)
+
+
 def with_floor(seed, floor=1e-4, averages=10):
     """FRFs and coherence of hits of force 1, the mean of which has the floor."""
     truth, rng = exact(), np.random.default_rng(seed)

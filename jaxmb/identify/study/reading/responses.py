@@ -295,7 +295,8 @@ def responses_of_test(
         )
     responses = measured_set
     if part.fit == "synthesized" and analysis is not None:
-        responses = synthesize(analysis.model, measured_set.frequency_hz)
+        lines_hz = measured_set.frequency_hz
+        responses = synthesize(analysis.model, lines_hz[lines_hz > 0.0])  # residual terms may be infinite at 0 Hz
         if part.band_hz is None:
             responses = in_band(responses, analysis.model.band_hz)
     responses = select_channels(responses, dof_names(outputs), dof_names(inputs))

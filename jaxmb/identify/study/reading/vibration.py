@@ -25,7 +25,7 @@ from jaxmb.mechanics.beams import mesh_warnings
 from jaxmb.mechanics.kinematics import check_coordinates
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates, mounting_doubt
-from jaxmb.response.frf import check_points
+from jaxmb.response.frf import IDEAL, check_points
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, endpoints
 from jaxmb.response.modal import modes, spring_names
 
@@ -63,6 +63,11 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         raise ValueError("all FRFs are real and none is negative, as magnitudes without phase: expected complex values")
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _usable(measured, weight, outputs, inputs)
+    if measured.kind != "receptance" or sensor_of(part) != IDEAL:
+        static = measured.frequency_hz + measured.decay_1_s == 0.0
+        if weight[static].any():
+            notes.append("the line at 0 Hz is left out: the predicted FRF is 0 or undefined there")
+        weight[static] = 0.0
     nominal = NOMINAL_LOG_STD if part.noise_log_std == "estimate" else part.noise_log_std
     by_coherence = coherence_noise(measured if part.coherence else dataclasses.replace(measured, coherence=None))
     leak = _leak(part, measured, context)
