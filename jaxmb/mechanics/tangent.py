@@ -9,7 +9,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
@@ -161,7 +161,8 @@ def mounting_doubt(model: Model, q: Float[Array, "n"]) -> tuple[str, ...]:
     """
     if model.as_built is None:
         return ()
-    key = hash(tuple(np.asarray(leaf).tobytes() for leaf in (q, *jax.tree.leaves(model))))
+    leaves, structure = jax.tree.flatten((model, q))  # names and topology belong to the structure, not to its hash
+    key = structure, hash(tuple(np.asarray(leaf).tobytes() for leaf in leaves))
     if key not in _MESSAGES:
         mass, stiffness, change = (np.asarray(part) for part in _mounting_change(model, jnp.asarray(q, float)))
         squares, shapes = eigh(stiffness, mass)
@@ -178,7 +179,7 @@ def mounting_doubt(model: Model, q: Float[Array, "n"]) -> tuple[str, ...]:
     return _MESSAGES[key]
 
 
-_MESSAGES: dict[int, tuple[str, ...]] = {}
+_MESSAGES: dict[tuple[Any, int], tuple[str, ...]] = {}
 """Cached messages by machine and posture."""
 
 
