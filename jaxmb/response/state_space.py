@@ -25,6 +25,8 @@ from jaxmb.response.frf_kind import FrfKind, Point, check_kind, dof_names, endpo
 Reduction = Literal["balanced", "modal"]
 LEAST_DECAY = 1e-9
 """Real part of an eigenvalue, relative to the largest eigenvalue, above which a state does not decay."""
+MOST_CONDITION = 1e12
+"""Condition number of the eigenvectors above which they are linearly dependent to working precision."""
 ERROR_LINES = 2000
 """Frequencies at which the error of a reduction is evaluated, besides those of the modes."""
 
@@ -43,7 +45,8 @@ class ReducedStateSpace(NamedTuple):
 
     system: StateSpace
     error: float
-    """Largest singular value of the difference of the FRFs over all frequencies, relative to the largest of the FRF."""
+    """Largest singular value of the difference of the FRFs over all frequencies but those of undamped modes, relative
+    to the largest of the FRF."""
     bound: float | None
     """Upper bound of the same by twice the sum of the discarded Hankel singular values; None for modal truncation."""
 
@@ -113,8 +116,8 @@ def reduce_state_space(system: StateSpace, states: int, method: Reduction = "bal
         method: of the reduction.
 
     Raises:
-        ValueError: `states` or `method` is invalid, or motions that do not decay, such as rigid-body motions, are to be
-            removed or balanced.
+        ValueError: `states` or `method` is invalid, motions that do not decay, such as rigid-body motions, are to be
+            removed or balanced, or a motion has neither stiffness nor damping.
 
     Source: Antoulas, Approximation of Large-Scale Dynamical Systems, 2005, section 7.2; Laub et al. 1987.
     """
@@ -156,6 +159,11 @@ def _modal_form(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     first = first[np.lexsort((np.imag(found[first]), np.round(np.abs(found[first]), 9)))]
     order = [k for i in first.tolist() for k in range(i, i + 1 + bool(np.imag(found[i]) > 0.0))]
     found, vectors = found[order], vectors[:, order]
+    if not np.linalg.cond(vectors) < MOST_CONDITION:
+        raise ValueError(
+            "the modes are no basis of the states, as with a motion of the machine without stiffness and damping:"
+            " expected one of them for every motion"
+        )
     # columns of a pair: sqrt(2) times the real and the imaginary part of its first vector
     scale = np.where(np.imag(found) == 0.0, 1.0, -1j * np.sqrt(2.0) * np.sign(np.imag(found)))
     return found, *scipy.linalg.cdf2rdf(found, scale * vectors)
@@ -187,10 +195,13 @@ def _frf(system: StateSpace, omega: np.ndarray) -> np.ndarray:
 
 def _peak_and_error(system: StateSpace, reduced: StateSpace, eigenvalue: np.ndarray) -> tuple[float, float]:
     """Largest singular value of the FRFs of a system, and of their difference to those of the reduced one relative to
-    it, at frequencies from below the first to above the last mode, each mode among them."""
-    size = np.abs(eigenvalue[np.abs(eigenvalue) > 1e-6 * np.abs(eigenvalue).max()])
-    steps = np.geomspace(0.01 * size.min(), 100.0 * size.max(), ERROR_LINES)
-    omega = np.unique(np.concatenate([steps, size, np.abs(np.imag(eigenvalue))[np.imag(eigenvalue) != 0.0]]))
+    it, at frequencies from below the first to above the last mode, each damped mode among them."""
+    size = np.abs(eigenvalue)
+    nonzero = size > 1e-6 * size.max()
+    steps = np.geomspace(0.01 * size[nonzero].min(), 100.0 * size.max(), ERROR_LINES)
+    damped = nonzero & (np.real(eigenvalue) < -LEAST_DECAY * size.max())
+    peaks = np.abs(np.imag(eigenvalue[damped & (np.imag(eigenvalue) != 0.0)]))
+    omega = np.unique(np.concatenate([steps, size[damped], peaks]))
     whole = _frf(system, omega)
     peak = float(np.linalg.norm(whole, 2, axis=(1, 2)).max())
     difference = float(np.linalg.norm(whole - _frf(reduced, omega), 2, axis=(1, 2)).max())

@@ -113,11 +113,28 @@ def test_equal_modes_of_uncoupled_masses():
     assert jaxmb.reduce_state_space(system, 2, "modal").system.A.shape == (2, 2)  # one pair, without a warning
 
 
+UNDAMPED = StateSpace(
+    np.block([[np.zeros((2, 2)), np.eye(2)], [-np.diag([100.0, 900.0]), -np.diag([0.0, 0.6])]]), np.eye(4, 2, -2),
+    np.eye(2, 4), np.zeros((2, 2)),
+)  # fmt: skip
+"""Two oscillators, the first without damping."""
+
+
+def test_modal_truncation_keeps_an_undamped_mode():
+    reduced, error, _ = jaxmb.reduce_state_space(UNDAMPED, 2, "modal")
+    np.testing.assert_allclose(np.linalg.eigvals(np.asarray(reduced.A)), [10.0j, -10.0j], atol=1e-9)
+    assert 0.0 < error < 1.0
+    np.testing.assert_allclose(response(reduced, np.zeros(1)), response(UNDAMPED, np.zeros(1)), atol=1e-15)
+
+
 def test_wrong_reductions():
     free = jaxmb.build_model(jaxmb.load_machine("kuka-kr300"))
     system = jaxmb.state_space(free, jaxmb.reference_posture(free) * 0.0)
+    for method in ("balanced", "modal"):
+        with pytest.raises(ValueError, match="a motion of the machine without stiffness and damping: expected one"):
+            jaxmb.reduce_state_space(system, 2, method)
     with pytest.raises(ValueError, match=r"a motion of the machine does not decay: .* expected method 'modal'"):
-        jaxmb.reduce_state_space(system, 2)
+        jaxmb.reduce_state_space(UNDAMPED, 4)
     for states, message in ((0, "states is 0, expected 1 to 18"), (19, "states is 19")):
         with pytest.raises(ValueError, match=message):
             jaxmb.reduce_state_space(jaxmb.state_space(MODEL, Q), states)
