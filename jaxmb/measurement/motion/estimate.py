@@ -51,6 +51,9 @@ def decimated(record: MotionRecord, motion: MotionEstimate, step: int) -> tuple[
 
     Torques, signals and temperatures pass a zero-phase low-pass filter at `ALIAS` of the new rate before. Equations
     that are filtered far below it are the same up to the time of a sign change of friction, within a sample.
+
+    Raises:
+        ValueError: no sample is left between the transients of the motion.
     """
     if step == 1:
         return record, motion
@@ -69,6 +72,11 @@ def decimated(record: MotionRecord, motion: MotionEstimate, step: int) -> tuple[
     )
     used = np.arange(0, len(record.time_s), step)
     within = np.flatnonzero((used >= motion.first) & (used < len(record.time_s) - motion.last))
+    if not within.size:
+        raise ValueError(
+            f"there are {len(record.time_s)} samples, too few for filtered torques: none of every {step} is outside the"
+            f" transients of {motion.first} at the start and {motion.last} at the end, expected a longer record"
+        )
     position, velocity, acceleration = (part[::step] for part in motion[:3])
     return there, MotionEstimate(position, velocity, acceleration, int(within[0]), used.size - 1 - int(within[-1]))
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from jaxmb.measurement.motion.record import butterworth, decimation, edge, low_pass, rates
+from jaxmb.measurement.motion.estimate import decimated, low_passed_motion
+from jaxmb.measurement.motion.record import MotionRecord, butterworth, decimation, edge, low_pass, rates
 
 RATE, CUTOFF = 1000.0, 20.0
 TIME = np.arange(0.0, 4.0, 1.0 / RATE)
@@ -71,3 +72,12 @@ def test_noise_of_decimated_samples_is_nearly_independent():
 def test_wrong_cutoffs(cutoff, count, message):
     with pytest.raises(ValueError, match=message):
         low_pass(np.zeros(count), RATE, cutoff)
+
+
+def test_a_record_of_transients_alone_is_not_decimated():
+    """The cut-off permits 10 samples between both transients, of which none is a multiple of the step."""
+    cutoff, step = 2.1, 23
+    count = 2 * edge(RATE, cutoff) + 10
+    record = MotionRecord(TIME[:count], ("a",), np.zeros((count, 1)), np.zeros((count, 1)))
+    with pytest.raises(ValueError, match=f"there are {count} samples, too few for filtered torques: none of every 23 "):
+        decimated(record, low_passed_motion(record, cutoff), step)
