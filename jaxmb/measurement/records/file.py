@@ -140,7 +140,10 @@ def _read_csv(path: Path) -> np.ndarray:
     except UnicodeDecodeError:
         raise
     except (ValueError, MemoryError) as error:
-        raise ValueError(f"no table of numbers: {error}") from None
+        raise ValueError(
+            f"no table of numbers: {str(error).rstrip('.')}, expected at most one line of names, points in numbers and"
+            f" one separator, as {separator or ' '!r} in line 1"
+        ) from None
 
 
 def is_number(cell: str) -> bool:
