@@ -41,7 +41,8 @@ class Compensator:
 
 def added_stiffness(spring: Compensator, q: float | np.ndarray) -> Float[Array, "..."]:
     """Contribution of the compensator to the joint's stiffness at q, d^2 V / dq^2 [Nm/rad]; it may be negative."""
-    return _added(jnp.asarray(dataclasses.astuple(spring)), jnp.ravel(jnp.asarray(q))).reshape(jnp.shape(q))
+    leaves = jnp.asarray(dataclasses.astuple(spring), float)
+    return _added(leaves, jnp.ravel(jnp.asarray(q, float))).reshape(jnp.shape(q))
 
 
 def _second_derivative(leaves: Array, q: Array) -> Array:
@@ -176,7 +177,7 @@ class _Problem:
     ones of the spring."""
 
     def __init__(self, q: np.ndarray, known: Sequence[float], index: tuple[int, ...], joint_stiffness: float) -> None:
-        self.known, self.index = np.array(known), list(index)
+        self.known, self.index = np.array(known, dtype=float), list(index)
         size = np.abs(self.known[self.index])
         self.scale = np.concatenate([[joint_stiffness], np.where(size > 0.0, size, 1.0)])
         self.first = np.concatenate([[joint_stiffness], self.known[self.index]]) / self.scale

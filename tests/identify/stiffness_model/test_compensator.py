@@ -27,6 +27,15 @@ def test_it_is_the_spring_of_the_machine():
         spring_of(model, "q9")
 
 
+def test_whole_numbers_are_numbers():
+    spring = Compensator(stiffness=400_000, free_length=1.25, carrier_radius=2, arm_radius=1, angle=0)
+    angle = np.arange(-2, 3)
+    assert float(added_stiffness(spring, 0)) == float(added_stiffness(spring, 0.0))
+    compliance = 1.0 / (JOINT + np.asarray(added_stiffness(spring, angle)))
+    fit = fit_compensator(angle, compliance, 1e-3 * compliance, Compensator(200_000, 1, 2, 1, 0), 5.0e6)
+    assert fit.spring.free_length == pytest.approx(1.25, rel=1e-6)
+
+
 def test_stiffness_and_preload_come_back():
     angle = np.radians([-90.0, -60.0, -30.0, 0.0, 30.0])
     compliance = 1.0 / (JOINT + np.asarray(added_stiffness(SPRING, angle)))
