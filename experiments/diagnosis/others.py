@@ -190,12 +190,13 @@ class Deflections:
             moved = []
             for q, force in zip(self.q[k], self.load[k], strict=True):
                 there = Rotation.from_rotvec(self.turn[k]).apply(force)
-                wrench = np.concatenate([there, np.cross(self.lever[k], there)])
                 true = dict(zip(self.coordinates, q + self.offset[k], strict=True))
                 full = jaxmb.posture(model, true)
+                axes = np.asarray(jaxmb.frame_pose(model, full, "tool"))[:3, :3]
+                wrench = np.concatenate([there, np.cross(axes @ self.lever[k], there)])
                 found = np.asarray(jaxmb.deflection(model, full, "tool", jnp.asarray(wrench))).reshape(6)[:3]
                 if self.by_tool[k]:
-                    found = np.asarray(jaxmb.frame_pose(model, full, "tool"))[:3, :3].T @ found
+                    found = axes.T @ found
                 moved.append(found)
             moved = np.array(moved)
             std = 0.01 * float(np.sqrt(np.mean(moved**2)))
@@ -304,7 +305,7 @@ def deflection_errors() -> dict[str, Callable[[Deflections, int, np.random.Gener
     def lever(t: Deflections, size: int, rng: np.random.Generator) -> Change:
         axis, by = int(rng.integers(3)), (0.02, 0.08, 0.3)[size]
         t.lever[1] = by * np.eye(3)[axis]
-        return {"words": ["lever", "d1", "XYZ"[axis]], "size": by}
+        return {"words": ["lever", "d1", "xyz"[axis]], "size": by}
 
     def tool(t: Deflections, size: int, rng: np.random.Generator) -> Change:
         axis, by = int(rng.integers(3)), (0.02, 0.08, 0.3)[size]

@@ -193,7 +193,8 @@ def deflections(name: str, free: dict[str, Any]) -> Callable:
         rows = []
         for q, force in zip(postures, loads, strict=True):
             there = factor * turn.apply(force)
-            wrench = np.concatenate([there, np.cross(lever, there)])
+            axes = np.asarray(jaxmb.frame_pose(model, jnp.asarray(q + zero), "tool"))[:3, :3]
+            wrench = np.concatenate([there, np.cross(axes @ lever, there)])
             moved = np.asarray(jaxmb.deflection(model, jnp.asarray(q + zero), "tool", jnp.asarray(wrench)))[..., :3]
             rows.append([*q, *force, *(moved.ravel() + 2e-5 * rng.normal(size=3))])
         names = ["test", *(f"{name} rad" for name in coordinates), "fx N", "fy N", "fz N", "dx m", "dy m", "dz m"]

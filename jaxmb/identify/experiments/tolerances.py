@@ -75,7 +75,8 @@ class Tolerances(Part):
     load_direction_deg: NonNegative = 0.3
     """Direction of the loads of a deflection test, about each axis of the ground, common to its load cases."""
     load_lever_mm: NonNegative = 2.0
-    """Point of application of the loads of a deflection test, along each axis, common to its load cases."""
+    """Point of application of the loads of a deflection test, along each axis of the loaded frame, common to its load
+    cases."""
     device_scale_ppm: NonNegative = 5.0
     """Scale of the positions and distances of a pose test, of the distance meter of a laser tracker; cameras and draw
     wires have 50 and more."""

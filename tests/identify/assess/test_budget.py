@@ -73,7 +73,9 @@ def test_errors_of_loads_as_by_hand(tmp_path, kind):
             turn = Rotation.from_rotvec(size * axis).as_matrix()
             wrenches = [np.append(turn @ case.wrench[:3], case.wrench[3:]) for case in cases]
         else:
-            wrenches = [case.wrench + np.append(np.zeros(3), np.cross(1e-3 * axis, case.wrench[:3])) for case in cases]
+            poses = [np.asarray(jaxmb.frame_pose(study.model, case.q, case.frame))[:3, :3] for case in cases]
+            levers = [np.cross(1e-3 * at @ axis, case.wrench[:3]) for at, case in zip(poses, cases, strict=True)]
+            wrenches = [case.wrench + np.append(np.zeros(3), m) for case, m in zip(cases, levers, strict=True)]
         own, other = (compliances_by_hand(study, w) for w in ([case.wrench for case in cases], wrenches))
         changes.append(other / own - 1.0)
     expected = dict(zip(("stiffness.a", "stiffness.b"), np.linalg.norm(changes, axis=0), strict=True))
@@ -102,6 +104,21 @@ def test_a_joint_zero_moves_the_postures_of_deflections(tmp_path):
     plain, found = (source.residual_with(test, study.model, by) for by in ({}, {"zero of b": 0.01}))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     assert np.linalg.norm(found - plain) > 1e-3 * np.linalg.norm(plain)
+
+
+def test_a_lever_turns_with_the_loaded_frame(tmp_path):
+    study = study_of(tmp_path, loads(), free={"stiffness.*": {"lower": 1e3, "upper": 1e6}})
+    test, source, model = study.fitted[0].test, study.fitted[0].source, study.model
+    axes = [np.asarray(jaxmb.frame_pose(model, case.q, case.frame))[:3, 0] for case in source.cases]
+    moments = [np.cross(0.1 * axis, case.wrench[:3]) for axis, case in zip(axes, source.cases, strict=True)]
+    cases = [
+        dataclasses.replace(case, wrench=case.wrench + np.append(np.zeros(3), moment))
+        for case, moment in zip(source.cases, moments, strict=True)
+    ]
+    moved = source.with_cases(test, model, cases)
+    expected = np.asarray(moved.residual(moved.view(model)))
+    found = source.residual_with(test, model, {f"lever of loads of {test.name} along x": 0.1})
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 INERTIAL = {"mass_percent", "center_of_mass_mm", "inertia_percent", "damping_percent", "tilt_deg"}

@@ -23,6 +23,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     common_errors,
     compliances,
     decorrelation,
+    displaced_posture,
     elastic_rows,
     joint_terms,
     measured_displacements,
@@ -86,7 +87,7 @@ class DeflectionSource(Source):
         for i, axis in enumerate("XYZ"):
             error = StatedError(f"direction of loads of {name} about {axis}", "load_direction_deg", DEGREE)
             yield error, 1 + i
-            yield StatedError(f"lever of loads of {name} along {axis}", "load_lever_mm", 1e-3), 4 + i
+            yield StatedError(f"lever of loads of {name} along {axis.lower()}", "load_lever_mm", 1e-3), 4 + i
         for k, coordinate, revolute in independent_joints(model):
             yield zero_error(coordinate, revolute), 7 + k
             key, size = f"posture of {name} {coordinate}", DEGREE if revolute else 1e-2
@@ -119,8 +120,10 @@ class DeflectionSource(Source):
         z = np.zeros(7 + len(model.coordinates))
         for error, i in self._of_cases(test.name, model):
             z[i] += errors.get(error.key, 0.0)
-        of_case = np.where(np.arange(z.size) > 0, z, 0.0)
-        cases = [true_case(model, _wide(model, case, 1.0 + z[0]), of_case) for case in self.cases]
+        of_load = np.where((np.arange(z.size) > 0) & (np.arange(z.size) < 7), z, 0.0)
+        wide = [_wide(model, case, 1.0 + z[0]) for case in self.cases]
+        there = [dataclasses.replace(case, q=displaced_posture(model, case.q, z[7:])) for case in wide]
+        cases = [true_case(model, case, _with_lever(model, case, of_load)) for case in there]
         for error, change in self._of_columns(test.name):
             if errors.get(error.key):
                 cases = list(map(change(errors[error.key]), cases))
@@ -260,6 +263,14 @@ def _renamed(case: LoadCase, name: str, frame: str, of_load: bool, of_point: boo
     """A load case with another loaded or measured frame."""
     points = tuple(frame if of_point and point == name else point for point in case.points)
     return dataclasses.replace(case, frame=frame if of_load and case.frame == name else case.frame, points=points)
+
+
+def _with_lever(model: Model, case: LoadCase, z: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
+    """Errors of `true_case` with the lever, whose point of application is fixed to the loaded frame, in ground axes."""
+    if not z[4:7].any():
+        return z
+    axes = np.asarray(frame_pose(model, jnp.asarray(case.q), case.frame))[:3, :3]
+    return np.concatenate([z[:4], axes @ z[4:7], z[7:]])
 
 
 def _wide(model: Model, case: LoadCase, larger: float) -> LoadCase:
