@@ -106,7 +106,7 @@ class StatedError(NamedTuple):
     text: Callable[[float], str] | None = None
     """Text of an error of a size, SI; None for `key` with its size in the unit of the tolerance."""
     least: float = -math.inf
-    """Lower bound, SI."""
+    """Lower bound, SI; at least minus the upper one, or minus half a turn, 1 m, or four times the stated number."""
     most: float | None = None
     """Upper bound, SI; None for half a turn, 1 m, or four times the stated number."""
     starts: tuple[float, ...] = ()
@@ -133,8 +133,9 @@ class StatedError(NamedTuple):
     def bounds(self) -> tuple[float, float]:
         """Sizes between which an error is plausible, SI."""
         unit = self.kind.split("_")[-1]
-        most = {"deg": math.pi, "mm": 1.0, "percent": 300.0 * self.unit}.get(unit, math.inf)
-        return max(self.least, -most), most if self.most is None else self.most
+        default = {"deg": math.pi, "mm": 1.0, "percent": 300.0 * self.unit}.get(unit, math.inf)
+        most = default if self.most is None else self.most
+        return max(self.least, -max(most, default)), most
 
     def is_plausible(self, value: float) -> bool:
         """Whether an error of a size, SI, is plausible: a zero or axis of the machine is off by at most 45 deg, or by

@@ -97,6 +97,7 @@ def test_a_correct_torque_test_has_no_doubt(tmp_path):
         ({"change": lambda q, tau: (q[:, ::-1], tau)}, "exchanged angles of q1 and q2 of test 'run'"),
         ({"change": lambda q, tau: (q, tau + np.array([0.0, 40.0]))}, "missing offset of the torque of q2 (40 N m)"),
         ({"change": lambda q, tau: (q, 1e-3 * tau)}, "a factor of 1e+03 on the torques of test 'run' (1000: "),
+        ({"change": lambda q, tau: (q, tau * [1e-3, 1.0])}, "a factor of 1e+03 on the torque of q1 (1000: "),
         ({"change": lambda q, tau: (q, -tau)}, "the sign of all torques of test 'run' would explain 100 %"),
     ],
 )
