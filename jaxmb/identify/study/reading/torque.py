@@ -181,21 +181,20 @@ def _rebuild(
     unblurred = dataclasses.replace(record, blurred=0)
 
     def rebuild(other: Model, readings: Readings) -> TorqueTest:
-        order, own = np.arange(len(names)), np.array([model.coordinates.index(name) for name in names])
+        order = np.arange(len(names))
         if set(readings.exchanged) <= set(names) and readings.exchanged:
             i, k = (names.index(name) for name in readings.exchanged)
             order[[i, k]] = k, i
         zero = np.array([readings.zeros.get(name, 0.0) for name in names])
         angle, rate = np.array([readings.factors.get(name, (1.0, 1.0)) for name in names]).T
-        corrected_q = q.copy()
-        corrected_q[:, own] = angle * q[:, own[order]] + zero
         corrected = motion._replace(
             position=angle * motion.position[:, order] + zero,
             velocity=rate * motion.velocity[:, order],
             acceleration=rate * motion.acceleration[:, order],
         )
         without_limit = settings._replace(least_speed=0.0)
-        found = effort_rows(brakes_released(other), unblurred, corrected, corrected_q, without_limit)
+        # loops are closed from the stated path, on which they are
+        found = effort_rows(brakes_released(other), unblurred, corrected, q, without_limit)
         count = len(found.measured)
         # with the readings as stated some samples are at rest
         rows = count * np.searchsorted(found.time_s[::count], plain.time_s) + plain.coordinate
