@@ -222,7 +222,7 @@ def test_the_stiffness_of_gears_without_motor_is_a_cause(tmp_path):
 
 
 def test_a_torque_without_values(tmp_path):
-    recorded = written(tmp_path, effort=np.sin(np.arange(1001.0))[:, None] * [0.0, 1.0])
+    recorded = written(tmp_path, effort=np.sin(np.arange(1001.0))[:, None] * [-0.0, 1.0])
     with pytest.raises(
         ValueError, match="test 'motion': the torque of a is 0 throughout while it moves, expected the measured one"
     ):
