@@ -430,8 +430,8 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
         # it determines neither a cut-off nor its noise
         if derived and travel >= STILL and np.ptp(effort) == 0.0:
             raise ValueError(
-                f"the torque of {name} is {effort[0] + 0.0:g} throughout while it moves, expected the measured one: omit its"
-                " column where it was not measured; where nothing drove it, state cutoff_hz and torque_std"
+                f"the torque of {name} is {effort[0] + 0.0:g} throughout while it moves, expected the measured one:"
+                " omit its column where it was not measured; where nothing drove it, state cutoff_hz and torque_std"
             )
     return Recording(part, label, start, record, sides, truth, tuple(remarks), at_shafts)
 
