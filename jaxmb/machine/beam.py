@@ -9,7 +9,14 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
 from jaxmb.io.validation import Table, check_known
-from jaxmb.machine.elements import motion_matrix, origin_matrix, origin_table, pose_matrix, rotation_about
+from jaxmb.machine.elements import (
+    deviation_matrix,
+    motion_matrix,
+    origin_matrix,
+    origin_table,
+    pose_matrix,
+    rotation_about,
+)
 from jaxmb.machine.values import GROUND, ROWS, Name, NonNegative, Number, Origin, Part, Positive, Row6, angle
 
 EXPECTED = "expected { tube = [outer, inner] } or { box = [width, height] or [width, height, wall] }, in m"
@@ -413,8 +420,10 @@ class _ReferencePoses:
             part.get("origin", {})
         )
         for joint in part.get("joint", ()) if kind == "body" else ():
-            value = angle(self.posture.get(joint["name"], 0.0))
-            pose = pose @ motion_matrix(joint.get("type"), joint.get("axis", (0.0, 0.0, 1.0)), value)
+            reading = angle(self.posture.get(joint["name"], 0.0))
+            value = angle(joint.get("zero", 0.0)) + joint.get("reading_scale", 1.0) * reading
+            motion = motion_matrix(joint.get("type"), joint.get("axis", (0.0, 0.0, 1.0)), value)
+            pose = pose @ deviation_matrix(joint.get("origin_deviation", (0.0,) * 6)) @ motion
         return pose
 
     def on_carrier(self, name: str, label: str) -> tuple[str, np.ndarray]:

@@ -101,6 +101,16 @@ def test_between_bodies_in_the_reference_posture(tmp_path):
     assert read.beam == jaxmb.Machine.model_validate({"name": "m", "gravity": [0.0, 0.0, 0.0]} | machine).beam
 
 
+def test_between_bodies_whose_joints_deviate_the_loop_closes_in_the_reference_posture():
+    joint = {"name": "q", "axis": [0, 1, 0], "zero": "10 deg", "reading_scale": 1.5,
+             "origin_deviation": [0.01, 0.0, 0.0, 0.0, 0.1, 0.0]}  # fmt: skip
+    arm = {"name": "arm", "mass": 2.0, "center_of_mass": [0.3, 0.0, 0.0], "joint": [joint]}
+    machine = {"body": [arm], "frame": [at("tip", [0.5, 0.0, 0.0], "arm"), at("foot", [0.4, 0.0, -0.8])],
+               "beam": [TUBE | {"name": "rod", "from": "foot", "to": "tip"}], "posture": {"q": "30 deg"}}  # fmt: skip
+    model, _ = hz(machine)
+    np.testing.assert_allclose(model.reference, np.pi / 6, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("rod", "message"),
     [
