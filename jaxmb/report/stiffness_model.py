@@ -167,7 +167,7 @@ def error_chart(study: str, metrics: StiffnessModelMetrics, role: str) -> Chart:
             y = Axis("points", limits=(0.0, top), ticks=None if counts else ())
             cells.append((Panel(marks, x, y, heading if i == 0 else "", 0.85),))
         grid.append(cells)
-    shares = {name: p for name, p in metrics.compensated_percent.items() if p is not None}
+    shares = {row.model: row.compensated_percent for row in metrics.rows(role) or () if row.model != "none"}
     best = max(shares, key=shares.__getitem__) if shares else ""
     found = f"{best} compensates {shares[best]:.1f} %" if shares else "errors after compensation"
     return Chart(

@@ -9,7 +9,7 @@ from rich.console import Console
 from jaxmb.report.rendering import figure_of
 from jaxmb.report.result_sections import sections
 from jaxmb.report.section import Picture, number
-from jaxmb.report.stiffness_model import stiffness_model_sections
+from jaxmb.report.stiffness_model import error_chart, stiffness_model_sections
 from jaxmb.report.terminal import on_terminal
 from tests.identify.kr270 import judged
 
@@ -78,3 +78,12 @@ def test_histograms_of_all_models_have_one_scale(result):
         assert above < -0.5
         assert below > len(axes.get_yticks()) - 0.5
     assert "95 % intervals" in charts["compliances"].caption
+
+
+def test_the_title_of_a_histogram_has_the_percentage_of_its_own_tests(result):
+    metrics = result.metrics.stiffness_model
+    for role in ("check", "fit"):
+        percent = {row.model: row.compensated_percent for row in metrics.rows(role)[1:]}
+        best = max(percent, key=percent.__getitem__)
+        title = error_chart("s", metrics, role).title
+        assert title.startswith(f"s: {best} compensates {percent[best]:.1f} % of the deflections; errors in the tests")
