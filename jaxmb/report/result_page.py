@@ -164,11 +164,14 @@ def arrow_sections(result: Result) -> list[Section]:
 
 
 def _deflection_arrows(result: Result, rows: Sequence[DeflectionRow]) -> Skeleton:
-    postures = {case.name: case.q for entry in result.study.entries for case in getattr(entry.source, "cases", ())}
-    model = result.model
-    first = postures.get(rows[0].test, np.asarray(model.reference))
+    every = result.study.entries
+    # different tests may have load cases of one name
+    postures = {(entry.name, case.name): case.q for entry in every for case in getattr(entry.source, "cases", ())}
+    model, at = result.model, [(row.set, row.test) for row in rows]
+    first = postures.get(at[0], np.asarray(model.reference))
     origin = np.array([
-        np.asarray(frame_pose(model, postures.get(row.test, first), row.point))[:3, 3] for row in rows
+        np.asarray(frame_pose(model, postures.get(case, first), row.point))[:3, 3]
+        for case, row in zip(at, rows, strict=True)
     ])  # fmt: skip
     parts = [
         np.nan_to_num(np.array([getattr(row, f"{what}_mm") for row in rows])) / 1e3

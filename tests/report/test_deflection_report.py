@@ -1,6 +1,7 @@
 """Tables and figures of deflection tests: nothing is cut off, and bands say what they are."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -91,6 +92,18 @@ def test_arrows_as_a_picture(result, overlapping):
             tips = quiver.get_offsets() + np.column_stack([quiver.U, quiver.V])
             assert np.all((tips > low) & (tips < high))
     assert png_of(skeleton).startswith(b"\x89PNG")
+
+
+def test_arrows_are_at_the_postures_of_their_own_test(result):
+    """Another test may have load cases of the same names."""
+    drawn = [arrow_sections(result)[0].parts[0].chart().arrows[0].origin]
+    (entry,) = result.study.entries
+    cases = [dataclasses.replace(case, q=case.q + 0.3) for case in entry.source.cases]
+    other = types.SimpleNamespace(name="other", source=types.SimpleNamespace(cases=cases))
+    study = types.SimpleNamespace(entries=(entry, other))
+    both = types.SimpleNamespace(model=result.model, metrics=result.metrics, study=study)
+    drawn += [arrow_sections(both)[0].parts[0].chart().arrows[0].origin]
+    np.testing.assert_array_equal(*drawn)
 
 
 def test_what_is_missed_is_shown_along_each_axis(result):
