@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxmb.identify.assess.budget import ParameterBudget
-from jaxmb.identify.assess.result import Parameter, Result
+from jaxmb.identify.assess.result import Outcome, Parameter, Result
 from jaxmb.identify.assess.uncertainty.monte_carlo import Draws
 from jaxmb.identify.assess.uncertainty.nonlinear import RISE
 from jaxmb.identify.study.study import Solver, Study
@@ -311,9 +311,10 @@ def cost_chart(result: Result) -> Chart:
     log = bool(curve.size)  # a logarithmic axis needs positive data
     y = Axis("cost" if result.study.problem.prior is None else "cost, prior included", log, limits)
     count = sum(result.evaluations.get(part, 0) for part in ("search", "refine"))
+    ended = "not converged" if result.outcome is Outcome.NOT_CONVERGED else "converged"
     return single(
         Panel(marks, Axis("evaluations of the cost", log), y),
-        f"{result.study.name}: {'converged' if result.converged else 'not converged'} after {count} evaluations",
+        f"{result.study.name}: {ended} after {count} evaluations",
         "Smallest cost found so far against the number of evaluations of the cost.",
         4.0,
     )

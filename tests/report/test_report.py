@@ -209,6 +209,19 @@ def test_figures_of_a_fit_that_knows_little(result):
         figure_of(chart).draw_without_rendering()
 
 
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [
+        ("not converged after 3 rounds", "not converged"),
+        ("data not followed: the best fit does not reproduce test 1", "converged"),
+        ("no parameter identified: a doubt", "converged"),
+    ],
+)
+def test_the_title_of_the_cost_is_that_of_the_fit(result, status, ended):
+    title = cost_chart(dataclasses.replace(result, status=status)).title
+    assert title.startswith(f"{result.study.name}: {ended} after ")
+
+
 @pytest.mark.parametrize(("outputs", "inputs", "lines"), [(1, 1, 50), (2, 1, 1), (8, 7, 20)])
 def test_grids_of_any_size(outputs, inputs, lines):
     points = [("tool", d) for d in ("x", "y", "z", "rx", "ry", "rz", "-x", "-y")]
