@@ -217,7 +217,8 @@ def next_report(found: Inspection) -> NextReport:
     proposal = (Lines(("To append to the study file:",)), Lines(tuple(toml), verbatim=True)) if toml else ()
     std = found.next.known.std
     worst = int(np.argmax(std))
-    least_known = f"{found.study.free.names[worst]}, {percent(100.0 * float(std[worst]))} %"
+    of = "" if found.study.free.logarithmic[worst] else " of the width of its bounds"
+    least_known = f"{found.study.free.names[worst]}, {percent(100.0 * float(std[worst]))} %{of}"
     largest = f"largest standard deviation due to noise after them: {least_known}"
     return report._replace(parts=(*report.parts, *proposal), lines=(*report.lines, largest))
 

@@ -13,7 +13,7 @@ import jaxmb
 from jaxmb.identify.assess.saved import study_toml
 from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.report.inspection import inspection_sections
+from jaxmb.report.inspection import inspection_sections, next_report
 from jaxmb.report.rendering import write_pictures
 from jaxmb.report.section import Lines, Table, pictures
 
@@ -71,6 +71,15 @@ def test_tables(inspected, with_prior, deflections, text_of):
     assert "stiffness.q1: has no effect on the data" in shown
     assert "unknown" in shown
     assert "stiffness.q1 alone" in shown
+
+
+def test_the_largest_deviation_after_the_next_tests_names_its_scale(inspected):
+    assert next_report(inspected).lines[-1].endswith(" %")
+    problem = inspected.study.problem
+    linear = dataclasses.replace(problem.free, logarithmic=(False,) * problem.free.size)
+    study = inspected.study.with_problem(dataclasses.replace(problem, free=linear))
+    lines = next_report(dataclasses.replace(inspected, study=study)).lines
+    assert lines[-1].endswith(" % of the width of its bounds")
 
 
 def test_the_proposed_tests_are_toml_for_the_study(inspected):
