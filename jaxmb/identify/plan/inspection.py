@@ -282,11 +282,19 @@ def _remarks(study: Study) -> tuple[str, ...]:
     )
     if weighted and study.next is not None:
         remarks.append("weights: the prediction after the next tests is for lines weighted by their noise only")
-    unknown = [test for test in study.tests if not test.noise.is_known]
-    if unknown:
-        names, level = ", ".join(test.name for test in unknown), unknown[0].noise.level_text
-        remarks.append(
-            f"the noise of {names} is to be estimated from a fit: a standard deviation of {level} is assumed"
-            " here, to which all standard deviations are proportional"
-        )
-    return tuple(remarks)
+    levels = dict[str, list[str]]()
+    for test in study.tests:
+        if not test.noise.is_known:
+            levels.setdefault(test.noise.level_text, []).append(test.name)
+    proportional = len(levels) == 1 and not any(test.noise.is_known for test in study.tests)
+    effect = (
+        "to which all standard deviations are proportional" if proportional else "which affects standard deviations"
+    )
+    return (
+        *remarks,
+        *(
+            f"the noise of {', '.join(names)} is to be estimated from a fit: a standard deviation of {level} is assumed"
+            f" here, {effect}"
+            for level, names in levels.items()
+        ),
+    )

@@ -4,11 +4,13 @@ import dataclasses
 import json
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.plan.inspection import _remarks
 from jaxmb.identify.plan.why import posture_text
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Solver
@@ -161,6 +163,24 @@ def test_json_is_strict_and_complete(narrow, elbow):
 def test_the_noise_that_stands_for_one_to_be_estimated_is_told(tmp_path):
     (told,) = jaxmb.inspect(study_of(tmp_path, frf(noise_log_std="estimate", name="arm"))).remarks
     assert told.startswith("the noise of arm is to be estimated from a fit: a standard deviation of 0.01 of log H")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_each_assumed_noise_is_that_of_its_own_tests(known):
+    noise = {"a": "0.01 of log H", "b": "0.1 mm", "c": "0.01 of log H", "d": ""}
+    tests = [
+        SimpleNamespace(name=name, noise=SimpleNamespace(is_known=not text, level_text=text), lines=None,
+                        row_weights=lambda: np.ones(2))
+        for name, text in noise.items() if known or text
+    ]  # fmt: skip
+    study = SimpleNamespace(note="", remarks=(), entries=(), tests=tests, laws=None, next=None)
+    assert [text.partition(" assumed")[0] for text in _remarks(study)] == [
+        "the noise of a, c is to be estimated from a fit: a standard deviation of 0.01 of log H is",
+        "the noise of b is to be estimated from a fit: a standard deviation of 0.1 mm is",
+    ]
+    study.tests = [test for test in tests if test.name != "b"]
+    (text,) = _remarks(study)
+    assert text.endswith("affects standard deviations" if known else "all standard deviations are proportional")
 
 
 def test_a_complete_stiffness_model_is_refused(narrow):
