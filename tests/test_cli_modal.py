@@ -131,6 +131,15 @@ def test_figures_say_what_they_show(measured):
     assert indicator.y.log
 
 
+def test_the_title_of_a_stabilization_chart_does_not_call_poles_stable_that_were_chosen_by_hand(measured):
+    chart = modal_analysis(measured, band_hz=(5.0, 30.0), max_order=30).chart
+    new = int(np.flatnonzero(np.array(chart.label) == "new")[0])
+    pole = (int(chart.order[new]), float(chart.frequency_hz[new]))
+    analysis = modal_analysis(measured, band_hz=(5.0, 30.0), max_order=30, chosen=[pole])
+    title = stabilization_chart("rig", analysis, measured).title
+    assert title == "rig: 1 chosen pole from 5 to 30 Hz"
+
+
 def test_coherence_of_one_of_two_inputs(measured):
     """That of both inputs is converted to that of each, as for an analysis of one input."""
     measured = dataclasses.replace(measured, coherence=np.linspace(0.5, 1.0, 620 * 4).reshape(620, 4))

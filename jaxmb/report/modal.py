@@ -190,12 +190,13 @@ def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) ->
         Panel((*pole_rules(analysis), indicator), x, Axis(f"indicator\n({unit})", log=True), height=1.1),
     )
     count = analysis.frequency_hz.size
+    poles = f"{counted(count, 'chosen pole')} from {low:.4g} to {high:.4g} Hz" if count else "no stable pole"
     caption = (
         "Stabilization chart: poles estimated at each model order; poles of the structure repeat from order to order,"
         " at peaks of the mode indicator below."
     )
     return Chart(
-        f"{name}: {count} stable poles from {low:.4g} to {high:.4g} Hz" if count else f"{name}: no stable pole",
+        f"{name}: {poles}",
         caption,
         [[panels]],
         7.0,
