@@ -172,8 +172,9 @@ def convergence_chart(result: Result, found: Settling) -> Chart:
         end, band = result.parameters[name].value, found.values[name]
         apart |= ~(np.maximum(np.abs(band.lower - end), np.abs(band.upper - end)) <= SETTLED * abs(end))
     count = found.tests[min(int(np.flatnonzero(apart)[-1]) + 1, apart.size - 1) if apart.any() else 0]
+    settled = f"within {100.0 * SETTLED:.0f} % of the final values from {count} tests on"
     return Chart(
-        f"{result.study.name}: within {100.0 * SETTLED:.0f} % of the final values from {count} tests on",
+        f"{result.study.name}: {settled if names else 'no value is identifiable in all orders of the tests'}",
         f"Values against the number of tests in {found.orders} random orders: the band shrinks where all orders agree,"
         " it shows convergence, not uncertainty.",
         in_grid(cells, 3),

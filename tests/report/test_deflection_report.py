@@ -9,11 +9,11 @@ import tomli_w
 from matplotlib.quiver import Quiver
 
 import jaxmb
-from jaxmb.identify.assess.tests.deflections import DeflectionMetrics
+from jaxmb.identify.assess.tests.deflections import Band, DeflectionMetrics
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
 from jaxmb.identify.experiments.deflections.table import deflections_csv
 from jaxmb.report.charts import Intervals
-from jaxmb.report.charts_of_tests import displacement_chart
+from jaxmb.report.charts_of_tests import convergence_chart, displacement_chart
 from jaxmb.report.rendering import figure_of, png_of
 from jaxmb.report.result_page import arrow_sections
 from jaxmb.report.result_sections import sections
@@ -104,6 +104,13 @@ def test_arrows_are_at_the_postures_of_their_own_test(result):
     both = types.SimpleNamespace(model=result.model, metrics=result.metrics, study=study)
     drawn += [arrow_sections(both)[0].parts[0].chart().arrows[0].origin]
     np.testing.assert_array_equal(*drawn)
+
+
+def test_values_that_no_number_of_tests_determines_have_not_converged(result):
+    found = result.metrics.of(DeflectionMetrics).convergence
+    bands = {name: Band(*np.full((3, len(found.tests)), np.nan)) for name in found.values}
+    chart = convergence_chart(result, dataclasses.replace(found, values=bands))
+    assert chart.title == "two: no value is identifiable in all orders of the tests"
 
 
 def test_what_is_missed_is_shown_along_each_axis(result):
