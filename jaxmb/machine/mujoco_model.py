@@ -310,12 +310,14 @@ class ModelReader:
             armature, friction = float(m.tendon_armature[t]) + reflected, float(m.tendon_frictionloss[t])
             if not any((stiffness, damping, armature, friction)):
                 continue  # it only transmits forces of actuators
+            low, high = m.tendon_lengthspring[t].tolist()
+            if stiffness and low != high:
+                raise NotImplementedError(f"{label}: a spring with slack is not supported, expected one springlength")
             wraps = range(m.tendon_adr[t], m.tendon_adr[t] + m.tendon_num[t])
             kinds, ends = [int(m.wrap_type[w]) for w in wraps], [int(m.wrap_objid[w]) for w in wraps]
             if kinds == [int(wrap.mjWRAP_SITE)] * 2:
-                low, high = m.tendon_lengthspring[t].tolist()
-                if friction or armature or (stiffness and low != high):
-                    raise NotImplementedError(f"{label}: friction, armature and slack between sites are not supported")
+                if friction or armature:
+                    raise NotImplementedError(f"{label}: friction and armature between sites are not supported")
                 a, b = (self.sites[end] for end in ends)
                 springs.append({"name": name, "type": "length", "frame_a": a, "frame_b": b, "free_length": low}
                                | {"stiffness": stiffness, "damping": damping})  # fmt: skip

@@ -502,6 +502,13 @@ def test_a_gear_with_further_parts(tmp_path):
             jaxmb.load_machine(path)
 
 
+def test_a_gear_with_backlash_is_refused(tmp_path):
+    path = tmp_path / "gear.xml"
+    path.write_text(GEAR.format("", "").replace("<fixed ", '<fixed name="t" springlength="-0.01 0.01" '))
+    with pytest.raises(NotImplementedError, match="tendon 't': a spring with slack is not supported"):
+        jaxmb.load_machine(path)
+
+
 def test_without_mujoco(tmp_path, monkeypatch):
     known = importlib.import_module
 
