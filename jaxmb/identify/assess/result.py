@@ -173,7 +173,8 @@ class Result:
             name: "parameters", "modes" (with the posture of each), "correlation" (of the entries of u), "history"
                 (best objective by number of evaluations) or "poses" (predicted position and rotation vector of each row
                 of pose tests in the device's frame, upward direction in the point's axes and distance from the device
-                where they are measured, standard deviation and error, m and rad). Unknown numbers are NaN.
+                where they are measured, standard deviation and error, m and rad). Unknown numbers are NaN, except
+                standard deviations of parameters and modes: inf.
 
         Raises:
             ValueError: there is no such table.

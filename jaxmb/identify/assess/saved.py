@@ -174,7 +174,7 @@ def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)
     for row in zip(*columns.values(), strict=True):
-        writer.writerow("" if isinstance(x, float) and math.isnan(x) else x for x in row)
+        writer.writerow("" if isinstance(x, float) and not math.isfinite(x) else x for x in row)
     return buffer.getvalue()
 
 

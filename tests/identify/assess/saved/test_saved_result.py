@@ -11,7 +11,7 @@ import tomli_w
 
 import jaxmb
 from jaxmb.cli.console import find_robot
-from jaxmb.identify.assess.saved import study_toml
+from jaxmb.identify.assess.saved import csv_text, study_toml
 from jaxmb.identify.study.format.study_format import StudyFile, study_digest
 from jaxmb.identify.study.study import StudyOrigin
 from jaxmb.io.files import find_description, read_toml
@@ -57,6 +57,11 @@ def written(folder, **changes):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     return written(tmp_path_factory.mktemp("two"))
+
+
+def test_unknown_numbers_of_a_table_are_empty_in_its_file():
+    columns = {"name": ["a", "b"], "value": [1.5, 2.0], "std": [np.inf, 0.1], "interval_95_lower": [np.nan, 1.8]}
+    assert csv_text(columns) == "name,value,std,interval_95_lower\na,1.5,,\nb,2.0,0.1,1.8\n"
 
 
 def test_all_of_a_result_comes_back(two):
