@@ -367,7 +367,7 @@ def cost_profile(result: Result, name: str, points: int) -> Profile:
         rise,
         expected=((u - best[i]) / std) ** 2 if known else np.full(u.size, np.nan),
         interval=(low_end, high_end),
-        linear_interval=(value(best[i] - INTERVAL * std), value(best[i] + INTERVAL * std)) if known else (None, None),
+        linear_interval=fitted.interval_95 or (None, None),
         lowest=float(rise.min()),
         unsettled=sum(unsettled) or None,
     )

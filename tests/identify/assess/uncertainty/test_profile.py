@@ -73,6 +73,15 @@ def test_a_side_without_rise_is_open(tmp_path):
     assert told["interval"] == [None, None]
 
 
+def test_the_interval_by_standard_deviation_is_that_of_the_parameter(tmp_path):
+    """On a linear scale it is cut at 0, below which there is no damping."""
+    free = {"damping.a": FREE["damping.*"] | {"scale": "linear"}}
+    result = identify(study_of(tmp_path, frf(noise_log_std=50.0), free=free))
+    found = cost_profile(result, "damping.a", points=3)
+    assert found.linear_interval == result.parameters["damping.a"].interval_95
+    assert found.linear_interval[0] == 0.0
+
+
 def test_fits_along_a_profile_that_did_not_converge_are_told(noisy, monkeypatch):
     plain = with_profiles(noisy, ["stiffness.b"], points=5)
     assert (plain.remarks, plain.doubts) == (noisy.remarks, noisy.doubts)
