@@ -478,7 +478,7 @@ def frf_overview(result: Result, entries: Sequence[FrfEntry], note: str) -> Char
             marks.append(Line(frequency_hz, np.where(used, size, np.nan), label, color, width, dashes))
         units = {unit_in_si(o, i, test.derivatives) for o in test.outputs for i in test.inputs}
         y = Axis(f"magnitude ({units.pop()})" if len(units) == 1 else "magnitude, SI units", log=True)
-        x = Axis("frequency (Hz)", limits=_span(frequency_hz))
+        x = Axis(f"frequency ({entry.source.frequency_unit})", limits=_span(frequency_hz))
         cells.append((Panel(marks, x, y, short_title(entry), 1.1),))
     scores = (result.metrics.fit, result.metrics.holdout)
     errors = [s.log_error for s in scores if s is not None and s.log_error is not None]
@@ -516,7 +516,8 @@ def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Chart:
     ticks, names = (range(len(entries)), [short_title(entry) for entry in entries]) if named else ((), ())
     colors = Colors("RdBu_r", (0.1, 10.0), "RMS residual / noise", log=True)
     mark = Cells(edges, np.arange(len(entries) + 1) - 0.5, rms, colors)
-    x = Axis("frequency (Hz)", limits=(float(edges[0]), float(edges[-1])))
+    units = " or ".join(sorted({entry.source.frequency_unit for entry in entries}))
+    x = Axis(f"frequency ({units})", limits=(float(edges[0]), float(edges[-1])))
     y = Axis("", limits=(len(entries) - 0.5, -0.5), ticks=ticks, names=names)
     size = f"{np.sqrt(np.nanmean(squares[worst])):.2g} times the noise"
     return single(

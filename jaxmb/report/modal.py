@@ -171,8 +171,9 @@ LIGHT_ALERT = "#eeb98f"
 SERIES = (FITTED, INITIAL, TRUE, MEASURED, "#8c8c8c", "#666666")
 
 
-def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) -> Chart:
-    """Poles by frequency and model order, marked by stability, over the mode indicator."""
+def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet, hertz: str = "Hz") -> Chart:
+    """Poles by frequency and model order, marked by stability, over the mode indicator; `hertz` is the unit of
+    frequency."""
     chart, (low, high) = analysis.chart, analysis.model.band_hz
     labels = np.array(chart.label)
     marks: list[Mark] = pole_rules(analysis)
@@ -183,14 +184,14 @@ def stabilization_chart(name: str, analysis: ModalAnalysis, measured: FrfSet) ->
     orders = np.unique(chart.order)
     limits = (float(orders[0]) - 2, float(orders[0]) + 2) if orders.size == 1 else None  # poles chosen by hand
     indicator = Line(measured.frequency_hz, cmif(measured.frf)[:, 0], "mode indicator", "#737373")
-    x = Axis("frequency (Hz)", limits=(low, high))
+    x = Axis(f"frequency ({hertz})", limits=(low, high))
     unit = _unit(measured)
     panels = (
         Panel(marks, x, Axis("order", limits=limits, whole=True), height=3.0),
         Panel((*pole_rules(analysis), indicator), x, Axis(f"indicator\n({unit})", log=True), height=1.1),
     )
     count = analysis.frequency_hz.size
-    poles = f"{counted(count, 'chosen pole')} from {low:.4g} to {high:.4g} Hz" if count else "no stable pole"
+    poles = f"{counted(count, 'chosen pole')} from {low:.4g} to {high:.4g} {hertz}" if count else "no stable pole"
     caption = (
         "Stabilization chart: poles estimated at each model order; poles of the structure repeat from order to order,"
         " at peaks of the mode indicator below."
@@ -254,8 +255,9 @@ def coherence_chart(name: str, analysis: ModalAnalysis, compared: Comparison) ->
     )
 
 
-def synthesized_chart(name: str, compared: Comparison, given: str = "measured") -> Chart:
-    """Measured and synthesized FRFs of the outputs with the best, median and worst FRAC."""
+def synthesized_chart(name: str, compared: Comparison, given: str = "measured", hertz: str = "Hz") -> Chart:
+    """Measured and synthesized FRFs of the outputs with the best, median and worst FRAC; `hertz` is the unit of
+    frequency."""
     ranked = np.argsort(-np.nanmedian(compared.frac, axis=1))
     picks = ranked[np.unique(np.linspace(0, ranked.size - 1, min(SHOWN, ranked.size)).round().astype(int))]
     outputs = [compared.measured.outputs[o] for o in picks]
@@ -269,7 +271,7 @@ def synthesized_chart(name: str, compared: Comparison, given: str = "measured") 
     responses = Responses(
         compared.measured.frequency_hz, curves, [(o,) for o in outputs], [(i,) for i in inputs],
         DERIVATIVES[compared.measured.kind], unit=_unit(compared.measured),
-        notes=[[f"FRAC {compared.frac[o, i]:.3f}" for i in columns] for o in picks],
+        notes=[[f"FRAC {compared.frac[o, i]:.3f}" for i in columns] for o in picks], frequency_unit=hertz,
     )  # fmt: skip
     chart = frf_chart(f"{name}: median FRAC {np.nanmedian(compared.frac):.4f} of {given} and modal model", responses)
     count = len(compared.measured.inputs)

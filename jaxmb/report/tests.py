@@ -271,13 +271,14 @@ def frf_parts(result: Result, entry: Entry, file: str, prefix: str) -> list[Part
     ]
     analysis, measured = entry.source.modal, entry.source.measured
     if entry.role == "fit" and analysis is not None:
+        unit = entry.source.frequency_unit
         parts += [
-            Picture(f"stabilization-{file}", partial(stabilization_chart, entry.name, analysis, measured)),
+            Picture(f"stabilization-{file}", partial(stabilization_chart, entry.name, analysis, measured, unit)),
             Picture(
                 f"synthesized-{file}",
-                lambda: synthesized_chart(entry.name, synthesized(analysis, measured), data_label(entry)),
+                lambda: synthesized_chart(entry.name, synthesized(analysis, measured), data_label(entry), unit),
             ),
-            mac_picture(result, entry, measured_pairs(entry, result.model), file, entry.source.frequency_unit),
+            mac_picture(result, entry, measured_pairs(entry, result.model), file, unit),
         ]
     return parts
 

@@ -10,10 +10,13 @@ from jaxmb.identify.assess.modal_agreement import UnpairedMode
 from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
+from jaxmb.report.frf_charts import frf_overview, residual_overview
 from jaxmb.report.modes import mac_panels
 from jaxmb.report.parameters import parameter_table
 from jaxmb.report.rendering import figure_of
 from jaxmb.report.result_sections import sections
+from jaxmb.report.section import Picture
+from jaxmb.report.tests import frf_parts
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 
@@ -67,6 +70,15 @@ def test_modes_that_stand_alone_have_rows(result, text_of):
     assert ["5", "29.500", "-", "-", "0.700", "-", "-"] in rows
 
 
+def test_charts_of_the_modal_analysis_have_the_unit_of_frequency_of_the_test(result):
+    (entry,) = result.study.fitted
+    entry = dataclasses.replace(entry, source=dataclasses.replace(entry.source, frequency_unit="cycles per sample"))
+    charts = {part.name: part.chart() for part in frf_parts(result, entry, "hammer", "") if isinstance(part, Picture)}
+    for name in ("stabilization", "synthesized"):
+        assert charts[f"{name}-hammer"].panels[-1].x.label == "frequency (cycles per sample)"
+    assert charts["stabilization-hammer"].title.endswith(" cycles per sample")
+
+
 def test_mac_of_several_fits_beside_each_other(overlapping):
     columns = ("measured: modes (Hz)", np.array([10.0, 20.0]))
     panels = [
@@ -90,4 +102,6 @@ def test_one_sensor_has_no_mac_and_its_own_unit_of_frequency(tmp_path, text_of, 
     result = fitted(tmp_path, test, {"stiffness.z1": {"lower": 0.5 * truth, "upper": truth, "initial": 0.9 * truth}})
     figures = figures_of(sections(result))
     assert figures["frf-hammer"].axes[-1].get_xlabel() == "frequency (cycles per sample)"
+    for overview in (frf_overview(result, result.study.fitted, ""), residual_overview(result, result.study.fitted)):
+        assert overview.panels[-1].x.label == "frequency (cycles per sample)"
     assert " bound " in text_of(parameter_table(result))
