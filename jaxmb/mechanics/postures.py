@@ -201,8 +201,8 @@ def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"
         values: coordinate name -> value, rad or m, or a text such as "70 deg".
 
     Raises:
-        ValueError: a name is not a coordinate of the machine, a text is no angle, an angle exceeds a turn, or a loop
-            cannot close.
+        ValueError: a name is not a coordinate of the machine, a text is no angle, an angle of a joint exceeds a
+            turn, or a loop cannot close.
         NotImplementedError: a value is traced and the machine has loops.
     """
     numbers = _values(model, values)
@@ -317,8 +317,10 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
         number = 0.0 if isinstance(value, Tracer) else finite_number(f"posture: {name}", value)
         if not model.revolute[index]:
             check_travel(f"posture: {name}", value if isinstance(value, AngleText) else number)
-        if model.revolute[index] and abs(number) > FULL_TURN:
-            raise ValueError(f'posture: {name} is {number:g} rad, more than a turn; write "{number:g} deg" for degrees')
+        is_joint = index < len(model.joints)  # shafts behind gears turn many times
+        if model.revolute[index] and is_joint and abs(number) > FULL_TURN:
+            advice = "expected at most one" if isinstance(value, AngleText) else f'write "{number:g} deg" for degrees'
+            raise ValueError(f"posture: {name} is {number:g} rad, more than a turn; {advice}")
         numbers[index] = value if isinstance(value, Tracer) else number
     return numbers
 

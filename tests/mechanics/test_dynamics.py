@@ -267,6 +267,13 @@ def test_a_posture_in_degrees_is_refused():
         posture(model, {"z2": 80.0})
 
 
+def test_a_motor_shaft_may_turn_many_times_and_degrees_are_not_advised_twice():
+    model = build_model(load_machine("manipulator-3r-motors"))
+    assert posture(model, {"motor3": 50.0})[5] == 50.0
+    with pytest.raises(ValueError, match=r"z2 is 6\.98132 rad, more than a turn; expected at most one$"):
+        posture(model, {"z2": "400 deg"})
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [("30 deg", "is an angle, expected a number in m"), (150.0, "is 150 m, expected at most 100 m, is it in mm")],
