@@ -165,7 +165,9 @@ def _at_most_100_m(value: Any) -> Any:
 
 
 def _at_most_two_turns(value: Any) -> Any:
-    if isinstance(value, int | float) and not isinstance(value, AngleText) and abs(value) > LARGEST_ANGLE:
+    if isinstance(value, int | float) and abs(value) > LARGEST_ANGLE:
+        if isinstance(value, AngleText):
+            return math.remainder(value, 2.0 * math.pi)  # the same rotation, which a file may have in radians
         raise ValueError(f'expected at most two turns in radians; write "{value:g} deg" for degrees')
     return value
 

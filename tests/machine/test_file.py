@@ -3,6 +3,7 @@
 import os
 import re
 
+import numpy as np
 import pytest
 
 from jaxmb.identify.study.study import load_study
@@ -313,6 +314,14 @@ def test_unreadable_file_whoever_reads_it(tmp_path, monkeypatch):
 def test_angles():
     machine = Machine.model_validate(GOOD | {"posture": {"turn": "180deg", "lift": "-.5 rad"}})
     assert machine.posture == {"turn": pytest.approx(3.141592653589793, rel=1e-15), "lift": -0.5}
+
+
+def test_angles_beyond_two_turns_are_read_back(tmp_path):
+    tip = GOOD["frame"][0] | {"origin": {"rpy": ["800 deg", 0.0, "-1000 deg"]}}
+    machine = Machine.model_validate(GOOD | {"frame": [tip]})
+    write_machine(machine, tmp_path / "arm.toml")
+    assert load_machine(tmp_path / "arm.toml") == machine
+    assert machine.frame[0].origin.rpy == pytest.approx(np.radians([80.0, 0.0, 80.0]), abs=1e-12)
 
 
 def test_a_thin_plate_may_miss_the_triangle_inequality_by_its_rounding():
