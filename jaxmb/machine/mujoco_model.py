@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxmb.io.validation import Table
 from jaxmb.machine.elements import origin_table, pose_matrix
-from jaxmb.machine.values import GROUND, unused_name
+from jaxmb.machine.values import GROUND, AngleText, unused_name
 
 UNNAMED = "MuJoCo Model"
 """MuJoCo's name of a model without one."""
@@ -154,7 +154,9 @@ class ModelReader:
         return str(self.mujoco.mjtJoint(int(self.m.jnt_type[j])).name).removeprefix("mjJNT_").lower()
 
     def _posture(self) -> dict[str, float]:
-        return {name: float(value) for name, value in zip(self.joints, self._reference(), strict=True) if value}
+        kinds = [AngleText if self._kind(j) == "hinge" else float for j in range(self.m.njnt)]
+        known = zip(self.joints, kinds, self._reference().tolist(), strict=True)
+        return {name: kind(value) for name, kind, value in known if value}
 
     def _reference(self) -> np.ndarray:
         """Values of the joints in the reference posture."""

@@ -31,6 +31,7 @@ from jaxmb.machine.values import (
     Vector,
     check_no_angle,
     check_travel,
+    check_turns,
     in_order_of_need,
 )
 
@@ -435,6 +436,8 @@ class Machine(Part):
             )
         for name in prismatic:
             check_travel(f"posture: {name}", self.posture.get(name, 0.0))
+        for name in {c.name for body in self.body for c in body.joint} - {*prismatic}:
+            check_turns(f"posture: {name}", self.posture.get(name, 0.0))
         if not self.coordinates and not self.beam:
             raise ValueError("the machine has no coordinate: every joint is fixed")
         if len(self.coordinates) > MOST_COORDINATES:

@@ -47,6 +47,12 @@ def check_travel(label: str, value: float) -> None:
         raise ValueError(f"{label} is {value:g} m, expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
 
 
+def check_turns(label: str, value: float) -> None:
+    """Raise ValueError where the value of a revolute coordinate without a unit is probably in degrees."""
+    if abs(value) > LARGEST_ANGLE and not isinstance(value, AngleText):
+        raise ValueError(f'{label} is {value:g} rad, expected at most two turns; write "{value:g} deg" for degrees')
+
+
 def angle(value: Any) -> Any:
     """Angle in radians from a number (radians) or a text such as "70 deg" or "1.2 rad"."""
     if isinstance(value, str):

@@ -324,6 +324,14 @@ def test_angles_beyond_two_turns_are_read_back(tmp_path):
     assert machine.frame[0].origin.rpy == pytest.approx(np.radians([80.0, 0.0, 80.0]), abs=1e-12)
 
 
+def test_a_posture_in_degrees_is_refused_and_one_of_several_turns_is_read_back(tmp_path):
+    with pytest.raises(ValueError, match='posture: turn is 70 rad, expected at most two turns; write "70 deg" for deg'):
+        Machine.model_validate(GOOD | {"posture": {"turn": 70}})
+    machine = Machine.model_validate(GOOD | {"posture": {"turn": "1000 deg", "lift": 12.5}})
+    write_machine(machine, tmp_path / "arm.toml")
+    assert load_machine(tmp_path / "arm.toml") == machine
+
+
 def test_a_thin_plate_may_miss_the_triangle_inequality_by_its_rounding():
     """Moments 1, 1 and 2 of a plate, printed with five digits; a per cent more is no rounding."""
     base = GOOD["body"][0]

@@ -502,6 +502,11 @@ def test_a_gear_with_further_parts(tmp_path):
             jaxmb.load_machine(path)
 
 
+def test_a_keyframe_may_have_several_turns(tmp_path):
+    (tmp_path / "robot.xml").write_text(one_joint(further='<keyframe><key qpos="20 0.5"/></keyframe>'))
+    assert jaxmb.load_machine(tmp_path / "robot.xml").posture == {"q": 20.0, "p": 0.5}
+
+
 def test_a_gear_with_backlash_is_refused(tmp_path):
     path = tmp_path / "gear.xml"
     path.write_text(GEAR.format("", "").replace("<fixed ", '<fixed name="t" springlength="-0.01 0.01" '))
