@@ -13,6 +13,7 @@ from jaxmb.identify.assess.tests.frf import FrfMetrics, ModesMetrics
 from jaxmb.identify.assess.tests.poses import PoseErrors, PoseMetrics
 from jaxmb.identify.assess.tests.torque import TorqueMetrics
 from jaxmb.identify.experiments.test import ROLES, Entry, by_kind
+from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import percentage
 from jaxmb.machine.families import OF_GEOMETRY, STATION
@@ -498,17 +499,17 @@ def station_table(result: Result) -> Table | None:
     )
 
 
-GEOMETRY_UNITS = {"m": (1e3, 0.0, "mm"), "rad": (1e3, 0.0, "mrad"), "1": (1e6, 1.0, "ppm of 1")}
-"""Factor, stated value and unit in which deviations from the stated geometry are shown."""
+GEOMETRY_UNITS = {"m": (1e3, "mm"), "rad": (1e3, "mrad"), "1": (1e6, "ppm of 1")}
+"""Factor and unit in which deviations from the stated geometry are shown."""
 
 
 def geometry_table(result: Result) -> Table | None:
     """Identified deviations from the stated geometry in mm and mrad; None without any."""
-    rows = []
+    rows, stated_values = [], parameters(result.study.model)
     for name, p in result.parameters.items():
         if name.split(".")[0] not in OF_GEOMETRY:
             continue
-        factor, stated, unit = GEOMETRY_UNITS[p.unit]
+        (factor, unit), stated = GEOMETRY_UNITS[p.unit], stated_values[name]
         ends = ["unknown"] * 2
         if math.isfinite(p.std):
             ends = [number(factor * (p.value - stated + side * INTERVAL * p.std)) for side in (-1.0, 1.0)]

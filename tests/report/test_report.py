@@ -11,7 +11,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.budget import ParameterBudget
-from jaxmb.identify.assess.result import Mode
+from jaxmb.identify.assess.result import Mode, Parameter
 from jaxmb.identify.assess.tests.frf import ModesMetrics
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.problem import Prior
@@ -37,7 +37,7 @@ from jaxmb.report.modes import fitted_modes, identified_modes_table, measured_mo
 from jaxmb.report.parameters import _error, budget_table, cost_chart, parameter_chart, parameter_sections
 from jaxmb.report.result_sections import data_sentences, fit_section, sections
 from jaxmb.report.section import Lines, Picture, Table, deviation, number, percent, pictures, sentence, short
-from jaxmb.report.tests import SECTIONS, frf_sections
+from jaxmb.report.tests import SECTIONS, frf_sections, geometry_table
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study
 
@@ -207,6 +207,22 @@ def test_figures_of_a_fit_that_knows_little(result):
     assert pictures(parameter_sections(odd)) == []
     for chart in (cost_chart(odd), parameter_chart(result)):
         figure_of(chart).draw_without_rendering()
+
+
+def test_deviations_of_the_geometry_are_those_from_the_stated_machine():
+    """A machine may state zeros and scales itself, as one that was identified before."""
+    joint = {"name": "q", "zero": 0.5, "reading_scale": 1.01}
+    model = jaxmb.build_model(jaxmb.Machine.model_validate({"name": "m", "body": [{"name": "b", "joint": [joint]}]}))
+    known = {"lower": -1.0, "upper": 2.0, "initial": 0.5, "identifiable": "yes", "std_log": 0.1}
+    found = {
+        "zero.q": Parameter(0.502, 1e-3, unit="rad", **known),
+        "reading_scale.q": Parameter(1.0101, 1e-5, unit="1", **known),
+    }
+    table = geometry_table(SimpleNamespace(parameters=found, study=SimpleNamespace(model=model)))
+    assert [row[:6] for row in table.rows] == [
+        ("zero.q", "mrad", "2.000", "1.0", "0.04000", "3.960"),
+        ("reading_scale.q", "ppm of 1", "100.0", "10", "80.40", "119.6"),
+    ]
 
 
 @pytest.mark.parametrize(
