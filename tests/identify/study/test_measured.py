@@ -183,6 +183,13 @@ def test_symmetrized_responses_count_once(tmp_path, keep):
 
 
 @pytest.mark.parametrize("keep", ["upper", "lower", "mean"])
+def test_a_pair_weighted_in_one_direction_keeps_its_response(tmp_path, keep):
+    band = {"band_hz": [0.0, 1e4], "weight": 1.0, "outputs": [["tool", "y"]], "inputs": [["tool", "x"]]}
+    test = study(tmp_path, exact(), symmetrize=keep, weights={"bands": [band], "elsewhere": 0.0}).tests[0]
+    np.testing.assert_allclose(test.residual(test.view(MODEL)), 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("keep", ["upper", "lower", "mean"])
 def test_symmetrized_responses_tell_no_more_than_they_know(tmp_path, keep):
     """What is claimed is the scatter of sum W |log error|^2's minimum, errors of 1 % in each part of each response.
 

@@ -76,10 +76,10 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         weight, notes = _weights_above_noise(by_coherence, weight, notes, outputs, inputs)
     known_std = np.sqrt(by_coherence.log_std**2 + leak_std(leak, measured.frf) ** 2)
     noise_std = np.sqrt(nominal**2 + known_std**2)
-    usable = weight > 0.0
     if part.symmetrize is not None:
         weight, factor = _weights_of_pairs(measured, weight, part.symmetrize)
         known_std, noise_std, additive_std, leak = (x * factor for x in (known_std, noise_std, additive_std, leak))
+    usable = weight > 0.0
     test = FrfTest(
         name=label,
         q=q,
