@@ -67,8 +67,9 @@ def deflection_tests(
         ValueError: counts differ, or a load case is invalid (see `check_cases`); it is named.
     """
     q, wrench, displacement = (np.asarray(x, float) for x in (q, wrench, displacement))
+    stds = np.broadcast_to(np.asarray(std, float), displacement.shape)
     if displacement.ndim == 2:
-        displacement = displacement[:, None, :]
+        displacement, stds = displacement[:, None, :], stds[:, None, :]
     counts = {"postures": len(q), "wrenches": len(wrench), "displacements": len(displacement)}
     case_names = [str(i + 1) for i in range(max(counts.values()))] if names is None else list(names)
     counts["names"] = len(case_names)
@@ -82,7 +83,6 @@ def deflection_tests(
         )
         present = ", ".join(f"{count} {what}" for what, count in counts.items())
         raise ValueError(f"{location} has none of the {lacking}: there are {present}, expected one of each a test")
-    stds = np.broadcast_to(np.asarray(std, float), displacement.shape)
     at = (frame,) if points is None else tuple(points)
     tests = [LoadCase(name, q[i], frame, wrench[i], at, displacement[i], stds[i]) for i, name in enumerate(case_names)]
     check_cases(model, tests)

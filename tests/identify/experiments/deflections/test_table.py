@@ -66,6 +66,12 @@ def test_what_is_written_is_read_back(tmp_path):
             np.testing.assert_allclose(getattr(after, what), getattr(before, what), rtol=1e-15)
 
 
+def test_deviations_of_one_point_have_the_shape_of_its_displacements():
+    std = 1e-5 * (1.0 + np.arange(18.0).reshape(3, 6))
+    tests = deflection_tests(MODEL, np.zeros((3, 6)), np.ones((3, 6)), np.full((3, 6), 1e-4), std=std)
+    np.testing.assert_array_equal([test.std[0] for test in tests], std)
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
