@@ -168,7 +168,9 @@ def base_parameters(
     chosen, length = [name for name, kept in zip(chosen, effective, strict=True) if kept], length[effective]
     scaled = Y[:, effective] / length
     values = np.linalg.svd(scaled, compute_uv=False) if scaled.size else np.zeros(0)
-    lowest, rank, highest = (int(np.sum(values > part * WEAK * values[0])) for part in (GAP, 1.0, 1.0 / GAP))
+    lowest, rank, highest = (
+        int(np.sum(values > part * WEAK * values.max(initial=0.0))) for part in (GAP, 1.0, 1.0 / GAP)
+    )
     if lowest != highest:
         warnings.warn(
             f"'{model.name}' has {lowest} to {highest} base parameters, depending on the tolerance of their rank:"

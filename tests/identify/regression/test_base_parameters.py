@@ -184,6 +184,11 @@ def test_wrong_requests(slider_crank):
         jaxmb.base_parameters(slider_crank, ["inertia.wheel.*"])
 
 
+def test_parameters_without_effect_have_no_base(slider_crank):
+    base = jaxmb.base_parameters(slider_crank, of=["mass.crank"])
+    assert (base.names, base.formulas, base.matrix.shape[0]) == ((), (), 0)
+
+
 def test_a_rank_that_is_not_clear_is_told():
     """Two slides whose axes are 3e-7 rad from parallel, which makes singular values of 7e-6: their masses are two base
     parameters, or one."""
