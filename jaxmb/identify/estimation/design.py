@@ -257,7 +257,7 @@ def observability(rows: Float[np.ndarray, "m d"], poses: int, nuisance: Float[np
         basis = basis[:, size > ROUNDING * size.max(initial=0.0)]
         rows = rows - basis @ (basis.T @ rows)
     values = np.linalg.svd(rows, compute_uv=False)
-    largest, least = float(values[0]), float(values[-1])
+    largest, least = float(values[0]), float(values[-1]) if len(rows) >= rows.shape[1] else 0.0
     if not least > ROUNDING * largest:
         return Observability(0.0, 0.0, 0.0, 0.0, 0.0)
     product = float(np.exp(np.mean(np.log(values)))) / float(np.sqrt(poses))

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxmb.identify.estimation.design import choose_tests
+from jaxmb.identify.estimation.design import choose_tests, observability
 
 RNG = np.random.default_rng(0)
 CANDIDATES = RNG.normal(size=(14, 2, 3)) * np.array([1.0, 1e-3, 1e6])
@@ -99,3 +99,8 @@ def test_what_cannot_be_chosen():
     ):
         with pytest.raises(ValueError, match=message):
             choose_tests(*arguments)
+
+
+def test_fewer_rows_than_parameters_observe_nothing():
+    assert set(vars(observability(np.eye(2, 3), 1, np.zeros((2, 0)))).values()) == {0.0}
+    assert observability(np.eye(3), 1, np.zeros((3, 0))).O2 == 1.0
