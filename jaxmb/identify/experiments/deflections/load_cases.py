@@ -13,7 +13,7 @@ import scipy
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.estimation.identifiability import NOTABLE
+from jaxmb.identify.estimation.identifiability import SMALLEST_COLUMN
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
@@ -258,7 +258,8 @@ def compliances(model: Model, q: Float[Array, "t n"], gravity: bool = False) -> 
 
 
 SINGULAR = 1e-3
-"""Least over largest singular value of the joints' Jacobian below which a posture counts as singular."""
+"""Least over largest singular value of the Jacobian columns of two joints, of length 1, below which a posture counts as
+singular."""
 
 
 def true_case(model: Model, case: LoadCase, errors: Float[np.ndarray, "k"]) -> LoadCase:
@@ -334,25 +335,31 @@ def common_errors(
 
 
 def singular_postures(model: Model, cases: Sequence[LoadCase]) -> list[str]:
-    """A clause on each load case whose posture is singular: two joints have nearly equal effect."""
+    """A clause on each load case whose posture is singular: two joints have nearly equal effect.
+
+    Columns of three or more joints may be dependent, as of parallel axes: displacements under several loads still
+    determine the compliance of each, since the matrices j j^T of columns j in different directions are independent.
+    """
     found = list[str]()
     for frame in dict.fromkeys(case.frame for case in cases):
         of_frame = [case for case in cases if case.frame == frame]
         columns = np.array(_joint_columns(model, jnp.asarray(np.stack([case.q for case in of_frame])), frame))
-        carrying = np.any(columns != 0.0, axis=(0, 1))  # joints between ground and the frame
+        # compliant joints between ground and the frame
+        carrying = np.any(columns != 0.0, axis=(0, 1)) & ~np.array(model.locked)
         columns, names = columns[:, :, carrying], np.array(model.coordinates)[carrying]
         if not columns.size:
             continue
         columns[:, :3] /= np.linalg.norm(columns[:, :3], axis=1).max() or 1.0  # by the longest lever
-        _, size, right = np.linalg.svd(columns, full_matrices=False)
-        for case, sizes, parts in zip(of_frame, size, np.abs(right[:, -1]), strict=True):
-            ratio = float(sizes[-1] / sizes[0])
+        columns /= np.maximum(np.linalg.norm(columns, axis=1, keepdims=True), SMALLEST_COLUMN)
+        cosine = np.triu(np.abs(np.swapaxes(columns, 1, 2) @ columns), 1)
+        for case, each in zip(of_frame, cosine, strict=True):
+            pair = np.unravel_index(np.argmax(each), each.shape)
+            ratio = math.sqrt(max(1.0 - float(each[pair]), 0.0) / (1.0 + float(each[pair])))
             if ratio < SINGULAR:
-                joints = names[parts >= NOTABLE * parts.max()].tolist()
                 found.append(
-                    f"deflection test '{case.name}': its posture is singular, {' and '.join(joints)} have nearly equal"
-                    f" effect (least over largest singular value of the Jacobian {ratio:.2g}, expected at least"
-                    f" {SINGULAR:g})"
+                    f"deflection test '{case.name}': its posture is singular, {' and '.join(names[list(pair)])} have"
+                    f" nearly equal effect (least over largest singular value of their Jacobian {ratio:.2g}, expected"
+                    f" at least {SINGULAR:g})"
                 )
     return found
 

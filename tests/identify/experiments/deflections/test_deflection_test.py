@@ -1,11 +1,13 @@
 """Deflection tests of a machine whose compliance depends on the posture, against the closed form."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import jaxmb
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, singular_postures
 from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.identify.stiffness_model.compensator import Compensator, added_stiffness
 
@@ -68,3 +70,24 @@ def test_a_damper_between_frames_leaves_it_linear(model, test):
                                atol=1e-18)  # fmt: skip
     both = free_parameters(damper, [Bound(("stiffness.q",), 1e5, 1e9), Bound(("stiffness.c",), 1.0, 1e6)])
     assert test.linear.reciprocal(damper, both) is None
+
+
+def load_case(q):
+    return LoadCase("a", np.array(q), "tool", np.ones(6), ("tool",), np.full((1, 6), 1e-4), np.full((1, 6), 1e-5))
+
+
+def test_parallel_axes_and_locked_joints_are_not_singular():
+    """Only joints about one axis are; the loads on four parallel ones determine each compliance."""
+    bodies = [
+        {"name": f"b{i}", "origin": {"xyz": [0.3, 0.0, 0.0]}, "joint": [{"name": f"q{i}", "stiffness": 1e4}]}
+        | ({"parent": f"b{i - 1}"} if i else {})
+        for i in range(4)
+    ]
+    tool = {"name": "tool", "body": "b3", "origin": {"xyz": [0.3, 0.0, 0.0]}}
+    planar = jaxmb.build_model(jaxmb.Machine.model_validate({"name": "planar", "body": bodies, "frame": [tool]}))
+    assert singular_postures(planar, [load_case([0.1, 0.7, -0.4, 0.9])]) == []
+    robot = jaxmb.build_model(jaxmb.load_machine("kuka-kr240"))
+    wrist = [load_case([0.1, 0.7, -0.4, 0.9, 0.0, 0.2])]
+    (found,) = singular_postures(robot, wrist)
+    assert "q4 and q6 have nearly equal effect" in found
+    assert singular_postures(dataclasses.replace(robot, locked=tuple(i == 3 for i in range(6))), wrist) == []
