@@ -161,17 +161,16 @@ class PostureDescription(Description[P]):
         )
         for error, field in ((TIME_BASE, "log_frequency"), (own, "log_frequency"), *self.of_kind()):
             yield error, none._replace(**{field: np.ones_like(getattr(none, field))})
-        ends = (("output", test.outputs, "log_gain", 1.0), ("input", test.inputs, "log_force_gain", -1.0))
-        for what, points, gain, sign in ends:
+        ends = (("output", test.outputs, "log_gain"), ("input", test.inputs, "log_force_gain"))
+        for what, points, gain in ends:
             for k, point in enumerate(dof_names(points)):
                 of_point = np.eye(len(points))[k]
                 for key, at, kind in (("", "", "gain_percent"), (f" of {test.name}", f" of {where}", "")):
-                    # positive where the true value is larger than measured
                     error = error_with_text(
                         f"gain of {what} {point}{key}", factor_text, f"{what} {point}{at}", kind=kind, unit=0.01,
                         size=0.1, most=MOST_GAIN,
                     )  # fmt: skip
-                    yield error, none._replace(**{gain: sign * of_point})
+                    yield error, none._replace(**{gain: of_point})
                     for error, field in self.of_output(point + key, point + at) if what == "output" else ():
                         yield error, none._replace(**{field: of_point})
         yield from _posture_errors(test, model, none)

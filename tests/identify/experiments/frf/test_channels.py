@@ -8,6 +8,7 @@ from scipy.optimize import least_squares
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import load_result, write_result
+from jaxmb.identify.experiments.machine_errors import combined
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.validation import InputError
 from jaxmb.machine.file import write_machine
@@ -168,3 +169,17 @@ def test_a_symmetrized_test_has_no_gains(folder):
     np.testing.assert_array_equal(late.own.values, [DELAY])
     view, shift = late.view(study(folder).model), np.exp(-1j * OMEGA * DELAY)
     np.testing.assert_allclose(late.predict(view), test.predict(view) * shift[:, None, None], rtol=1e-12)
+
+
+@pytest.mark.parametrize(("what", "factor"), [("output left x", 1.25), ("input left x", 0.8)])
+def test_a_gain_is_named_by_the_factor_that_corrects_it(tmp_path, what, factor):
+    """Responses too small by 0.8, or forces too large by 1.25."""
+    made = study(tmp_path, simulate={"lines": {"first_hz": 10.0, "last_hz": 20.0, "step_hz": 5.0}}, file=None)
+    test, model = made.tests[0], made.model
+    small = dataclasses.replace(test, measured=0.8 * test.measured)
+    chosen = {e.key: (e, at) for e, at in small.description.errors(model)}[f"gain of {what} of hit"]
+    text = {v: chosen[0].described(v) for v in (np.log(0.8), -np.log(0.8))}
+    (value,) = (v for v in text if text[v] == f"a factor of {factor} on {what} of test 'hit'")
+    corrected = small.description.residual(model, combined([chosen[1]], np.array([value])))
+    first = np.asarray(corrected).reshape(2, *test.measured.shape)[:, :, 0]
+    np.testing.assert_allclose(first, 0.0, atol=1e-9)
