@@ -152,5 +152,5 @@ def _single_number(
                 text = f"torques that are {1e3 * abs(delay_s):.2g} ms {'late' if delay_s > 0.0 else 'early'}"
                 text += f' ("delay.{test.name}" in [free])'
             if of is not None and abs(np.log(max(1.0 + value, 1e-9))) > SMALL_FACTOR and change > SMALL_CHANGE:
-                best, joint, text = share, i, f"a factor of {1.0 + value:.3g} on the torque of {names[i]}"
+                best, joint, text = share, i, f"a factor of {1.0 / (1.0 + value):.3g} on the torque of {names[i]}"
     return (f"{text} would explain {100.0 * best:.0f} % of the residual at {names[joint or 0]}" if text else ""), joint

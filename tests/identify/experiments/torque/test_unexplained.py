@@ -71,7 +71,7 @@ def late(q, torque):
         (swapped, "torque of "),
         (degrees, "torque of "),
         (twice, "a factor of "),
-        (less, "a factor of 0.8"),
+        (less, "a factor of 1.24 on the torque of a would explain"),
         (late, " ms late against the angles would explain"),
     ],
 )
