@@ -139,7 +139,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
     def alternatives(self, model: Model) -> Iterator[tuple[str, str, "FrfTest"]]:
         """Reversed and exchanged channels, other kinds of FRFs, a reversed sign of the phase, degrees for radians."""
         test = self.test
-        measured, omega = np.asarray(test.measured), np.asarray(test.omega)[:, None, None]
+        measured, s = np.asarray(test.measured), (np.asarray(test.decay) + 1j * np.asarray(test.omega))[:, None, None]
         used = np.asarray(test.weight) > 0.0
         for what, axis, points in (("output", 1, test.outputs), ("input", 2, test.inputs)):
             for text, order, sign in column_errors(dof_names(points), f"{what} ", f"{what}s "):
@@ -155,7 +155,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
         kinds = ("receptance", "mobility", "accelerance")
         for own, kind in enumerate(kinds):
             if own != test.derivatives:
-                change = (1j * omega) ** (test.derivatives - own)
+                change = s ** (test.derivatives - own)
                 text = f"{kind} stated as {kinds[test.derivatives]}"
                 yield text, text, _with_measured(test, measured * change)
         yield "sign of the phase", "the sign of the phase (exp(-j omega t))", _with_measured(test, measured.conj())

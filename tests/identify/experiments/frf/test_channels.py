@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import least_squares
@@ -183,3 +184,12 @@ def test_a_gain_is_named_by_the_factor_that_corrects_it(tmp_path, what, factor):
     corrected = small.description.residual(model, combined([chosen[1]], np.array([value])))
     first = np.asarray(corrected).reshape(2, *test.measured.shape)[:, :, 0]
     np.testing.assert_allclose(first, 0.0, atol=1e-9)
+
+
+def test_an_other_kind_of_frf_behind_an_exponential_window_leaves_nothing(tmp_path):
+    made = study(tmp_path, simulate={"lines": {"first_hz": 1.0, "last_hz": 20.0, "step_hz": 1.0}}, file=None)
+    windowed = dataclasses.replace(made.tests[0], decay=jnp.asarray(3.0))
+    receptance = dataclasses.replace(windowed, derivatives=0).predict(windowed.view(made.model))
+    wrong = dataclasses.replace(windowed, measured=receptance)
+    (right,) = (t for key, _, t in wrong.description.alternatives(made.model) if key.startswith("receptance stated"))
+    np.testing.assert_allclose(right.residual(right.view(made.model)), 0.0, atol=1e-9)
