@@ -122,8 +122,9 @@ class FrfDescription(PostureDescription["FrfTest"]):
 
     @property
     def _slow(self) -> float:
-        """Hundredth of the first line, rad/s."""
-        return 0.01 * float(np.asarray(self.test.omega).min())
+        """Hundredth of the first line above 0, rad/s."""
+        omega = np.asarray(self.test.omega)
+        return 0.01 * float(np.min(omega, where=omega > 0.0, initial=np.inf))
 
     @property
     def channels(self) -> dict[str, Bool[np.ndarray, "m"]]:
@@ -155,7 +156,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
         kinds = ("receptance", "mobility", "accelerance")
         for own, kind in enumerate(kinds):
             if own != test.derivatives:
-                change = s ** (test.derivatives - own)
+                change = np.where(s == 0.0, 1.0, s) ** (test.derivatives - own)  # at 0 Hz others than receptances are 0
                 text = f"{kind} stated as {kinds[test.derivatives]}"
                 yield text, text, _with_measured(test, measured * change)
         yield "sign of the phase", "the sign of the phase (exp(-j omega t))", _with_measured(test, measured.conj())

@@ -193,3 +193,12 @@ def test_an_other_kind_of_frf_behind_an_exponential_window_leaves_nothing(tmp_pa
     wrong = dataclasses.replace(windowed, measured=receptance)
     (right,) = (t for key, _, t in wrong.description.alternatives(made.model) if key.startswith("receptance stated"))
     np.testing.assert_allclose(right.residual(right.view(made.model)), 0.0, atol=1e-9)
+
+
+def test_errors_of_a_receptance_from_0_hz_have_a_size(tmp_path):
+    lines = {"first_hz": 0.0, "last_hz": 20.0, "step_hz": 5.0}
+    made = study(tmp_path, simulate={"lines": lines, "response": "receptance"}, file=None)
+    description = made.tests[0].description
+    assert min(error.typical for error, _ in description.errors(made.model)) > 0.0
+    for _, _, other in description.alternatives(made.model):
+        assert np.isfinite(other.residual(other.view(made.model))).all()
