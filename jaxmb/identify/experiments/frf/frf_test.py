@@ -95,7 +95,9 @@ class FrfDescription(PostureDescription["FrfTest"]):
         gain, force_gain = known.gain * jnp.exp(errors.log_gain), known.force_gain * jnp.exp(errors.log_force_gain)
         channels = Channels(gain, force_gain, known.delay)
         s = (test.decay + 1j * test.omega)[:, None]
-        output_response = jnp.exp(-s * errors.delay) * s / (s + errors.corner)
+        # a line at 0 Hz that has a response is behind no high-pass
+        high_pass = jnp.where(s == 0.0, 1.0, s / (jnp.where(s == 0.0, 1.0, s) + errors.corner))
+        output_response = jnp.exp(-s * errors.delay) * high_pass
         return test.residual_of(channels.applied_to(predicted * output_response[:, :, None], test.omega, test.decay))
 
     def of_kind(self) -> Iterator[tuple[StatedError, str]]:

@@ -199,6 +199,10 @@ def test_errors_of_a_receptance_from_0_hz_have_a_size(tmp_path):
     lines = {"first_hz": 0.0, "last_hz": 20.0, "step_hz": 5.0}
     made = study(tmp_path, simulate={"lines": lines, "response": "receptance"}, file=None)
     description = made.tests[0].description
-    assert min(error.typical for error, _ in description.errors(made.model)) > 0.0
+    errors = list(description.errors(made.model))
+    assert min(error.typical for error, _ in errors) > 0.0
+    for error, at in errors:
+        scaled = combined([at], np.array([0.1 * error.typical]))
+        assert np.isfinite(description.residual(made.model, scaled)).all(), error.key
     for _, _, other in description.alternatives(made.model):
         assert np.isfinite(other.residual(other.view(made.model))).all()
