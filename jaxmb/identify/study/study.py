@@ -426,5 +426,11 @@ def _problem_and_start(
         linear_mean = np.where(is_estimated, np.nan, known_values(model, free, start))
         mean = np.where(free.logarithmic, start.values, linear_mean)
         prior = prior_of(free, file.prior, mean, all(map(accepts_prior, tests)), earlier)
-    problem = dataclasses.replace(problem, prior=prior)
-    return problem, start
+    unknown = next((test.name for test in tests if not test.noise.is_known), None)
+    count = np.count_nonzero(np.asarray(problem.row_weights()))
+    if unknown is not None and prior is None and count <= free.size:
+        raise ValueError(
+            f"{display_name(unknown)}: noise cannot be estimated, as {count} measured values for {free.size} free"
+            " parameters leave no residual: expected more values, or a standard deviation"
+        )
+    return dataclasses.replace(problem, prior=prior), start

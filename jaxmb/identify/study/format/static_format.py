@@ -181,7 +181,7 @@ class PoseTestPart(RecordedTestPart):
     """Simulated poses instead of a file."""
     std_mm: NoiseLevel = STD_MM
     """Standard deviation of each component of a position. `"estimate"`: the residual of the fit determines one factor
-    on 0.05 mm, `std_mrad`, `inclination_std_mrad` and `distance_std_mm`."""
+    on 0.05 mm, `std_mrad`, `inclination_std_mrad` and `distance_std_mm`; refused as `noise_log_std` is."""
     std_mrad: Positive = 0.1
     """Standard deviation of a rotation about each axis."""
     inclination_std_mrad: Positive = 0.1

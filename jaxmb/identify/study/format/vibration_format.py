@@ -204,7 +204,8 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
     """First and last frequency of the fitted lines; by default all."""
     noise_log_std: NoiseLevel = 0.01
     """Standard deviation of log H, real and imaginary part each, in addition to those from `coherence` and
-    `cross_axis`. `"estimate"`: from the remaining residual, with its correlation along frequency."""
+    `cross_axis`. `"estimate"`: from the remaining residual, with its correlation along frequency; refused where there
+    are no more measured values than free parameters."""
     coherence: Annotated[bool, Field(strict=True)] = True
     """Whether noise is derived from the coherence of the file, if it has one. Values below twice this noise are
     excluded if the number of averages is known."""

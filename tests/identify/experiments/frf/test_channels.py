@@ -206,3 +206,15 @@ def test_errors_of_a_receptance_from_0_hz_have_a_size(tmp_path):
         assert np.isfinite(description.residual(made.model, scaled)).all(), error.key
     for _, _, other in description.alternatives(made.model):
         assert np.isfinite(other.residual(other.view(made.model))).all()
+
+
+def test_noise_is_not_estimated_without_a_residual(tmp_path):
+    """One line of two FRFs has four real numbers for four parameters."""
+    for count in (1, 2):
+        lines = {"first_hz": 10.0, "last_hz": 10.0 * count, "step_hz": 10.0}
+        keys = {"simulate": {"lines": lines}, "file": None, "noise_log_std": "estimate"}
+        if count == 1:
+            with pytest.raises(InputError, match="test 'hit': noise cannot be estimated, as 4 measured values for 4"):
+                study(tmp_path, **keys)
+        else:
+            assert not study(tmp_path, **keys).tests[0].noise.is_known
