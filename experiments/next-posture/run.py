@@ -74,7 +74,7 @@ class Pool:
     def random(self, count: int, seed: int) -> np.ndarray:
         """Rows of random postures."""
         part = NextPart.model_validate({"postures": RANGES, "candidates": count, "seed": seed})
-        return self.told(postures_of(part, self.q, self.study.model.coordinates))
+        return self.told(postures_of(part, self.q, self.study.model))
 
 
 def worst(rows: np.ndarray) -> float:

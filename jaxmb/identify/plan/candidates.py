@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from jaxmb.machine.build import Model
 from jaxmb.mechanics.equilibrium import equilibrium_or_nan
 from jaxmb.mechanics.kinematics import reference_posture
 from jaxmb.mechanics.loops import independent_coordinates
+from jaxmb.mechanics.postures import closed_posture
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent
 from jaxmb.response.frf import response_rows
 from jaxmb.response.frf_kind import Point
@@ -97,13 +98,13 @@ class Candidate:
     q: Float[np.ndarray, "n"]
 
 
-def candidates_of(part: NextPart, like: Test, names: Sequence[str]) -> tuple[Candidate, ...]:
+def candidates_of(part: NextPart, like: Test, model: Model) -> tuple[Candidate, ...]:
     """Every posture of `[next]` combined with each of its points and bands.
 
     Args:
         part: the table `[next]`.
         like: template test, for everything not in `part`.
-        names: of the machine's coordinates.
+        model: the machine.
     """
     probe, q = planned(like)
     ends = [points.ends for points in part.points] or [probe.ends]
@@ -113,7 +114,7 @@ def candidates_of(part: NextPart, like: Test, names: Sequence[str]) -> tuple[Can
         for (first, last), step in zip(part.bands_hz, part.steps, strict=True)
     ]
     probes = [probe.changed(omega, pair, points) for omega in bands or [None] for pair in ends]
-    return tuple(Candidate(changed, at) for changed in probes for at in postures_of(part, q, names))
+    return tuple(Candidate(changed, at) for changed in probes for at in postures_of(part, q, model))
 
 
 def planned(test: Test) -> tuple[Probe, Float[np.ndarray, "n"]]:
@@ -128,18 +129,24 @@ def planned(test: Test) -> tuple[Probe, Float[np.ndarray, "n"]]:
     return probe, np.asarray(test.vibration.q)
 
 
-def postures_of(part: PosturesPart, start: Float[np.ndarray, "n"], names: Sequence[str]) -> Float[np.ndarray, "c n"]:
-    """Postures [candidate, n] as listed, or drawn uniformly from the ranges; other coordinates as in `start`."""
+def postures_of(part: PosturesPart, start: Float[np.ndarray, "n"], model: Model) -> Float[np.ndarray, "c n"]:
+    """Postures [candidate, n] as listed, or drawn uniformly from the ranges, see `posture_near`."""
     if isinstance(part.postures, dict):
-        varied, low, high = ranges_of(part, names)
-        values = np.random.default_rng(part.seed).uniform(low, high, (part.candidates, varied.size))
-        found = np.tile(start, (part.candidates, 1))
-        found[:, varied] = values
-        return found
-    found = np.tile(start, (len(part.postures), 1))
-    for row, listed in zip(found, part.postures, strict=True):
-        row[[names.index(name) for name in listed]] = list(listed.values())
-    return found
+        _, low, high = ranges_of(part, model.coordinates)
+        values = np.random.default_rng(part.seed).uniform(low, high, (part.candidates, low.size))
+        stated = [dict(zip(part.postures, row, strict=True)) for row in values.tolist()]
+    else:
+        stated = part.postures
+    return np.stack([posture_near(model, start, values) for values in stated])
+
+
+def posture_near(model: Model, start: Float[np.ndarray, "n"], values: Mapping[str, float]) -> Float[np.ndarray, "n"]:
+    """Posture [n] with coordinates at the given values, the others as in `start`, loops closed; NaN where they do not
+    close."""
+    try:
+        return closed_posture(model, values, start)[0]
+    except ValueError:
+        return np.full(start.shape, np.nan)
 
 
 def ranges_of(part: PosturesPart, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

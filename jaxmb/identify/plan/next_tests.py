@@ -29,6 +29,7 @@ from jaxmb.identify.plan.candidates import (
     observation,
     observed,
     posture_keys,
+    posture_near,
     postures_of,
     proposal_toml,
     ranges_of,
@@ -39,6 +40,7 @@ from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import STATION
+from jaxmb.mechanics.loops import independent_coordinates, motion_map
 
 MOST_STEPS = 40
 NO_VALUE = 1e30
@@ -79,7 +81,8 @@ def improved(
                     options={"maxiter": MOST_STEPS})  # fmt: skip
     if best.fun >= value(first)[0]:
         return tuple(chosen)
-    return tuple(_at_posture(c, where, values) for c, values in zip(chosen, _postures(best.x, ends), strict=True))
+    postures = _postures(best.x, ends)
+    return tuple(_at_posture(operating_point.model, c, where, at) for c, at in zip(chosen, postures, strict=True))
 
 
 def objective(
@@ -104,7 +107,8 @@ def objective(
     weight = whitening.T @ whitening
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
-        tests = [_at_posture(c, where, values) for c, values in zip(chosen, _postures(x, ends), strict=True)]
+        postures = zip(chosen, _postures(x, ends), strict=True)
+        tests = [_at_posture(operating_point.model, c, where, values) for c, values in postures]
         found = [_observed_along(operating_point, t.probe, jnp.asarray(t.q), jnp.asarray(where)) for t in tests]
         rows, slopes = zip(*(map(np.asarray, each) for each in found), strict=True)
         matrix = before + sum(r.T @ r for r in (part @ transform for part in rows))
@@ -130,10 +134,9 @@ def _postures(x: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> list[list[f
     return (low + (high - low) * x.reshape(-1, low.size)).tolist()
 
 
-def _at_posture(candidate: Candidate, where: np.ndarray, values: list[float]) -> Candidate:
-    q = np.array(candidate.q)
-    q[where] = values
-    return Candidate(candidate.probe, q)
+def _at_posture(model: Model, candidate: Candidate, where: np.ndarray, values: list[float]) -> Candidate:
+    names = [model.coordinates[i] for i in where]
+    return Candidate(candidate.probe, posture_near(model, candidate.q, dict(zip(names, values, strict=True))))
 
 
 @compiled
@@ -142,8 +145,14 @@ def _observed_along(
 ) -> tuple[Float[Array, "m d"], Float[Array, "m d k"]]:
     """Observation matrix of a probe at a posture, and its derivative by the varying coordinates."""
 
+    model = operating_point.model
+    independent = jnp.array([model.coordinates.index(name) for name in independent_coordinates(model)])
+    # first order suffices for the gradient; columns of coordinates with a range, which are independent
+    slope = motion_map(model, q) @ (independent[:, None] == where)
+
     def rows(values: Array) -> Array:
-        return observed(probe, motion_of(operating_point, q.at[where].set(values), probe.at, probe.points))
+        moved = q + slope @ (values - q[where])
+        return observed(probe, motion_of(operating_point, moved, probe.at, probe.points))
 
     return rows(q[where]), jax.jacfwd(rows)(q[where])
 
@@ -237,7 +246,7 @@ def plan_tests(study: Study, operating_point: OperatingPoint, before: PlannedInf
     """
     part: Any = study.next
     like = next(test for test in study.tests if can_be_planned(test) and part.like in (None, test.name))
-    candidates = candidates_of(part, like, study.model.coordinates)
+    candidates = candidates_of(part, like, study.model)
     information = information_of(operating_point, candidates)
     feasible = [i for i, rows in enumerate(information) if np.isfinite(rows).all()]
     if not feasible:
@@ -394,7 +403,7 @@ def plan_poses(study: Study, operating_point: OperatingPoint, before: PlannedInf
     if part.station is not None:
         check_known("[next]: station", [part.station], like.stations)
         station = like.stations.index(part.station)
-    q = postures_of(part, np.asarray(study.model.reference), study.model.coordinates)
+    q = postures_of(part, np.asarray(study.model.reference), study.model)
     u = np.asarray(operating_point.u)
     candidates = _at_postures(like, q, station, study.free.apply(study.model, before.values))
     _, slope = state_of_test(study.problem, candidates, u)

@@ -15,6 +15,7 @@ from jaxmb.identify.plan.next_tests import NextTests, criterion_of, improved, kn
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.file import write_machine
+from jaxmb.machine.schema import Machine
 from tests.identify.arm import FREE, MACHINE, frf, shapes, study_of
 from tests.identify.crane import pendulum_study
 
@@ -73,7 +74,7 @@ def test_chosen_postures_beat_random_ones_and_the_gradient_betters_them(made):
     assert (chosen.candidates, chosen.left_out, len(chosen.tests)) == (50, 0, 3)
     place, test = place_of(study), study.tests[0]
     before = information_of(place, [Candidate(test.vibration.probe(), np.asarray(test.q))])[0]
-    postures = postures_of(study.next, np.asarray(test.q), study.model.coordinates)
+    postures = postures_of(study.next, np.asarray(test.q), study.model)
     told = information_of(place, [Candidate(test.vibration.probe(), q) for q in postures])
     draw = np.random.default_rng(0)
     random = [criterion_of("A", np.concatenate([before, *told[draw.choice(50, 3, replace=False)]])) for _ in range(100)]
@@ -96,6 +97,28 @@ def test_what_is_promised_is_what_a_study_with_the_next_tests_predicts(made):
     for name, p in found.parameters.items():
         # Two Jacobians, computed in two ways.
         assert p.next_std == pytest.approx(then.parameters[name].relative_std, rel=1e-5)
+
+
+def test_candidates_of_a_closed_chain_are_closed(tmp_path):
+    """As the study with the next test does; gradient against finite differences, see below."""
+    machine = jaxmb.load_machine("slider-crank").model_dump(mode="json", exclude_unset=True)
+    machine["body"][0]["joint"][0] |= {"stiffness": 100.0, "damping": 0.1}
+    simulate = {"lines": {"first_hz": 1.0, "last_hz": 20.0, "step_hz": 1.0}}
+    test = {"kind": "frf", "outputs": [["slider", "x"]], "posture": {"q1": 0.5}, "simulate": simulate,
+            "noise_log_std": 0.01}  # fmt: skip
+    more = {"machine": Machine.model_validate(machine), "free": {"stiffness.q1": {"lower": 10.0, "upper": 1e3}}}
+    asked = {"postures": {"q1": [0.3, 1.2]}, "candidates": 2}
+    found = jaxmb.inspect(study_of(tmp_path, test, next=asked, **more))
+    (chosen,) = found.next.tests
+    then = jaxmb.inspect(study_of(tmp_path, test, test | {"posture": {"q1": float(chosen.q[0])}}, **more))
+    expected = then.parameters["stiffness.q1"].relative_std
+    assert found.parameters["stiffness.q1"].next_std == pytest.approx(expected, rel=1e-9)
+    made, ends = np.zeros((0, 1)), (np.array([0.3]), np.array([1.2]))
+    value = objective(place_of(found.study), [chosen], made, np.eye(1), "D", np.array([0]), ends)
+    difference = (value(np.array([0.5 + 1e-5]))[0] - value(np.array([0.5 - 1e-5]))[0]) / 2e-5
+    assert value(np.array([0.5]))[1] == pytest.approx(difference, rel=1e-5)
+    with pytest.raises(InputError, match="independent coordinate 'q2' does not exist"):
+        study_of(tmp_path, test, next={"postures": {"q2": [-0.9, -0.8]}}, **more)
 
 
 def test_a_coordinate_moved_to_zero_is_stated():

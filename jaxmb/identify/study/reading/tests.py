@@ -18,6 +18,7 @@ from jaxmb.identify.study.reading.vibration import read_frf_test, read_modes_tes
 from jaxmb.io.validation import check_distinct, check_known, display_name, error_location
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import elastic_springs
+from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import posture
 from jaxmb.response.frf import check_points
 
@@ -131,6 +132,8 @@ def check_next(part: AnyNextPart, model: Model, tests: Sequence[str]) -> None:
     if isinstance(part, NextMotionPart):
         return
     stated = part.postures
+    if model.loops and isinstance(stated, dict):
+        check_known("postures: independent coordinate", stated, independent_coordinates(model))
     ends = [{name: ends[k] for name, ends in stated.items()} for k in (0, 1)] if isinstance(stated, dict) else stated
     for values in ends:
         posture(model, values)
