@@ -34,6 +34,12 @@ def test_every_program_finds_what_it_imports(path, monkeypatch):
     assert "__main__" not in path.read_text() or callable(module.main)
 
 
+def test_coverage_counts_data_that_are_not_followed(monkeypatch):
+    run = loaded(EXPERIMENTS / "coverage" / "run.py", monkeypatch)
+    understated = run.frf(noise=0.3, noise_log_std=0.01)
+    assert [run.outcome(run.stated(test), 1).alarms for test in (understated, run.frf())] == [1.0, 0.0]
+
+
 def test_alternatives_of_the_kr240_change_one_thing_alone(monkeypatch):
     run = loaded(EXPERIMENTS / "kr240-joint-stiffness" / "run.py", monkeypatch)
 

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.stats import kstest
 
 import jaxmb
-from jaxmb.results import versions
+from jaxmb.results import Outcome as FitOutcome, versions
 from jaxmb.studies import study_data
 
 NOISE = 0.015
@@ -184,7 +184,7 @@ def outcome(way: Way, draws: int) -> Outcome:
         ends = [(found[n].interval_95 or (-np.inf, np.inf), truth[n]) for n in found]
         inside.append([low <= true <= high for (low, high), true in ends])
         errors.append([np.log(found[n].value / truth[n]) / found[n].std_log for n in found])
-        alarms.append(any("times what the noise alone gives" in remark for remark in result.remarks))
+        alarms.append(result.outcome is FitOutcome.NOT_REPRODUCED)
         one = result.metrics.one_model
         if one is not None and one.separate.p is not None and len(tests) > 1:
             p.append(one.separate.p)
