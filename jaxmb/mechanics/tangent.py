@@ -218,20 +218,19 @@ def viscous_damping(
 
 
 def structural_damping(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"] | None:
-    """D of structural damping, stiffness times loss factors; None where the machine has none."""
+    """D of structural damping, stiffness without preload times loss factors; None where the machine has none."""
     if not model.structural:
         return None
     lossy = dataclasses.replace(
         model,
-        stiffness=model.stiffness * model.loss_factor,
-        spring_stiffness=model.spring_stiffness * model.spring_loss_factor,
+        damping=model.stiffness * model.loss_factor,
+        spring_damping=model.spring_stiffness * model.spring_loss_factor,
     )
 
-    def effort(x: Array) -> Array:
-        elastic = spring_effort(lossy, x, jnp.zeros_like(x), q_rest)
-        return elastic + beam_effort(model, x - q_rest, model.beam_loss_factor)
+    def effort(rate: Array) -> Array:
+        return spring_effort(lossy, point, rate, q_rest) + beam_effort(model, rate, model.beam_loss_factor)
 
-    return jax.jacfwd(effort)(point)
+    return jax.jacfwd(effort)(jnp.zeros_like(point))
 
 
 def elastic_stiffness(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"]:

@@ -75,6 +75,17 @@ def test_springs_between_frames():
     )
 
 
+def test_preload_dissipates_nothing():
+    """As of a damper eta k: a compressed spring has a negative geometric stiffness, not a negative damping."""
+    data = MACHINE.model_dump(mode="json", exclude_unset=True)
+    spring = {"name": "strut", "frame_a": "ground", "frame_b": "tool", "type": "length", "free_length": 9.0}
+    data["spring"] = [spring | {"stiffness": 4e3, "damping": 0.2 * 4e3, "loss_factor": 0.2}]
+    for body in data["body"]:
+        body["joint"][0]["damping"] = 0.0
+    tangent = jaxmb.linearize(jaxmb.build_model(jaxmb.Machine.model_validate(data)), Q)
+    np.testing.assert_allclose(tangent.structural, tangent.damping, rtol=1e-12, atol=1e-9)
+
+
 def test_a_fit_finds_loss_factors(tmp_path):
     truth = {"stiffness.a": 5e4, "stiffness.b": 9e3} | ETA
     write = MACHINE.model_dump(mode="json", exclude_unset=True)
