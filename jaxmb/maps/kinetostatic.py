@@ -44,10 +44,11 @@ def load_influence(
 
     Raises:
         ValueError: shapes or names are wrong, or a number is not finite.
-        NotImplementedError: a coordinate has a `stiffness_slope`, or a virtual spring has play.
+        NotImplementedError: the machine has loops, a coordinate has a `stiffness_slope`, or a virtual spring has play.
 
     Source: Dumas et al. 2011, eq. 10-11.
     """
+    check_open_chain(model, "load_influence")
     check_coordinates(model, q=q)
     check_wrench(wrench)
     compliance, jacobian = compliance_matrix(model, q), elastic_jacobian(model, q, frame)

@@ -8,6 +8,7 @@ import jaxmb
 from jaxmb.maps import (
     MODAL_QUANTITIES,
     dexterity,
+    load_influence,
     modal_maps,
     modal_quantities,
     posture_maps,
@@ -326,6 +327,8 @@ def test_wrong_input(four_bar, five_bar):
         postures_along(five_bar, {"tool.x": [3.0, 4.0]})
     with pytest.raises(ValueError, match="joints: 'b' is a dependent coordinate"):
         postures_over(five_bar, {"tool.x": [0.3, 0.4]}, joints=("b",))
+    with pytest.raises(NotImplementedError, match="load_influence: 'five-bar' has loops"):
+        load_influence(five_bar, five_bar.reference, "tool", DOWN)
     with pytest.raises(NotImplementedError, match="a map of 'nu_p': 'four-bar' has loops"):
         posture_maps(four_bar, {"q1": [0.5, 1.0]}, ("nu_p",), "end", wrench=DOWN)
     away = np.array([[1.0, 0.0, 1.0]])
