@@ -272,7 +272,7 @@ def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: M
         )  # fmt: skip
     best = min(
         (improved(reduced, coarse, fine, choice, part.steps) for choice in drawn[: part.starts]),
-        key=lambda found: found.criterion,
+        key=lambda found: np.nan_to_num(found.criterion, nan=np.inf),  # NaN for a singular information matrix
     )
     return _exciting_motion(objective, fine, best, driven, part, sought)
 

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.plan import exciting_motion
+from jaxmb.identify.plan.exciting_motion import Found
 from jaxmb.identify.plan.motion_information import FINE, Limits, at_limits, random_choice, series_of, within
 from tests.identify.experiments.torque.test_torque_recovery import ARM
 
@@ -83,6 +85,14 @@ def test_improved_motions_tell_more(found, random):
     of_friction = [np.hypot(*(motion.std[f"friction.{name}"] for name in "ab")) for motion in (wanted, found)]
     assert of_friction[0] < of_friction[1]
     assert wanted.criterion == pytest.approx(2.0 * np.log(of_friction[0] / 0.01))
+
+
+def test_a_motion_with_a_singular_information_matrix_is_not_chosen(monkeypatch):
+    criteria = iter([np.nan, 1.0, 2.0])
+    monkeypatch.setattr(
+        exciting_motion, "improved", lambda _, __, fine, x, ___: Found(x[:, :-1], x[:, -1], next(criteria))
+    )
+    assert jaxmb.exciting_motion(ARM, FREE, **HOW | {"starts": 3}).criterion == 1.0
 
 
 def test_payload_in_one_run_and_not_in_the_other():
