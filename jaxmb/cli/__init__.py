@@ -28,12 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     except UsageError as error:
         message = error.format_message()
         if message.startswith("Missing argument"):
-            hint = (
-                "expected output folders of commands"
-                if "'results'" in message
-                else "`jaxmb studies` lists the built-in ones"
-            )
-            message = f"{message.rstrip('.')}; {hint}"
+            expected = {"results": "output folders of commands", "joints": "a CSV file of postures"}
+            hints = [f"expected {kind}" for name, kind in expected.items() if f"'{name}'" in message]
+            message = f"{message.rstrip('.')}; {next(iter(hints), '`jaxmb studies` lists the built-in ones')}"
         return say(message, WRONG_INPUT)
     except WrongInput as error:
         return say(str(error), WRONG_INPUT)
