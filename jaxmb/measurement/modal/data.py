@@ -219,9 +219,9 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
         transposed = _are_outputs(used, references)
         check_distinct(references, "reference '{}' occurs more than once, expected different ones")
         used = select_channels(used, outputs=references) if transposed else select_channels(used, inputs=references)
-    used = _finite_channels(used, remarks)
-    good = used.finite.all(axis=(1, 2))
     static = (used.frequency_hz == 0.0) & (used.decay_1_s == 0.0)
+    used = _finite_channels(used, static, remarks)
+    good = used.finite.all(axis=(1, 2))
     if not good.all():
         bad = used.frequency_hz[~good]
         remarks.append(
@@ -249,12 +249,14 @@ def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:
     )
 
 
-def _finite_channels(frf_set: FrfSet, remarks: list[str]) -> FrfSet:
-    """The set without inputs, then outputs, that are mostly not finite or zero throughout."""
+def _finite_channels(frf_set: FrfSet, static: np.ndarray, remarks: list[str]) -> FrfSet:
+    """The set without inputs, then outputs, that are mostly not finite, or zero on all lines that remain."""
     lacking = (~frf_set.finite).mean(axis=0) > MOST_MISSING
     bad_inputs = lacking.mean(axis=0) > 0.5
     bad_outputs = lacking[:, ~bad_inputs].any(axis=1)
-    size = np.abs(np.where(frf_set.finite, frf_set.frf, 0.0)).max(axis=0)
+    kept = ~bad_inputs & ~bad_outputs[:, None]
+    lines = (frf_set.finite | ~kept).all(axis=(1, 2)) & ~static
+    size = np.abs(np.where(frf_set.finite & kept, frf_set.frf, 0.0))[lines if lines.any() else slice(None)].max(axis=0)
     silent_outputs = (size.max(axis=1) <= ZERO * size.max()) & ~bad_outputs
     silent_inputs = (size.max(axis=0) <= ZERO * size.max()) & ~bad_inputs
     inputs = [name for name, bad in zip(frf_set.inputs, bad_inputs | silent_inputs, strict=True) if not bad]
@@ -264,8 +266,8 @@ def _finite_channels(frf_set: FrfSet, remarks: list[str]) -> FrfSet:
     for what, names, bad, why in (
         ("input", frf_set.inputs, bad_inputs, "most of its values are not finite"),
         ("output", frf_set.outputs, bad_outputs, "most values of a response are not finite"),
-        ("input", frf_set.inputs, silent_inputs, "it is zero everywhere"),
-        ("output", frf_set.outputs, silent_outputs, "it is zero everywhere"),
+        ("input", frf_set.inputs, silent_inputs, "it is zero on all lines used"),
+        ("output", frf_set.outputs, silent_outputs, "it is zero on all lines used"),
     ):
         remarks += [f"{what} '{name}' is omitted: {why}" for name, out in zip(names, bad, strict=True) if out]
     if len(inputs) == len(frf_set.inputs) and len(outputs) == len(frf_set.outputs):

@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal import refine
 from jaxmb.measurement.modal.analysis import modal_analysis
-from jaxmb.measurement.modal.data import frac
+from jaxmb.measurement.modal.data import frac, modal_data
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.records.time_records import estimate_frf
 
@@ -130,7 +130,7 @@ def test_what_is_not_finite_is_left_out_and_remarked():
     text = "\n".join(analysis.remarks)
     assert "3 of 301 lines are omitted, 19 to 19.2 Hz" in text
     assert "'4 z' is omitted: most values of a response are not finite" in text
-    assert "'5 z' is omitted: it is zero everywhere" in text
+    assert "'5 z' is omitted: it is zero on all lines used" in text
     with pytest.raises(ValueError, match="not all zero"):
         modal_analysis(dataclasses.replace(frf_set, frf=np.full_like(h, np.nan)))
 
@@ -167,14 +167,26 @@ def test_an_input_that_is_zero_is_left_out(size):
     swapped = frf_set.frf.transpose(0, 2, 1).copy()
     swapped[:, :, 4] *= size
     roved = modal_analysis(FrfSet(LINES, swapped, "accelerance", INPUTS, OUTPUTS))
-    assert "input '5 z' is omitted: it is zero everywhere" in roved.remarks
+    assert "input '5 z' is omitted: it is zero on all lines used" in roved.remarks
     assert roved.model.inputs == OUTPUTS[:4] + OUTPUTS[5:]
     np.testing.assert_allclose(roved.frequency_hz, FREQUENCY_HZ, rtol=1e-4)
     h = frf_set.frf.copy()
     h[:, :, 1] *= size
     one = modal_analysis(dataclasses.replace(frf_set, frf=h))
     assert one.model.inputs == ("1 z",)
-    assert "input '2 z' is omitted: it is zero everywhere" in one.remarks
+    assert "input '2 z' is omitted: it is zero on all lines used" in one.remarks
+
+
+@pytest.mark.parametrize("gap", [np.nan, 0.0])
+def test_an_output_that_is_zero_on_all_lines_but_an_omitted_one_is_omitted(gap):
+    """The line is omitted because another response is not finite there, or because it is at 0 Hz."""
+    frf_set = measured()
+    h, frequency_hz = frf_set.frf.copy(), LINES - (LINES[0] if gap == 0.0 else 0.0)
+    h[1:, 4] = 0.0
+    h[0, 0, 0] = gap
+    found = modal_data(FrfSet(frequency_hz, h, "accelerance", OUTPUTS, INPUTS), None, None)
+    assert "output '5 z' is omitted: it is zero on all lines used" in found.remarks
+    assert found.responses.shape == (LINES.size - 1, len(OUTPUTS) - 1, len(INPUTS))
 
 
 def test_very_small_responses_are_responses():
