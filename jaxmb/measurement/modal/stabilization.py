@@ -298,6 +298,8 @@ def by_hand(
     picked, merged = list[int](), list[int]()
 
     def nearest(item: float | tuple[int, float], taken: np.ndarray) -> int:
+        if isinstance(item, tuple | list) and len(item) != 2:
+            raise ValueError(f"chosen holds {item!r}, expected frequencies in Hz or pairs of order and frequency")
         order, frequency_hz = item if isinstance(item, tuple | list) else (None, item)
         finite_number("chosen", frequency_hz, above=0.0)
         off = np.abs(chart.frequency_hz / frequency_hz - 1.0)
@@ -315,7 +317,7 @@ def by_hand(
 
     for item in chosen:
         taken = same_mode(chart, np.array([*picked, *merged], int), rule)
-        group = item if isinstance(item, tuple | list) and isinstance(item[0], tuple | list) else [item]
+        group = item if isinstance(item, tuple | list) and item and isinstance(item[0], tuple | list) else [item]
         *others, pole = sorted({nearest(one, taken) for one in group}, key=lambda p: int(chart.order[p]))  # pyright: ignore[reportArgumentType]
         picked.append(pole)
         merged += others

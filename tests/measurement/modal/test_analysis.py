@@ -213,6 +213,7 @@ def test_poles_chosen_by_hand():
         ([60.0], "60 Hz"),
         ([(9, 24.0)], "order 9, 24 Hz"),
         ([], r"chosen is \[\], expected frequencies"),
+        ([[]], r"chosen holds \[\], expected frequencies"),
         # one mode is chosen once, at whatever order
         ([24.0, 24.01], r"24\.01 Hz: the chart has none within 3% that is not selected already"),
         ([(40, 24.0), (38, 24.0)], "order 38, 24 Hz: the chart has none"),
