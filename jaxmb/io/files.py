@@ -189,6 +189,10 @@ def replaced(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename == os.fspath(temporary):
+            error.filename = os.fspath(path)  # the file that the user knows
+        raise
     finally:
         temporary.unlink(missing_ok=True)  # left over only where an error occurred
 

@@ -141,8 +141,9 @@ def test_nothing_is_left_half_written(tmp_path, ending, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == b"old"
     monkeypatch.undo()
-    with pytest.raises(OSError, match="No such file or directory"):
+    with pytest.raises(OSError, match="No such file or directory") as error:
         write_frf(tmp_path / "none" / path.name, MADE)
+    assert error.value.filename == str(tmp_path / "none" / path.name)
 
 
 @pytest.mark.parametrize(
