@@ -12,6 +12,7 @@ from jaxmb.cli.console import (
     Out,
     Robot,
     RobotArgument,
+    WrongInput,
     deliver,
     find_robot,
     progress,
@@ -142,6 +143,8 @@ def compensate(
     ] = "",
 ) -> None:
     """Compute joint commands that compensate the geometric errors and deflections of an identified machine."""
+    if out.is_dir():
+        raise WrongInput(f"{out}: is a folder, expected a CSV file or none")
     with wrong_input():
         robot = find_robot(machine)  # errors in its file are reported before JAX is imported
 
