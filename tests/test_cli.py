@@ -237,6 +237,7 @@ def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
         (["identify", "validation-3r", "--sed", "1"], "--sed"),
         (["identfy"], "identfy"),
         (["identify"], "Missing argument 'study'; `jaxmb studies` lists"),
+        (["identify", "validation-3r", "--search", "cmas"], "--search: search algorithm 'cmas' does not exist"),
         (["compensate", "manipulator-3r", "joints.csv", "--out", "."], ".: is a folder, expected a CSV file or none"),
         (["compensate", "kuka-kr90"], "Missing argument 'joints'; expected a CSV file"),
         (["predict", "kuka-kr91"], "kuka-kr90"),

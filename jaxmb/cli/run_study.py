@@ -99,7 +99,9 @@ def identify(options: IdentifyOptions) -> None:
     from jaxmb.identify.assess.saved import MACHINE, MJCF, PARAMETERS, RESULT, STUDY, URDF, write_result
     from jaxmb.identify.assess.uncertainty.nonlinear import profiled, with_profiles
     from jaxmb.identify.fit.devices import is_first
+    from jaxmb.identify.fit.search import algorithm_named
     from jaxmb.identify.study.study import make_study
+    from jaxmb.io.validation import error_location
     from jaxmb.report.page import REPORT
     from jaxmb.report.result_sections import sections
     from jaxmb.report.terminal import on_terminal
@@ -107,6 +109,9 @@ def identify(options: IdentifyOptions) -> None:
     with wrong_input():
         if options.distributed:
             join_others(state)
+        if options.search is not None:
+            with error_location("--search"):
+                algorithm_named(options.search)
         with progress(path.stem, "reading the study"):
             study = make_study(file, path.stem, path.parent, str(path), options.noise_seed)
         if options.profile:
