@@ -260,7 +260,7 @@ def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     text = read_text(path, LARGEST_TABLE, f"a table of at most {LARGEST_TABLE} bytes")
     table = csv.reader(io.StringIO(text, newline=""))
     try:
-        lines = [(number, [cell.strip() for cell in row]) for number, row in enumerate(table, 1)]
+        lines = [(table.line_num, [cell.strip() for cell in row]) for row in table]
     except csv.Error as error:
         raise InputError(f"{path}: line {table.line_num} is not a valid CSV line: {error}") from None
     lines = [(number, cells) for number, cells in lines if any(cells)]

@@ -65,6 +65,7 @@ def lines(heads="time_s,a,a.torque", rows=None):
         (lines("time_s,a,b.torque"), "column 'b.torque' has no column 'b'"),
         (lines("time_s,a,a.force"), "column 'a.force': signal 'force' does not exist"),
         (lines(rows=[f"{t},{t}" for t in TIME]), "line 2 has 2 cells, expected 3 as in the heading"),
+        (lines('time_s,a,"a.torque\n"', ["0,1"]), "line 3 has 2 cells"),  # a cell over two lines, as of a spreadsheet
         (lines(rows=["0,x,1"]), "line 2: a is 'x', expected a number"),
         (lines(rows=[f"{t},nan,1" for t in TIME]), "a is nan at sample 1"),
         (
