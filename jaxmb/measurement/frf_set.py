@@ -466,8 +466,7 @@ def _indices(what: str, names: tuple[str, ...], selected: Sequence[str]) -> tupl
     """Indices of degrees of freedom, and -1 for those whose sign is reversed."""
     indices, signs = [], []
     for name in selected:
-        candidates = [(i, 1.0) for i, known in enumerate(names) if known == name]
-        candidates += [(i, -1.0) for i, known in enumerate(names) if known == _opposite(name)]
+        candidates = [(i, sign) for i, known in enumerate(names) if (sign := _relative_sign(name, known))]
         if len(candidates) != 1:
             how_often = "more than once" if candidates else "not"
             hint = suggestion(name, names) or ","
@@ -477,9 +476,12 @@ def _indices(what: str, names: tuple[str, ...], selected: Sequence[str]) -> tupl
     return indices, np.array(signs)
 
 
-def _opposite(name: str) -> str | None:
+def _relative_sign(name: str, known: str) -> float:
+    """1 for the same degree of freedom, -1 for the same with its sign reversed, 0 for another one."""
+    if name == known:
+        return 1.0
     try:
-        node, direction, sign = split_dof(name)
+        (*dof, sign), (*other, known_sign) = split_dof(name), split_dof(known)
     except ValueError:
-        return None
-    return f"{node} {direction if sign < 0 else '-' + direction}"
+        return 0.0
+    return float(sign * known_sign) if dof == other else 0.0

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxmb.measurement.frf_set import FrfSet, in_band, to_si, unit_scale, with_unit
+from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, to_si, unit_scale, with_unit
 
 FREQUENCY = np.array([1.0, 2.0, 3.5, 4.0])
 H = np.arange(24).reshape(4, 2, 3) * (0.1 - 0.2j) + 1.0
@@ -145,3 +145,9 @@ def test_a_unit_is_stated_where_the_set_says_none():
         with_unit(frf_set(unit="mm/s/N", source="rig"), "m/s/lbf")
     with pytest.raises(ValueError, match="unit 'g/N' is not one of mobility"):
         with_unit(frf_set(unit="unknown"), "g/N")
+
+
+def test_a_plus_sign_of_a_degree_of_freedom_may_be_omitted():
+    signed = FrfSet([1.0], np.ones((1, 1, 1)), "receptance", ("tool +x",), ("tool x",))
+    for output, factor in (("tool x", 1.0), ("tool +x", 1.0), ("tool -x", -1.0)):
+        assert select_channels(signed, [output], ["tool +x"]).frf == factor
