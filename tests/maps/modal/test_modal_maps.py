@@ -192,7 +192,7 @@ def test_what_is_no_result(result, tmp_path):
     for change, sentence in [
         ("{", "not a result of an identification"),
         ("[]", "found no covariance"),
-        (whole | {"covariance": None}, "found no covariance"),
+        (whole | {"covariance": None}, "covariance: found null, expected a table"),
         (whole | {"covariance": whole["covariance"] | {"matrix": [[1.0]]}}, "covariance has shape"),
         (
             whole | {"covariance": whole["covariance"] | {"scale": ["cubic"] * len(whole["covariance"]["scale"])}},
