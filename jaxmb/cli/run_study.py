@@ -129,7 +129,8 @@ def identify(options: IdentifyOptions) -> None:
             for name, count in resampling:
                 _drawn(result, count, name)
             return
-    writable(folder, (RESULT, MACHINE, STUDY))
+    files = (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY)
+    writable(folder, files)
     console = console_of()
     with writing(folder):
         if options.resume and not state.exists():
@@ -139,8 +140,7 @@ def identify(options: IdentifyOptions) -> None:
         try:
             with wrong_input(), collective(), _progress(study.name) as report:
                 result = identified(report)
-            files = (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS)
-            aside = move_aside(folder, files)
+            aside = move_aside(folder, (*files, REPORT, PAGE, *DRAWS))
             written = write_result(result, folder)
         except KeyboardInterrupt:
             raise typer.Exit(say_interrupted(state)) from None
