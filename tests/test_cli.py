@@ -347,17 +347,6 @@ def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
     )
 
 
-def test_files_that_are_of_no_result_are_not_replaced(tmp_path, refused):
-    jaxmb.write_mjcf(jaxmb.load_machine("manipulator-3r"), tmp_path / "machine.xml")
-    before = (tmp_path / "machine.xml").read_bytes()
-    told = refused("predict", str(tmp_path / "machine.xml"), "--out", str(tmp_path))
-    assert "machine.xml: would be replaced and is of no earlier result, expected another --out" in told
-    (tmp_path / "study.toml").write_text(SIMULATED)
-    assert "another --out" in refused("identify", str(tmp_path / "study.toml"), "--out", str(tmp_path))
-    assert (tmp_path / "machine.xml").read_bytes() == before
-    assert {path.name for path in tmp_path.iterdir()} == {"machine.xml", "study.toml"}
-
-
 def test_predict_takes_the_only_end_frame_of_a_urdf(tmp_path, capsys, refused):
     robots = Path(__file__).parent / "mechanics" / "robots"
     assert main(["predict", str(robots / "arm.urdf"), "--out", str(tmp_path)]) == 0

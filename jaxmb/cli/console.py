@@ -73,14 +73,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def writable(folder: Path, files: tuple[str, ...]) -> Path:
-    """The folder, created with its figures folder, after a check that files can be written there, and that those to be
-    replaced are of an earlier result."""
-    from jaxmb.machine.file import RESULT_FILE
-    from jaxmb.report.page import REPORT
-
-    found = [name for name in files if (folder / name).is_file()]
-    if found and not any((folder / name).is_file() for name in (REPORT, RESULT_FILE)):
-        raise WrongInput(f"{folder / found[0]}: would be replaced and is of no earlier result, expected another --out")
+    """The folder, created with its figures folder, after a check that files can be written there."""
     with writing(folder):
         for path in (folder, folder / "figures"):
             path.mkdir(parents=True, exist_ok=True)

@@ -129,8 +129,7 @@ def identify(options: IdentifyOptions) -> None:
             for name, count in resampling:
                 _drawn(result, count, name)
             return
-    files = (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY)
-    writable(folder, files)
+    writable(folder, (RESULT, MACHINE, STUDY))
     console = console_of()
     with writing(folder):
         if options.resume and not state.exists():
@@ -140,7 +139,8 @@ def identify(options: IdentifyOptions) -> None:
         try:
             with wrong_input(), collective(), _progress(study.name) as report:
                 result = identified(report)
-            aside = move_aside(folder, (*files, REPORT, PAGE, *DRAWS))
+            files = (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS)
+            aside = move_aside(folder, files)
             written = write_result(result, folder)
         except KeyboardInterrupt:
             raise typer.Exit(say_interrupted(state)) from None
