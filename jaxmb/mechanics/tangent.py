@@ -209,8 +209,9 @@ def viscous_damping(
 
     Source: Rayleigh, The Theory of Sound, 1877; Géradin and Rixen, Mechanical Vibrations, 2015.
     """
-    own = model.damping, model.spring_damping
-    damping = _damping_matrix(model, *own, q_rest, point, model.rayleigh_stiffness) + model.rayleigh_mass * mass
+    beta = model.rayleigh_stiffness
+    own, between = model.damping + beta * model.stiffness, model.spring_damping + beta * model.spring_stiffness
+    damping = _damping_matrix(model, own, between, beta, q_rest, point) + model.rayleigh_mass * mass
     if not model.transmissions:
         return damping
     c = transmission_rates(model, point)
@@ -221,37 +222,25 @@ def structural_damping(model: Model, q_rest: Float[Array, "x"], point: Float[Arr
     """D of structural damping, stiffness without preload times loss factors; None where the machine has none."""
     if not model.structural:
         return None
-    lossy = dataclasses.replace(
-        model,
-        damping=model.stiffness * model.loss_factor,
-        spring_damping=model.spring_stiffness * model.spring_loss_factor,
-    )
-
-    def effort(rate: Array) -> Array:
-        return spring_effort(lossy, point, rate, q_rest) + beam_effort(model, rate, model.beam_loss_factor)
-
-    return jax.jacfwd(effort)(jnp.zeros_like(point))
+    own, between = model.stiffness * model.loss_factor, model.spring_stiffness * model.spring_loss_factor
+    return _damping_matrix(model, own, between, model.beam_loss_factor, q_rest, point)
 
 
 def elastic_stiffness(model: Model, q_rest: Float[Array, "x"], point: Float[Array, "x"]) -> Float[Array, "x x"]:
     """K_e (`viscous_damping`): stiffness matrix of springs and beams without preload."""
-    no_dampers = jnp.zeros_like(model.damping), jnp.zeros_like(model.spring_damping)
-    return _damping_matrix(model, *no_dampers, q_rest, point, 1.0)
+    return _damping_matrix(model, model.stiffness, model.spring_stiffness, 1.0, q_rest, point)
 
 
 def _damping_matrix(
-    model: Model, damping: Float[Array, "n"], spring_damping: Float[Array, "s"], q_rest: Array, point: Array,
-    beta: Array | float,
+    model: Model, own: Float[Array, "n"], between: Float[Array, "s"], of_beams: Array | float, q_rest: Array,
+    point: Array,
 ) -> Float[Array, "x x"]:  # fmt: skip
-    """Damping matrix of dampers, and of dampers beta k parallel to each spring and beam."""
-    damped = dataclasses.replace(
-        model,
-        damping=damping + beta * model.stiffness,
-        spring_damping=spring_damping + beta * model.spring_stiffness,
-    )
+    """Damping matrix of dampers parallel to the springs of coordinates and between frames, and of dampers parallel to
+    beams, a factor times their stiffness."""
+    damped = dataclasses.replace(model, damping=own, spring_damping=between)
 
     def effort(rate: Array) -> Array:
-        return spring_effort(damped, point, rate, q_rest) + beam_effort(model, rate, beta)
+        return spring_effort(damped, point, rate, q_rest) + beam_effort(model, rate, of_beams)
 
     return jax.jacfwd(effort)(jnp.zeros_like(point))
 
