@@ -279,7 +279,7 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
     wrong = not found.misfit.explained and found.misfit.square > INCONSISTENT**2
     initial_cost = float(np.sum(counted * (independent_rows(entries, measured) / std) ** 2))
     missed = [entry.name for entry in entries] if wrong and cost > HALF**2 * initial_cost else []
-    parameters = _parameters(best, found.misfit.widening)
+    parameters = _parameters(model, best, found.misfit.widening)
     share = functools.partial(unexplained_share_by, found.variants["J1"].model, model)
     causes = [*factor_remarks(entries, share), *size_remarks(entries)]
     doubts = (
@@ -349,10 +349,11 @@ def _unseen_joints(joints: StiffnessModel, entries: tuple[Entry, ...], compensat
     return [f"{joint} is not known: {reason}" for joint in lost]
 
 
-def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
+def _parameters(model: Model, variant: Variant, wider: float) -> dict[str, Parameter]:
     """Compliances of a variant by name, rad/Nm, rad/N and m/N; verdicts by the relative standard deviation.
 
     Args:
+        model: the machine.
         variant: as fitted.
         wider: see `Misfit.widening`.
     """
@@ -360,15 +361,15 @@ def _parameters(variant: Variant, wider: float) -> dict[str, Parameter]:
     for name, value, std in zip(variant.model.names, variant.fit.values, wider * variant.fit.std, strict=True):
         relative = float(std / abs(value)) if value else np.inf
         (verdict,) = verdicts(np.array([relative]), limits())
-        p = Parameter(float(value), float(std), relative, _unit(name), -np.inf, np.inf, 0.0, verdict)
+        p = Parameter(float(value), float(std), relative, _unit(model, name), -np.inf, np.inf, 0.0, verdict)
         found[f"compliance.{name}"] = with_interval(f"compliance.{name}", p, logarithmic=False)
     return found
 
 
-def _unit(name: str) -> str:
-    _, _, entry = name.split(" at ")[0].partition(" ")
+def _unit(model: Model, name: str) -> str:
+    item, _, entry = name.split(" at ")[0].partition(" ")
     if not entry:
-        return "rad/(N m)"
+        return "rad/(N m)" if model.revolute[model.coordinates.index(item)] else "m/N"
     return ("m/N", "rad/N", "rad/(N m)")[sum(axis.startswith("r") for axis in entry.split(","))]
 
 

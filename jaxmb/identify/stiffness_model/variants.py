@@ -88,11 +88,14 @@ def compensated_joint(model: Model, joint: str, tests: Sequence[LoadCase]) -> Co
     """A joint with its distinct angles in the tests.
 
     Raises:
-        ValueError: the machine has no such joint.
+        ValueError: the machine has no such joint, or it is prismatic.
     """
     check_known("compensated joint", [joint], model.coordinates)
+    index = model.coordinates.index(joint)
+    if not model.revolute[index]:
+        raise ValueError(f"compensated joint '{joint}' is prismatic, expected a revolute one")
     angles: list[float] = []
-    for angle in sorted(float(test.q[model.coordinates.index(joint)]) for test in tests):
+    for angle in sorted(float(test.q[index]) for test in tests):
         if not angles or angle - angles[-1] > SAME_ANGLE:
             angles.append(angle)
     return Compensated(joint, tuple(angles))

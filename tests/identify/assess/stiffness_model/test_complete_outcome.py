@@ -15,11 +15,12 @@ from jaxmb.identify.assess.stiffness_model import (
     judged_cases,
 )
 from jaxmb.identify.estimation import semidefinite
-from jaxmb.identify.experiments.deflections.load_cases import predicted
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
+from jaxmb.identify.experiments.deflections.table import deflections_csv
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.stiffness_model import compensator
 from jaxmb.identify.stiffness_model.variants import compensated_joint, fitted_variant, stiffness_models
-from tests.identify.kr240 import displaced, entry_of, measured_by
+from tests.identify.kr240 import STD, displaced, entry_of, measured_by
 from tests.identify.kr270 import ANGLES, MODEL, RIGID, at_angles, complete_study, fitted_cases, judged
 
 
@@ -183,3 +184,33 @@ def test_errors_of_the_load_are_correlated_in_a_complete_model(fit_cases, models
     expected = np.sqrt(np.diag(np.linalg.inv(information)))
     names = [f"compliance.{name}" for name in models["C2"].names]
     np.testing.assert_allclose([result.parameters[name].std for name in names], expected, rtol=1e-3)
+
+
+def test_compliances_of_a_linear_axis_are_in_m_per_n(tmp_path):
+    """A robot on a linear axis, whose compliance is a parameter of its own."""
+    (tmp_path / "track.toml").write_text(
+        'name = "track"\n'
+        '[[body]]\nname = "q1"\n[[body.joint]]\nname = "q1"\ntype = "prismatic"\naxis = [1, 0, 0]\nstiffness = 1e7\n'
+        '[[body]]\nname = "q2"\nparent = "q1"\norigin = { xyz = [0.3, 0.0, 0.5] }\n'
+        '[[body.joint]]\nname = "q2"\naxis = [0, 0, 1]\nstiffness = 1e6\n'
+        '[[virtual_spring]]\nname = "link1"\nbody = "q1"\norigin = { xyz = [0.3, 0.0, 0.5] }\n'
+        "diagonal = [1e-8, 1e-8, 1e-8, 1e-7, 1e-7, 1e-7]\n"
+        '[[frame]]\nname = "tool"\nbody = "q2"\norigin = { xyz = [0.8, 0.1, 0.2] }\n'
+    )
+    model, draw = jaxmb.build_model(jaxmb.load_machine(tmp_path / "track.toml")), np.random.default_rng(1)
+    cases = [
+        LoadCase(
+            f"t{i}", draw.normal(size=2), "tool", 1e3 * draw.normal(size=6), ("tool",), np.zeros((1, 6)), STD[None]
+        )
+        for i in range(8)
+    ]
+    (tmp_path / "fit.csv").write_text(deflections_csv(model, measured_by(model, cases)))
+    study = 'machine = "track.toml"\n[complete]\n{}\n[[test]]\nkind = "deflection"\nfile = "fit.csv"\n'
+    path = tmp_path / "study.toml"
+    path.write_text(study.format(""))
+    result = jaxmb.identify(jaxmb.load_study(path))
+    assert result.parameters["compliance.q1"].unit == "m/N"
+    assert result.parameters["compliance.q1"].value == pytest.approx(1.1e-7, rel=1e-6)  # with x of the link
+    path.write_text(study.format('compensated = "q1"'))
+    with pytest.raises(ValueError, match=r"\[complete\]: compensated joint 'q1' is prismatic"):
+        jaxmb.identify(jaxmb.load_study(path))
