@@ -28,11 +28,12 @@ from jaxmb.mechanics.dynamics import (
     gravity_effort,
     inverse_dynamics,
     mass_matrix,
+    own_stretch,
     rigid_gravity_stiffness,
     spring_effort,
     transmission_rates,
 )
-from jaxmb.mechanics.equilibrium import static_equilibrium
+from jaxmb.mechanics.equilibrium import held_coordinates, static_equilibrium
 from jaxmb.mechanics.kinematics import (
     check_constant_stiffness,
     check_coordinates,
@@ -250,7 +251,8 @@ def with_loaded_stiffness(model: Model, q: Float[Array, "n"]) -> Model:
 
     k = k0 (1 + c |effort|), c the `stiffness_slope`, effort the static effort at q against gravity and springs of a
     free length (gravity compensators), N m or N. In closed loops, whose members share the load, it is the coordinate's
-    share for the first-order deflection from q with stiffnesses k0, all springs being unloaded at q.
+    share for the first-order deflection from q with stiffnesses k0, all springs being unloaded at q and motor shafts
+    without stiffness being held.
 
     Args:
         model: the machine.
@@ -266,11 +268,11 @@ def with_loaded_stiffness(model: Model, q: Float[Array, "n"]) -> Model:
         model, configuration, jnp.zeros_like(configuration), configuration
     )
     if model.loops:
-        columns = motion_basis(model, configuration)
+        held = held_coordinates(model)[jnp.array(degrees_of_freedom(model), dtype=int)]
+        columns = jnp.where(held, 0.0, motion_basis(model, configuration))
         stiffness_matrix = columns.T @ elastic_stiffness(model, configuration, configuration) @ columns
-        effort = (
-            model.stiffness * (columns @ jnp.linalg.pinv(stiffness_matrix, hermitian=True) @ columns.T @ effort)[:n]
-        )
+        shift = columns @ jnp.linalg.pinv(stiffness_matrix, hermitian=True) @ columns.T @ effort
+        effort = model.stiffness * own_stretch(model, shift)
     else:
         effort = effort[:n]
     stiffness = model.stiffness * (1.0 + model.stiffness_slope * jnp.abs(effort))

@@ -96,7 +96,7 @@ def test_two_joints(q):
 M, LENGTH, BASE = 6.0, 0.5, 0.8
 
 
-def parallelogram(stiffness, slope):
+def parallelogram(stiffness, slope, **of_left):
     """Two cranks and a coupler that stays level: its weight is carried by the cranks' drives alone."""
     joints = [{"name": n, "axis": [0, 1, 0], "stiffness": k, "stiffness_slope": c}
               for n, k, c in zip("ab", stiffness, slope, strict=True)]  # fmt: skip
@@ -106,7 +106,7 @@ def parallelogram(stiffness, slope):
     return jaxmb.build_model(jaxmb.Machine.model_validate({
         "name": "parallelogram", "posture": {"a": 0.6, "b": 0.6, "c": -0.6},
         "body": [
-            {"name": "left", "joint": [joints[0]]},
+            {"name": "left", "joint": [joints[0] | of_left]},
             {"name": "right", "joint": [joints[1]], "origin": {"xyz": [BASE, 0, 0]}},
             {"name": "coupler", "parent": "left", "origin": {"xyz": [LENGTH, 0, 0]}, "mass": M,
              "center_of_mass": [0.2, 0, 0], "inertia_products": {"yy": 0.1, "xx": 0.05, "zz": 0.05},
@@ -132,6 +132,16 @@ def test_members_of_a_loop_share_the_load(stiffness):
         t = jaxmb.linearize(model, q)
         whole = k @ (1.0 + c * effort) + M * G * LENGTH * np.sin(angle)
         np.testing.assert_allclose(t.stiffness, [[whole]], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("of_shaft", "series"), [(0.0, 4e3), (0.4, 2e3)])
+def test_a_gear_in_a_loop_carries_its_share(of_shaft, series):
+    """Its drive holds the shaft, or is in series with the gear: 0.4 N m/rad at a ratio of 100 are 4e3 N m/rad."""
+    motor = {"inertia": 1e-4, "ratio": -100.0, "stiffness": of_shaft}
+    model = parallelogram((4e3, 1e3), (0.02, 0.05), motor=motor)
+    found = with_loaded_stiffness(model, model.reference).stiffness[model.coordinates.index("a")]
+    effort = M * G * LENGTH * np.cos(0.6) * series / (series + 1e3)
+    np.testing.assert_allclose(found, 4e3 * (1.0 + 0.02 * effort), rtol=1e-9)
 
 
 def test_files_and_models(tmp_path):
