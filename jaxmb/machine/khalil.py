@@ -279,7 +279,8 @@ class _Chain:
         kind = self._number(row, "sigma")
         if kind not in (0.0, 1.0, 2.0):
             raise ValueError(f"geometry: joint {joint}: sigma is {row['sigma']}, expected 0, 1 or 2")
-        gamma, b, alpha, d, theta, r = (self._number(row, key) for key in TRANSFORM)
+        variable = {0.0: "theta", 1.0: "r"}.get(kind)
+        gamma, b, alpha, d, theta, r = (self._number(row, key, variable=key == variable) for key in TRANSFORM)
         to_axis = pose_matrix([0, 0, b], [0, 0, gamma]) @ pose_matrix(rpy=[alpha, 0, 0])
         frame = to_axis @ pose_matrix([d, 0, 0]) @ pose_matrix([0, 0, r], [0, 0, theta])
         previous_nodes = self.nodes[str(row["a"])]
@@ -388,12 +389,14 @@ class _Chain:
     def _frame(self, name: str, body: str, pose: np.ndarray) -> None:
         self.parts["frame"].append({"name": f"{name}{self.suffix}", "body": body, "origin": origin_table(pose)})
 
-    def _number(self, row: Table, key: str, where: str = "geometry") -> float:
+    def _number(self, row: Table, key: str, where: str = "geometry", variable: bool = False) -> float:
         value = row.get(key, 0.0)
         try:
-            has_coordinate = {"theta", "r"} & {key} and where == "geometry"
-            own = {name: 0.0 for name in names_in(value) if name.startswith("q")} if has_coordinate else {}
-            return value_of(value, own | dict(self.symbols))
+            own = {name for name in names_in(value) - self.symbols.keys() if variable and name.startswith("q")}
+            at_zero, at_half = (value_of(value, dict.fromkeys(own, x) | dict(self.symbols)) for x in (0.0, 0.5))
+            if own and not math.isclose(at_half - at_zero, 0.5, rel_tol=1e-9):
+                raise ValueError(f"found '{value}', expected the joint's coordinate, to which numbers may be added")
+            return at_zero
         except ValueError as error:
             row_name = f"joint {row['joint']}: " if "joint" in row else ""
             raise ValueError(f"{where}: {row_name}{key}: {error}") from None
