@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import BeforeValidator
 
 from jaxmb.io.files import csv_table
-from jaxmb.io.validation import Table, check_known, error_location, validated
+from jaxmb.io.validation import Table, check_distinct, check_known, error_location, validated
 from jaxmb.machine.elements import origin_table, pose_matrix
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import GROUND, Number, Part, in_order_of_need
@@ -259,6 +259,7 @@ class _Chain:
         """Add all bodies of the chain to the parts."""
         remaining = list(self.rows)
         names = [str(row["joint"]) for row in remaining]
+        check_distinct(names, "geometry: joint '{}' occurs twice, expected each once")
         moving = [str(row["joint"]) for row in remaining if str(row["sigma"]).strip() not in ("2", "2.0")]
         for row in remaining:
             check_known(f"geometry: joint {row['joint']}: a: joint", [str(row["a"])], ["0", *names])

@@ -66,6 +66,7 @@ def test_tables_beside_the_file(tmp_path):
             "khalil: damping, 1, about z: found \"about z\", expected 'x', 'y', 'z'",
         ),
         ({"stiffness": {"2": {"rx": -1.0}}}, "stiffness: found -1.0, expected a number not below 0"),
+        ({"geometry": [*ROWS[:2], ["2", "E", *ROWS[2][2:]], ROWS[2]]}, "geometry: joint '2' occurs twice"),
         ({"geometry": [ROWS[0], [*ROWS[1][:-2], "-q2", 0]]}, "joint 2: theta: found '-q2', expected the joint's coord"),
         ({"geometry": [ROWS[0], [*ROWS[1][:-2], "q2 - q1", 0]]}, "joint 2: theta: found 'q2 - q1', expected the joint"),
         ({"geometry": [ROWS[0], [*ROWS[1][:-1], "q2"]]}, "geometry: joint 2: r: 'q2': the symbol 'q2' has no value"),
