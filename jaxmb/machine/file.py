@@ -13,7 +13,6 @@ from jaxmb.machine.mjcf import machine_from_mjcf
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.tables import expand_tables
 from jaxmb.machine.urdf import machine_from_urdf
-from jaxmb.machine.values import LARGEST_ANGLE, AngleText
 
 ENDINGS = (".toml", ".urdf", ".xml")
 MACHINE_FILE = "machine.toml"
@@ -105,8 +104,4 @@ def write_machine(machine: Machine, path: str | os.PathLike[str]) -> None:
 
 def machine_toml(machine: Machine) -> str:
     """A machine as TOML text, without entries that equal their defaults."""
-    data = machine.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
-    for name, value in machine.posture.items():
-        if isinstance(value, AngleText) and abs(value) > LARGEST_ANGLE:  # as a number it would be refused
-            data["posture"][name] = f"{float(value)!r} rad"
-    return tomli_w.dumps(data)
+    return tomli_w.dumps(machine.model_dump(mode="json", exclude_defaults=True, exclude_none=True))

@@ -154,9 +154,12 @@ class ModelReader:
         return str(self.mujoco.mjtJoint(int(self.m.jnt_type[j])).name).removeprefix("mjJNT_").lower()
 
     def _posture(self) -> dict[str, float]:
-        kinds = [AngleText if self._kind(j) == "hinge" else float for j in range(self.m.njnt)]
-        known = zip(self.joints, kinds, self._reference().tolist(), strict=True)
-        return {name: kind(value) for name, kind, value in known if value}
+        known = enumerate(zip(self.joints, self._reference().tolist(), strict=True))
+        return {name: self._value(j, value) for j, (name, value) in known if value}
+
+    def _value(self, j: int, value: float) -> float:
+        """Value of a joint; of a hinge it may have any number of turns."""
+        return AngleText(value) if self._kind(j) == "hinge" else float(value)
 
     def _reference(self) -> np.ndarray:
         """Values of the joints in the reference posture."""
@@ -211,10 +214,10 @@ class ModelReader:
             "damping": float(m.dof_damping[d]) + damping,
             "rotor_inertia": float(m.dof_armature[d]) + armature,
             "friction": float(m.dof_frictionloss[d]),
-            "zero": 0.0 - float(m.qpos0[m.jnt_qposadr[j]]),
+            "zero": self._value(j, 0.0 - m.qpos0[m.jnt_qposadr[j]]),
         }
         if m.jnt_limited[j] and m.jnt_range[j][0] < m.jnt_range[j][1]:
-            data["range"] = m.jnt_range[j].tolist()
+            data["range"] = [self._value(j, end) for end in m.jnt_range[j].tolist()]
         if j in self.fixed:
             data["locked"] = True
         limit = self._effort_limit(j)

@@ -147,6 +147,9 @@ class Coordinate(Drive):
             check_travel("zero", self.zero)
             for end in self.range or ():
                 check_no_angle("range", end)
+        else:
+            for label, angle in (("zero", self.zero), *(("range", end) for end in self.range or ())):
+                check_turns(label, angle)
         if self.stiffness_slope is not None and self.stiffness == 0.0:
             raise ValueError(f"'{self.name}' has a stiffness_slope and no stiffness, expected the stiffness at no load")
         if self.motor is None:

@@ -26,6 +26,7 @@ from jaxmb.machine.elements import (
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Payload, RigidMass
 from jaxmb.machine.values import (
     GROUND,
+    AngleText,
     Origin,
     Part,
     in_order_of_need,
@@ -130,7 +131,7 @@ def _limits(limit: _Element, kind: str, location: str) -> Table:
     result: Table = {}
     low, high = (_numbers(limit, key, 1, location, "0")[0] for key in ("lower", "upper"))
     if kind != "continuous" and low < high and max(-low, high) < OUT_OF_REACH:
-        result["range"] = [low, high]
+        result["range"] = [low, high] if kind == "prismatic" else [AngleText(low), AngleText(high)]
     for key, name in (("velocity", "speed_limit"), ("effort", "effort_limit")):
         most = _numbers(limit, key, 1, location, "0")[0]
         if 0.0 < most < OUT_OF_REACH:

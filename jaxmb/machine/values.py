@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WrapValidator
 
 GROUND = "ground"
 MOST_PARTS = 2000
@@ -48,7 +48,7 @@ def check_travel(label: str, value: float) -> None:
 
 
 def check_turns(label: str, value: float) -> None:
-    """Raise ValueError where the value of a revolute coordinate without a unit is probably in degrees."""
+    """Raise ValueError where an angle of a revolute coordinate without a unit is probably in degrees."""
     if abs(value) > LARGEST_ANGLE and not isinstance(value, AngleText):
         raise ValueError(f'{label} is {value:g} rad, expected at most two turns; write "{value:g} deg" for degrees')
 
@@ -164,6 +164,12 @@ def _as_written(value: Any, check: Callable[[Any], float]) -> float:
     return value if isinstance(value, AngleText) else checked
 
 
+def _with_unit(value: float) -> float | str:
+    """An angle that would be refused as a number as text, other values as numbers."""
+    is_large = isinstance(value, AngleText) and abs(value) > LARGEST_ANGLE
+    return f"{float(value)!r} rad" if is_large else float(value)
+
+
 def _at_most_100_m(value: Any) -> Any:
     if isinstance(value, int | float) and abs(value) > LARGEST_TRAVEL:
         raise ValueError(f"expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
@@ -197,7 +203,10 @@ def _of_unit_length(vector: tuple[float, float, float]) -> tuple[float, float, f
 
 
 Angle = Annotated[float, BeforeValidator(_at_most_two_turns), BeforeValidator(angle), Field(allow_inf_nan=False)]
-CoordinateValue = Annotated[float, WrapValidator(_as_written), BeforeValidator(angle), Field(allow_inf_nan=False)]
+CoordinateValue = Annotated[
+    float, WrapValidator(_as_written), BeforeValidator(angle), PlainSerializer(_with_unit, when_used="json"),
+    Field(allow_inf_nan=False),
+]  # fmt: skip
 """Value of a coordinate, which stays an `AngleText` where it was written so."""
 Length = Annotated[float, BeforeValidator(_at_most_100_m), BeforeValidator(_number), Field(allow_inf_nan=False)]
 """Distance in the geometry of a machine."""

@@ -332,6 +332,21 @@ def test_a_posture_in_degrees_is_refused_and_one_of_several_turns_is_read_back(t
     assert load_machine(tmp_path / "arm.toml") == machine
 
 
+def test_a_range_in_degrees_is_refused_and_one_of_several_turns_is_read_back(tmp_path):
+    def with_joint(**keys):
+        base = GOOD["body"][0]
+        return GOOD | {"body": [base | {"joint": [base["joint"][0] | keys]}, *GOOD["body"][1:]]}
+
+    for keys in ({"range": [-185, 185]}, {"zero": 90}):
+        with pytest.raises(
+            ValueError, match=r'is -?\d+ rad, expected at most two turns; write "-?\d+ deg" for degrees'
+        ):
+            Machine.model_validate(with_joint(**keys))
+    machine = Machine.model_validate(with_joint(range=["-800 deg", "800 deg"], zero="-900 deg"))
+    write_machine(machine, tmp_path / "arm.toml")
+    assert load_machine(tmp_path / "arm.toml") == machine
+
+
 def test_a_thin_plate_may_miss_the_triangle_inequality_by_its_rounding():
     """Moments 1, 1 and 2 of a plate, printed with five digits; a per cent more is no rounding."""
     base = GOOD["body"][0]

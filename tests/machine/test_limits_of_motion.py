@@ -37,6 +37,11 @@ def test_limits_of_a_urdf_are_written_and_read(tmp_path):
     assert [other.velocityLimit[joint.idx_v] for joint in at.values()] == [3.0, 1e9, 0.5]
 
 
+def test_a_joint_of_a_urdf_may_have_several_turns():
+    machine = machine_from_urdf(URDF.replace('lower="-1.5" upper="2"', 'lower="-20" upper="20"'), "arm")
+    assert machine.moving_parts[0].range == (-20.0, 20.0)
+
+
 def test_limits_of_a_table_are_written_and_read(tmp_path):
     row = {
         "name": "q1",

@@ -502,9 +502,14 @@ def test_a_gear_with_further_parts(tmp_path):
             jaxmb.load_machine(path)
 
 
-def test_a_keyframe_may_have_several_turns(tmp_path):
-    (tmp_path / "robot.xml").write_text(one_joint(further='<keyframe><key qpos="20 0.5"/></keyframe>'))
-    assert jaxmb.load_machine(tmp_path / "robot.xml").posture == {"q": 20.0, "p": 0.5}
+def test_a_hinge_may_have_several_turns(tmp_path):
+    joint, key = '<joint name="q" range="-1720 1720" ref="900"/>', '<keyframe><key qpos="20 0.5"/></keyframe>'
+    (tmp_path / "robot.xml").write_text(one_joint(joint, key))
+    machine = jaxmb.load_machine(tmp_path / "robot.xml")
+    assert machine.posture == {"q": 20.0, "p": 0.5}
+    assert np.degrees([*machine.body[0].joint[0].range, machine.body[0].joint[0].zero]) == pytest.approx(
+        [-1720, 1720, -900]
+    )
 
 
 def test_a_gear_with_backlash_is_refused(tmp_path):
