@@ -2,13 +2,13 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from jaxmb.io.validation import Table, check_known
+from jaxmb.io.validation import Table, check_known, error_location, sentence
 from jaxmb.machine.elements import (
     deviation_matrix,
     motion_matrix,
@@ -338,30 +338,34 @@ BETWEEN = {"from", "to", "roll"}
 """Keys of a beam between two frames."""
 
 
-def expand_beams(data: Table) -> Table:
+def expand_beams(data: Table, classes: Mapping[str, type[Part]]) -> Table:
     """Contents of a machine file with `from` and `to` of beams replaced by body, origin and length.
 
     A beam begins at the frame `from` and ends at the frame `to` in the reference posture, clamped to both, or at the
     point `to = [x, y, z]` in the axes of `from`, free. Its z axis lies in the plane of the beam and the z axis of
     `from`, turned by `roll` about the beam.
 
+    Args:
+        data: contents of the file.
+        classes: of its bodies and frames, by key.
+
     Raises:
         ValueError: a beam has one of the two keys only, or also body, origin or length; a frame does not exist, or
-            depends on the beam itself; both ends coincide.
+            depends on the beam itself; both ends coincide; a body or frame is invalid.
     """
     beams = data.get("beam", ())
     if not isinstance(beams, list | tuple) or not any(isinstance(b, dict) and BETWEEN & b.keys() for b in beams):
         return data
     try:
-        return data | _expanded(data, beams)
-    except (TypeError, KeyError, AttributeError, ValidationError) as error:
+        return data | _expanded(data, beams, classes)
+    except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(
             f"the ends of beams with from and to cannot be computed, an entry has another form than expected: {error}"
         ) from None
 
 
-def _expanded(data: Table, beams: Sequence[Any]) -> Table:
-    reference = _ReferencePoses(data)
+def _expanded(data: Table, beams: Sequence[Any], classes: Mapping[str, type[Part]]) -> Table:
+    reference = _ReferencePoses(data, classes)
     written, frames, loops = [], [], []
     for beam in beams:
         if not (isinstance(beam, dict) and BETWEEN & beam.keys()):
@@ -383,18 +387,29 @@ def _expanded(data: Table, beams: Sequence[Any]) -> Table:
     }
 
 
+def _valid(label: str, part: Any, cls: type[Part]) -> Any:
+    """A part of the file, validated."""
+    try:
+        return cls.model_validate(part)
+    except ValidationError as error:
+        separator = ", " if error.errors()[0]["loc"] else ": "
+        raise ValueError(f"{label}{separator}{sentence(error, part, cls)}") from None
+
+
 class _ReferencePoses:
     """Poses of the frames of a machine file in its reference posture; loops are not closed."""
 
-    def __init__(self, data: Table) -> None:
+    def __init__(self, data: Table, classes: Mapping[str, type[Part]]) -> None:
         self.parts: dict[str, tuple[str, Any]] = {GROUND: (GROUND, None)}
-        for kind in ("body", "beam", "frame"):
+        for kind, cls in classes.items():
             for part in data.get(kind, ()):
-                part = part if isinstance(part, dict) else part.model_dump()
-                name = str(part.get("name"))
-                self.parts[name] = (kind, part)
-                if kind == "beam":
-                    self.parts |= {f"{name}/{k}": ("end", (part, k)) for k in range(1, part.get("elements", 4))}
+                valid = _valid(f"{kind} '{part.get('name')}'" if isinstance(part, dict) else kind, part, cls)
+                self.parts[valid.name] = (kind, valid)
+        for part in data["beam"]:
+            part = part if isinstance(part, dict) else part.model_dump()
+            name = str(part.get("name"))
+            self.parts[name] = ("beam", part)
+            self.parts |= {f"{name}/{k}": ("end", (part, k)) for k in range(1, part.get("elements", 4))}
         self.posture = data.get("posture", {})
         self.poses: dict[str, np.ndarray] = {GROUND: np.eye(4)}
         self.in_progress: set[str] = set()
@@ -416,27 +431,26 @@ class _ReferencePoses:
             carrier, start, length = self.beam(beam)
             offset = length * number / beam.get("elements", 4)
             return self.pose(carrier) @ start @ pose_matrix([offset, 0.0, 0.0])
-        pose = self.pose(part.get("parent" if kind == "body" else "body", GROUND)) @ origin_matrix(
-            part.get("origin", {})
-        )
-        for joint in part.get("joint", ()) if kind == "body" else ():
-            reading = angle(self.posture.get(joint["name"], 0.0))
-            value = angle(joint.get("zero", 0.0)) + joint.get("reading_scale", 1.0) * reading
-            motion = motion_matrix(joint.get("type"), joint.get("axis", (0.0, 0.0, 1.0)), value)
-            pose = pose @ deviation_matrix(joint.get("origin_deviation", (0.0,) * 6)) @ motion
+        pose = self.pose(part.parent if kind == "body" else part.body) @ origin_matrix(part.origin)
+        for joint in part.joint if kind == "body" else ():
+            with error_location(f"posture: {joint.name}"):
+                reading = angle(self.posture.get(joint.name, 0.0))
+            motion = motion_matrix(joint.type, joint.axis, joint.zero + joint.reading_scale * reading)
+            pose = pose @ deviation_matrix(joint.origin_deviation) @ motion
         return pose
 
     def on_carrier(self, name: str, label: str) -> tuple[str, np.ndarray]:
         """Body, ground or element end that carries a frame, and the frame's pose relative to it [4, 4]."""
         check_known(f"{label}: frame", [name], self.parts)
         kind, part = self.parts[name]
-        return (part["body"], origin_matrix(part.get("origin", {}))) if kind == "frame" else (name, np.eye(4))
+        return (part.body, origin_matrix(part.origin)) if kind == "frame" else (name, np.eye(4))
 
     def beam(self, beam: Table) -> tuple[str, np.ndarray, float]:
         """Carrier of a beam, the pose of the beam's start relative to it [4, 4], and the beam's length [m]."""
-        if not BETWEEN & beam.keys():
-            return beam.get("body", GROUND), origin_matrix(beam.get("origin", {})), beam["length"]
         name, to = f"beam '{beam.get('name')}'", beam.get("to")
+        if not BETWEEN & beam.keys():
+            origin = _valid(f"{name}, origin", beam.get("origin", {}), Origin)
+            return beam.get("body", GROUND), origin_matrix(origin), beam["length"]
         if not {"from", "to"} & beam.keys():
             raise ValueError(
                 f"{name}: roll turns a beam that has from and to, expected both beside it, or rpy in origin instead"
@@ -462,6 +476,7 @@ class _ReferencePoses:
             up = np.array([1.0, 0.0, 0.0])
         y = np.cross(up, x) / np.linalg.norm(np.cross(up, x))
         rotation = np.eye(4)
-        roll = rotation_about(np.array([1.0, 0.0, 0.0]), angle(beam.get("roll", 0.0)))
+        with error_location(f"{name}: roll"):
+            roll = rotation_about(np.array([1.0, 0.0, 0.0]), angle(beam.get("roll", 0.0)))
         rotation[:3, :3] = np.stack([x, y, np.cross(x, y)], axis=1) @ roll
         return carrier, pose @ rotation, length

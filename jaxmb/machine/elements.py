@@ -44,7 +44,7 @@ def pose_matrix(xyz: Any = (0.0, 0.0, 0.0), rpy: Any = (0.0, 0.0, 0.0)) -> np.nd
     return matrix
 
 
-def motion_matrix(kind: str | None, axis: Any, value: float) -> np.ndarray:
+def motion_matrix(kind: str, axis: Any, value: float) -> np.ndarray:
     """Homogeneous transform [4, 4] of a "prismatic" coordinate along a unit vector, or of another one about it."""
     axis = np.asarray(axis, dtype=float)
     if kind == "prismatic":

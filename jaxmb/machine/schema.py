@@ -347,7 +347,7 @@ class Machine(Part):
     @model_validator(mode="before")
     @classmethod
     def _beams_between_frames(cls, data: Any) -> Any:
-        return expand_beams(data) if isinstance(data, dict) else data
+        return expand_beams(data, {"body": Body, "frame": Frame}) if isinstance(data, dict) else data
 
     def __repr__(self) -> str:
         """Numbers of its parts, and the names of its coordinates."""

@@ -127,3 +127,20 @@ def test_wrong_ends(rod, message):
     machine = {"name": "m", "frame": [at("a", FROM), at("b", TO)], "beam": [TUBE | {"name": "rod"} | rod]}
     with pytest.raises(ValueError, match=re.escape(message)):
         jaxmb.Machine.model_validate(machine)
+
+
+@pytest.mark.parametrize(
+    ("to", "changes", "message"),
+    [
+        ("arm", {"body": [{"name": "arm", "joint": [{"name": "q", "axis": [0, 1]}]}]},
+         "body 'arm', joint 'q', axis: found [0, 1], expected at least 3 items"),
+        ("arm", {"body": [{"name": "arm", "joint": [{"name": "q"}]}], "posture": {"q": "30"}},
+         "posture: q: expected a number in radians"),
+        ("b", {"frame": [at("b", [0.0, 1.0])]}, "frame 'b', origin, xyz: found [0.0, 1.0], expected at least 3 items"),
+        ("c", {"beam": [TUBE | {"name": "c", "length": 1.0, "origin": 0.0}]}, "beam 'c', origin: found 0.0, expected"),
+    ],
+)  # fmt: skip
+def test_errors_in_parts_on_which_the_ends_depend_are_located(to, changes, message):
+    rods = [*changes.get("beam", ()), TUBE | {"name": "rod", "from": "ground", "to": to}]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        jaxmb.Machine.model_validate({"name": "m"} | changes | {"beam": rods})
