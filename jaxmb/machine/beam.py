@@ -17,7 +17,19 @@ from jaxmb.machine.elements import (
     pose_matrix,
     rotation_about,
 )
-from jaxmb.machine.values import GROUND, ROWS, Name, NonNegative, Number, Origin, Part, Positive, Row6, angle
+from jaxmb.machine.values import (
+    GROUND,
+    ROWS,
+    Name,
+    NonNegative,
+    Number,
+    Origin,
+    Part,
+    Positive,
+    Row6,
+    angle,
+    check_turns,
+)
 
 EXPECTED = "expected { tube = [outer, inner] } or { box = [width, height] or [width, height, wall] }, in m"
 
@@ -477,6 +489,8 @@ class _ReferencePoses:
         y = np.cross(up, x) / np.linalg.norm(np.cross(up, x))
         rotation = np.eye(4)
         with error_location(f"{name}: roll"):
-            roll = rotation_about(np.array([1.0, 0.0, 0.0]), angle(beam.get("roll", 0.0)))
-        rotation[:3, :3] = np.stack([x, y, np.cross(x, y)], axis=1) @ roll
+            roll = angle(beam.get("roll", 0.0))
+        check_turns(f"{name}: roll", roll)
+        turn = rotation_about(np.array([1.0, 0.0, 0.0]), roll)
+        rotation[:3, :3] = np.stack([x, y, np.cross(x, y)], axis=1) @ turn
         return carrier, pose @ rotation, length

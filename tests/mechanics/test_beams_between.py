@@ -120,6 +120,10 @@ def test_between_bodies_whose_joints_deviate_the_loop_closes_in_the_reference_po
         ({"from": "a", "to": "c"}, "beam 'rod': to: frame 'c' does not exist"),
         ({"from": "rod", "to": "b"}, "the pose of 'rod' depends on itself"),
         ({"from": "a", "to": "a"}, "beam 'rod': from and to coincide"),
+        (
+            {"from": "a", "to": "b", "roll": 45},
+            "beam 'rod': roll is 45 rad, expected at most two turns; write \"45 deg\"",
+        ),
         ({"from": "a", "to": [1.0, 0.0]}, "beam 'rod': to: found [1.0, 0.0], expected the name of a frame or a point"),
     ],
 )
