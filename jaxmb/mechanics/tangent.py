@@ -250,9 +250,7 @@ def with_loaded_stiffness(model: Model, q: Float[Array, "n"]) -> Model:
     """The model with the stiffness of its coordinates under load at a posture; unchanged where it is constant.
 
     k = k0 (1 + c |effort|), c the `stiffness_slope`, effort the static effort at q against gravity and springs of a
-    free length (gravity compensators), N m or N. In closed loops, whose members share the load, it is the coordinate's
-    share for the first-order deflection from q with stiffnesses k0, all springs being unloaded at q and motor shafts
-    without stiffness being held.
+    free length (gravity compensators), N m or N (`coordinate_loads`).
 
     Args:
         model: the machine.
@@ -267,20 +265,28 @@ def with_loaded_stiffness(model: Model, q: Float[Array, "n"]) -> Model:
     effort = gravity_effort(model, configuration) + spring_effort(
         model, configuration, jnp.zeros_like(configuration), configuration
     )
-    if model.loops:
-        held = held_coordinates(model)[jnp.array(degrees_of_freedom(model), dtype=int)]
-        columns = jnp.where(held, 0.0, motion_basis(model, configuration))
-        stiffness_matrix = columns.T @ elastic_stiffness(model, configuration, configuration) @ columns
-        shift = columns @ jnp.linalg.pinv(stiffness_matrix, hermitian=True) @ columns.T @ effort
-        effort = model.stiffness * own_stretch(model, shift)
-    else:
-        effort = effort[:n]
-    stiffness = model.stiffness * (1.0 + model.stiffness_slope * jnp.abs(effort))
+    load = coordinate_loads(model, configuration, effort)
     return dataclasses.replace(
         model,
-        stiffness=stiffness,
+        stiffness=model.stiffness * (1.0 + model.stiffness_slope * jnp.abs(load)),
         stiffness_slope=jnp.zeros_like(model.stiffness_slope),
         load_dependent=(False,) * n,
+    )
+
+
+def coordinate_loads(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -> Float[Array, "n"]:
+    """Load [n] of each coordinate under a static effort [x] on all coordinates of the tree, N m or N.
+
+    In an open chain it is the effort. In closed loops, whose members share the load, it is the coordinate's share for
+    the first-order deflection from x, all springs being unloaded there and motor shafts without stiffness being held.
+    """
+    if not model.loops:
+        return effort[: len(model.coordinates)]
+    held = held_coordinates(model)[jnp.array(degrees_of_freedom(model), dtype=int)]
+    columns = jnp.where(held, 0.0, motion_basis(model, x))
+    stiffness = columns.T @ elastic_stiffness(model, x, x) @ columns
+    return model.stiffness * own_stretch(
+        model, columns @ jnp.linalg.pinv(stiffness, hermitian=True) @ columns.T @ effort
     )
 
 

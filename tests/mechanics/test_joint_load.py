@@ -7,6 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.study.law_terms import covariate
 from jaxmb.machine.changed import machine_of
 from jaxmb.mechanics.tangent import with_loaded_stiffness
 from tests.identify.arm import BRIEF, FREE, MACHINE, frf, loads, study_of
@@ -127,6 +128,7 @@ def test_members_of_a_loop_share_the_load(stiffness):
         q = np.array([angle, angle, -angle])[[model.coordinates.index(name) for name in "abc"]]
         found = np.asarray(with_loaded_stiffness(model, jnp.asarray(q)).stiffness)
         effort = M * G * LENGTH * np.cos(angle) * k / k.sum()
+        assert covariate(model, "load", "stiffness.a", q, None) == pytest.approx(effort[0], rel=1e-9)
         expected = dict(zip("abc", [*(k * (1.0 + c * effort)), 0.0], strict=True))
         np.testing.assert_allclose(found, [expected[name] for name in model.coordinates], rtol=1e-9)
         t = jaxmb.linearize(model, q)

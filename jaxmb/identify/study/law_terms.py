@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.test import Entry
@@ -13,8 +14,8 @@ from jaxmb.identify.study.format.study_format import AMPLITUDE, LOAD, LawsPart
 from jaxmb.io.validation import check_known, display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.dynamics import gravity_effort
-
-_gravity_effort = compiled(gravity_effort)
+from jaxmb.mechanics.kinematics import whole
+from jaxmb.mechanics.tangent import coordinate_loads
 
 LEAST_TESTS = 3
 """Smallest number of fitted tests for cross-validation of laws."""
@@ -52,7 +53,7 @@ class Term:
 def covariate(model: Model, term_or_by: str, parameter: str, q: np.ndarray, amplitude: float | None) -> float:
     """Covariate of a law: a coordinate's value, the amplitude, or the load on the parameter's joint.
 
-    The load is the size of the static effort of gravity on the coordinate, N m or N.
+    The load is the size of the static effort of gravity on the coordinate, in closed loops its share, N m or N.
 
     Raises:
         ValueError: the amplitude is not given.
@@ -62,8 +63,14 @@ def covariate(model: Model, term_or_by: str, parameter: str, q: np.ndarray, ampl
             raise ValueError("no amplitude is given, expected one: a law depends on it")
         return amplitude
     if term_or_by == LOAD:
-        return float(abs(_gravity_effort(model, jnp.asarray(q))[model.coordinates.index(_item(parameter))]))
+        return float(abs(_gravity_loads(model, jnp.asarray(q))[model.coordinates.index(_item(parameter))]))
     return float(q[model.coordinates.index(term_or_by)])
+
+
+@compiled
+def _gravity_loads(model: Model, q: Float[Array, "n"]) -> Float[Array, "n"]:
+    x = whole(model, q)
+    return coordinate_loads(model, x, gravity_effort(model, x))
 
 
 def law_terms(part: LawsPart, model: Model, free: FreeParameters, tests: Sequence[Entry]) -> tuple[Term, ...]:
