@@ -381,7 +381,8 @@ class _Writer:
             rates = {name: rate for name, rate in t.coordinates.items() if name in below}
             if t.inertia and not all(a in below[b] or b in below[a] for a, b in combinations(rates, 2)):
                 self.changed.append(f"no inertial coupling by {t.name}, which MuJoCo has along a chain only")
-            _add_fixed(tendons, t.name, rates, values)
+            if rates:
+                _add_fixed(tendons, t.name, rates, values)
         for s in self.machine.spring:
             values = {"stiffness": s.stiffness, "damping": s.damping, "springlength": s.free_length or 0.0}
             spatial = ElementTree.SubElement(tendons, "spatial", {"name": s.name} | _attributes(values))

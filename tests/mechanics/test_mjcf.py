@@ -190,6 +190,14 @@ def test_an_inertia_between_branches_is_reported(tmp_path):
     assert mass[0, 1] == 0.0
 
 
+def test_a_transmission_of_locked_coordinates_alone_is_omitted(tmp_path):
+    belt = {"name": "belt", "coordinates": {"q_b": 1.0}, "inertia": 0.2}
+    bodies = two_arms().model_dump(mode="json", exclude_unset=True)["body"]
+    bodies[1]["joint"][0]["locked"] = True
+    jaxmb.write_mjcf(two_arms(body=bodies, transmission=[belt]), tmp_path / "arms.xml")
+    assert jaxmb.load_machine(tmp_path / "arms.xml").transmission == ()
+
+
 def test_an_effort_limit_below_the_weight_is_reported(tmp_path):
     body = {"name": "a", "mass": 1.0, "center_of_mass": [1.0, 0.0, 0.0]}
     horizontal = [body | {"joint": [{"name": "q", "axis": [0.0, 1.0, 0.0], "effort_limit": 5.0}]}]
