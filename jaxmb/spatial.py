@@ -45,9 +45,9 @@ def rotation_by(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
 
 
 def rotation_vector(rotation: Float[Array, "3 3"]) -> Float[Array, "3"]:
-    """Rotation vector (axis times angle, rad) of a rotation matrix, for angles below pi.
+    """Rotation vector (axis times angle, rad) of a rotation matrix.
 
-    theta / sin(theta) * vee(R), differentiable at theta = 0.
+    theta / sin(theta) * vee(R), differentiable below theta = pi. There the axis is a column of a a^T = (R + E) / 2.
     """
     sine_axis = vee(rotation)
     sine_squared = jnp.dot(sine_axis, sine_axis)
@@ -56,7 +56,10 @@ def rotation_vector(rotation: Float[Array, "3 3"]) -> Float[Array, "3"]:
     sine = jnp.sqrt(jnp.where(small, 1.0, sine_squared))
     angle = jnp.arctan2(sine, 0.5 * (jnp.trace(rotation) - 1.0))
     near_zero = small & (jnp.trace(rotation) > 1.0)
-    return jnp.where(near_zero, 1.0 + sine_squared / 6.0, angle / sine) * sine_axis
+    below = jnp.where(near_zero, 1.0 + sine_squared / 6.0, angle / sine) * sine_axis
+    outer = 0.5 * (rotation + jnp.eye(3))
+    largest = jnp.argmax(jnp.diagonal(outer))
+    return jnp.where(small & ~near_zero, jnp.pi * outer[:, largest] / jnp.sqrt(outer[largest, largest]), below)
 
 
 def displacement(start: Float[Array, "4 4"], end: Float[Array, "4 4"]) -> Float[Array, "6"]:

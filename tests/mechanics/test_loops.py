@@ -443,6 +443,10 @@ def test_beams_that_share_their_weight_as_they_were_mounted(width, reported, mon
         ({"loop": [{"name": "closure", "frame_a": "end", "frame_b": "pin"},
                    {"name": "stop", "frame_a": "ground", "frame_b": "crank", "type": "fixed"}],
           "posture": {}}, "cannot close"),
+        ({"body": FOUR_BAR["body"][:1], "posture": {},
+          "frame": [{"name": "turned", "body": "crank", "origin": {"rpy": ["180 deg", 0.0, 0.0]}}],
+          "loop": [{"name": "stop", "frame_a": "ground", "frame_b": "turned", "type": "fixed"}]},
+         "the smallest gap reached is 3.14 m or rad"),
     ],
 )  # fmt: skip
 def test_wrong_loops(change, message):
