@@ -2,7 +2,7 @@
 
 The elastic degrees of freedom e are the coordinates [n] and then six for each virtual spring and each beam element,
 translation and rotation in its own axes. The drives hold the coordinates at q; e is the deflection from there. Locked
-coordinates and those without stiffness are rigid.
+coordinates, and those on which no spring acts, neither their own nor one between frames, are rigid.
 """
 
 from collections.abc import Callable, Collection

@@ -45,7 +45,7 @@ def cartesian_stiffness(
     """Cartesian stiffness matrix K_X [6, 6] of a frame, ground axes, at the frame's origin.
 
     K_X = J^-T (K - K_C) J^-1 for six compliant joints; in general the inverse of J (I - C K_C)^-1 C J^T. Gravity is
-    omitted. Coordinates without stiffness and virtual springs without compliance are rigid.
+    omitted. Coordinates on which no spring acts and virtual springs without compliance are rigid.
 
     Args:
         model: the machine.
