@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from jaxmb.io.validation import Table, check_known, error_location, sentence
 from jaxmb.machine.elements import (
+    Coupling,
     deviation_matrix,
     motion_matrix,
     origin_matrix,
@@ -422,7 +423,10 @@ class _ReferencePoses:
             name = str(part.get("name"))
             self.parts[name] = ("beam", part)
             self.parts |= {f"{name}/{k}": ("end", (part, k)) for k in range(1, part.get("elements", 4))}
-        self.posture = data.get("posture", {})
+        self.posture = dict(data.get("posture", {}))
+        for part in data.get("coupling", ()):
+            one = _valid("coupling", part, Coupling)
+            self.posture.setdefault(one.coordinate, one.ratio * self._reading(one.follows) + one.offset)
         self.poses: dict[str, np.ndarray] = {GROUND: np.eye(4)}
         self.in_progress: set[str] = set()
 
@@ -445,11 +449,14 @@ class _ReferencePoses:
             return self.pose(carrier) @ start @ pose_matrix([offset, 0.0, 0.0])
         pose = self.pose(part.parent if kind == "body" else part.body) @ origin_matrix(part.origin)
         for joint in part.joint if kind == "body" else ():
-            with error_location(f"posture: {joint.name}"):
-                reading = angle(self.posture.get(joint.name, 0.0))
-            motion = motion_matrix(joint.type, joint.axis, joint.zero + joint.reading_scale * reading)
+            value = joint.zero + joint.reading_scale * self._reading(joint.name)
+            motion = motion_matrix(joint.type, joint.axis, value)
             pose = pose @ deviation_matrix(joint.origin_deviation) @ motion
         return pose
+
+    def _reading(self, coordinate: str) -> float:
+        with error_location(f"posture: {coordinate}"):
+            return angle(self.posture.get(coordinate, 0.0))
 
     def on_carrier(self, name: str, label: str) -> tuple[str, np.ndarray]:
         """Body, ground or element end that carries a frame, and the frame's pose relative to it [4, 4]."""

@@ -111,6 +111,16 @@ def test_between_bodies_whose_joints_deviate_the_loop_closes_in_the_reference_po
     np.testing.assert_allclose(model.reference, np.pi / 6, atol=1e-12)
 
 
+def test_a_coupled_stage_is_where_the_coupling_holds_it():
+    slide = {"type": "prismatic", "stiffness": 1e5}
+    bodies = [{"name": "lower", "mass": 9.0, "joint": [slide | {"name": "z1"}]},
+              {"name": "upper", "parent": "lower", "mass": 5.0, "joint": [slide | {"name": "z2"}]}]  # fmt: skip
+    coupling = {"coordinate": "z2", "follows": "z1", "ratio": 2.0, "offset": 0.1}
+    machine = {"name": "m", "body": bodies, "coupling": [coupling], "posture": {"z1": 0.3}}
+    rod = TUBE | {"name": "rod", "from": "lower", "to": "upper"}
+    assert jaxmb.Machine.model_validate(machine | {"beam": [rod]}).beam[0].length == pytest.approx(0.7, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("rod", "message"),
     [
