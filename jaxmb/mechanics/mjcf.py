@@ -3,14 +3,16 @@
 import importlib.util
 import os
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxmb.io.files import one_line, write_atomically
 from jaxmb.io.validation import typed_arguments
+from jaxmb.machine.build import Model
 from jaxmb.machine.elements import (
     Coupling,
     Loop,
@@ -24,6 +26,7 @@ from jaxmb.machine.mjcf import mujoco_module, without_log
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Motor, Payload, RigidMass, Spring
 from jaxmb.machine.values import GROUND, Part, numbers_text, omitted
 from jaxmb.mechanics.beam_chains import natural_frequencies, with_chains
+from jaxmb.mechanics.kinematics import frame_poses
 from jaxmb.mechanics.postures import build_model, posture as posture_of
 
 LEAST_INERTIA = 1e-12
@@ -92,13 +95,22 @@ def _mjcf_text(mujoco: Any, machine: Machine, posture: Mapping[str, float | str]
     model = build_model(machine)
     values = np.asarray(posture_of(model, posture))
     q = dict(zip(model.coordinates, values.tolist(), strict=True))
-    writer = _Writer(machine, q, dict.fromkeys(q, 0.0), approximated)
+    writer = _Writer(machine, q, dict.fromkeys(q, 0.0), approximated, _opposite_axes(model, values))
     text = writer.text()
     if not (machine.loop or machine.coupling):
         writer = _Writer(machine, q, _holding_efforts(mujoco, machine, text), approximated)
         text = writer.text()
     _compiled(mujoco, machine.name, text)
     return text, writer.notes
+
+
+def _opposite_axes(model: Model, q: np.ndarray) -> frozenset[str]:
+    """Names of the loops whose axes in their two frames have opposite directions."""
+    if not model.loop_frames:
+        return frozenset()
+    a, b = np.asarray(frame_poses(model, jax.device_put(q)))[np.array(model.loop_frames).T, :3, :3]
+    along = np.einsum("lij,lj,lik,lk->l", a, model.loop_axis, b, model.loop_axis)
+    return frozenset(name for name, cosine in zip(model.loops, along, strict=False) if cosine < 0.0)
 
 
 COMPARED = 6
@@ -206,9 +218,10 @@ class _Writer:
     """Writes a machine at a posture whose weight is carried by efforts of its springs and actuators."""
 
     def __init__(
-        self, machine: Machine, q: Mapping[str, float], hold: Mapping[str, float], changed: Iterable[str] = ()
-    ) -> None:
-        self.machine, self.q, self.hold = machine, q, hold
+        self, machine: Machine, q: Mapping[str, float], hold: Mapping[str, float], changed: Iterable[str],
+        opposite: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self.machine, self.q, self.hold, self.opposite = machine, q, hold, opposite
         self.root = Element("mujoco", model=machine.name)
         ElementTree.SubElement(self.root, "compiler", angle="radian", autolimits="true")
         ElementTree.SubElement(self.root, "option", gravity=numbers_text(machine.gravity))
@@ -397,11 +410,10 @@ class _Writer:
             if loop.type == "revolute":
                 x, y, z = loop.axis
                 points[f"{loop.name}/axis"] = (SECOND_POINT * x, SECOND_POINT * y, SECOND_POINT * z)
+            sign = -1.0 if loop.name in self.opposite else 1.0
             for name, shift in points.items():
-                a, b = (
-                    self._site(f"{name}/{end}", frame, shift)
-                    for end, frame in (("a", loop.frame_a), ("b", loop.frame_b))
-                )
+                a = self._site(f"{name}/a", loop.frame_a, shift)
+                b = self._site(f"{name}/b", loop.frame_b, [sign * part for part in shift])
                 ElementTree.SubElement(equality, kind, name=name, site1=a, site2=b)
         zero = {c.name: c.zero for c in self.machine.moving_parts}  # minus MuJoCo's reference
         for c in self.machine.coupling:

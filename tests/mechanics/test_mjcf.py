@@ -240,6 +240,22 @@ def test_a_closed_chain(tmp_path):
     np.testing.assert_allclose(closed, [data.joint(f"q{k}").qpos[0] for k in (1, 2, 3)], atol=0.01)
 
 
+def test_a_loop_of_opposite_axes_is_closed(tmp_path):
+    """Axes of a hinge are parallel in jaxmb, of either direction; the points on it that MuJoCo connects coincide."""
+    arm = {"mass": 1.0, "inertia_products": {"xx": 0.3, "yy": 0.2, "zz": 0.2}}
+    bodies = [arm | {"name": "a", "joint": [{"name": "q", "stiffness": 10.0}]},
+              arm | {"name": "b", "origin": {"xyz": [0.5, 0.0, 0.0]}, "joint": [{"name": "p"}]}]  # fmt: skip
+    frames = [{"name": "pin", "body": "a", "origin": {"xyz": [0.5, 0.0, 0.0]}},
+              {"name": "eye", "body": "b", "origin": {"rpy": ["180 deg", 0.0, 0.0]}}]  # fmt: skip
+    loop = {"name": "hinge", "frame_a": "pin", "frame_b": "eye", "type": "revolute"}
+    jaxmb.write_mjcf(two_arms(body=bodies, frame=frames, loop=[loop]), tmp_path / "arms.xml")
+    m = mujoco.MjModel.from_xml_path(str(tmp_path / "arms.xml"))
+    data = mujoco.MjData(m)
+    mujoco.mj_resetDataKeyframe(m, data, 0)
+    mujoco.mj_forward(m, data)
+    np.testing.assert_allclose(data.site("hinge/axis/a").xpos, data.site("hinge/axis/b").xpos, atol=1e-12)
+
+
 ROBOT = """<mujoco model="robot v2">
   <compiler angle="degree" meshdir="assets" eulerseq="XYZ"/>
   <default>
