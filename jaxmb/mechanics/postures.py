@@ -3,7 +3,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import check_known, finite_number, typed_arguments, whole_number
 from jaxmb.machine.build import Model, tree_model
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.values import AngleText, check_travel, number_of_text
+from jaxmb.machine.values import AngleText, check_travel, check_turns, number_of_text
 from jaxmb.mechanics.compliance import elastic_jacobian
 from jaxmb.mechanics.kinematics import FULL_TURN, check_coordinates, frame_pose, frame_poses, whole
 from jaxmb.mechanics.loops import (
@@ -325,13 +325,16 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
     return numbers
 
 
-def check_ranges(label: str, model: Model, ranges: Mapping[str, Iterable[float]]) -> None:
-    """Raise ValueError where a range has an unknown coordinate, or an angle or more than 100 m for a prismatic one."""
+def check_ranges(label: str, model: Model, ranges: Mapping[str, Collection[float]]) -> None:
+    """Raise ValueError where a range has an unknown coordinate, an angle or more than 100 m for a prismatic one, or
+    more than two turns without a unit for a joint."""
     check_known(f"{label}: coordinate", ranges, model.coordinates)
     for name, ends in ranges.items():
-        if not model.revolute[model.coordinates.index(name)]:
-            for end in ends:
+        for end in ends:
+            if not model.revolute[model.coordinates.index(name)]:
                 check_travel(f"{label}: {name}", end)
+            elif name in model.joints and len({*ends}) > 1:  # a fixed value is that of a posture
+                check_turns(f"{label}: {name}", end)
 
 
 def _closed_reference(model: Model, guess: np.ndarray, free: Sequence[Sequence[int]]) -> np.ndarray:

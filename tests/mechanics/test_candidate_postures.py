@@ -40,6 +40,11 @@ def test_what_cannot_be_had(model):
         candidate_postures(model, {"q1": (1.0, 0.0)}, 2)
 
 
+def test_a_range_in_degrees_is_refused(model):
+    with pytest.raises(ValueError, match='range: q1 is -185 rad, expected at most two turns; write "-185 deg" for deg'):
+        candidate_postures(model, {"q1": (-185.0, 185.0)}, 2)
+
+
 def test_ranges_of_a_slide_are_lengths():
     slides = jaxmb.build_model(jaxmb.load_machine("slider-crank"))
     with pytest.raises(ValueError, match="range: q3 is an angle, expected a number in m"):

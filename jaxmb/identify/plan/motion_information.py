@@ -16,7 +16,7 @@ from jaxmb.identify.study.format.next_format import LimitsPart
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.values import check_travel
+from jaxmb.machine.values import check_travel, check_turns
 from jaxmb.mechanics.loops import independent_coordinates, loop_motion
 from jaxmb.mechanics.postures import closed_along
 
@@ -42,7 +42,7 @@ def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, Limits
         ValueError: a coordinate is unknown, or one has no speed limit.
     """
     check_known("limits: coordinate", given, names)
-    own = {c.name: c for c in machine.moving_parts}
+    own, shafts = {c.name: c for c in machine.moving_parts}, [shaft.name for _, _, shaft in machine.drives]
     rows = []
     for name in names:
         part, coordinate = given.get(name, LimitsPart()), own[name]
@@ -50,6 +50,8 @@ def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, Limits
         for end in part.range or ():
             if coordinate.type == "prismatic":
                 check_travel(f"limits of {name}: range", end)
+            elif name not in shafts:
+                check_turns(f"limits of {name}: range", end)
         speed = part.speed or coordinate.speed_limit
         if speed is None:
             raise ValueError(f"'{name}' has no speed limit, expected one in the machine or in limits")

@@ -121,6 +121,7 @@ def test_closed_chain():
     [
         (FREE, {"limits": {}}, "'a' has no speed limit, expected one in the machine or in limits"),
         (FREE, {"limits": {"c": {"speed": 1.0}}}, "limits: coordinate 'c'"),
+        (FREE, {"limits": {"a": {"range": [-185, 185]}}}, "limits of a: range is -185 rad, expected at most two turns"),
         (FREE, {"wanted": {"mass.fore": 0.1}}, "wanted: 'mass.fore' is identifiable only in combination"),
         (FREE, {"wanted": {"mass.hand": 0.1}}, "wanted: free parameter 'mass.hand'"),
         (FREE, {"without": [["load"]]}, "without: payload 'load'"),
