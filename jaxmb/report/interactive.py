@@ -3,6 +3,7 @@
 plotly's Python classes are not used: only its JavaScript is needed, and that by the page alone.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from functools import singledispatch
@@ -306,16 +307,24 @@ def _(mark: Patches) -> list[Table]:
 
 
 def raster(mark: Patches) -> Cells:
-    """Square cells of the plane with the value of the uppermost patch in each."""
-    middle = mark.corners.mean(axis=1)
-    low, extent = middle.min(axis=0), np.maximum(np.ptp(middle, axis=0), 1e-9)
-    size = float(extent.max()) / MOST_CELLS
-    columns, rows = (int(extent[k] / size) + 1 for k in (0, 1))
-    found = np.full((rows, columns), np.nan)
-    column, row = ((middle[:, k] - low[k]) // size for k in (0, 1))
-    found[row.astype(int), column.astype(int)] = mark.values
-    x, y = (low[k] - size / 2.0 + size * np.arange(n + 1) for k, n in ((0, columns), (1, rows)))
-    return Cells(x, y, found, mark.colors)
+    """Square cells of the plane with the value of the uppermost patch in each; NaN is transparent."""
+    low, high = mark.corners.min(axis=(0, 1)), mark.corners.max(axis=(0, 1))
+    size = max(float((high - low).max()), 1e-9) / MOST_CELLS
+    columns, rows = (int(extent / size) + 1 for extent in high - low)
+    known = np.isfinite(mark.values)
+    corners, values = mark.corners[known], mark.values[known]
+    # points of a patch are so dense that none of its cells stays empty
+    sides = np.abs(np.diff(corners, axis=1, append=corners[:, :1])).max(initial=0.0)
+    count = int(2.0 * sides / size) + 1
+    places = (np.arange(count) + 0.5) / count
+    uppermost = np.full((rows, columns), -1)
+    for u, v in itertools.product(places, places):
+        points = np.array([(1.0 - u) * (1.0 - v), u * (1.0 - v), u * v, (1.0 - u) * v]) @ corners
+        column, row = ((points - low) / size).astype(int).T
+        at = np.minimum(row, rows - 1), np.minimum(column, columns - 1)
+        np.maximum.at(uppermost, at, np.arange(len(values)))
+    x, y = (start + size * np.arange(n + 1) for start, n in zip(low, (columns, rows), strict=True))
+    return Cells(x, y, np.append(values, np.nan)[uppermost], mark.colors)
 
 
 def _shades(colors: Colors, values: np.ndarray, trace: Table) -> Table:

@@ -10,6 +10,8 @@ from matplotlib.collections import PolyCollection
 import jaxmb
 from jaxmb.maps import Placement, PlacementResult, posture_maps
 from jaxmb.maps.placement import PlacementSettings
+from jaxmb.report.charts import Colors, Patches
+from jaxmb.report.interactive import raster
 from jaxmb.report.maps import bands, best_in_cells, joint_space_chart, posture_map_sections, workspace_chart
 from jaxmb.report.modal_maps import placement_chart
 from jaxmb.report.rendering import figure_of, write_pictures
@@ -58,6 +60,20 @@ def test_workspace_has_the_best_on_top(maps):
         assert np.all(np.diff(sign * drawn.get_array()) >= 0.0)
         assert len(drawn.get_paths()) == 29 * 30 * 9 * 8  # fine enough not to show as saw teeth
         assert figure.axes[0].get_xlabel() == "x of tool (m)"
+
+
+def test_patches_fill_the_cells_of_a_page():
+    """A page shows cells: those of large patches have no gaps, the uppermost value counts, NaN hides nothing."""
+    x, y = np.meshgrid(np.arange(9.0), np.arange(5.0), indexing="ij")
+    turned = np.array([[0.8, -0.6], [0.6, 0.8]])
+    corners = np.stack([np.stack([c[:-1, :-1], c[1:, :-1], c[1:, 1:], c[:-1, 1:]], axis=-1) for c in (x, y)], axis=-1)
+    corners = np.tile(corners.reshape(-1, 4, 2) @ turned.T, (3, 1, 1))
+    found = raster(Patches(corners, np.repeat([1.0, 2.0, np.nan], 32), Colors("viridis", (1.0, 2.0))))
+    middle = np.meshgrid(*(0.5 * (np.asarray(edge)[1:] + np.asarray(edge)[:-1]) for edge in (found.x, found.y)))
+    u, v = np.moveaxis(np.stack(middle, axis=-1) @ turned, -1, 0)
+    inside = (u > 0.1) & (u < 7.9) & (v > 0.1) & (v < 3.9)
+    np.testing.assert_array_equal(found.values[inside], 2.0)
+    assert np.isnan(found.values[(u < -0.1) | (v < -0.1)]).all()
 
 
 def over_q5(found, values, position):
