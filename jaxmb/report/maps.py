@@ -96,7 +96,8 @@ def zone_table(found: PostureMap) -> Table:
     rows = []
     for i, zone in enumerate(found.zones, 1):
         ends = [*_ranges(zone.extent, revolute), *_ranges(zone.box, revolute)]
-        rows.append((f"Z{i}", f"{100 * zone.share:.1f} %", *ends, number(zone.best)))
+        best = "infinite" if math.isinf(zone.best) else number(zone.best)
+        rows.append((f"Z{i}", f"{100 * zone.share:.1f} %", *ends, best))
     return Table("", (*left("zone"), *right("share"), *ranges, *right("best")), tuple(rows))
 
 
@@ -287,11 +288,14 @@ def joint_space_chart(found: PostureMap) -> Chart:
     marks: list[Mark] = []
     if len(grid) == 1:
         values = bounded(found.values) * scale
-        marks += [Line(grid[0], values, label(found)), Rule(found.threshold * scale, "y", "threshold", ALERT, 0.8)]
+        marks.append(Line(grid[0], values, label(found)))
+        if np.isfinite(found.threshold):
+            marks.append(Rule(found.threshold * scale, "y", "threshold", ALERT, 0.8))
+        top = float(np.max(values, initial=0.0, where=np.isfinite(values)))
         for count, zone in enumerate(found.zones[:LABELLED], 1):
             shown = grid[0][zone.mask]
             marks.insert(0, Span(float(shown[0]), float(shown[-1]), "x", "zones", "#dcebf5"))
-            marks.append(Note(f"Z{count}", float(shown.mean()), float(np.nanmax(values)), FITTED))
+            marks.append(Note(f"Z{count}", float(shown.mean()), top, FITTED))
         y = Axis(label(found))
     else:
         values = _flat(found) * scale
@@ -384,15 +388,13 @@ def best_in_cells(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Edges along x and y, and the best value of the postures in each square cell [x, y]; NaN in empty cells."""
     x, y, values = x.ravel(), y.ravel(), values.ravel()
-    known = np.isfinite(values)
-    x, y, values = x[known], y[known], values[known]
     width, height = max(float(np.ptp(x)), 1e-3), max(float(np.ptp(y)), 1e-3)
     size = max(np.sqrt(width * height * POSTURES_PER_CELL / len(x)), max(width, height) / MOST_CELLS)
     columns, rows = int(width / size) + 1, int(height / size) + 1
     at = tuple(((c - c.min()) / size).astype(int) for c in (x, y))
     worst = -np.inf if higher_is_better else np.inf
     best = np.full((columns, rows), worst)
-    (np.maximum if higher_is_better else np.minimum).at(best, at, values)
+    (np.fmax if higher_is_better else np.fmin).at(best, at, values)
     edges = tuple(c.min() + size * np.arange(n + 1) for c, n in ((x, columns), (y, rows)))
     return *edges, np.where(np.isfinite(best), best, np.nan)
 

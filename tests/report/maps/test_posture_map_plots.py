@@ -8,7 +8,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 
 import jaxmb
-from jaxmb.maps import Placement, PlacementResult, posture_maps
+from jaxmb.maps import Placement, PlacementResult, find_zones, posture_maps
 from jaxmb.maps.placement import PlacementSettings
 from jaxmb.report.charts import Colors, Patches
 from jaxmb.report.interactive import raster
@@ -122,6 +122,22 @@ def test_the_best_of_a_cell():
         assert best[0, 0] == corner
         assert best[-1, -1] == 2.0
         assert np.isfinite(best).sum() == 2
+
+
+def test_infinite_stiffness_is_drawn_as_no_value(maps, tmp_path):
+    """As of a robot without compliances, over one coordinate and over three."""
+    found = maps["greatest_stiffness"]
+    grid = found.postures.grid[1:]
+    values = np.full(found.values.shape, np.inf)
+    cube = over_q5(found, np.stack([values, values], axis=-1), found.postures.position)
+    zones = find_zones(values[0], grid, np.inf, True)
+    postures = dataclasses.replace(found.postures, over=("q3",), grid=grid, revolute=(True,))
+    line = dataclasses.replace(
+        found, values=values[0], postures=postures, determinant=None, zones=zones, threshold=np.inf
+    )
+    sections = posture_map_sections({"cube": cube, "line": line})
+    assert len(write_pictures(sections, tmp_path)) == 3
+    assert sections[1].parts[0].rows[0][-1] == "infinite"
 
 
 def test_titles_say_what_a_map_is_of(maps):
