@@ -308,8 +308,7 @@ class ModeMotion(NamedTuple):
     @property
     def title(self) -> str:
         """Number, frequency and damping."""
-        percent = round(100.0 * self.damping_ratio, 2) + 0.0  # no "-0.00"
-        return f"mode {self.number}: {self.frequency_hz:.4g} Hz, damping {percent:.2f} %"
+        return f"mode {self.number}: {self.frequency_hz:.4g} Hz, damping {100.0 * self.damping_ratio:z.2f} %"
 
 
 class Arrows(NamedTuple):

@@ -129,7 +129,7 @@ def _best(found: PostureMap) -> str:
 
 def _ranges(ranges: Ranges, revolute: tuple[bool, ...]) -> list[str]:
     return [
-        f"{math.degrees(low):.0f} to {math.degrees(high):.0f} deg" if turning else f"{low:.3f} to {high:.3f} m"
+        f"{math.degrees(low):z.0f} to {math.degrees(high):z.0f} deg" if turning else f"{low:z.3f} to {high:z.3f} m"
         for (low, high), turning in zip(ranges, revolute, strict=True)
     ]
 

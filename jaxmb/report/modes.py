@@ -176,7 +176,7 @@ def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> T
                 f"{of_frequency}{fitted.frequency_hz[m]:.2f}",
                 signed(100.0 * (fitted.frequency_hz[m] / measured_hz - 1.0)),
                 f"{100.0 * float(test.damping_ratio[m]):.2f}",
-                f"{of_damping}{fitted.damping_percent[m]:.2f}",
+                f"{of_damping}{fitted.damping_percent[m]:z.2f}",
                 ", ".join(f"{names[i]}{'*' if content[i] else ''} {100.0 * share[i]:.0f}" for i in springs) or "-",
                 f"{fitted.mac[m]:.3f}" if test.outputs else None,
             )
@@ -201,12 +201,12 @@ def analysed_modes_table(
     for pair in pairs:
         measured, found = pair.measured_frequency_hz, pair.frequency_hz
         of_frequency, of_damping = marks(result, name, found)
-        damping = f"{pair.measured_damping_percent:.3f}", f"{of_damping}{pair.damping_percent:.3f}"
+        damping = f"{pair.measured_damping_percent:z.3f}", f"{of_damping}{pair.damping_percent:z.3f}"
         likeness = "-" if pair.mac is None else f"{pair.mac:.3f}"
         frequencies = hertz(measured), of_frequency + hertz(found), signed(found - measured)
         rows.append((measured, (*frequencies, *damping, likeness)))
     for mode in unpaired:
-        frequency, damping = hertz(mode.frequency_hz), f"{mode.damping_percent:.3f}"
+        frequency, damping = hertz(mode.frequency_hz), f"{mode.damping_percent:z.3f}"
         if mode.of == "measured":
             rows.append((mode.frequency_hz, (frequency, "-", "-", damping, "-", "-")))
         else:
@@ -239,8 +239,8 @@ def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Ta
                 hertz(pair.true_frequency_hz),
                 of_frequency + hertz(pair.frequency_hz),
                 signed(100.0 * (pair.frequency_hz / pair.true_frequency_hz - 1.0)),
-                f"{pair.true_damping_percent:.3f}",
-                f"{of_damping}{pair.damping_percent:.3f}",
+                f"{pair.true_damping_percent:z.3f}",
+                f"{of_damping}{pair.damping_percent:z.3f}",
             )
         )
     return _table(
@@ -259,7 +259,7 @@ def identified_modes_table(result: Result, name: str) -> Table:
             (
                 str(len(rows) + 1),
                 of_frequency + hertz(mode.damped_frequency_hz), number(mode.frequency_std_hz, 2),
-                f"{of_damping}{100.0 * mode.damping_ratio:.3f}", number(100.0 * mode.damping_ratio_std, 2),
+                f"{of_damping}{100.0 * mode.damping_ratio:z.3f}", number(100.0 * mode.damping_ratio_std, 2),
             )
         )  # fmt: skip
     return _table(f"Modes, {name}: identified", right("mode", "identified Hz", "std", "damping %", "std"), rows)
@@ -307,7 +307,7 @@ def predicted_modes_table(found: Modes, caption: str, most: int) -> Table:
     """Table of the first predicted modes of a machine."""
     columns = (np.asarray(x)[:most] for x in (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio))
     rows = [
-        (str(m), hertz(frequency), hertz(damped), f"{100.0 * damping:.3f}")
+        (str(m), hertz(frequency), hertz(damped), f"{100.0 * damping:z.3f}")
         for m, (frequency, damped, damping) in enumerate(zip(*columns, strict=True), 1)
     ]
     return Table("", right("mode", "frequency Hz", "damped frequency Hz", "damping %"), tuple(rows), caption)

@@ -415,7 +415,7 @@ def _(mark: Cells, axes: Axes, order: float) -> None:
         if np.isfinite(value):
             dark = abs(value) > 0.6 * max(abs(low), abs(high))
             axes.text(
-                float(x[column] + x[column + 1]) / 2.0, float(y[row] + y[row + 1]) / 2.0, f"{value:.{mark.decimals}f}",
+                float(x[column] + x[column + 1]) / 2.0, float(y[row] + y[row + 1]) / 2.0, f"{value:z.{mark.decimals}f}",
                 ha="center", va="center", fontsize=6.0, color="white" if dark else "0.15", zorder=order + 1.0,
             )  # fmt: skip
 

@@ -363,7 +363,7 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
             rows.append((
                 str(m + 1),
                 *("-" if x is None else hertz(x.damped_frequency_hz) for x in own),
-                *("-" if x is None else f"{100.0 * x.damping_ratio:.3f}" for x in own),
+                *("-" if x is None else f"{100.0 * x.damping_ratio:z.3f}" for x in own),
             ))  # fmt: skip
         columns_of = (
             *left("mode"),

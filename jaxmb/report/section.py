@@ -177,7 +177,7 @@ def number(value: float, digits: int = 4) -> str:
     if value != 0.0 and not 1e-3 <= abs(value) < 1e4:
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
         return f"{mantissa}e{int(exponent)}"
-    text = f"{value:#.{digits}g}"
+    text = f"{value:z#.{digits}g}"
     return (f"{value:.0f}" if "e" in text else text).removesuffix(".")
 
 
@@ -191,7 +191,7 @@ def percent(value: float, signed: bool = False) -> str:
     """A percentage with two significant digits, an integer from 10 to 1000, ">1000" above."""
     if abs(value) >= 9.95 and math.isfinite(value):
         return percentage(value, "+.0f" if signed else ".0f")
-    return f"{value:+.2g}" if signed else number(value, 2)
+    return f"{value:+z.2g}" if signed else number(value, 2)
 
 
 def deviation(percentage: float) -> str:
@@ -209,7 +209,7 @@ def hertz(frequency_hz: float) -> str:
 
 def signed(value: float) -> str:
     """A difference with its sign and three decimals."""
-    return f"{round(value, 3) + 0.0:+.3f}"  # adding 0 makes +0 of -0
+    return f"{value:+z.3f}"
 
 
 def chance(value: float) -> str:

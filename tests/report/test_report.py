@@ -33,7 +33,13 @@ from jaxmb.report.frf_charts import (
     unbroken,
 )
 from jaxmb.report.mode_shapes import predicted_sections
-from jaxmb.report.modes import fitted_modes, identified_modes_table, measured_modes_chart, measured_modes_table
+from jaxmb.report.modes import (
+    fitted_modes,
+    identified_modes_table,
+    measured_modes_chart,
+    measured_modes_table,
+    predicted_modes_table,
+)
 from jaxmb.report.parameters import _error, budget_table, cost_chart, parameter_chart, parameter_sections
 from jaxmb.report.result_sections import data_sentences, fit_section, sections
 from jaxmb.report.section import Lines, Picture, Table, deviation, number, percent, pictures, sentence, short
@@ -94,10 +100,17 @@ def test_tables(result, text_of):
     ("value", "digits", "text"),
     [(2e6, 4, "2.000e6"), (340.0, 4, "340.0"), (1545.0, 4, "1545"), (38650.2, 2, "3.9e4"), (0.0094, 2, "0.0094"),
      (1e-15, 2, "1.0e-15"), (0.0, 4, "0.000"), (np.inf, 4, "unknown"), (np.nan, 4, "unknown"), (-2e6, 2, "-2.0e6"),
-     (9999.9, 4, "10000"), (2589.0, 2, "2589")],
+     (9999.9, 4, "10000"), (2589.0, 2, "2589"), (-0.0, 4, "0.000")],
 )  # fmt: skip
 def test_numbers(value, digits, text):
     assert number(value, digits) == text
+
+
+def test_undamped_modes_have_no_negative_damping():
+    """Rounding of an undamped machine is of either sign."""
+    one = np.ones(2)
+    found = Modes(one, one, np.array([-1e-17, 1e-17]), 1j * one, np.ones((2, 2)), np.zeros(0))
+    assert [row[-1] for row in predicted_modes_table(found, "", 2).rows] == ["0.000"] * 2
 
 
 @pytest.mark.parametrize(
