@@ -157,8 +157,8 @@ def _text(text: str, x: float, y: float, xref: str, yref: str) -> Table:
 
 
 def markup(text: str) -> str:
-    """A text for plotly, which reads a subset of HTML in all texts."""
-    return escape(text).replace("\n", "<br>")
+    """A text for plotly, which reads a subset of HTML in all texts, but no `&quot;`."""
+    return escape(text, quote=False).replace("\n", "<br>")
 
 
 def _axis(axis: Axis, length: float) -> Table:

@@ -173,7 +173,8 @@ class PolePicker:
 
     def _say(self, message: str) -> None:
         self.message = message
-        self._heading()
+        with drawing():
+            self._heading()
         self.figure.canvas.draw_idle()
         self.figure.canvas.flush_events()
 

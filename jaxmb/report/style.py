@@ -21,6 +21,7 @@ _RC = {
     "xtick.labelsize": 7.0,
     "ytick.labelsize": 7.0,
     "text.usetex": False,
+    "text.parse_math": False,  # names may contain $, as the variables of a controller
     "text.hinting": "none",  # at 200 dpi without a visible effect, and a twelfth of the time of a figure
 }
 

@@ -21,6 +21,7 @@ from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel, Rule
 from jaxmb.report.charts_of_tests import QUANTITIES, pose_chart
 from jaxmb.report.interactive import cell_figure
 from jaxmb.report.page import REPORT, Page, notebook_html, page_html, read_sections, write_sections
+from jaxmb.report.rendering import png_of
 from jaxmb.report.result_page import comparison_page, page_of_folders, result_page
 from jaxmb.report.section import Cell, Facts, Group, Lines, Picture, Section, Table, left, pictures, side_by_side
 from tests.report.browser import chromium
@@ -177,6 +178,15 @@ def test_logarithmic_axes_have_two_labels_and_dashes_on_their_grid_are_visible()
     assert "nticks" not in layout(0.12, 9.0)["yaxis"]
     assert layout(0.02, 4.0)["yaxis"]["nticks"] == 3  # 2.3 decades, of which plotly would label one by 2
     assert [shape["layer"] for shape in layout(0.12, 9.0)["shapes"]] == ["above"]
+
+
+def test_texts_of_charts_are_no_markup():
+    """matplotlib would read text between dollars as mathematics, and plotly shows `&quot;` as it is."""
+    name = '$a^$ 6" <b>'
+    panel = Panel((Line([0.0], [0.0], name),), Axis(name), Axis("", ticks=[0.0], names=[name]), name)
+    chart = Chart(name, "", [[(panel,)]], 3.0, note=name)
+    png_of(chart)
+    assert cell_figure(chart, (panel,))["layout"]["yaxis"]["ticktext"] == ['$a^$ 6" &lt;b&gt;']
 
 
 def test_the_axis_of_pose_errors_has_the_limits_of_its_values():
