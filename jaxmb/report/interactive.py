@@ -357,8 +357,11 @@ def _shades(colors: Colors, values: np.ndarray, trace: Table) -> Table:
 
 def _banded(stops: Sequence[str], count: int) -> list[Json]:
     """Constant colours in `count` bands."""
+    known = [[int(color[k : k + 2], 16) for color in stops] for k in (1, 3, 5)]
+    place = np.linspace(0.0, len(stops) - 1.0, count)
+    channels = [np.interp(place, np.arange(len(stops)), channel).round().astype(int) for channel in known]
     found = list[Json]()
-    for k in range(count):
-        color = stops[round(k / max(count - 1, 1) * (len(stops) - 1))]
+    for k, (red, green, blue) in enumerate(zip(*channels, strict=True)):
+        color = f"#{red:02x}{green:02x}{blue:02x}"
         found += [[k / count, color], [(k + 1) / count, color]]
     return found

@@ -6,12 +6,13 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
+from matplotlib.colors import BoundaryNorm, to_rgb
 
 import jaxmb
 from jaxmb.maps import Placement, PlacementResult, find_zones, posture_maps
 from jaxmb.maps.placement import PlacementSettings
-from jaxmb.report.charts import Colors, Patches
-from jaxmb.report.interactive import raster
+from jaxmb.report.charts import Cells, Colors, Patches
+from jaxmb.report.interactive import raster, traces_of
 from jaxmb.report.maps import bands, best_in_cells, joint_space_chart, posture_map_sections, workspace_chart
 from jaxmb.report.modal_maps import placement_chart
 from jaxmb.report.rendering import figure_of, write_pictures
@@ -74,6 +75,16 @@ def test_patches_fill_the_cells_of_a_page():
     inside = (u > 0.1) & (u < 7.9) & (v > 0.1) & (v < 3.9)
     np.testing.assert_array_equal(found.values[inside], 2.0)
     assert np.isnan(found.values[(u < -0.1) | (v < -0.1)]).all()
+
+
+def test_the_bands_of_a_page_have_the_colours_of_the_picture():
+    levels = np.arange(13.0)
+    colors = Colors("viridis", (0.0, 12.0), levels=levels)
+    (trace,) = traces_of(Cells([0.0, 1.0], [0.0, 1.0], np.zeros((1, 1)), colors))
+    on_page = np.array([to_rgb(color) for _, color in trace["colorscale"][::2]])
+    drawn = matplotlib.colormaps["viridis"](BoundaryNorm(levels, 256)(levels[:-1] + 0.5))[:, :3]
+    nearest = np.argmin(np.linalg.norm(on_page[:, None] - drawn, axis=-1), axis=1)
+    np.testing.assert_array_equal(nearest, np.arange(12))
 
 
 def over_q5(found, values, position):
