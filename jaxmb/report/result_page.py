@@ -16,7 +16,6 @@ from jaxmb.identify.study.study import Solver
 from jaxmb.io.files import nearby
 from jaxmb.io.validation import InputError, listed
 from jaxmb.mechanics.kinematics import frame_pose
-from jaxmb.mechanics.tangent import linearize
 from jaxmb.report.charts import (
     FITTED,
     SERIES,
@@ -142,7 +141,7 @@ def mode_sections(result: Result) -> list[Section]:
 
 def _mode_shapes(result: Result, entry: Entry) -> Skeleton:
     q = entry.test.vibration.q
-    found = modes(linearize(result.model, q))
+    found = modes(entry.test.view(result.model).tangent)
     in_band = int(np.sum(np.asarray(found.frequency_hz) <= entry.test.vibration.band_end_hz))
     body = mode_shape_skeleton(result.model, q, min(max(in_band, 1), MOST_MODES), found, energy=True)
     first = max(body.modes[0].energy, key=body.modes[0].energy.__getitem__)

@@ -15,6 +15,7 @@ import pytest
 import jaxmb
 from jaxmb.cli import main
 from jaxmb.identify.assess.saved import write_result
+from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import check_next
 from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel, Rule
@@ -22,7 +23,7 @@ from jaxmb.report.charts_of_tests import QUANTITIES, pose_chart
 from jaxmb.report.interactive import cell_figure
 from jaxmb.report.page import REPORT, Page, notebook_html, page_html, read_sections, write_sections
 from jaxmb.report.rendering import png_of
-from jaxmb.report.result_page import comparison_page, page_of_folders, result_page
+from jaxmb.report.result_page import comparison_page, mode_sections, page_of_folders, result_page
 from jaxmb.report.section import Cell, Facts, Group, Lines, Picture, Section, Table, left, pictures, side_by_side
 from tests.report.browser import chromium
 
@@ -73,6 +74,16 @@ def test_verdict_and_parameters(html, folder):
     assert "The fit converged; 6 of 6 parameters are identified, 0 weakly, 0 not." in html
     assert [name for name in saved["parameters"] if f">{name}</td>" not in html] == []
     assert 'data-skeleton="0"' in html
+
+
+def test_mode_shapes_are_at_the_linearization_point_of_the_test(folder):
+    result = jaxmb.load_result(folder)
+    test = dataclasses.replace(result.study.fitted[0].test, at="equilibrium")
+    study = result.study.with_problem(with_tests(result.study.problem, [test]))
+    ((group,),) = (each.parts for each in mode_sections(dataclasses.replace(result, study=study)))
+    shown = [mode.frequency_hz for mode in group.parts[0].chart().modes]
+    expected = jaxmb.modes(jaxmb.linearize(result.model, test.q, "equilibrium")).damped_frequency_hz
+    np.testing.assert_allclose(shown, expected, rtol=1e-9)  # at the posture up to 4e-4 away
 
 
 @pytest.mark.parametrize("doubtful", [False, True])
