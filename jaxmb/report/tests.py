@@ -1,5 +1,6 @@
 """Sections of a report on each kind of test: FRFs, modes, deflections, torques and poses."""
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -308,6 +309,13 @@ def _vibration_section(
 
 
 def _modes_table(result: Result, record: FrfMetrics, entry: Entry) -> Table:
+    """Modes at the posture of an FRF test, with its unit of frequency."""
+    found, unit = _modes_in_hertz(result, record, entry), entry.source.frequency_unit
+    columns = (dataclasses.replace(each, heading=each.heading.replace("Hz", unit)) for each in found.columns)
+    return dataclasses.replace(found, columns=tuple(columns))
+
+
+def _modes_in_hertz(result: Result, record: FrfMetrics, entry: Entry) -> Table:
     pairs = [line for line in record.measured_modes or () if line.posture == entry.name]
     unpaired = [line for line in record.unmatched_modes or () if line.posture == entry.name]
     if pairs or unpaired:

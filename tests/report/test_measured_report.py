@@ -15,8 +15,8 @@ from jaxmb.report.modes import mac_panels
 from jaxmb.report.parameters import parameter_table
 from jaxmb.report.rendering import figure_of
 from jaxmb.report.result_sections import sections
-from jaxmb.report.section import Picture
-from jaxmb.report.tests import frf_parts
+from jaxmb.report.section import Picture, Table
+from jaxmb.report.tests import frf_parts, frf_sections
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 
@@ -104,4 +104,6 @@ def test_one_sensor_has_no_mac_and_its_own_unit_of_frequency(tmp_path, text_of, 
     assert figures["frf-hammer"].axes[-1].get_xlabel() == "frequency (cycles per sample)"
     for overview in (frf_overview(result, result.study.fitted, ""), residual_overview(result, result.study.fitted)):
         assert overview.panels[-1].x.label == "frequency (cycles per sample)"
+    table = next(part for part in frf_sections(result, result.study.fitted)[0].parts[1:] if isinstance(part, Table))
+    assert [each.heading for each in table.columns[1:3]] == ["true cycles per sample", "identified cycles per sample"]
     assert " bound " in text_of(parameter_table(result))
