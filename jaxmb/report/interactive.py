@@ -39,7 +39,7 @@ Table: TypeAlias = dict[str, Json]
 PIXELS = 88.0
 """Pixels per inch of a chart."""
 MOST_POINTS = 2000
-"""Points of a curve above which it is decimated."""
+"""Points of a curve, or without one, above which they are decimated."""
 MOST_CELLS = 160
 """Cells along the longer axis of a surface."""
 LETTER = 6.5
@@ -232,10 +232,13 @@ def _marker(marker: str, size: float, color: str, filled: bool) -> Table:
 
 @traces_of.register
 def _(mark: Line) -> list[Table]:
-    x, y = decimated(np.asarray(mark.x, dtype=float), np.asarray(mark.y, dtype=float))
+    x, y = np.asarray(mark.x, dtype=float), np.asarray(mark.y, dtype=float)
+    has_curve = bool(mark.dashes and mark.width)
+    step = -(-y.size // MOST_POINTS) or 1  # the extremes of points without a curve would exaggerate their scatter
+    x, y = decimated(x, y) if has_curve else (x[::step], y[::step])
     trace: Table = {"type": "scatter", "x": numbers(x), "y": numbers(y), "cliponaxis": not mark.beyond}
     modes = []
-    if mark.dashes and mark.width:
+    if has_curve:
         modes.append("lines")
         line: Table = {"color": mark.color, "width": 1.3 * mark.width, "dash": DASHES[mark.dashes]}
         trace["line"] = line | ({"shape": "hv"} if mark.steps else {})

@@ -20,7 +20,7 @@ from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import check_next
 from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel, Rule
 from jaxmb.report.charts_of_tests import QUANTITIES, pose_chart
-from jaxmb.report.interactive import cell_figure
+from jaxmb.report.interactive import cell_figure, traces_of
 from jaxmb.report.page import REPORT, Page, notebook_html, page_html, read_sections, write_sections
 from jaxmb.report.rendering import png_of
 from jaxmb.report.result_page import comparison_page, mode_sections, page_of_folders, result_page
@@ -189,6 +189,16 @@ def test_logarithmic_axes_have_two_labels_and_dashes_on_their_grid_are_visible()
     assert "nticks" not in layout(0.12, 9.0)["yaxis"]
     assert layout(0.02, 4.0)["yaxis"]["nticks"] == 3  # 2.3 decades, of which plotly would label one by 2
     assert [shape["layer"] for shape in layout(0.12, 9.0)["shapes"]] == ["above"]
+
+
+def test_many_points_keep_their_scatter_and_curves_their_peaks():
+    noise = np.random.default_rng(0).normal(size=20_000)
+    noise[777] = 9.0
+    x = np.arange(noise.size)
+    (points,), (curve,) = (traces_of(Line(x, noise, "a", dashes=dashes, marker="o")) for dashes in ("", "-"))
+    assert len(points["x"]) == len(points["y"]) <= 2000
+    assert np.mean(np.abs(points["y"]) > 2.0) == pytest.approx(0.046, abs=0.02)  # four standard deviations of the mean
+    assert max(curve["y"]) == 9.0
 
 
 def test_texts_of_charts_are_no_markup():
