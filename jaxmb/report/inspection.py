@@ -292,16 +292,14 @@ def singular_value_chart(found: Inspection) -> Chart:
 
 
 def deviation_chart(found: Inspection) -> Chart:
-    """Predicted standard deviation of every parameter as a bar, with that after the proposed next tests if any."""
+    """Predicted standard deviation of every parameter as a bar, with that after the proposed next tests if any.
+
+    They are those of the verdicts: of the logarithm, on a linear scale over the width of the bounds.
+    """
     free, color = found.study.free, {"yes": TRUE, "weak": INITIAL, "no": ALERT}
-    # a value of 0 has no relative deviation
-    of_zero = [found.parameters[name].value == 0.0 and np.isfinite(found.parameters[name].std) for name in free.names]
-    entries = np.flatnonzero(~np.array(of_zero))
-    if entries.size > MOST_BARS:
-        entries = np.sort(entries[np.argsort(-found.known.std[entries], kind="stable")[:MOST_BARS]])
-    expected = [found.parameters[free.names[i]] for i in entries]
-    now = np.array([p.relative_std for p in expected], dtype=float)
-    after = None if found.next is None else np.array([np.inf if p.next_std is None else p.next_std for p in expected])
+    entries = np.sort(np.argsort(-found.known.std, kind="stable")[:MOST_BARS])
+    now, verdicts = found.known.std[entries], np.array(found.known.verdict)
+    after = None if found.next is None else found.next.known.std[entries]
     finite = [x for part in (now, after) if part is not None for x in part[np.isfinite(part) & (part > 0.0)]]
     low = 10.0 ** np.floor(np.log10(min([0.03, *finite]))) / 2.0
     high = min(max([3.0, *(2.0 * x for x in finite)]), HIGHEST)
@@ -310,7 +308,7 @@ def deviation_chart(found: Inspection) -> Chart:
     top, height = (rows, 0.62) if after is None else (rows - 0.2, 0.36)
     marks: list[Mark] = []
     for verdict in color:
-        own = np.array([p.identifiable == verdict for p in expected], dtype=bool)
+        own = verdicts[entries] == verdict
         if own.any():
             ends = np.minimum(now[own], high)
             marks.append(Bars(top[own], np.full(own.sum(), low), ends, "x", height, verdict, color[verdict]))
@@ -324,13 +322,14 @@ def deviation_chart(found: Inspection) -> Chart:
     if found.study.problem.prior is None:
         marks += [Rule(float(limit), "x", "", "#404040", 0.9, "--") for limit in limits()]
     note = f", the {MOST_BARS} largest of {free.size}" if entries.size == MOST_BARS < free.size else ""
-    verdicts = [found.parameters[name].identifiable for name in free.names]
     names = [free.names[i] for i in entries]
-    x = Axis("predicted standard deviation of the logarithm", True, (low, high))
+    scales = {True: "of the logarithm", False: "over the width of the bounds"}
+    scale = " or ".join(text for log, text in scales.items() if log in free.logarithmic)
+    x = Axis(f"predicted standard deviation {scale}", True, (low, high))
     y = Axis("", limits=(entries.size - 0.4, -0.6), ticks=rows, names=names)
     return single(
         Panel(marks, x, y, height=0.24 * entries.size + 0.1),
-        f"{found.study.name}: {verdicts.count('yes')} of {free.size} parameters will be identified{note}",
+        f"{found.study.name}: {np.sum(verdicts == 'yes')} of {free.size} parameters will be identified{note}",
         "Predicted standard deviation of each parameter; dashed lines are the limits of yes and weak.",
         4.2,
     )

@@ -13,7 +13,7 @@ import jaxmb
 from jaxmb.identify.assess.saved import study_toml
 from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.report.inspection import inspection_sections, next_report
+from jaxmb.report.inspection import deviation_chart, inspection_sections, next_report
 from jaxmb.report.rendering import write_pictures
 from jaxmb.report.section import Lines, Table, pictures
 
@@ -80,6 +80,21 @@ def test_the_largest_deviation_after_the_next_tests_names_its_scale(inspected):
     study = inspected.study.with_problem(dataclasses.replace(problem, free=linear))
     lines = next_report(dataclasses.replace(inspected, study=study)).lines
     assert lines[-1].endswith(" % of the width of its bounds")
+
+
+def test_bars_of_standard_deviations_are_on_the_scale_of_their_limits(inspected):
+    """On a linear scale that is the width of the bounds, not the value, which may be small."""
+    problem = inspected.study.problem
+    linear = dataclasses.replace(problem.free, logarithmic=(False,) * problem.free.size)
+    study = inspected.study.with_problem(dataclasses.replace(problem, free=linear))
+    near_zero = {name: p._replace(relative_std=50.0 * p.relative_std) for name, p in inspected.parameters.items()}
+    chart = deviation_chart(dataclasses.replace(inspected, study=study, parameters=near_zero))
+    (panel,) = chart.panels
+    assert panel.x.label == "predicted standard deviation over the width of the bounds"
+    (drawn,) = (mark for mark in panel.marks if getattr(mark, "label", "") == "yes")
+    std = inspected.known.std
+    np.testing.assert_array_equal(drawn.end, std[np.array(inspected.known.verdict) == "yes"])
+    assert deviation_chart(inspected).panels[0].x.label == "predicted standard deviation of the logarithm"
 
 
 def test_the_proposed_tests_are_toml_for_the_study(inspected):
