@@ -193,11 +193,6 @@ def _postures(path: Path, coordinates: Sequence[str], reference: Sequence[float]
 
 
 SHOW = ["dexterity"]
-OF_MODES, OF_POSTURES = (
-    ("path", "modes", "limits", "band_hz"),
-    ("wrench", "length", "good", "plane", "shown", "directions"),
-)
-"""Options of modal maps only, and of the other maps only."""
 
 
 class MapOptions(NamedTuple):
@@ -313,8 +308,17 @@ def _is_modal(options: MapOptions, quantities: tuple[str, ...]) -> bool:
     if modal and len(modal) < len(quantities):
         other = next(name for name in quantities if name not in modal)
         raise ValueError(f"show: '{modal[0]}' and '{other}' need separate commands")
-    for option in OF_POSTURES if modal else OF_MODES:
-        if getattr(options, option) is not None:
+    used_by = {
+        **dict.fromkeys(("path", "limits"), MODAL_QUANTITIES),
+        **dict.fromkeys(("good", "plane", "shown", "directions"), QUANTITIES),
+        "modes": ("frequency", "damping"),
+        "band_hz": ("dynamic_compliance",),
+        "length": ("dexterity",),
+        "wrench": [name for name, about in QUANTITIES.items() if "wrench" in about.needs],
+        "direction": ("stiffness", "static_compliance", "dynamic_compliance"),
+    }
+    for option, users in used_by.items():
+        if getattr(options, option) is not None and not set(users) & set(quantities):
             raise ValueError(f"{option}: not used by a map of {quantities[0]}, remove it")
     if options.path is not None and options.over:
         raise ValueError("path: found 'over' as well, expected one of the two")
