@@ -117,14 +117,15 @@ def _add(mark: Mark, panel: Panel, axis: str, traces: list[Table], shapes: list[
     if isinstance(mark, Span | Rule):
         low, high = (mark.low, mark.high) if isinstance(mark, Span) else (mark.at, mark.at)
         box = (low, 0, high, 1) if mark.along == "x" else (0, low, 1, high)
+        name: Table = {"name": mark.label} if mark.label else {}
         across = ("x", f"{axis} domain") if mark.along == "x" else ("x domain", axis)
         if isinstance(mark, Span):
-            shapes.append(_rectangle(*across, box, mark.color))
+            shapes.append(_rectangle(*across, box, mark.color) | name)
         else:
             line: Table = {"color": mark.color, "width": max(mark.width, 1.0), "dash": DASHES[mark.dashes]}
             # plotly draws its grid over shapes below, which would hide dashes
             layer = "below" if mark.dashes == "-" else "above"
-            shapes.append(_box(*across, box) | {"type": "line", "line": line, "layer": layer})
+            shapes.append(_box(*across, box) | {"type": "line", "line": line, "layer": layer} | name)
     elif isinstance(mark, Note):
         x, y = (mark.x, mark.y) if mark.inside else (_on(panel.x, mark.x), _on(panel.y, mark.y))
         refs = ("x domain", f"{axis} domain") if mark.inside else ("x", axis)

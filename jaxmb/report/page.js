@@ -144,6 +144,8 @@
         if (!plot.data) continue;
         const index = plot.data.flatMap((trace, k) => (trace.name === button.dataset.name ? [k] : []));
         if (index.length) Plotly.restyle(plot, { visible: shown }, index);
+        const lines = (plot.layout.shapes || []).flatMap(({ name }, k) => (name === button.dataset.name ? [[`shapes[${k}].visible`, shown]] : []));
+        if (lines.length) Plotly.relayout(plot, Object.fromEntries(lines));
       }
     });
   }

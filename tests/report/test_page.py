@@ -291,8 +291,9 @@ def test_in_a_browser(folder, tmp_path):
         assert tab.complaints() == []
 
 
-def test_keys_and_paper(html, tmp_path):
-    """Keys zoom all linked charts, and printed charts are no wider than the paper."""
+def test_keys_legends_and_paper(html, tmp_path):
+    """Keys zoom all linked charts, legends hide lines across a panel too, and printed charts are no wider than the
+    paper."""
     path = tmp_path / "page.html"
     path.write_text(html)
     plots = "[...document.querySelectorAll('figure[data-name^=frf] .plot')]"
@@ -305,6 +306,10 @@ def test_keys_and_paper(html, tmp_path):
         assert len(set(tab.run(ranges))) == 1
         tab.run(f"{plots}[0].dispatchEvent(new KeyboardEvent('keydown', {{key: '0'}}))")
         tab.wait(f"{ranges}.every(each => each === '{before[0]}')")
+        shapes = "document.querySelector('figure[data-name=cost] .plot').layout.shapes.map(s => s.visible ?? true)"
+        for shown in (False, True):
+            tab.run("document.querySelector('figure[data-name=cost] button[data-name=tolerance]').click()")
+            tab.wait(f"{shapes}.every(each => each === {str(shown).lower()})")
         width = f"{plots}[0].querySelector('svg.main-svg').getBoundingClientRect().width"
         assert tab.run(width) > 300
         tab.run("dispatchEvent(new Event('beforeprint'))")
