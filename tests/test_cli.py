@@ -376,7 +376,9 @@ def test_progress_without_a_terminal(tmp_path, capsys, monkeypatch):
     """A line after two seconds and then every ten, whatever the work: here at once and every 50 ms."""
     monkeypatch.setattr(console, "FIRST_LINE_AFTER_S", 0.0)
     monkeypatch.setattr(console, "LINE_EVERY_S", 0.05)
+    (tmp_path / "poses.csv").write_text("measured")
     assert main(["identify", "validation-3r", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "previous-1" / "poses.csv").read_text() == "measured"  # of the name of predicted poses
     lines = capsys.readouterr().err.splitlines()
     assert all(re.fullmatch(r"validation-3r: .*, \d+ s", line) for line in lines)
     for activity in ("reading the study", "compiling", "drawing figures"):

@@ -96,7 +96,7 @@ def identify(options: IdentifyOptions) -> None:
     native.begin()
 
     from jaxmb.identify.assess.identify import identify as run
-    from jaxmb.identify.assess.saved import MACHINE, MJCF, PARAMETERS, RESULT, STUDY, URDF, write_result
+    from jaxmb.identify.assess.saved import MACHINE, MJCF, PARAMETERS, POSES, RESULT, STUDY, URDF, write_result
     from jaxmb.identify.assess.uncertainty.nonlinear import profiled, with_profiles
     from jaxmb.identify.fit.devices import is_first
     from jaxmb.identify.fit.search import algorithm_named
@@ -139,7 +139,7 @@ def identify(options: IdentifyOptions) -> None:
         try:
             with wrong_input(), collective(), _progress(study.name) as report:
                 result = identified(report)
-            files = (RESULT, PARAMETERS, MACHINE, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS)
+            files = (RESULT, PARAMETERS, MACHINE, POSES, URDF, MJCF, STUDY, REPORT, PAGE, *DRAWS)
             aside = move_aside(folder, files)
             written = write_result(result, folder)
         except KeyboardInterrupt:
