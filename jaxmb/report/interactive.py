@@ -251,12 +251,18 @@ def _(mark: Line) -> list[Table]:
 
 @traces_of.register
 def _(mark: Band) -> list[Table]:
-    none: Table = {"type": "scatter", "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "x": numbers(mark.x)}
-    name: Table = {"name": mark.label} if mark.label else {}
+    x, low, high = (np.asarray(values, dtype=float) for values in (mark.x, mark.low, mark.high))
+    known, outline = np.isfinite(low + high), list[np.ndarray]()
+    for part in np.split(np.arange(x.size), np.flatnonzero(~known)):  # an area would cross gaps between two curves
+        own = part[known[part]]
+        there, back = (np.stack([x[own], ends[own]]) for ends in (low, high))
+        outline += [there, back[:, ::-1], np.full((2, 1), np.nan)]
     red, green, blue = (int(mark.color[k : k + 2], 16) for k in (1, 3, 5))
-    faded = f"rgba({red},{green},{blue},{mark.opacity:g})"
-    upper: Table = {"y": numbers(mark.high), "fill": "tonexty", "fillcolor": faded}
-    return [none | name | {"y": numbers(mark.low)}, none | name | upper]
+    around = np.concatenate(outline, axis=1)
+    area: Table = {"fill": "toself", "fillcolor": f"rgba({red},{green},{blue},{mark.opacity:g})", "line": {"width": 0}}
+    name: Table = {"name": mark.label} if mark.label else {}
+    trace: Table = {"type": "scatter", "mode": "lines", "x": numbers(around[0]), "y": numbers(around[1])}
+    return [trace | area | name | {"hoverinfo": "skip"}]
 
 
 @traces_of.register

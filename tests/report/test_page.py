@@ -18,7 +18,7 @@ from jaxmb.identify.assess.saved import write_result
 from jaxmb.identify.fit.problem import with_tests
 from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import check_next
-from jaxmb.report.charts import Axis, Bars, Chart, Line, Panel, Rule
+from jaxmb.report.charts import Axis, Band, Bars, Chart, Line, Panel, Rule
 from jaxmb.report.charts_of_tests import QUANTITIES, pose_chart
 from jaxmb.report.interactive import cell_figure, traces_of
 from jaxmb.report.page import REPORT, Page, notebook_html, page_html, read_sections, write_sections
@@ -199,6 +199,13 @@ def test_many_points_keep_their_scatter_and_curves_their_peaks():
     assert len(points["x"]) == len(points["y"]) <= 2000
     assert np.mean(np.abs(points["y"]) > 2.0) == pytest.approx(0.046, abs=0.02)  # four standard deviations of the mean
     assert max(curve["y"]) == 9.0
+
+
+def test_bands_end_at_gaps():
+    (trace,) = traces_of(Band([0.0, 1.0, 2.0, 3.0], [1.0, 2.0, np.nan, 4.0], [5.0, 6.0, 7.0, 8.0]))
+    assert trace["x"] == [0.0, 1.0, 1.0, 0.0, None, 3.0, 3.0, None]
+    assert trace["y"] == [1.0, 2.0, 6.0, 5.0, None, 4.0, 8.0, None]
+    assert trace["fill"] == "toself"
 
 
 def test_texts_of_charts_are_no_markup():
