@@ -226,15 +226,12 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
     machines = list(dict.fromkeys(result.machine.name for result in results))
     if len(machines) > 1:
         sentences.append(f"The results are of different machines: {', '.join(machines)}.")
-    counts = [(name, f"{sum(p.identifiable == 'yes' for p in r.parameters.values())} of {len(r.parameters)} identified,"
-               f" {r.status}") for name, r in zip(names, results, strict=True)]  # fmt: skip
+    said = [verdict_sentences(result) for result in results]
     draw = partial(comparison_chart, results, names, known, sentences[0].removesuffix("."))
     pictures = (Picture("compared-parameters", draw),) if known else ()
-    parts = (
-        Facts(tuple(counts)), comparison_table(results, names, changes), *pictures,
-    )  # fmt: skip
-    verdicts = [Group(f"Verdict on {name}", (Lines(tuple(verdict_sentences(result))),))
-                for name, result in zip(names, results, strict=True)]  # fmt: skip
+    firsts = tuple((name, each[0]) for name, each in zip(names, said, strict=True))
+    parts = (Facts(firsts), comparison_table(results, names, changes), *pictures)
+    verdicts = [Group(f"Verdict on {name}", (Lines(tuple(each)),)) for name, each in zip(names, said, strict=True)]
     found = [Section("What changed", (*parts, *verdicts)), *_compared_modes(results, names)]
     found += side_by_side([(name, result_page(each).sections) for name, each in zip(names, results, strict=True)])
     return Page(

@@ -156,6 +156,19 @@ def test_results_beside_each_other(folder):
     assert sentences == [every.replace("1 of 6", "0 of 5")]
 
 
+def test_tied_parameters_count_once_beside_another_result(folder):
+    result = jaxmb.load_result(folder)
+    problem = result.study.problem
+    first, second, *others = problem.free.tied
+    free = dataclasses.replace(problem.free, tied=(first + second, *others))
+    tied = dataclasses.replace(result, study=result.study.with_problem(dataclasses.replace(problem, free=free)))
+    facts, *_ = comparison_page([result, tied], ["three", "tied"]).sections[0].parts
+    assert [sentence.split(";")[1].split(",")[0] for _, sentence in facts.rows] == [
+        " 6 of 6 parameters are identified",
+        " 5 of 5 parameters are identified",
+    ]
+
+
 def test_results_of_different_machines_beside_each_other(folder):
     """They are named; a name with another unit is not the same parameter, and large differences have no exponents."""
     result = jaxmb.load_result(folder)
