@@ -1,7 +1,7 @@
 """Commands on machines: `jaxmb predict`, `jaxmb compensate` and `jaxmb map`."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -22,6 +22,7 @@ from jaxmb.cli.console import (
 from jaxmb.io.validation import check_distinct, check_known, error_location
 
 if TYPE_CHECKING:
+    from jaxmb.machine.build import Model
     from jaxmb.maps import ModalMaps, PostureMap
 
 PREDICTED_LINES = 1001
@@ -161,7 +162,7 @@ def compensate(
         point = frame_name(model, frame)
         load = jnp.asarray([finite_number("wrench", part) for part in wrench.split(",")]) if wrench else None
         check_wrench(load)
-        q = np.array(_postures(joints, model.coordinates, np.asarray(model.reference).tolist()))
+        q = np.array(_postures(joints, model))
         function = nominal_values if reverse else commands_of
         found = np.asarray(jax.vmap(lambda x: function(model, x, point, load))(jnp.asarray(q)))
         lost = np.flatnonzero(~np.isfinite(found).all(axis=1))
@@ -176,10 +177,15 @@ def compensate(
     typer.echo(f"{robot.name}: {len(q)} postures written to {out}; largest changes (rad, m): {changes}")
 
 
-def _postures(path: Path, coordinates: Sequence[str], reference: Sequence[float]) -> list[list[float]]:
+def _postures(path: Path, model: "Model") -> list[list[float]]:
     """Postures of a CSV file, rad or m; coordinates without a column as in the reference posture."""
     from jaxmb.io.files import csv_table, finite_number
+    from jaxmb.machine.values import check_angle, check_travel
 
+    coordinates, reference = model.coordinates, model.reference.tolist()
+    checks = {
+        name: check_angle if turns else check_travel for name, turns in zip(coordinates, model.revolute, strict=True)
+    }
     heads, rows = csv_table(path, "a line for each posture")
     with error_location(str(path)):
         check_known("column: coordinate", heads, coordinates)
@@ -188,6 +194,8 @@ def _postures(path: Path, coordinates: Sequence[str], reference: Sequence[float]
     for number, row in rows:
         with error_location(f"{path}: line {number}"):
             values = {name: finite_number(name, cell) for name, cell in zip(heads, row, strict=True)}
+            for name, value in values.items():
+                checks[name](name, value)
         found.append([values.get(name, own) for name, own in zip(coordinates, reference, strict=True)])
     return found
 

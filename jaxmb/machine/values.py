@@ -47,6 +47,12 @@ def check_travel(label: str, value: float) -> None:
         raise ValueError(f"{label} is {value:g} m, expected at most {LARGEST_TRAVEL:g} m, is it in mm?")
 
 
+def check_angle(label: str, value: float) -> None:
+    """Raise ValueError where the value of a revolute coordinate in a table of radians is too large."""
+    if abs(value) > LARGEST_ANGLE:
+        raise ValueError(f"{label} is {value:g} rad, expected at most {LARGEST_ANGLE:.4g} rad, is it in deg?")
+
+
 def check_turns(label: str, value: float) -> None:
     """Raise ValueError where an angle of a revolute coordinate without a unit is probably in degrees."""
     if abs(value) > LARGEST_ANGLE and not isinstance(value, AngleText):

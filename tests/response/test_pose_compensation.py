@@ -82,6 +82,7 @@ def test_command(tmp_path, capsys):
         ("q1\n", "found 1 lines"),
         ("q1\nabc\n", "line 2: q1 is 'abc', expected a finite number"),
         ("q1\nnan\n", "line 2: q1 is 'nan', expected a finite number"),
+        ("q1,q2\n1,2\n45,90\n", "line 3: q1 is 45 rad, expected at most 12.57 rad, is it in deg?"),
         ("q1,q1\n0,1\n", "column 'q1' occurs twice, expected it once"),
     ],
 )

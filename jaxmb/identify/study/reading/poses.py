@@ -26,7 +26,7 @@ from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, S
 from jaxmb.io.files import csv_table, finite_number
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.values import LARGEST_ANGLE, LARGEST_TRAVEL, check_travel
+from jaxmb.machine.values import LARGEST_TRAVEL, check_angle, check_travel
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
 from jaxmb.mechanics.loops import check_open_chain
 from jaxmb.mechanics.postures import candidate_postures, stated_posture
@@ -331,7 +331,7 @@ def _rows(
                 if name in cells:
                     q[i, k] = finite_number(name, cells[name])
                     if name in model.joints:
-                        (_check_angle if model.revolute[k] else check_travel)(name, float(q[i, k]))
+                        (check_angle if model.revolute[k] else check_travel)(name, float(q[i, k]))
                 if cells.get(name + APPROACH):
                     approach[i, k] = finite_number(name + APPROACH, cells[name + APPROACH])
                     if approach[i, k] not in (-1.0, 0.0, 1.0):
@@ -392,11 +392,6 @@ def _by_distance(measured: np.ndarray, station: Sequence[str]) -> tuple[str, ...
     labels = np.array(station)
     kinds = {name: np.any(measured_kinds(measured[labels == name]), axis=0) for name in dict.fromkeys(station)}
     return tuple(name for name, kind in kinds.items() if kind[3] and not kind[:2].any())
-
-
-def _check_angle(name: str, value: float) -> None:
-    if abs(value) > LARGEST_ANGLE:
-        raise ValueError(f"{name} is {value:g} rad, expected at most {LARGEST_ANGLE:.4g} rad, is it in deg?")
 
 
 def _check_extent(points: Sequence[str], measured: np.ndarray, station: Sequence[str]) -> None:
