@@ -428,7 +428,10 @@ def _why_none(result: Result) -> str:
         return f"No next test is proposed: tests of the kinds {', '.join(PLANNERS)} can be planned, other kinds cannot."
     if study.next is not None:
         return "`jaxmb inspect` of this study selects the next test from its table [next]."
-    postures = f', postures = {{ {study.machine.coordinates[0]} = ["-30 deg", "30 deg"] }}' * (kind != "torque")
+    postures = ""
+    if kind != "torque" and study.model.coordinates:  # a machine of beams alone has none
+        ends = '"-30 deg", "30 deg"' if study.model.revolute[0] else "-0.1, 0.1"
+        postures = f", postures = {{ {study.model.coordinates[0]} = [{ends}] }}"
     doubt = "" if result.converged else "No next test is proposed, since the identified values are in doubt. "
     return (
         f'{doubt}With candidates in the study file, such as `next = {{ kind = "{kind}"{postures} }}` at its top,'

@@ -20,6 +20,7 @@ from jaxmb.identify.study.format.next_format import NextPart
 from jaxmb.identify.study.reading.tests import check_next
 from jaxmb.report.charts import Axis, Band, Bars, Chart, Line, Panel, Rule
 from jaxmb.report.charts_of_tests import QUANTITIES, pose_chart
+from jaxmb.report.inspection import _why_none
 from jaxmb.report.interactive import cell_figure, traces_of
 from jaxmb.report.page import REPORT, Page, notebook_html, page_html, read_sections, write_sections
 from jaxmb.report.rendering import png_of
@@ -101,6 +102,15 @@ def test_a_page_without_a_proposal_states_how_to_get_one_and_repeats_nothing(fol
     assert not any(each.removeprefix("To do: ") in text for each in page.sentences)
     assert text.startswith("No next test is proposed") is doubtful
     check_next(NextPart.model_validate(tomllib.loads(text.split("`")[1])["next"]), study.model, ["test"])
+
+
+def test_example_candidates_of_a_linear_axis_are_in_metres():
+    """And a machine of beams alone has no candidate postures."""
+    for names, expected in ((("rail",), {"rail": [-0.1, 0.1]}), ((), None)):
+        model = SimpleNamespace(coordinates=names, revolute=(False,) * len(names))
+        study = SimpleNamespace(fitted=[SimpleNamespace(kind="frf")], solver=None, next=None, model=model)
+        text = _why_none(SimpleNamespace(study=study, converged=True))
+        assert tomllib.loads(text.split("`")[1])["next"].get("postures") == expected
 
 
 def hostile_sections():
