@@ -126,6 +126,8 @@ def fitted_modes(model: Model, test: ModesTest) -> FittedModes:
 
 UNCERTAIN = 0.1
 """Relative standard deviation above which a frequency or damping ratio is marked."""
+UNDAMPED = 1e-9
+"""Damping ratio up to which a mode is undamped."""
 MARK = "?: standard deviation above 10 %, depends on parameters that are not identifiable"
 NOTABLE_SHARE = 0.1
 """Smallest listed share of a spring in the strain energy of a mode."""
@@ -145,7 +147,7 @@ def marks(result: Result, name: str, damped_hz: float) -> tuple[str, str]:
     mode = min(of_test, key=lambda mode: abs(mode.damped_frequency_hz - damped_hz))
     return (
         "?" if mode.frequency_std_hz > UNCERTAIN * mode.frequency_hz else "",
-        "?" if mode.damping_ratio_std > UNCERTAIN * mode.damping_ratio else "",
+        "?" if mode.damping_ratio_std > UNCERTAIN * max(mode.damping_ratio, UNDAMPED) else "",
     )
 
 

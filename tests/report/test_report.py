@@ -36,6 +36,7 @@ from jaxmb.report.mode_shapes import predicted_sections
 from jaxmb.report.modes import (
     fitted_modes,
     identified_modes_table,
+    marks,
     measured_modes_chart,
     measured_modes_table,
     predicted_modes_table,
@@ -353,6 +354,12 @@ def test_modes_that_unknown_parameters_act_on_are_marked(result, text_of):
     assert "?: standard deviation above 10 %" in marked.caption
     assert "?:" not in text_of(sections(result))
     assert all(0.0 < m.frequency_std_hz < 1e-3 * m.frequency_hz for m in result.modes)
+
+
+def test_undamped_modes_are_not_marked(result):
+    """Their damping and its standard deviation are rounding of any sign."""
+    modes = tuple(Mode("hammer", hz, hz, zeta, 1e-3, 1e-17) for hz, zeta in ((5.0, -1e-17), (9.0, 1e-18)))
+    assert {marks(dataclasses.replace(result, modes=modes), "hammer", hz) for hz in (5.0, 9.0)} == {("", "")}
 
 
 def test_many_tests_share_a_table_and_figures(result, figures_of, overlapping):
