@@ -84,7 +84,7 @@ class Intervals:
     x: Numbers
     y: Numbers
     reach: Numbers
-    """Half width [n], or distances to the lower and the upper end [2, n]; NaN for none."""
+    """Half width [n], or distances to the lower and the upper end [2, n]; NaN or infinite for none."""
     along: Direction = "y"
     label: str = ""
     color: str = FITTED

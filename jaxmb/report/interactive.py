@@ -267,7 +267,7 @@ def _(mark: Band) -> list[Table]:
 
 @traces_of.register
 def _(mark: Intervals) -> list[Table]:
-    reach = np.atleast_2d(np.nan_to_num(np.asarray(mark.reach, dtype=float)))
+    reach = np.atleast_2d(np.nan_to_num(np.asarray(mark.reach, dtype=float), posinf=0.0))
     bars: Table = {"type": "data", "array": numbers(reach[-1]), "arrayminus": numbers(reach[0]), "symmetric": False,
                    "color": mark.color, "thickness": 1.3 * mark.width, "width": 1.4 * mark.cap}  # fmt: skip
     trace: Table = {"type": "scatter", "x": numbers(mark.x), "y": numbers(mark.y), "mode": "markers"}

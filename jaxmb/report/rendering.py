@@ -351,7 +351,7 @@ def _(mark: Band, axes: Axes, order: float) -> None:
 
 @draw_mark.register
 def _(mark: Intervals, axes: Axes, order: float) -> None:
-    reach = np.nan_to_num(np.asarray(mark.reach, dtype=float))
+    reach = np.nan_to_num(np.asarray(mark.reach, dtype=float), posinf=0.0)
     across, up = (reach, None) if mark.along == "x" else (None, reach)
     axes.errorbar(
         mark.x, mark.y, up, across, fmt=mark.marker or "none", ms=mark.size, color=mark.color, elinewidth=mark.width,

@@ -3,13 +3,15 @@
 import dataclasses
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from jaxmb.report.rendering import figure_of
+from jaxmb.report.interactive import traces_of
+from jaxmb.report.rendering import figure_of, png_of
 from jaxmb.report.result_sections import sections
 from jaxmb.report.section import Picture, number
-from jaxmb.report.stiffness_model import error_chart, stiffness_model_sections
+from jaxmb.report.stiffness_model import compliance_chart, error_chart, stiffness_model_sections
 from jaxmb.report.terminal import on_terminal
 from tests.identify.kr270 import judged
 
@@ -87,3 +89,12 @@ def test_the_title_of_a_histogram_has_the_percentage_of_its_own_tests(result):
         best = max(percent, key=percent.__getitem__)
         title = error_chart("s", metrics, role).title
         assert title.startswith(f"s: {best} compensates {percent[best]:.1f} % of the deflections; errors in the tests")
+
+
+def test_compliances_of_unknown_deviation_have_no_interval(result):
+    """As of a model that does not reproduce the data."""
+    unknown = {name: p._replace(std=np.inf, std_log=np.inf) for name, p in result.parameters.items()}
+    chart = compliance_chart(dataclasses.replace(result, parameters=type(result.parameters)(unknown)))
+    assert png_of(chart).startswith(b"\x89PNG")
+    (trace,) = traces_of(chart.panels[0].marks[1])
+    assert set(trace["error_x"]["array"]) == {0.0}
