@@ -216,7 +216,8 @@ def at_rest(model: Model, q: Float[Array, "n"]) -> Skeleton:
 
 
 def energy_of_parts(model: Model, q: Float[Array, "n"], found: Modes, numbers: Sequence[int]) -> list[dict[str, float]]:
-    """Share of each coordinate, spring and beam in the strain energy of some modes, by name.
+    """Share of each coordinate, spring and beam in the strain energy of some modes, by name; 0 for a pendulum, whose
+    mode has none.
 
     Args:
         model: the machine.
@@ -225,7 +226,7 @@ def energy_of_parts(model: Model, q: Float[Array, "n"], found: Modes, numbers: S
         numbers: of the modes, 1 is the lowest frequency.
     """
     shape = jax.device_put(np.asarray(found.shape)[:, [number - 1 for number in numbers]])
-    shares = np.asarray(energy_shares(shape, spring_matrices(model, q)))
+    shares = np.nan_to_num(np.asarray(energy_shares(shape, spring_matrices(model, q))))
     return [dict(zip(spring_names(model), column.tolist(), strict=True)) for column in shares.T]
 
 

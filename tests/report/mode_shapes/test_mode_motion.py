@@ -14,6 +14,7 @@ from jaxmb.report.structure import (
     AXES_PART,
     DRAWN_PART,
     MOST_TURN,
+    energy_of_parts,
     found_modes,
     machine_motion,
     phase_of_largest_motion,
@@ -43,6 +44,12 @@ def rod(name, parent, start, length, stiffness):
 def undamped_motion(model, numbers):
     found = undamped_modes(jaxmb.linearize(model, model.reference))
     return machine_motion(model, model.reference, found, numbers)
+
+
+def test_a_pendulum_has_no_strain_energy():
+    model = model_of(gravity=[9.81, 0.0, 0.0], body=[rod("a", "ground", [0.0, 0.0, 0.0], 1.0, 0.0)])
+    found = undamped_modes(jaxmb.linearize(model, model.reference))
+    assert energy_of_parts(model, model.reference, found, [1]) == [{"q-a": 0.0}]
 
 
 def test_bending_of_a_cantilever():
