@@ -49,6 +49,8 @@ from jaxmb.report.section import Cell, Part, Picture, Section, Table, left, numb
 
 MOST_TESTS = 3
 """Number of tests of a kind up to which each has a table of modes and figures; more share one of each."""
+PREFIX = {"fit": "", "check": "check-"}
+"""Beginning of the file names of the pictures of a test, by its role."""
 LONGEST_NAME = 60
 """Longest part of a file name taken from a test's name, characters."""
 SCORES: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -103,7 +105,7 @@ def more_tests(result: Result) -> list[tuple[Entry, list[Part]]]:
     for kind, entries in by_kind(result.study.entries, PARTS):
         shown = shown_tests(result, entries)
         for entry in (entry for entry in entries if entry not in shown):
-            prefix = "" if entry.role == "fit" else "check-"
+            prefix = PREFIX[entry.role]
             found.append((entry, list(filter(None, PARTS[kind](result, entry, files[entry], prefix)))))
     return found
 
@@ -117,7 +119,7 @@ def mac_picture(result: Result, entry: Entry, pairs: ModePairs | None, file: str
 
 
 def file_names(study: Study) -> dict[Entry, str]:
-    """Unique part of a file name for each test, from its name in portable characters."""
+    """Part of a file name for each test, from its name in portable characters; unique among tests of one role."""
     found = {}
     for entries in (study.fitted, study.checks):
         plain = [re.sub(r"[^A-Za-z0-9]+", "-", e.name).strip("-").lower()[:LONGEST_NAME] or "test" for e in entries]
@@ -304,7 +306,7 @@ def _vibration_section(
     files = file_names(result.study)
     parts = [score_table(result, entries), *overview]
     for entry in shown_tests(result, entries):
-        parts += of_test(entry, files[entry], "" if entry.role == "fit" else "check-")
+        parts += of_test(entry, files[entry], PREFIX[entry.role])
     return section(title, parts)
 
 
@@ -358,13 +360,13 @@ def torque_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
     metrics = result.metrics.of(TorqueMetrics)
     if metrics is None:
         return []
-    files = file_names(result.study)
+    files = {entry: f"{PREFIX[entry.role]}torques-{name}" for entry, name in file_names(result.study).items()}
     parts = (
         torque_table(metrics),
         centre_table(metrics),
         base_table(metrics),
         Picture("base-parameters", partial(base_chart, result.study.name, metrics)) if metrics.base else None,
-        *(Picture(f"torques-{files[entry]}", partial(torque_chart, result, entry)) for entry in entries),
+        *(Picture(files[entry], partial(torque_chart, result, entry)) for entry in entries),
     )
     return section("Torque tests", parts)
 
@@ -451,7 +453,7 @@ def pose_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
         own = [row for row in metrics.pose_rows if (row.test, row.role) == (entry.name, entry.role)]
         rows = [row for row in own if row.is_measured]
         title = f"{result.study.name}, {entry.name}, {ROLES[entry.role]}"
-        prefix = "" if entry.role == "fit" else "check-"
+        prefix = PREFIX[entry.role]
         for quantity in QUANTITIES:
             seen = [row for row in rows if np.isfinite(row.error[quantity.part]).any()]
             if seen:

@@ -1,7 +1,7 @@
 """Figures of torque studies are drawn from what the result holds."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ from jaxmb.identify.assess.tests.torque import BaseRow, TorqueMetrics
 from jaxmb.report.charts import Line
 from jaxmb.report.charts_of_tests import base_chart
 from jaxmb.report.parameters import Scale, interval_panel, scale_of
-from jaxmb.report.tests import base_table
+from jaxmb.report.section import pictures
+from jaxmb.report.tests import base_table, torque_sections
 
 
 def test_base_parameters(text_of):
@@ -37,6 +38,22 @@ def test_base_parameters_are_counted_by_their_values():
     text = TorqueMetrics((), tuple(rows)).known_text
     assert text == ("4 of 5 base parameters: 1 with a standard deviation below 10 % of their value, 1 more below 100 %")
     assert not TorqueMetrics(()).known_text
+
+
+def test_pictures_of_fitted_and_held_out_tests_have_names_of_their_own():
+    """Also where no letter of the tests' names is portable."""
+    entries = [Name("обучение", "fit"), Name("проверка", "check")]
+    study = SimpleNamespace(fitted=entries[:1], checks=entries[1:])
+    result: Any = SimpleNamespace(metrics=SimpleNamespace(of=lambda _: TorqueMetrics(())), study=study)
+    (section,) = torque_sections(result, entries)
+    assert [part.name for part in pictures([section])] == ["torques-test", "check-torques-test"]
+
+
+class Name(NamedTuple):
+    """Name and role of a test."""
+
+    name: str
+    role: str
 
 
 def parameter(value: float, std: float, **changes: Any) -> Parameter:
