@@ -329,9 +329,14 @@ def test_predict_animates_a_mode(tmp_path, capsys):
 
 
 def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
-    """A folder with machine.toml stands for the machine, as for `jaxmb map`; by default the files go into it."""
+    """A folder with machine.toml stands for the machine, as for `jaxmb map`; by default the files go into it. It is
+    linearized as in the tests of the result."""
     jaxmb.write_machine(jaxmb.load_machine("manipulator-3r"), tmp_path / "machine.toml")
+    (tmp_path / "result.json").write_text('{"linearize_at": "equilibrium"}')
     assert main(["predict", str(tmp_path), "--band-hz", "1", "30"]) == 0
+    model, found = jaxmb.build_model(jaxmb.load_machine(tmp_path)), jaxmb.read_frf(tmp_path / "predict" / "frf.npz")
+    expected = jaxmb.frf(model, jaxmb.reference_posture(model), found.frequency_hz, at="equilibrium")
+    np.testing.assert_allclose(found.frf, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
     assert "Modes of manipulator-3r" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "predict").iterdir()} == {
         "frf.npz",
@@ -345,6 +350,14 @@ def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
     assert "a folder without machine.toml, expected a file ending in .toml or .urdf or .xml, or a folder" in refused(
         "predict", str(tmp_path / "empty")
     )
+
+
+def test_predict_without_an_equilibrium(monkeypatch, refused):
+    def linearize(*_):
+        raise RuntimeError("no equilibrium was found")
+
+    monkeypatch.setattr(jaxmb, "linearize", linearize)
+    assert "no equilibrium" in refused("predict", "manipulator-3r")
 
 
 def test_predict_takes_the_only_end_frame_of_a_urdf(tmp_path, capsys, refused):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from jaxmb.machine.build import Model
     from jaxmb.machine.schema import Machine
+    from jaxmb.mechanics.tangent import LinearizeAt
     from jaxmb.report.section import Section
 
 DONE, WRONG_INPUT, NOT_CONVERGED, PROCESS_LOST, INTERRUPTED = 0, 2, 3, 4, 130
@@ -250,6 +251,8 @@ class Robot(NamedTuple):
     model: "Model"
     result: Path | None
     """Folder of the identification it was loaded from; None for others."""
+    linearize_at: "LinearizeAt" = "posture"
+    """Linearization point of the tests of that identification."""
 
     def folder(self, out: Path | None, command: str) -> Path:
         """Output folder of a command: `out` if given, else in the folder of the result, else results/NAME."""
@@ -270,11 +273,12 @@ def find_robot(name_or_path: str) -> Robot:
     machine = load_machine(name_or_path)
     from jaxmb.mechanics.postures import build_model  # errors in the file are reported before JAX is imported
 
-    folder = result_folder(name_or_path)
+    folder, at = result_folder(name_or_path), "posture"
     if folder is not None and (folder / RESULT_FILE).exists():
         from jaxmb.identify.assess.saved import read_saved
 
-        read_saved(folder / RESULT_FILE, others=True)
+        saved = read_saved(folder / RESULT_FILE, others=True)
+        at = saved.get("linearize_at", at) if isinstance(saved, dict) else at
     with progress(machine.name, "building the model"):
         model = build_model(machine)
-    return Robot(machine.name, machine, model, folder)
+    return Robot(machine.name, machine, model, folder, at)

@@ -85,14 +85,17 @@ def predict(options: PredictOptions) -> None:
             raise ValueError(
                 f"band_hz: {low_hz:g} to {high_hz:g} Hz, expected finite numbers of 0 or more, the lower end first"
             )
-        tangent = jaxmb.linearize(model, q)
-        check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
-        found = jaxmb.modes(tangent)
+        try:
+            tangent = jaxmb.linearize(model, q, robot.linearize_at)
+            check_mass_matrix(np.asarray(tangent.mass), motion_coordinates(model))
+            found = jaxmb.modes(tangent)
+        except RuntimeError as error:  # no equilibrium, or fractional damping that is too large
+            raise ValueError(str(error)) from None
         if options.animate is not None:
             check_mode(robot.name, found, options.animate)
         low_hz, high_hz = options.band_hz or _band_around(np.asarray(found.frequency_hz).tolist())
         frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
-        h = np.asarray(jaxmb.frf(model, q, frequency_hz, options.frame, options.kind))  # pyright: ignore[reportArgumentType]  (checked)
+        h = np.asarray(jaxmb.frf(model, q, frequency_hz, options.frame, options.kind, at=robot.linearize_at))  # pyright: ignore[reportArgumentType]  (checked)
         if not h.any():
             raise ValueError(
                 f"frame '{options.frame}' does not move, so that all its FRFs are zero: expected a frame that a free"
@@ -108,7 +111,7 @@ def predict(options: PredictOptions) -> None:
 
     files: dict[str, Callable[[Path], object]] = {"frf.npz": lambda path: jaxmb.write_frf(path, predicted)}
     if not (model.structural or model.fractional):
-        system = jaxmb.state_space(model, q, frame=options.frame, kind=options.kind)  # pyright: ignore[reportArgumentType]
+        system = jaxmb.state_space(model, q, frame=options.frame, kind=options.kind, at=robot.linearize_at)  # pyright: ignore[reportArgumentType]
         files["state-space.mat"] = lambda path: jaxmb.write_state_space(path, system, points, points, options.kind)  # pyright: ignore[reportArgumentType]
     mjcf = exported_mjcf(robot.machine, values)
     if mjcf is not None:
