@@ -211,7 +211,9 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
         results: the identifications, the first is the reference.
         names: their headings.
     """
-    shared = [name for name, p in results[0].parameters.items() if any(_same(r, p, name) for r in results[1:])]
+    repeated = set.intersection(*({n for tied in r.study.free.tied for n in tied[1:]} for r in results))
+    first = {name: p for name, p in results[0].parameters.items() if name not in repeated}
+    shared = [name for name, p in first.items() if any(_same(r, p, name) for r in results[1:])]
     changes = {name: [_difference(results[0], other, name) for other in results[1:]] for name in shared}
     moved = {name: max((abs(z) for z in zs if z is not None), default=0.0) for name, zs in changes.items()}
     notable = sorted((name for name in shared if moved[name] >= NOTABLE), key=lambda name: -moved[name])

@@ -177,6 +177,7 @@ def test_tied_parameters_count_once_beside_another_result(folder):
         " 6 of 6 parameters are identified",
         " 5 of 5 parameters are identified",
     ]
+    assert comparison_page([tied, tied], ["one", "two"]).sentences[0].startswith("0 of 5 common")
 
 
 def test_results_of_different_machines_beside_each_other(folder):
