@@ -149,6 +149,8 @@ def compensate(
     """Compute joint commands that compensate the geometric errors and deflections of an identified machine."""
     if out.is_dir():
         raise WrongInput(f"{out}: is a folder, expected a CSV file or none")
+    if out.resolve() == joints.resolve():  # the default of --out is a usual input of --reverse
+        raise WrongInput(f"{out}: is the file of the postures, expected another --out")
     with wrong_input():
         robot = find_robot(machine)  # errors in its file are reported before JAX is imported
 

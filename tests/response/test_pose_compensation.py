@@ -71,6 +71,8 @@ def test_command(tmp_path, capsys):
     assert main(["compensate", str(tmp_path / "found.toml"), str(out), "--out", str(back), "--reverse"]) == 0
     np.testing.assert_allclose(np.loadtxt(back, delimiter=",", skiprows=1), POSTURES, atol=1e-9)
     assert "2 postures written" in capsys.readouterr().out
+    assert main(["compensate", str(tmp_path / "found.toml"), str(out), "--out", str(out), "--reverse"]) == 2
+    assert "commands.csv: is the file of the postures, expected another --out" in capsys.readouterr().err
     assert main(["compensate", str(tmp_path / "found.toml"), str(out), "--out", str(out / "there.csv")]) == 2
     assert "cannot be written" in capsys.readouterr().err
 
