@@ -54,7 +54,7 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
                 continue
             for at in (np.nanargmin(values), np.nanargmax(values)):
                 row += [number(float(values.flat[at])), None if std is None else _std(float(std.flat[at]))]
-            relative = None if std is None else 100.0 * std / np.abs(values)
+            relative = None if std is None else _relative(std, values)
             finite = relative is not None and np.isfinite(relative).any()
             row.append(None if relative is None else f"{np.nanmedian(relative):.2g} %" if finite else "unknown")
             rows.append(row)
@@ -63,6 +63,11 @@ def modal_map_sections(found: ModalMaps) -> list[Section]:
     drawn = (Picture(name.replace("_", "-"), partial(modal_map_chart, found, name)) for name in found.maps)
     title = f"{found.machine}: {np.sum(found.postures.reached)} postures"
     return [Section(title, (table("", columns, rows, missing=""), *([Lines(remarks)] if remarks else []), *drawn))]
+
+
+def _relative(std: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Standard deviations relative to their values, %; NaN for a value of 0, as the damping of an undamped machine."""
+    return 100.0 * std / np.where(values == 0.0, np.nan, np.abs(values))
 
 
 def _std(value: float) -> str:
@@ -134,7 +139,7 @@ def _planes(found: ModalMaps, quantity: str) -> Chart:
         value = values[..., m] * scale
         above.append((_plane(x, y, value, (along_x, along_y), f"{title} ({unit})", colours, height, in_space),))
         if uncertain and std is not None:
-            relative = 100.0 * std[..., m] / np.abs(values[..., m])
+            relative = _relative(std[..., m], values[..., m])
             below.append((_plane(x, y, relative, (along_x, along_y), "relative std (%)", "magma_r", height, in_space),))
     if count == 1:  # standard deviations are beside a single map and below several
         rows = [above + below]

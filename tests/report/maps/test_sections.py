@@ -68,5 +68,9 @@ def test_least_and_greatest_values_with_what_is_known():
         "frequency: stiffness.q1 is not identified, so that the standard deviation of 50 % of the values is unknown",
     ):
         assert sentence in said
+    undamped = dataclasses.replace(shown, values=np.array([[0.0], [0.0], [np.nan]]), std=np.zeros((3, 1)))
+    assert "0.000 0 0.000 0 unknown" in text_of(
+        modal_map_sections(dataclasses.replace(found, maps={"damping": undamped}))
+    )
     nothing = dataclasses.replace(shown, values=np.full((3, 1), np.nan), std=None, unknown={})
     assert "none" in text_of(modal_map_sections(dataclasses.replace(found, maps={"frequency": nothing})))
