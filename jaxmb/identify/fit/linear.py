@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd
+from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, jacobian_svd
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.test import Test
@@ -228,7 +228,7 @@ def linear_step(
         misfit=misfit(
             errors[data],
             rows.weight[data],
-            _determined(jacobian, known, data),
+            float(np.sum(jacobian_svd(jacobian).basis(jacobian[data]) ** 2)),  # degrees of freedom of the parameters
             np.asarray(fitted.weights)[data],
             lengths,
         ),
@@ -236,14 +236,6 @@ def linear_step(
         prior_std=prior_std,
         consistent=consistent,
     )
-
-
-def _determined(jacobian: np.ndarray, known: Identifiability, data: slice) -> float:
-    """Degrees of freedom of the parameters in the rows of the tests."""
-    if known.prior_std is None:
-        return float(np.isfinite(known.std).sum())
-    svd = scaled_svd(jacobian)
-    return float(np.sum(svd.left[: len(jacobian), : svd.rank][data] ** 2))
 
 
 def reported_identifiability(step: LinearStep, factor: float, needed: Float[np.ndarray, "d"]) -> Identifiability:

@@ -133,6 +133,13 @@ def test_a_joint_that_nothing_loads_is_not_known():
     np.testing.assert_allclose(values[1:], TRUTH[1:], rtol=1e-9)
 
 
+def test_combinations_use_degrees_of_freedom():
+    """One load at one posture determines three combinations of six joints, and none of these by itself."""
+    _, step = solved(positions_of(loaded(count=4, reach=0.0, wrench=[0.0, 0.0, -1000.0, 0.0, 0.0, 0.0])))
+    assert np.isinf(step.identifiability.std).all()
+    assert step.misfit.degrees == pytest.approx(12 - 3)
+
+
 def test_outliers_count_little_where_asked_for():
     cases = loaded(count=20, noise=1.0)
     for i in (4, 11):
