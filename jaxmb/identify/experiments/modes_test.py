@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
-from jaxmb.compiled import compiled
+from jaxmb.compiled import compiled, on_host
 from jaxmb.identify.experiments.components import Noise, Vibration
 from jaxmb.identify.experiments.machine_errors import column_errors, exchanged
 from jaxmb.identify.experiments.motion import (
@@ -179,6 +179,13 @@ class ModesTest(PostureTest):
     def rows(self) -> int:
         """Number of residuals."""
         return (3 + 2 * len(self.outputs)) * self.frequency_hz.size
+
+    def row_weights(self) -> Float[Array, "m"] | Float[np.ndarray, "m"]:
+        """1; 0 for damping ratios that were not measured, and where no dominant coordinates are given."""
+        damping_std, content = on_host(self.damping_std), on_host(self.content)
+        xp = damping_std.__array_namespace__()
+        given = xp.stack([xp.ones(damping_std.shape, bool), xp.isfinite(damping_std), content.any(axis=1)])
+        return xp.concatenate([given.ravel().astype(float), xp.ones(self.rows - given.size)])
 
     @property
     def shares_energy(self) -> bool:

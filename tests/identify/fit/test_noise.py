@@ -8,7 +8,7 @@ from scipy.stats import chi2
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.fit.noise import FALSE_ALARM, explained_objective, misfit, misfits
 from jaxmb.identify.fit.state import distinct
-from tests.identify.arm import frf, study_of
+from tests.identify.arm import frf, shapes, study_of
 
 LINES = 400
 POINTS = tuple(("tool", axis) for axis in "xyz")
@@ -89,6 +89,9 @@ def test_an_objective_that_the_noise_explains(tmp_path):
     assert explained_objective(problem) == pytest.approx(expected, rel=1e-6)
     unknown = study_of(tmp_path, frf(noise=0.02, noise_log_std="estimate")).problem
     assert explained_objective(unknown) == np.inf
+    # two modes without stated content: frequencies, damping ratios, and shapes at four sensors
+    modal = study_of(tmp_path, shapes()).problem
+    assert explained_objective(modal) == pytest.approx(chi2.isf(FALSE_ALARM, 2 + 2 + 16), rel=1e-6)
 
 
 def test_ends_at_one_place_are_one():

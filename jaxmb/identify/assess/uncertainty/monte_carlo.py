@@ -160,8 +160,8 @@ def bootstrap(
         np.asarray(free.upper),
     )
     residual, _, weights = (np.asarray(x) for x in final_state(problem, jax.device_put(u)))
-    used = np.count_nonzero(weights[: problem.data_rows])
-    larger = np.sqrt(used / max(used - free.size, 1))
+    used = np.count_nonzero(residual[: problem.data_rows])
+    larger = np.sqrt(used / max(used - free.size - sum(test.noise.nuisance_rows for test in problem.tests), 1))
 
     def errors(rng: np.random.Generator) -> np.ndarray:
         parts = [

@@ -1,6 +1,7 @@
 """Fits to many draws: each is the fit that SciPy finds, and all together scatter as their standard deviations say."""
 
 import dataclasses
+import types
 
 import jax
 import numpy as np
@@ -9,8 +10,9 @@ from scipy.optimize import least_squares
 from scipy.stats import chi2
 
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.uncertainty import monte_carlo as monte_carlo_module
 from jaxmb.identify.assess.uncertainty.monte_carlo import bootstrap, monte_carlo
-from jaxmb.identify.fit.problem import final_state
+from jaxmb.identify.fit.problem import final_state, residual_at, with_tests
 from tests.identify.arm import BRIEF, FREE, TRUTH, frf, loads, shapes, study_of
 
 DRAWS = 100
@@ -125,6 +127,23 @@ def test_bootstrap_tells_what_the_noise_does(tmp_path):
     stated = np.array([result.parameters[name].std_log for name in found.names])
     np.testing.assert_allclose(found.scatter / (stated * result.metrics.misfit.factor), 1.0, atol=0.155)
     np.testing.assert_allclose(found.truth[0], [result.parameters[n].value for n in found.names], rtol=1e-9)
+
+
+def test_rows_without_noise_are_not_resampled(tmp_path, monkeypatch):
+    """Of two modes with the stated content 20 rows have noise, whose 12 degrees of freedom are those left by four
+    parameters and by scale and phase of the shapes. The mean over 40000 drawn numbers is known to 1 %."""
+    study = study_of(tmp_path, shapes(noise=True), noise_seed=3)
+    content = {"content": jax.numpy.ones((2, 2), bool), "content_share": jax.numpy.zeros(())}
+    modal = dataclasses.replace(study.tests[0], **content)
+    study = dataclasses.replace(study, problem=with_tests(study.problem, [modal]))
+    values = {name: types.SimpleNamespace(value=value) for name, value in TRUTH.items()}
+    monkeypatch.setattr(monte_carlo_module, "_fitted", lambda problem, true, seed, errors, report: errors)
+    draw = bootstrap(types.SimpleNamespace(study=study, cost=1.0, parameters=values))
+    drawn = np.array([draw(np.random.default_rng(k)) for k in range(2000)])
+    residual = residual_at(study.problem, study.free.encode(np.array([TRUTH[name] for name in study.free.names])))
+    is_content = np.arange(22) // 2 == 2
+    assert not drawn[:, is_content].any()
+    assert np.mean(drawn[:, ~is_content] ** 2) == pytest.approx(np.sum(residual**2) / 12, rel=0.05)
 
 
 def test_what_cannot_be_drawn(study):
