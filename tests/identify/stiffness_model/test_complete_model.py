@@ -7,7 +7,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.estimation.linear import linear_fit
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, observation_matrix
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, observation_matrix, spring_term
 from jaxmb.identify.stiffness_model.complete_model import complete_model, complete_reduction, original_values
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
@@ -178,3 +178,8 @@ def test_what_is_no_chain_with_springs() -> None:
     tree = chain(0, 1, body=two, frame=[], virtual_spring=[spring])
     with pytest.raises(ValueError, match="is not a serial chain: 'qa' and 'qb' have the same parent 'the ground'"):
         complete_model(tree)
+
+
+def test_a_term_of_an_axis_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match="axis 'qq' does not exist; expected one of: x, y, z, rx, ry, rz"):
+        spring_term(RIGID, RIGID.virtual_springs[0], "x", "qq")

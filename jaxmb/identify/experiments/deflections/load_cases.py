@@ -141,6 +141,7 @@ def spring_term(model: Model, spring: str, a: str, b: str, symmetric: bool = Tru
         ValueError: the machine has no such virtual spring, or there is no such axis.
     """
     check_known("virtual spring", [spring], model.virtual_springs)
+    check_known("axis", (a, b), ELASTIC_AXES)
     first = len(model.coordinates) + 6 * model.virtual_springs.index(spring)
     row, column = first + ELASTIC_AXES.index(a), first + ELASTIC_AXES.index(b)
     return ((row, column), (column, row)) if symmetric and row != column else ((row, column),)
