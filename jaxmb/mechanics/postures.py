@@ -55,7 +55,7 @@ SHORTEST_STEP = 1e-6
 
 
 class OutOfReachError(ValueError):
-    """A posture at which a closed chain cannot be closed, or a motion at which a test has other rows."""
+    """A posture at which a closed chain cannot be closed."""
 
 
 @typed_arguments

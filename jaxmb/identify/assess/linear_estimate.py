@@ -516,7 +516,10 @@ def _likely(search: LinearHypothesisSearch) -> tuple[list[Hypothesis], list[Hypo
     x, residual = search.solved({}, {})
 
     def missed(error: StatedError, size: float) -> np.ndarray:
-        there, measured = search.equations({}, {error.key: size})
+        try:
+            there, measured = search.equations({}, {error.key: size})
+        except OutOfReachError:
+            return np.full(residual.size, np.nan)
         return there @ x - measured
 
     columns = np.zeros((residual.size, len(errors)))

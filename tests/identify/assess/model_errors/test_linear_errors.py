@@ -1,6 +1,8 @@
 """One error at a time in the description of deflections, and its name in the result."""
 
 import dataclasses
+import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,9 +10,12 @@ from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.assess.hypotheses import drops, metric
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.linear_estimate import _likely
 from jaxmb.identify.assess.model_errors import ModelError, model_errors_text, selected
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.postures import OutOfReachError
 from tests.identify.kr240 import JOINTS, MODEL, TRUTH, displaced, loaded, measured_by, study_of
 
 
@@ -149,6 +154,24 @@ def test_a_metric_is_the_inverse_root_of_a_covariance():
     variances, effects = draw.uniform(0.5, 2.0, size=7), draw.normal(size=(7, 3))
     root = metric(variances, effects)(np.eye(7))
     np.testing.assert_allclose(root.T @ root, np.linalg.inv(np.diag(variances) + effects @ effects.T), rtol=1e-10)
+
+
+def test_an_error_that_opens_a_loop_is_not_tried():
+    """The other one explains the residual."""
+    errors = [StatedError("zero", size=1.0), StatedError("length", size=1.0)]
+
+    def equations(tests, sizes):
+        if "zero" in sizes:
+            raise OutOfReachError("a loop opens")
+        return np.ones((4, 1)), np.arange(4.0) * (1.0 - sizes.get("length", 0.0))
+
+    study = types.SimpleNamespace(fitted=[])
+    search: Any = types.SimpleNamespace(
+        machine=[(error, None) for error in errors], estimate=types.SimpleNamespace(study=study), equations=equations,
+        solved=lambda tests, sizes: (np.array([1.5]), 1.5 - np.arange(4.0)),
+    )  # fmt: skip
+    likely, others = _likely(search)
+    assert [hypothesis.error for hypothesis in (*likely, *others)] == errors[1:]
 
 
 def test_the_drop_of_an_error_is_that_of_its_fit():
