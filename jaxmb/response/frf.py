@@ -88,6 +88,9 @@ def frf(
         at: linearize at the "posture" or at the static "equilibrium" under gravity.
         sensor: of all outputs; by default ideal, measuring only the motion of its point.
 
+    Returns:
+        H [f, o, i]; NaN at 0 Hz where a motion of the machine has no stiffness.
+
     Raises:
         ValueError: a shape, a frame, a direction, `at` or the kind is wrong, a coordinate is locked, a loop is open at
             q, frequency_hz is no list, or there is a NaN or a frequency below 0; there is no "tool" and several end
