@@ -76,8 +76,10 @@ class LeastSquares:
         before, waiting = np.asarray(state.objective), self._waiting(state)
         state = state._replace(stalled=np.asarray(state.stalled) | waiting)
         # running starts first, so that they are distributed evenly and blocks of ended ones finish immediately
-        order = np.argsort(np.asarray(state.stationary) | state.stalled, kind="stable")
-        state = self._advance(*replicated((_taken(state, order), np.asarray(STEPS_AT_ONCE))))
+        resting = np.asarray(state.stationary) | state.stalled
+        order = np.argsort(resting, kind="stable")
+        left = self._most_steps - int(np.max(np.asarray(state.evaluations), where=~resting, initial=0))
+        state = self._advance(*replicated((_taken(state, order), np.asarray(min(STEPS_AT_ONCE, left)))))
         state = _taken(state, np.argsort(order))
         after, stalled = np.asarray(state.objective), np.asarray(state.stalled) & ~waiting
         ended = np.asarray(state.stationary) | stalled
@@ -271,7 +273,9 @@ class Descent:
         return DescentState(u, self._optimizer.init(u), u, jnp.asarray(jnp.inf), zero, zero)
 
     def advance(self, state: DescentState, goal: float) -> DescentState:
-        return _some_steps(self._optimizer, self._problem, self._box, state)
+        left = self._most_steps - int(state.steps)
+        count = np.asarray(min(10 * STEPS_AT_ONCE, left))
+        return _some_steps(self._optimizer, self._problem, self._box, state, count)
 
     def objective_at(self, u: Float[np.ndarray, "d"]) -> float:
         return float(objective(self._problem, u))
@@ -294,7 +298,9 @@ def _optimizer(method: str, most_steps: int) -> Any:
 
 
 @compiled
-def _some_steps(optimizer: Any, problem: Problem, box: Box, state: DescentState) -> DescentState:
+def _some_steps(
+    optimizer: Any, problem: Problem, box: Box, state: DescentState, count: Int[np.ndarray, ""]
+) -> DescentState:
     def one(_: int, s: DescentState) -> DescentState:
         value, gradient = jax.value_and_grad(problem.objective)(s.u)
         finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
@@ -312,7 +318,7 @@ def _some_steps(optimizer: Any, problem: Problem, box: Box, state: DescentState)
             s.non_finite + ~finite,
         )
 
-    return jax.lax.fori_loop(0, 10 * STEPS_AT_ONCE, one, state)
+    return jax.lax.fori_loop(0, count, one, state)
 
 
 def _ranked(objective: Array) -> np.ndarray:

@@ -53,9 +53,9 @@ def test_starts_and_steps_of_a_round(study):
     """Evaluations on the coarse lines grow with the starts, and end at the most steps."""
     few, many = (fitted(study({"starts": n}, **ONCE)) for n in (2, 8))
     assert many.search_evaluations > 3 * few.search_evaluations
-    short = fitted(study({"starts": 2, "coarse_steps": 10}, **ONCE))
-    assert short.search_evaluations == 2 * 10
-    assert few.search_evaluations > 2 * 10
+    short = fitted(study({"starts": 2, "coarse_steps": 7}, **ONCE))
+    assert short.search_evaluations == 2 * 7
+    assert few.search_evaluations > 2 * 7
 
 
 def test_how_many_are_refined(study):
