@@ -12,6 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, eigh, null_space, qr
 from jaxmb.compiled import compiled, numeric_arguments
 from jaxmb.io.validation import finite_number, typed_arguments
 from jaxmb.machine.build import Model
+from jaxmb.mechanics.loops import at_closed_posture
 from jaxmb.mechanics.tangent import LinearizeAt, Tangent, linearize, operating_point
 from jaxmb.response.frf import response_rows, tangent_receptance
 from jaxmb.response.frf_kind import FrfKind, Point, check_kind, endpoints
@@ -46,6 +47,7 @@ class ReducedMotion(NamedTuple):
 
 @typed_arguments
 @numeric_arguments("q")
+@at_closed_posture
 def reduce_motion(
     model: Model,
     q: Float[Array, "n"],
@@ -67,7 +69,7 @@ def reduce_motion(
         at: linearize at the "posture" or at the "equilibrium".
 
     Raises:
-        ValueError: a shape, a frame, a direction or `at` is wrong, or highest_hz is not above 0.
+        ValueError: a shape, a frame, a direction or `at` is wrong, a loop is open at q, or highest_hz is not above 0.
         RuntimeError: no equilibrium was found.
         NotImplementedError: as of `linearize`.
     """
@@ -155,8 +157,8 @@ def interface_basis(
     if not rows.shape[0]:
         return modes
     if values[0] <= (RIGID_BODY * highest) ** 2:
-        # static displacements of rigid-body modes are unbounded: shift the stiffness
-        stiffness = stiffness + (0.1 * highest) ** 2 * mass
+        # static displacements of rigid-body and unstable modes are unbounded: shift the stiffness
+        stiffness = stiffness + max((0.1 * highest) ** 2, -2.0 * values[0]) * mass
     static_shapes = cho_solve(cho_factor(stiffness), rows.T)
     scale = np.sqrt(np.einsum("ij,ij->j", static_shapes, mass @ static_shapes).max(initial=0.0))
     for _ in range(2):

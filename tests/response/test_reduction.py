@@ -42,6 +42,16 @@ def test_a_machine_that_nothing_holds():
     np.testing.assert_allclose(found, whole, rtol=2e-3, atol=1e-3 * np.abs(whole).max())
 
 
+def test_an_unstable_closed_machine_at_a_rounded_posture():
+    """The rows of sensors and forces are those of the posture with closed loops, as of `frf`."""
+    model = jaxmb.build_model(jaxmb.load_machine("slider-crank"))
+    q, points = np.array([0.7, -0.908, 0.306]), [("tool", "x"), ("tool", "y")]
+    with pytest.warns(UserWarning, match="as with rounded values"):
+        found = reduced_frf(reduce_motion(model, q, LINES[-1] / 12.0, outputs=points), LINES)
+    whole = np.asarray(jaxmb.frf(model, jaxmb.close_loops(model, {"q1": 0.7}), LINES, outputs=points))
+    np.testing.assert_allclose(found, whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max())
+
+
 def test_springs_of_the_interface_may_take_any_value():
     """A chain of masses: with the first spring as the interface, its stiffness does not matter to the basis."""
     size, highest = 40, 1.0
