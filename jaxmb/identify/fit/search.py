@@ -170,6 +170,9 @@ def evosax_algorithm(name: str, population: int, generations: int, size: int) ->
     """An algorithm of evosax, whether it begins with a population instead of a mean, and its parameters.
 
     It is cached for all searches with the same settings, so that compiled programs are reused.
+
+    Raises:
+        ValueError: the algorithm does not work with such a population.
     """
     # These imports take over a second.
     import optax
@@ -181,7 +184,12 @@ def evosax_algorithm(name: str, population: int, generations: int, size: int) ->
     if name == "SimpleGA":
         # The defaults, no crossover and mutations as wide as the box, do not converge.
         options["std_schedule"] = optax.linear_schedule(0.25, 0.02, generations)
-    algorithm = algorithms[name](population_size=population, solution=jnp.zeros(size), **options)
+    try:
+        algorithm = algorithms[name](population_size=population, solution=jnp.zeros(size), **options)
+    except (AssertionError, ZeroDivisionError):
+        raise ValueError(
+            f"[search]: population is {population}, expected an even number of at least 4 for '{name}'"
+        ) from None
     params, from_population = algorithm.default_params, name in population_based_algorithms
     if name == "SimpleGA":
         params = params.replace(crossover_rate=0.5)

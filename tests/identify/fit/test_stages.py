@@ -13,7 +13,7 @@ from jaxmb.identify.fit import loop
 from jaxmb.identify.fit.loop import coarsened, run_fit
 from jaxmb.identify.fit.problem import objective
 from jaxmb.identify.fit.refine import Descent, LeastSquares, NelderMead
-from jaxmb.identify.fit.search import PopulationSearch, algorithm_named, algorithm_names
+from jaxmb.identify.fit.search import PopulationSearch, algorithm_named, algorithm_names, evosax_algorithm
 from jaxmb.identify.fit.settings import SearchPart
 from jaxmb.identify.fit.state import distinct
 from jaxmb.identify.study.study import load_study
@@ -135,6 +135,12 @@ def test_algorithms_by_name():
     for wrong, near in {"SimpelGA": "SimpleGA", "cmeas": "cmaes", "randon": "random"}.items():
         with pytest.raises(ValueError, match=f"search algorithm '{wrong}' does not exist, did you mean '{near}'"):
             algorithm_named(wrong)
+
+
+@pytest.mark.parametrize(("name", "population"), [("PGPE", 25), ("DifferentialEvolution", 2)])
+def test_a_population_that_an_algorithm_cannot_have(name, population):
+    with pytest.raises(ValueError, match=f"population is {population}, expected an even number of at least 4 for"):
+        evosax_algorithm(name, population, 10, 4)
 
 
 def test_one_word_is_a_setting(tmp_path):
