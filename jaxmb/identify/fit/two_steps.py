@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from jaxtyping import Bool, Float, Int
 
-from jaxmb.identify.estimation.identifiability import information_rows
+from jaxmb.identify.estimation.identifiability import information_rows, scaled_svd
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.experiments.modes_test import ModesTest
 from jaxmb.identify.fit.loop import Report, run_fit
@@ -26,6 +26,11 @@ STEP = 1e-4
 """Step of u for central differences of FRFs."""
 ROUNDING = 1e-9
 """Error of a response, over the root mean square of all responses, up to which it is rounding."""
+
+
+WITHOUT_EFFECT = 1e-7
+"""Singular value over the largest, up to which a direction of the damping has no effect on the FRFs: the error of the
+differences."""
 
 
 T = TypeVar("T", ModesTest, FrfTest)
@@ -184,8 +189,10 @@ def _damping_rows(
         length = max(length, correlation_length(scaled, np.ones(own.shape, dtype=bool)))
         products.append(own)
     scores = np.concatenate(products, axis=1)
-    slope = jacobian[:, chosen].T @ jacobian
+    svd = scaled_svd(jacobian[:, chosen], WITHOUT_EFFECT)
+    directions = svd.right[: svd.rank] / svd.scale
+    scores, slope = directions @ scores, directions @ jacobian[:, chosen].T @ jacobian
     # for data without noise the residual is only rounding
     rounding = ROUNDING**2 * np.sum(_parts([np.asarray(test.measured) for test in frfs.values()]) ** 2) / len(jacobian)
-    lower = np.linalg.cholesky(length * scores @ scores.T + rounding * slope[:, chosen])
+    lower = np.linalg.cholesky(length * scores @ scores.T + rounding * slope[:, chosen] @ directions.T)
     return np.linalg.solve(lower, slope)

@@ -1,6 +1,7 @@
 """Stiffness from modes, then damping from FRFs (Rognant et al. 2010), beside what was simulated."""
 
 import dataclasses
+import types
 
 import jax
 import numpy as np
@@ -74,6 +75,19 @@ def test_without_noise_only_rounding_limits_the_damping(tmp_path):
     variance = 1e-18 * np.mean(responses(u) ** 2)
     expected = variance * np.linalg.inv(np.array(slopes) @ np.array(slopes).T)
     np.testing.assert_allclose(np.linalg.inv(rows.T @ rows), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("factor", [0.0, 2.0])
+def test_dampings_that_frfs_do_not_determine(monkeypatch, factor):
+    """One without effect on them, or known in combination only: the other one's information is that of it alone."""
+    rng = np.random.default_rng(0)
+    slope, error = rng.normal(size=(50, 1, 1, 3)) + 1j, rng.normal(size=(50, 1, 1))
+    slope[..., 2] = factor * slope[..., 1]
+    monkeypatch.setattr(two_steps, "_responses", lambda problem, frfs, u: [error + slope @ u])
+    frfs = {0: types.SimpleNamespace(measured=np.ones((50, 1, 1)))}
+    alone, both = (two_steps._damping_rows(None, frfs, np.zeros(3), np.array(own)) for own in ([1], [1, 2]))
+    assert both.shape == (1, 3)
+    np.testing.assert_allclose(np.outer(both, both), np.outer(alone, alone), rtol=1e-6)
 
 
 def test_the_first_step_keeps_the_correlations_of_a_prior(tmp_path):
