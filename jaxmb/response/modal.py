@@ -299,8 +299,8 @@ def oscillating_modes(
 ) -> tuple[Complex[Array, "n"], Complex[Array, "n n"], Bool[Array, "n"]]:
     """Eigenvalues [n] with Im > 0 and shapes [n, n] by ascending |eigenvalue|, and whether each is a mode [n].
 
-    Always n of them, so that it can be compiled and differentiated: for overdamped pairs the last entries are real
-    eigenvalues, marked False.
+    Always n of them, so that it can be compiled and differentiated: for overdamped pairs the last entries are other
+    eigenvalues, real ones or conjugates, marked False.
 
     Raises:
         NotImplementedError: the machine has fractional damping.
