@@ -151,10 +151,10 @@ class Noise(Component[T]):
         return self.test
 
     def resample(self, residual: np.ndarray, row_weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Bootstrap sample of a residual, rows drawn independently with replacement. Rows that are 0, as of a mode with
-        the stated content, have no noise."""
+        """Bootstrap sample of a residual, rows drawn independently with replacement, their variance multiplied by
+        `Correlation.lengths`. Rows that are 0, as of a mode with the stated content, have no noise."""
         used = (row_weights > 0.0) & (residual != 0.0)
-        plain = residual[used] / np.sqrt(row_weights[used])
+        plain = residual[used] * np.sqrt(self.correlation.lengths[used] / row_weights[used])
         drawn = np.zeros(residual.size)
         if plain.size:
             drawn[used] = np.sqrt(row_weights[used]) * rng.choice(plain, size=plain.size)

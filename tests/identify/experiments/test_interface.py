@@ -1,6 +1,8 @@
 """The interface of tests: a new kind says what it sees, predicts and counts, and all else follows."""
 
 import dataclasses
+import types
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,7 +15,7 @@ from jaxmb.identify.assess.kinds import KINDS, Kind
 from jaxmb.identify.assess.laws.one_model import one_model
 from jaxmb.identify.assess.metrics import KindMetrics
 from jaxmb.identify.assess.uncertainty.nonlinear import not_bound_limited
-from jaxmb.identify.experiments.components import Equations, LinearForm
+from jaxmb.identify.experiments.components import Equations, LinearForm, Noise
 from jaxmb.identify.experiments.test import Entry, Score, Test
 from jaxmb.identify.fit.loop import coarsened
 from jaxmb.identify.fit.noise import misfits, noise_objective, row_variances
@@ -108,6 +110,16 @@ def test_what_a_kind_need_not_say(arm):
         noise.with_level(2.0)
     with pytest.raises(ValueError, match="test 'balance' is of a kind that cannot be planned"):
         planned(BALANCE)
+
+
+def test_autocorrelated_rows_are_resampled_as_independent_ones():
+    """Of rows whose stated standard deviation includes a correlation length of 4 the residual has half of it."""
+
+    class Rows(Noise):
+        correlation: Any = types.SimpleNamespace(lengths=np.full(100, 4.0))
+
+    drawn = Rows(None).resample(np.tile([0.5, -0.5], 50), np.ones(100), np.random.default_rng(0))
+    np.testing.assert_array_equal(np.abs(drawn), 1.0)
 
 
 def test_a_kind_that_lacks_a_part_is_no_test():

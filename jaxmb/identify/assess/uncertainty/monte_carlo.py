@@ -133,8 +133,9 @@ def bootstrap(
     """Fits of an identified study to its predictions plus a bootstrap sample of its residual.
 
     No stated noise is needed. Residuals of an FRF test are resampled in blocks of neighbouring lines, with all outputs
-    and inputs, one correlation length long; those of other tests row by row. They are scaled for the degrees of freedom
-    of the fit. Fits start from the identified values.
+    and inputs, one correlation length long; those of other tests row by row, of autocorrelated torques with the
+    variance multiplied by the correlation length. They are scaled for the degrees of freedom of the fit. Fits start
+    from the identified values.
 
     Args:
         result: of `identify`.
