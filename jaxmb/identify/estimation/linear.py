@@ -328,8 +328,8 @@ def update_least_squares(
 def least_squares_estimate(state: RecursiveLeastSquares) -> RecursiveEstimate:
     """Parameters from the samples so far, with standard deviations and rank.
 
-    Columns are scaled to length 1, as in identification: x = R^+ z, covariance s^2 (R^T R)^+, s^2 = rho^2 / (sum of
-    weights - rank). Forgotten samples count as noisier ones. Before the first sample all values are 0.
+    Columns are scaled to length 1, as in identification: x = R^+ z, covariance s^2 (R^T R)^+, s^2 = (|R x - z|^2 +
+    rho^2) / (sum of weights - rank). Forgotten samples count as noisier ones. Before the first sample all values are 0.
 
     Args:
         state: from `update_least_squares`.
@@ -342,9 +342,10 @@ def least_squares_estimate(state: RecursiveLeastSquares) -> RecursiveEstimate:
     regular = singular > RANK_TOLERANCE * xp.maximum(singular[0], 1e-300)
     inverse = xp.where(regular, 1.0 / xp.where(regular, singular, 1.0), 0.0)
     rank = xp.sum(regular)
-    degrees = state.weight - rank
-    variance = xp.where(degrees > 0.0, rho**2 / xp.where(degrees > 0.0, degrees, 1.0), xp.inf)
+    degrees, along = state.weight - rank, left.T @ z
+    square = rho**2 + xp.sum(xp.where(regular, 0.0, along) ** 2)
+    variance = xp.where(degrees > 0.0, square / xp.where(degrees > 0.0, degrees, 1.0), xp.inf)
     cofactor = xp.sum((right * inverse[:, None]) ** 2, axis=0)
     unknown = xp.sum(xp.where(regular[:, None], 0.0, right) ** 2, axis=0) > SHARE**2
     std = xp.where(unknown, xp.inf, xp.sqrt(variance * xp.where(unknown, 1.0, cofactor)) / scale)
-    return RecursiveEstimate(right.T @ (inverse * (left.T @ z)) / scale, std, rank)
+    return RecursiveEstimate(right.T @ (inverse * along) / scale, std, rank)

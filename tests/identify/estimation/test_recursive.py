@@ -119,8 +119,9 @@ def test_before_everything_is_known(rows):
     found = jaxmb.least_squares_estimate(state)
     assert found.rank == Y.shape[2]
     assert np.flatnonzero(np.isinf(found.std)).tolist() == [0, Y.shape[2], Y.shape[2] + 1]
-    expected = batch(Y, tau)[0]
+    expected, std = batch(Y, tau)
     close(found.values[1:-2], expected[1:])
+    np.testing.assert_allclose(found.std[1:-2], std[1:], rtol=1e-6)
     close([found.values[0], found.values[-2], found.values[-1]], [expected[0] / 2, expected[0] / 2, 0.0])
 
 
