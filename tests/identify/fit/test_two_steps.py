@@ -9,6 +9,8 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
+from jaxmb.identify.assess.uncertainty.nonlinear import profiled
 from jaxmb.identify.experiments.frf.frf_test import FrfTest
 from jaxmb.identify.fit import two_steps
 from jaxmb.identify.fit.loop import run_fit
@@ -142,6 +144,14 @@ def test_a_prior_of_damping_is_refused(tmp_path):
     study_of(tmp_path, *measured(), prior={"stiffness.*": 0.5}, **METHOD)
     with pytest.raises(ValueError, match="a prior of damping is given"):
         study_of(tmp_path, *measured(), prior={"damping.*": 0.5}, **METHOD)
+
+
+def test_draws_and_profiles_fit_all_tests_at_once(tmp_path):
+    study = made(tmp_path)
+    with pytest.raises(NotImplementedError, match="draws are for fits to all tests at once"):
+        monte_carlo(study)
+    with pytest.raises(NotImplementedError, match="profiles are of one cost"):
+        profiled(study, ["stiffness.a"])
 
 
 def test_a_first_step_that_did_not_converge(tmp_path, monkeypatch):

@@ -110,7 +110,7 @@ def monte_carlo(
 
     Raises:
         ValueError: the true values are not known, or not those of the free parameters, or no fit to any draw converges.
-        NotImplementedError: the study finds a complete stiffness model.
+        NotImplementedError: the study finds a complete stiffness model, or is fitted in two steps.
     """
     _check(study, draws)
     free = study.free
@@ -145,7 +145,7 @@ def bootstrap(
 
     Raises:
         ValueError: the residual is only rounding, or no fit to any draw converges.
-        NotImplementedError: the study finds a complete stiffness model.
+        NotImplementedError: the study finds a complete stiffness model, or is fitted in two steps.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 9.4; blocks: Kuensch, "The jackknife
         and the bootstrap for general stationary observations", Ann. Statist. 17, 1217 (1989).
@@ -186,6 +186,8 @@ def write_draws(path: str | os.PathLike[str], draws: Draws) -> None:
 def _check(study: Study, draws: int) -> None:
     if study.solver is Solver.STIFFNESS_MODEL:
         raise NotImplementedError("draws are for studies with free parameters, and this one has [complete]")
+    if study.solver is Solver.TWO_STEPS:
+        raise NotImplementedError("draws are for fits to all tests at once, and this study is fitted in two steps")
     whole_number("draws", draws, 2)
 
 

@@ -30,7 +30,7 @@ from jaxmb.identify.fit.problem import Problem, compressed, is_large, linearized
 from jaxmb.identify.fit.refine import least_squares_from
 from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.free_parameters import FreeParameters, matching_any
-from jaxmb.identify.study.study import Study
+from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_GEOMETRY, STATION
@@ -304,7 +304,8 @@ def with_profiles(result: Result, patterns: Sequence[str], points: int = POINTS)
 
     Raises:
         ValueError: a pattern selects no free parameter.
-        NotImplementedError: the study was fitted in one linear step, where the cost is a parabola in the compliances.
+        NotImplementedError: the study was fitted in one linear step, where the cost is a parabola in the compliances,
+            or in two steps, which have no common cost.
     """
     profiles = {name: cost_profile(result, name, points) for name in profiled(result.study, patterns)}
     sentences = [
@@ -322,6 +323,8 @@ def profiled(study: Study, patterns: Sequence[str]) -> list[str]:
     """Names of the parameters selected for profiles, in the order of the study; raises as `with_profiles`."""
     if study.solver.is_linear:
         raise NotImplementedError("profiles are for nonlinear fits, and this study takes one linear step")
+    if study.solver is Solver.TWO_STEPS:
+        raise NotImplementedError("profiles are of one cost, and this study is fitted in two steps")
     return matching_any(study.free.names, patterns, "profile: free parameter or pattern")
 
 
