@@ -193,7 +193,8 @@ def modal_analysis(
         max_order: largest order of the polynomials, 2 or more; every second order from 8 on is fitted. Each order adds
             as many poles as there are references.
         method: "polyreference" (frequency domain) or "lsce" (impulse responses; evenly spaced lines only).
-        references: the inputs to use; or outputs, with a roving excitation. Where None, whichever are fewer.
+        references: the inputs to use; or outputs, with a roving excitation. Where None, or where all names are both,
+            whichever are fewer.
         chosen: poles selected manually: frequencies in Hz, pairs of order and frequency, or lists of such pairs, whose
             poles are merged into one mode; or "stable", all stable poles of the chart. They are refined, and none is
             added or removed; neighbouring stable poles are fitted too, so that a selected pole cannot drift to them.

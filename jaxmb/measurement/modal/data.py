@@ -207,7 +207,8 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
     Args:
         frf_set: the measurement.
         band_hz: lines from low to high; all of them where None.
-        references: the inputs to use, or the outputs (with a roving hammer); where None, whichever are fewer.
+        references: the inputs to use, or the outputs (with a roving hammer); where None, or where all names are both,
+            whichever are fewer.
 
     Raises:
         ValueError: band or references are not in the set, or nothing finite is left.
@@ -236,10 +237,12 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
 
 
 def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:
-    """Whether the references are outputs rather than inputs."""
+    """Whether the references are outputs rather than inputs; names of both, as of driving points: of the fewer."""
     if not isinstance(references, Sequence) or isinstance(references, str) or not references:
         raise ValueError(f"references are {references!r}, expected a list of inputs or of outputs")
-    for side, transposed in ((frf_set.inputs, False), (frf_set.outputs, True)):
+    inputs, outputs = frf_set.inputs, frf_set.outputs
+    sides = ((outputs, True), (inputs, False)) if len(inputs) > len(outputs) else ((inputs, False), (outputs, True))
+    for side, transposed in sides:
         if all(name in side for name in references):
             return transposed
     missing = next(name for name in references if name not in frf_set.inputs)

@@ -161,6 +161,15 @@ def test_references():
         modal_analysis(measured(), references=["1 z", "1 z"])
 
 
+def test_a_roving_hammer_that_hits_at_its_sensors_keeps_them_as_references():
+    """Poles are picked with the references of the first analysis, whose names are those of hits too."""
+    frf_set = measured()
+    swapped = FrfSet(LINES, frf_set.frf.transpose(0, 2, 1), "accelerance", INPUTS, OUTPUTS)
+    data = modal_data(swapped, None, modal_data(swapped, None, None).frf_set.outputs)
+    assert data.transposed
+    assert data.responses.shape == frf_set.frf.shape
+
+
 @pytest.mark.parametrize("size", [0.0, 1e-200])
 def test_an_input_that_is_zero_is_left_out(size):
     frf_set = measured()
