@@ -348,7 +348,7 @@ def _by_hand(
         report("stabilization chart")
         chart = chart_of(search, search.frf, search.orders)
     report("refining the poles")
-    if chosen == "stable":
+    if isinstance(chosen, str) and chosen == "stable":
         start, merged = stable_poles(chart), np.zeros(0, int)
     else:
         start, merged = by_hand(chart, chosen, search.band_hz, search.rule)

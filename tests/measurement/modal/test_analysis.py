@@ -311,6 +311,7 @@ def test_the_order_is_limited_by_the_lines_and_said():
         ({"band_hz": (30.0, 31.0)}, "the band has 11 lines, expected at least 16$"),
         ({"band_hz": (29.95, 30.05)}, "the band has 1 line, expected at least 16$"),
         ({"references": "1 z"}, "expected a list"),
+        ({"chosen": FREQUENCY_HZ}, "expected frequencies in Hz or pairs"),
     ],
 )
 def test_wrong_options(options, words):
