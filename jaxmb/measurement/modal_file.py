@@ -40,7 +40,8 @@ def write_modal_model(
     if path.suffix.lower() not in (".uff", ".unv"):
         raise ValueError(f"{path}: expected a file ending in .uff or .unv")
     # x of a point without direction
-    dofs = [(node, direction or 1) for node, direction in map(node_and_direction, model.points)]
+    points = (point.replace(" +", " ") for point in model.points)
+    dofs = [(node, direction or 1) for node, direction in map(node_and_direction, points)]
     number = _node_numbers([node for node, _ in dofs])
     width = 6 if any(abs(direction) > 3 for _, direction in dofs) else 3
     names = "; ".join(f"{n} {node}" for node, n in number.items() if str(n) != node)[:80]

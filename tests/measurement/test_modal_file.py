@@ -19,7 +19,7 @@ def frfs(outputs, inputs):
 
 @pytest.mark.parametrize(
     ("points", "node"),
-    [(("7 x", "7 -y", "7 z"), 7), (("a long tool name x", "a long tool name -y", "a long tool name z"), 1)],
+    [(("7 +x", "7 -y", "7 z"), 7), (("a long tool name x", "a long tool name -y", "a long tool name z"), 1)],
 )
 def test_dataset_55(tmp_path, points, node):
     """What pyuff reads has the modes and, by its modal A, the residues, to the six digits of the format."""
