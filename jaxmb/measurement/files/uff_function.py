@@ -212,6 +212,7 @@ SYSTEMS: dict[int, tuple[str, str, float, float]] = {
     6: ("cm", "cN", 1e2, 1e2),
     7: ("in", "lbf", 39.37007874, 0.2248089431),
     8: ("mm", "kgf", 1e3, 0.1019716213),
+    10: ("mm", "N", 1e3, 1.0),
 }
 """Units of length and force by the code of dataset 164, with their number per m and per N."""
 SAME = 1e-4
@@ -246,7 +247,7 @@ def read_units(text: str, location: str) -> Units:
     if not (0.0 < length < math.inf and 0.0 < force < math.inf):
         raise ValueError(f"{location}: factors of length and force are {length} and {force}, expected positive numbers")
     if code not in (0, *SYSTEMS, 9):
-        raise ValueError(f"{location}: units code is {code}, expected 1 to 9")
+        raise ValueError(f"{location}: units code is {code}, expected 1 to 10")
     for number, (length_unit, force_unit, per_metre, per_newton) in SYSTEMS.items():
         same = math.isclose(length, per_metre, rel_tol=SAME) and math.isclose(force, per_newton, rel_tol=SAME)
         if same and code in (0, number, 9):
