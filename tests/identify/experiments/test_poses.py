@@ -779,6 +779,7 @@ def test_a_prior_of_drawing_tolerances_separates_them(tmp_path):
         (["q1,tool.x,tool.rx", "0.1,1,0"], r"point 'tool' has the columns rx, expected rx, ry and rz"),
         (["q1,tool.x,role", "0.1,1,train"], r"line 2: role is 'train', expected fit, check or inclined"),
         (["q1,tool.x,station", "0.1,1,"], r"line 2: station is empty"),
+        (["q1,tool.x,station", "0.1,1,1.1", "0.1,1,1_1"], "line 3: station is 1_1 besides 1.1, expected '_' in both"),
         (["q1,tool.x,tool.y,tool.z,station", "0.1,1,2,3,A", "0.2,1,2,4,A"], r"station 'A' has 2 fitted rows"),
         (["q1,tool.x", "0.1"], r"line 2 has 1 cells, expected 2"),
         (["q1;tool.x", "0.1;1"], r"line 1: cells are separated by semicolons, expected commas"),

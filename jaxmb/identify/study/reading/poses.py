@@ -324,6 +324,7 @@ def _rows(
     approach = np.zeros(q.shape)
     measured = np.full((len(lines), len(points), len(COLUMNS)), np.nan)
     station, held_out, inclined = list[str](), np.zeros(len(lines), bool), np.zeros(len(lines), bool)
+    label_of = dict[str, str]()
     for i, (number, row) in enumerate(lines):
         cells = dict(zip(heads, row, strict=True))
         with error_location(f"line {number}"):
@@ -354,6 +355,8 @@ def _rows(
                 if not cells[STATION]:
                     raise ValueError("station is empty, expected a label in every line or no such column")
                 station.append(cells[STATION].replace(".", "_"))  # points separate the parts of names
+                if (other := label_of.setdefault(station[-1], cells[STATION])) != cells[STATION]:
+                    raise ValueError(f"station is {cells[STATION]} besides {other}, expected '_' in both, or others")
             role = cells.get(ROLE) or ROLES[0]
             if role not in ROLES:
                 raise ValueError(f"role is '{role[:40]}', expected {', '.join(ROLES[:-1])} or {ROLES[-1]}")
