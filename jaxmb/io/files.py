@@ -257,8 +257,8 @@ def csv_lines(path: Path) -> list[tuple[int, list[str]]]:
     Raises:
         InputError: the file cannot be read, or is not CSV with commas; the line is named.
     """
-    text = read_text(path, LARGEST_TABLE, f"a table of at most {LARGEST_TABLE} bytes")
-    table = csv.reader(io.StringIO(text, newline=""))
+    data = read_text(path, LARGEST_TABLE, f"a table of at most {LARGEST_TABLE} bytes").encode()
+    table = csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8", newline=""))  # StringIO has 4 bytes per character
     try:
         lines = [(table.line_num, [cell.strip() for cell in row]) for row in table]
     except csv.Error as error:

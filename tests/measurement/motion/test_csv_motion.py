@@ -1,9 +1,12 @@
 """Motions in CSV files: what was written is read, and wrong files are told where."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from jaxmb.io.files import LARGEST_FILE
+from jaxmb.io import files
+from jaxmb.io.files import LARGEST_FILE, csv_table
 from jaxmb.measurement.motion.csv_motion import read_motion, write_motion
 from jaxmb.measurement.motion.record import MotionRecord, resampled
 
@@ -103,3 +106,16 @@ def test_a_table_may_be_larger_than_a_description(tmp_path):
     path.write_text(lines(rows=[f"{t},{t:>90000},{2 * t:>90000}" for t in TIME]))
     assert path.stat().st_size > LARGEST_FILE
     np.testing.assert_array_equal(read_motion(path, ("a", "b")).time_s, TIME)
+
+
+def test_memory_of_a_table(tmp_path, monkeypatch):
+    """Six bytes for each of the file: those of the file and of its cells, of 20 characters and an object each."""
+    path = tmp_path / "motion.csv"
+    path.write_text("\n".join([",".join("abcdefghij"), *1000 * [",".join(10 * ["0.12345678901234567"])]]))
+    monkeypatch.setattr(files, "LARGEST_TABLE", path.stat().st_size)
+    tracemalloc.start()
+    try:
+        csv_table(path, "numbers")
+        assert tracemalloc.get_traced_memory()[1] < 8 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
