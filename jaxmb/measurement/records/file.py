@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def _read_csv(path: Path) -> np.ndarray:
     separator = next((c for c in ";,\t" if c in first), None)
     names = 0 if all(map(is_number, first.split(separator))) else 1
     try:
-        return np.loadtxt(path, delimiter=separator, skiprows=names, ndmin=2, encoding="utf-8-sig")
+        table = np.loadtxt(path, delimiter=separator, skiprows=names, ndmin=2, encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise
     except (ValueError, MemoryError) as error:
@@ -144,6 +145,13 @@ def _read_csv(path: Path) -> np.ndarray:
             f"no table of numbers: {str(error).rstrip('.')}, expected at most one line of names, points in numbers and"
             f" one separator, as {separator or ' '!r} in line 1"
         ) from None
+    if separator == "," and table.shape[1] == 2:
+        with path.open(encoding="utf-8-sig") as file:
+            # no number of a second column begins with 0 and a digit
+            wrong = next((line.strip() for line in file if re.search(r",0\d", line)), None)
+        if wrong is not None:
+            raise ValueError(f"a line is '{wrong}', a number with a decimal comma, expected points in numbers")
+    return table
 
 
 def is_number(cell: str) -> bool:

@@ -261,6 +261,7 @@ def test_what_is_refused(folder, changes, message):
     [
         ("run.csv", b"1,2\n3,x\n", "no table of numbers: could not convert string 'x'"),
         ("run.csv", b"1,2\n3\n", "no table of numbers"),
+        ("run.csv", b"1,5\n-2,75\n0,03\n", "a line is '0,03', a number with a decimal comma, expected points"),
         ("run.csv", b"a;b\n1,5;2\n2;3\n", "'1,5' .*points in numbers and one separator, as ';' in line 1"),
         ("run.csv", b"a,b\n\xff\xfe,1\n", "is not UTF-8 text"),
         ("run.csv", b"", "the first line is empty, expected names or numbers"),
