@@ -253,10 +253,16 @@ def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:
 
 
 def _finite_channels(frf_set: FrfSet, static: np.ndarray, remarks: list[str]) -> FrfSet:
-    """The set without inputs, then outputs, that are mostly not finite, or zero on all lines that remain."""
+    """The set without inputs and outputs with responses that are mostly not finite, those with the largest share of
+    such responses first, or zero on all lines that remain."""
     lacking = (~frf_set.finite).mean(axis=0) > MOST_MISSING
-    bad_inputs = lacking.mean(axis=0) > 0.5
-    bad_outputs = lacking[:, ~bad_inputs].any(axis=1)
+    bad_outputs, bad_inputs = np.zeros(len(frf_set.outputs), bool), np.zeros(len(frf_set.inputs), bool)
+    while (left := lacking & ~bad_inputs & ~bad_outputs[:, None]).any():
+        of_outputs, of_inputs = left.sum(axis=1) / np.sum(~bad_inputs), left.sum(axis=0) / np.sum(~bad_outputs)
+        if of_inputs.max() > of_outputs.max():
+            bad_inputs[np.argmax(of_inputs)] = True
+        else:
+            bad_outputs[np.argmax(of_outputs)] = True
     kept = ~bad_inputs & ~bad_outputs[:, None]
     lines = (frf_set.finite | ~kept).all(axis=(1, 2)) & ~static
     size = np.abs(np.where(frf_set.finite & kept, frf_set.frf, 0.0))[lines if lines.any() else slice(None)].max(axis=0)
@@ -267,7 +273,7 @@ def _finite_channels(frf_set: FrfSet, static: np.ndarray, remarks: list[str]) ->
     if not inputs or not outputs:
         raise ValueError(f"no output of '{frf_set.source}' has finite responses in the band that are not all zero")
     for what, names, bad, why in (
-        ("input", frf_set.inputs, bad_inputs, "most of its values are not finite"),
+        ("input", frf_set.inputs, bad_inputs, "most values of a response are not finite"),
         ("output", frf_set.outputs, bad_outputs, "most values of a response are not finite"),
         ("input", frf_set.inputs, silent_inputs, "it is zero on all lines used"),
         ("output", frf_set.outputs, silent_outputs, "it is zero on all lines used"),

@@ -135,6 +135,17 @@ def test_what_is_not_finite_is_left_out_and_remarked():
         modal_analysis(dataclasses.replace(frf_set, frf=np.full_like(h, np.nan)))
 
 
+def test_single_missing_responses_of_a_roving_hammer_omit_their_points_and_no_sensor():
+    """The sensors are the references, which distinguish close modes."""
+    frf_set = measured()
+    h = frf_set.frf.transpose(0, 2, 1).copy()
+    h[:, 0, 2] = h[:, 1, 4] = np.nan
+    data = modal_data(FrfSet(LINES, h, "accelerance", INPUTS, OUTPUTS), None, None)
+    assert data.frf_set.outputs == INPUTS
+    assert data.frf_set.inputs == ("1 z", "2 z", "4 z", "6 z")
+    assert data.remarks[0] == "input '3 z' is omitted: most values of a response are not finite"
+
+
 def test_a_roving_hammer_is_the_transposed_problem():
     frf_set = measured()
     swapped = FrfSet(LINES, frf_set.frf.transpose(0, 2, 1), "accelerance", INPUTS, OUTPUTS)
