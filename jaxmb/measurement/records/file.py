@@ -5,6 +5,7 @@ import errno
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -283,6 +284,7 @@ def _step_hz(frf_set: FrfSet) -> float:
 
 def _from_hits(records: Sequence[TimeRecord], method: Hits, description: RecordsFile, labels: FrfLabels) -> MeasuredFrf:
     sets, remarks, summary, single = [], [], [], []
+    several = len({record.inputs for record in records}) > 1
     for inputs in dict.fromkeys(record.inputs for record in records):
         hits = []
         for record in records:
@@ -295,9 +297,9 @@ def _from_hits(records: Sequence[TimeRecord], method: Hits, description: Records
             raise ValueError(
                 f"{where} holds more than one hit: expected method.block, the samples of each, to separate them"
             )
-        test = _hit_test(hits, method, description, {**labels, "inputs": inputs})
-        several = len({record.inputs for record in records}) > 1
         where = f"input '{inputs[0]}': " if several else ""
+        with error_location(where.removesuffix(": ")) if several else nullcontext():
+            test = _hit_test(hits, method, description, {**labels, "inputs": inputs})
         remarks += [f"{where}hit {number} is rejected: {reason}" for number, reason in test.rejected.items()]
         remarks += [where + remark for remark in test.remarks]
         sets.append(test.frf_set)

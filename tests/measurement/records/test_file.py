@@ -190,11 +190,14 @@ def test_hits_cut_out_of_records_of_a_roving_hammer(folder):
     assert [r for r in made.remarks if "less than a block after it" in r] == [
         f"{folder / name}.npz: the hit at 5.802 s has less than a block after it" for name in "ab"
     ]
-    with pytest.raises(InputError, match="none of the 2 hits can be used: hit 1: the force was overloaded"):
-        estimate_of_records(described(
-            folder, record=[{"file": "a.npz"}], forces={"columns": [1], "full_scale": 80.0},
-            responses={"columns": [2, 3]}, method=method,
-        ))  # fmt: skip
+    words = "none of the 2 hits can be used: hit 1: the force was overloaded"
+    for record, message in (([{"file": "a.npz"}], words), ([{"file": "a.npz", "input": "1 x"},
+                            {"file": "b.npz", "input": "2 z"}], f"toml: input '1 x': {words}")):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            estimate_of_records(described(
+                folder, record=record, forces={"columns": [1], "full_scale": 80.0}, responses={"columns": [2, 3]},
+                method=method,
+            ))  # fmt: skip
 
 
 CHANGES = [
