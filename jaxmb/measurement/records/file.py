@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxmb.io.files import find_description, library_names, read_arrays, read_toml, reading
+from jaxmb.io.files import LARGEST_ARRAY, find_description, library_names, read_arrays, read_toml, reading
 from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import FRF_READERS, read_frf_and_remarks
 from jaxmb.measurement.files.matlab import Shapes, read_variables
@@ -25,9 +25,6 @@ from jaxmb.measurement.records.time_records import estimate_frf, estimate_period
 ENDINGS = (".mat", ".npz", ".csv", ".uff", ".unv")
 DATA_FOLDER = "JAXMB_DATA"
 """Environment variable with the folder of published data."""
-LARGEST_RECORD = 200_000_000
-"""Largest number of values in one record (1.6 GB); a larger file is rejected before it is read."""
-
 
 RATE_ROUNDING = 1e-4
 """Relative tolerance of the sample rate of a universal file, whose steps have six digits."""
@@ -125,8 +122,8 @@ def _chosen(variable: str | None, found: Mapping[str, tuple[int, ...]]) -> str:
     variable = records[0] if variable is None else variable
     if variable not in found:
         raise ValueError(f"has no array of numbers '{variable}', found {listed}")
-    if sizes[variable] > LARGEST_RECORD:
-        raise ValueError(f"variable '{variable}' claims {found[variable]} numbers, expected at most {LARGEST_RECORD}")
+    if sizes[variable] > LARGEST_ARRAY:
+        raise ValueError(f"variable '{variable}' claims {found[variable]} numbers, expected at most {LARGEST_ARRAY}")
     return variable
 
 
