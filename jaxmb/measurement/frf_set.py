@@ -424,7 +424,9 @@ def with_unit(frf_set: FrfSet, unit: str) -> FrfSet:
 
 
 def select_channels(
-    frf_set: FrfSet, outputs: Sequence[str] | None = None, inputs: Sequence[str] | None = None
+    frf_set: FrfSet,
+    outputs: Sequence[str | tuple[str, str]] | None = None,
+    inputs: Sequence[str | tuple[str, str]] | None = None,
 ) -> FrfSet:
     """Selected outputs and inputs of a set, in the order given; "tool -x" is "tool x" with its sign reversed.
 
@@ -433,9 +435,11 @@ def select_channels(
     Raises:
         ValueError: a degree of freedom is missing from the set or ambiguous.
     """
-    rows, row_signs = _indices("output", frf_set.outputs, frf_set.outputs if outputs is None else outputs)
-    columns, column_signs = _indices("input", frf_set.inputs, frf_set.inputs if inputs is None else inputs)
-    if (outputs is None or tuple(outputs) == frf_set.outputs) and (inputs is None or tuple(inputs) == frf_set.inputs):
+    outputs = frf_set.outputs if outputs is None else point_names(outputs, 0)
+    inputs = frf_set.inputs if inputs is None else point_names(inputs, 0)
+    rows, row_signs = _indices("output", frf_set.outputs, outputs)
+    columns, column_signs = _indices("input", frf_set.inputs, inputs)
+    if outputs == frf_set.outputs and inputs == frf_set.inputs:
         return frf_set
     picked = frf_set.frf[:, rows][:, :, columns]
     coherence = frf_set.coherence
@@ -448,8 +452,8 @@ def select_channels(
         frf_set,
         # no product with -1, which turns infinite complex values into NaN
         frf=np.where(row_signs[:, None] * column_signs < 0.0, -picked, picked),
-        outputs=tuple(frf_set.outputs if outputs is None else outputs),
-        inputs=tuple(frf_set.inputs if inputs is None else inputs),
+        outputs=outputs,
+        inputs=inputs,
         coherence=coherence,
     )
 

@@ -151,3 +151,4 @@ def test_a_plus_sign_of_a_degree_of_freedom_may_be_omitted():
     signed = FrfSet([1.0], np.ones((1, 1, 1)), "receptance", ("tool +x",), ("tool x",))
     for output, factor in (("tool x", 1.0), ("tool +x", 1.0), ("tool -x", -1.0)):
         assert select_channels(signed, [output], ["tool +x"]).frf == factor
+    assert select_channels(signed, [("tool", "-x")]).outputs == ("tool -x",)
