@@ -90,6 +90,22 @@ def test_time_histories(tmp_path, binary):
         jaxmb.read_records(tmp_path / "run.toml")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_units_of_time_histories(tmp_path):
+    """As of accelerometers in g, read as m/s^2 by a description without units."""
+    channels = np.random.default_rng(0).normal(size=(3, 640))
+    file = pyuff.UFF(str(tmp_path / "run.uff"))
+    for channel, label in zip(channels, ("g", "N", "g"), strict=True):
+        file.write_sets(history(channel, 512.0, ordinate_axis_units_lab=label), "add")
+    path, text = tmp_path / "run.toml", DESCRIPTION.format(rate=512.0)
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"run\.uff: column 1 over column 2 is in g/N, expected m/s\^2/N: state unit"):
+        jaxmb.read_records(path)
+    for stated, unit in (('dofs = ["1 x", "2 x"], unit = "g"', "g/N"), ('dofs = ["1 x", "2 x"], factors = 9.8', "")):
+        path.write_text(text.replace('dofs = ["1 x", "2 x"]', stated))
+        assert jaxmb.read_records(path)[0].unit == unit
+
+
 def test_no_time_history(tmp_path):
     jaxmb.write_frf(tmp_path / "run.uff", frfs(("1 x", "1 y", "1 z"), ("1 x", "1 y", "1 z")))
     (tmp_path / "run.toml").write_text(DESCRIPTION.format(rate=512.0))

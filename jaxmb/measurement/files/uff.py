@@ -277,9 +277,9 @@ def _counted(found: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(found.items())) or "nothing else"
 
 
-def read_time_histories(path: Path) -> tuple[np.ndarray, float]:
-    """Time histories [sample, function] of a universal file, functions of type 1 in the order of the file, and their
-    sample rate, Hz.
+def read_time_histories(path: Path) -> tuple[np.ndarray, float, tuple[str, ...]]:
+    """Time histories [sample, function] of a universal file, functions of type 1 in the order of the file, their
+    sample rate, Hz, and the unit of each, "" where not specified.
 
     Raises:
         ValueError: the file is no universal file, is damaged, or holds no time histories of one sampling; the message
@@ -308,7 +308,7 @@ def read_time_histories(path: Path) -> tuple[np.ndarray, float]:
                 )
             for start, _, part in pieces(file, function):
                 values[start : start + len(part), column] = part
-    return values, 1.0 / first.increment
+    return values, 1.0 / first.increment, tuple(map(motion_unit, found))
 
 
 ID_WIDTH, ENTITY_WIDTH, LABEL_WIDTH, LARGEST_NODE = 80, 10, 20, 9_999_999_999

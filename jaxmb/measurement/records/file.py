@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import FRF_READERS, read_frf_and_remarks
 from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_time_histories
-from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, to_si, unit_over
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, same_unit, to_si, unit_over
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.schema import Channels, DataFile, Hits, Noise, Periodic, PublicData, Record, RecordsFile
@@ -56,7 +57,7 @@ def read_columns(
         if ending == ".csv":
             name, matrix = "the table", _read_csv(path)
         elif ending in (".uff", ".unv"):
-            name, (matrix, rate) = "the time responses", read_time_histories(path)
+            name, (matrix, rate, _) = "the time responses", read_time_histories(path)
             if sample_rate_hz is not None and abs(rate / sample_rate_hz - 1.0) > RATE_ROUNDING:
                 raise ValueError(f"sampled at {rate:.5g} Hz, but sample_rate_hz is {sample_rate_hz:.6g}")
         else:
@@ -356,9 +357,29 @@ def _records(description: RecordsFile, path: Path) -> tuple[TimeRecord, ...]:
                 raise ValueError(
                     f"force has {force.shape[0]} samples and response {response.shape[0]}, expected the same number"
                 )
+            if file.suffix.lower() in (".uff", ".unv") and unit != UNKNOWN:
+                _check_units(file, description, unit or SI_UNITS[description.kind])
         here = inputs if record.input is None else (record.input,)
         records.append(TimeRecord(force, response, description.sample_rate_hz, here, outputs, unit, str(file)))
     return tuple(records)
+
+
+def _check_units(file: Path, description: RecordsFile, unit: str) -> None:
+    """Raise ValueError where a universal file states another unit of a response over a force, unless by factors."""
+    forces, responses, labels = description.forces, description.responses, read_time_histories(file)[2]
+    if "factors" in forces.model_fields_set | responses.model_fields_set:
+        return
+    for force, response in itertools.product(forces.numbers, responses.numbers):
+        found = unit_over(labels[response - 1], labels[force - 1])
+        try:
+            same = same_unit(found, unit, description.kind)
+        except ValueError:  # not stated, or of a moment
+            continue
+        if not same:
+            raise ValueError(
+                f"{file}: column {response} over column {force} is in {found}, expected {unit}: state unit of both, or"
+                " factors"
+            )
 
 
 def data_path(data: DataFile, public: PublicData | None, folder: Path) -> Path:
