@@ -197,7 +197,8 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
     diagonal, `"lower"` the one below, `"mean"` is the mean of both. A list names the response that is kept of some
     pairs, `["tool x / tool y"]` (output / input); the others are averaged. A remark reports pairs of opposite sign."""
     modal: ModalPart | None = None
-    """Modal analysis of all measured FRFs, whose modes are compared with the fitted ones."""
+    """Modal analysis of the FRFs between the points of the test, `shape_frames` included, whose modes are compared with
+    the fitted ones."""
     fit: Literal["measured", "synthesized"] = "measured"
     """FRFs to fit: the measured ones, or those of the modal model in the band of `modal`."""
     band_hz: Band | None = None
