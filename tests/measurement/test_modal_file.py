@@ -86,7 +86,7 @@ def test_time_histories(tmp_path, binary):
     np.testing.assert_allclose(record.force[:, 0], channels[1], rtol=digits, atol=digits)
     np.testing.assert_allclose(record.response.T, channels[[0, 2]], rtol=digits, atol=digits)
     (tmp_path / "run.toml").write_text(DESCRIPTION.format(rate=500.0))
-    with pytest.raises(InputError, match=r"run\.uff: sampled at 512 Hz, but sample_rate_hz is 500"):
+    with pytest.raises(InputError, match=r"run\.uff: sampled at 512 Hz, but the stated rate is 500 Hz"):
         jaxmb.read_records(tmp_path / "run.toml")
 
 

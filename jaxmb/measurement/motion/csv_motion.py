@@ -228,7 +228,7 @@ def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -
             f"{len(about.drive)} drives do not determine {', '.join(names)}, expected one drive per coordinate"
         )
     angles, efforts = (
-        read_columns(data_path(signals, about.public, folder), signals.variable, signals.columns)
+        read_columns(data_path(signals, about.public, folder), signals.variable, signals.columns, about.rate_hz)
         for signals in (about.position, about.effort)
     )
     if len(angles) != len(efforts):

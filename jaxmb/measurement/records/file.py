@@ -31,9 +31,7 @@ RATE_ROUNDING = 1e-4
 """Relative tolerance of the sample rate of a universal file, whose steps have six digits."""
 
 
-def read_columns(
-    path: Path, variable: str | None, columns: Sequence[int], sample_rate_hz: float | None = None
-) -> np.ndarray:
+def read_columns(path: Path, variable: str | None, columns: Sequence[int], sample_rate_hz: float) -> np.ndarray:
     """Columns [n, column] of a matrix in a file, counted from 1.
 
     Args:
@@ -58,8 +56,8 @@ def read_columns(
             name, matrix = "the table", _read_csv(path)
         elif ending in (".uff", ".unv"):
             name, (matrix, rate, _) = "the time responses", read_time_histories(path)
-            if sample_rate_hz is not None and abs(rate / sample_rate_hz - 1.0) > RATE_ROUNDING:
-                raise ValueError(f"sampled at {rate:.5g} Hz, but sample_rate_hz is {sample_rate_hz:.6g}")
+            if abs(rate / sample_rate_hz - 1.0) > RATE_ROUNDING:
+                raise ValueError(f"sampled at {rate:.5g} Hz, but the stated rate is {sample_rate_hz:.6g} Hz")
         else:
             name, matrix = (_read_npz if ending == ".npz" else _read_mat)(path, variable)
         if matrix.ndim == 1:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import pyuff
 
 from jaxmb.measurement.motion.csv_motion import read_described
 
@@ -51,4 +52,19 @@ def test_joint_motion_behind_coupled_gears(tmp_path):
 def test_wrong_descriptions(tmp_path, old, new, message):
     write(tmp_path, TEXT.replace(old, new, 1))
     with pytest.raises(ValueError, match=message):
+        read_described("motion.toml", tmp_path, ("a", "b"))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # pyuff leaves files open
+def test_sample_rate_of_a_universal_file(tmp_path):
+    file = pyuff.UFF(str(tmp_path / "motors.uff"))
+    for values in (TIME, TIME):
+        file.write_sets({
+            "type": 58, "func_type": 1, "rsp_node": 1, "rsp_dir": 1, "ref_node": 1, "ref_dir": 1, "data": values,
+            "x": TIME, "id1": "a", "rsp_ent_name": "NONE", "ref_ent_name": "NONE", "abscissa_spacing": 1,
+            "abscissa_spec_data_type": 17, "ordinate_spec_data_type": 12, "orddenom_spec_data_type": 0, "binary": 1,
+        }, "add")  # fmt: skip
+    text = TEXT.replace("motors.npz", "motors.uff").replace('variable = "angle", ', "").replace("100.0", "50.0")
+    (tmp_path / "motion.toml").write_text(text.replace('variable = "current", ', "").replace("[2, 3]", "[1, 2]"))
+    with pytest.raises(ValueError, match=r"motors\.uff: sampled at 100 Hz, but the stated rate is 50 Hz"):
         read_described("motion.toml", tmp_path, ("a", "b"))
