@@ -128,9 +128,9 @@ class Hits(Part):
     block: Annotated[int, Field(ge=16, le=1_000_000_000, strict=True)] | None = None
     """Samples of each hit that is extracted from a longer record; by default a record is one hit."""
     pre_trigger_s: NonNegative = 0.05
-    """Time before the trigger that belongs to a hit."""
+    """Time before the trigger that belongs to a hit, with `block`."""
     trigger: Positive | None = None
-    """Trigger level; by default a tenth of the largest force [of unit]."""
+    """Trigger level, with `block`; by default a tenth of the largest force [of unit]."""
     decay_1_s: NonNegative | None = None
     """Decay rate of the exponential window."""
     end_level: Annotated[Positive, Field(le=1.0)] | None = None
