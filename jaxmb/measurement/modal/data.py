@@ -1,5 +1,6 @@
 """Data of a modal analysis (band, references, finite responses) and indicators of FRFs and mode shapes."""
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 
@@ -76,18 +77,18 @@ def modal_phase_deviation(shape: np.ndarray) -> float:
 def modal_scaling(model: ModalModel) -> np.ndarray:
     """Q [r] of every mode: participation = Q shape at the driving points, the residue Q shape shape^T.
 
-    Least squares over all degrees of freedom at which both force and response were measured.
+    Least squares over all degrees of freedom at which both force and response were measured. Names without a direction,
+    such as numbers, match nothing: an equal index is not an equal degree of freedom.
 
     Raises:
         ValueError: there is no such driving point.
     """
-    outputs = {name: (i, sign) for i, (name, sign) in enumerate(map(_unsigned, model.outputs))}
-    inputs = enumerate(map(_unsigned, model.inputs))
-    pairs = [(*outputs[name], i, sign) for i, (name, sign) in inputs if name in outputs]
-    if not pairs:
+    outputs, inputs = _dofs(model.outputs), _dofs(model.inputs)
+    both = [dof for dof in inputs if dof in outputs]
+    if not both:
         raise ValueError("no force was measured where a response was, expected a driving point for the modal scaling")
-    rows, columns = [o for o, _, _, _ in pairs], [i for _, _, i, _ in pairs]
-    signs = np.array([a * b for _, a, _, b in pairs], dtype=float)
+    rows, columns = [outputs[dof][0] for dof in both], [inputs[dof][0] for dof in both]
+    signs = np.array([outputs[dof][1] * inputs[dof][1] for dof in both], dtype=float)
     shape, participation = model.shape[rows], signs[:, None] * model.participation[:, columns].T
     return np.sum(shape.conj() * participation, axis=0) / np.sum(np.abs(shape) ** 2, axis=0)
 
@@ -105,13 +106,14 @@ def modal_mass(model: ModalModel) -> np.ndarray:
     return 1.0 / (2j * np.imag(model.eigenvalue) * modal_scaling(model))
 
 
-def _unsigned(name: str) -> tuple[str, int]:
-    """Degree of freedom without its sign, and the sign."""
-    try:
-        node, direction, sign = split_dof(name)
-    except ValueError:
-        return name, 1
-    return f"{node} {direction}", sign
+def _dofs(names: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Index and sign by node and direction; names that are no degrees of freedom are skipped."""
+    found = {}
+    for i, name in enumerate(names):
+        with contextlib.suppress(ValueError):
+            node, direction, sign = split_dof(name)
+            found[node, direction] = i, sign
+    return found
 
 
 def distinguishable(sensors: int, *modes: int) -> bool:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jaxmb.measurement.frf_set import point_names
 from jaxmb.measurement.modal.data import (
     cmif,
     frac,
@@ -90,3 +91,6 @@ def test_scaling_needs_a_driving_point():
 
     with pytest.raises(ValueError, match="expected a driving point"):
         modal_scaling(dataclasses.replace(model, inputs=("8 x", "9 x")))
+    numbered = dataclasses.replace(model, outputs=point_names(None, len(model.outputs)), inputs=("1", "2"))
+    with pytest.raises(ValueError, match="expected a driving point"):
+        modal_scaling(numbered)
