@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -134,7 +135,8 @@ def _read_csv(path: Path) -> np.ndarray:
     separator = next((c for c in ";,\t" if c in first), None)
     names = 0 if all(map(is_number, first.split(separator))) else 1
     try:
-        table = np.loadtxt(path, delimiter=separator, skiprows=names, ndmin=2, encoding="utf-8-sig")
+        with warnings.catch_warnings(action="ignore"):  # of a file without numbers, which is refused
+            table = np.loadtxt(path, delimiter=separator, skiprows=names, ndmin=2, encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise
     except (ValueError, MemoryError) as error:

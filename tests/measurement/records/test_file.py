@@ -268,6 +268,7 @@ def test_what_is_refused(folder, changes, message):
         ("run.csv", b"a;b\n1,5;2\n2;3\n", "'1,5' .*points in numbers and one separator, as ';' in line 1"),
         ("run.csv", b"a,b\n\xff\xfe,1\n", "is not UTF-8 text"),
         ("run.csv", b"", "the first line is empty, expected names or numbers"),
+        ("run.csv", b"a,b\n", r"the table is an array of float64 of shape \(0, 1\), expected real numbers"),
         ("run.npz", b"PK", "not a NPZ file of plain arrays"),
         ("run.mat", b"MATLAB 5.0", "not a MATLAB file of version 5, 7 or 7.3"),
         ("run.mat", b"MATLAB 7.3" + b" " * 502 + b"\x89HDF\r\n\x1a\n", "cannot be read as HDF5"),
