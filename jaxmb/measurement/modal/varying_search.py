@@ -107,7 +107,7 @@ class VaryingSearch:
             self._leave_out()
 
     def gain_of_moves(self) -> float:
-        """Median reduction factor of the variance by varying poles, over the better fitted half of separated modes."""
+        """Median reduction factor of the variance by varying poles, over the better fitted half of the modes found."""
         both = []
         for k in range(self.modes.eigenvalue.size):
             mode = self.modes.part(np.array([k]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import FrfSet, select_channels
 from jaxmb.measurement.modal import refine
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.data import frac, modal_data
@@ -144,6 +144,16 @@ def test_single_missing_responses_of_a_roving_hammer_omit_their_points_and_no_se
     assert data.frf_set.outputs == INPUTS
     assert data.frf_set.inputs == ("1 z", "2 z", "4 z", "6 z")
     assert data.remarks[0] == "input '3 z' is omitted: most values of a response are not finite"
+
+
+def test_overlapping_modes_are_not_taken_for_varying_ones():
+    """Of one hammer point, with the damping of robots: a neighbour that is not found yet looks like variation."""
+    eigenvalue = 2 * np.pi * np.array([20.0, 23.0, 27.0, 32.0, 38.0]) * (-0.02 + 1j)
+    analysis = modal_analysis(select_channels(measured(eigenvalue=eigenvalue), inputs=["1 z"]))
+    assert analysis.scatter is None
+    damping = -eigenvalue.real / np.abs(eigenvalue)
+    assert np.all(np.abs(analysis.damping_ratio - damping) < 5 * analysis.model.damping_std)
+    assert np.all(analysis.model.damping_std < 0.01 * damping)
 
 
 def test_a_roving_hammer_is_the_transposed_problem():
