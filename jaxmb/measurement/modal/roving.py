@@ -15,8 +15,9 @@ MOST_ALONE = 8
 """Largest number of modes used to test whether poles vary."""
 FEWEST_RESPONSES = 4
 LEAST_GAIN = 1.1
-"""Least reduction factor of the variance by varying poles: it is 1.00 to 1.01 for responses measured simultaneously, up
-to 2 beside overlapping modes that are not found yet, 1.2 and more for a scatter of 0.03 % of the frequencies."""
+"""Least reduction factor of the variance by varying poles: it is 1.00 to 1.01 for responses measured simultaneously
+without leakage, up to 2 beside overlapping modes that are not found yet, 1.2 and more for a scatter of 0.03 % of the
+frequencies."""
 OUTSTANDING = 10.0
 """Least ratio of a mode's power to that of the residual around it: modes have 26 and more, poles that only fitted
 their errors 0 to 2."""
@@ -43,7 +44,8 @@ class Scatter:
         return [
             f"natural frequencies differ between {self.between} with a standard deviation of"
             f" {100.0 * self.std.min():.2g} to {100.0 * self.std.max():.2g} %: the structure, its boundary or the"
-            " amplitude changed during the test; modes and synthesized FRFs are those of the mean"
+            " amplitude changed during the test, or leakage of short records distorts the peaks; modes and synthesized"
+            " FRFs are those of the mean"
         ]
 
 
