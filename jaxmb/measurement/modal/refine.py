@@ -50,7 +50,8 @@ class RefinedPoles:
     """Covariance of Re and Im of each pole [r, 2, 2], (rad/s)^2, allowing for correlation along frequency."""
     strength: np.ndarray
     """Significance of each shape [r]: mean square of its components over their standard deviations, marginal over poles
-    and participations. 1 where a pole describes only noise or duplicates another one."""
+    and participations, allowing for correlation along frequency. 1 where a pole describes only noise or duplicates
+    another one."""
     converged: bool
     """Whether the fit converged within `MOST_STEPS`."""
 
@@ -127,7 +128,7 @@ def _described(
         point.remainder,
         noise,
         _pole_covariance(lines, noise, eigenvalue, participation, point) * correlated,
-        _strength(point, participation),
+        _strength(point, participation) / correlated,
         converged,
     )
 

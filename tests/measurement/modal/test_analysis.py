@@ -118,6 +118,17 @@ def test_the_window_is_taken_out_of_the_poles():
     assert np.all(np.abs(synthesize(analysis.model, LINES).frf - true) < level)
 
 
+def test_noise_behind_an_exponential_window_is_no_mode():
+    """It is smooth along the lines, of which a few are one number."""
+    decay, exact = 2.0, measured(noise=0.0, decay_1_s=2.0)
+    window = np.exp(-decay * np.arange(2000) / 200.0)
+    noise = np.random.default_rng(0).normal(size=(2000, 6, 2)) * window[:, None, None]
+    noise = np.fft.rfft(noise, axis=0)[150:451]  # 15 to 45 Hz in steps of 0.1 Hz
+    rms = [np.sqrt(np.mean(np.abs(h) ** 2, axis=0)) for h in (exact.frf, noise)]
+    frf = exact.frf + 0.02 * rms[0] / rms[1] * noise
+    assert modal_analysis(dataclasses.replace(exact, frf=frf)).frequency_hz.size == 5
+
+
 def test_what_is_not_finite_is_left_out_and_remarked():
     frf_set = measured()
     h = frf_set.frf.copy()
