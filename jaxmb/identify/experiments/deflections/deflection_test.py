@@ -107,7 +107,7 @@ class DeflectionSource(Source):
                     starts=LOG_FACTORS,
                 )  # fmt: skip
                 yield error, functools.partial(_divided, fields, np.repeat(np.arange(2) == k, 3))
-        if all(parts.all() or not parts.any() for parts in measured.reshape(-1, 3)):
+        if _in_space(measured):
             for axis, direction in zip("XYZ", np.eye(3), strict=True):
                 error = error_with_text(
                     f"axes of {name} {axis}", _axes_text, display_name(name), axis, size=DEGREE, most=np.pi,
@@ -131,15 +131,20 @@ class DeflectionSource(Source):
 
     def alternatives(self, test: Any, model: Model) -> Iterator[tuple[str, str, Any]]:
         """Reversed and exchanged axes of displacements and forces, displacements in the axes of the frame, columns
-        without values, reversed joint angles, angles in degrees."""
+        without values, reversed joint angles, angles in degrees. Axes along which nothing was measured are not
+        exchanged with others: zeros in place of the measured displacements would fit a stiff machine."""
         one, plain = np.eye(6), self.cases
-        for what, field in (("displacement", "displacement"), ("force", "wrench")):
+        measured = np.concatenate([case.measured for case in plain])
+        loads = np.ones((1, 6), dtype=bool)
+        for what, field, known in (("displacement", "displacement", measured), ("force", "wrench", loads)):
             for text, order, sign in column_errors("xyz", f"{what} ", f"{what}s "):
-                yield text, text, self._turned(test, model, field, one[[*order, 3, 4, 5]] * [*sign, 1.0, 1.0, 1.0])
+                if np.array_equal(known[:, order], known[:, :3]):
+                    yield text, text, self._turned(test, model, field, one[[*order, 3, 4, 5]] * [*sign, 1.0, 1.0, 1.0])
             text = f"{what}s in the axes of {plain[0].frame}"
-            yield text, text, self._turned(test, model, field, None)
+            if _in_space(known):
+                yield text, text, self._turned(test, model, field, None)
         for k, axis in enumerate("xyz"):
-            if not any(np.nan_to_num(case.displacement)[:, k].any() for case in plain):
+            if measured[:, k].any() and not any(np.nan_to_num(case.displacement)[:, k].any() for case in plain):
                 text, there = (
                     f"missing displacement {axis}, 0 throughout,",
                     self._turned(test, model, "displacement", one),
@@ -208,6 +213,11 @@ FACTORS = (
     *(sign * size**power - 1.0 for size in USUAL_FACTORS for power in (1, -1) for sign in (1.0, -1.0)),
 )
 """Starting values of the size of the loads: a reversed sign and usual wrong factors."""
+
+
+def _in_space(measured: Bool[np.ndarray, "p 6"]) -> bool:
+    """Whether translations and rotations have all three components or none."""
+    return all(parts.all() or not parts.any() for parts in measured.reshape(-1, 3))
 
 
 def _size_error(name: str) -> StatedError:

@@ -149,6 +149,17 @@ def test_angles_in_degrees_are_an_alternative(tmp_path):
     np.testing.assert_allclose(found["joint angles in degrees"].effort, entry.test.effort, rtol=1e-9)
 
 
+def test_displacements_are_not_exchanged_with_unmeasured_ones(tmp_path):
+    """Of a dial gauge: zeros in place of what it measured would leave no residual of a stiff machine."""
+    study = study_of(tmp_path, made(lambda d: d * np.array([np.nan, np.nan, 1.0, 1.0, 1.0, 1.0])))
+    found = {key for key, *_ in study.fitted[0].source.alternatives(study.fitted[0].test, study.model)}
+    assert {"the sign of displacement z", "exchanged forces x and z", "forces in the axes of tool"} <= found
+    assert found.isdisjoint({
+        "exchanged displacements x and z", "exchanged displacements y and z", "displacements in the axes of tool",
+        "missing displacement x, 0 throughout,",
+    })  # fmt: skip
+
+
 def test_a_metric_is_the_inverse_root_of_a_covariance():
     draw = np.random.default_rng(1)
     variances, effects = draw.uniform(0.5, 2.0, size=7), draw.normal(size=(7, 3))
