@@ -183,7 +183,8 @@ def compared(entry: DeflectionEntry, problem: Problem, u: np.ndarray, known: Ide
     """
     cases = entry.source.cases
     whole = [dataclasses.replace(case, displacement=np.zeros_like(case.displacement)) for case in cases]
-    test = deflection_test("", problem.model, whole)
+    identified = problem.free.apply(problem.model, problem.free.values(u))  # its geometry may have been free
+    test = deflection_test("", identified, whole, gravity=entry.test.gravity)
     affine = test.evaluation.affine_view(problem.model, problem.free)
     displacements, slope = (np.asarray(x) for x in _predicted(problem, test, affine, jnp.asarray(u)))
     deviations = propagated_std(slope, known)

@@ -5,8 +5,10 @@ import numpy as np
 from scipy.optimize import root
 
 import jaxmb
+from jaxmb.identify.assess.tests.deflections import compared
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
-from tests.identify.arm import MACHINE, frf, loads, study_of
+from tests.identify.arm import FREE, MACHINE, frf, loads, study_of
 
 MODEL = jaxmb.set_parameters(jaxmb.build_model(MACHINE), {"stiffness.a": 900.0, "stiffness.b": 200.0})
 Q = np.array([0.3, -0.9])
@@ -46,3 +48,16 @@ def test_beside_equilibria_of_a_loaded_arm():
 def test_it_acts_beside_other_tests_alone(tmp_path):
     alone, beside = (study_of(tmp_path, *tests).tests[-1] for tests in ([loads()], [frf(), loads()]))
     assert (alone.gravity, beside.gravity) == (False, True)
+
+
+def test_displacements_of_a_result_contain_it(tmp_path):
+    """They are those of the fit, also where the geometry is free."""
+    free = FREE | {"zero.b": {"lower": -0.1, "upper": 0.1}}
+    study = study_of(tmp_path, frf(), loads(), free=free)
+    values = np.array([0.05 if name == "zero.b" else study.truth[name] for name in study.free.names])
+    model, u = study.free.apply(study.model, values), study.free.encode(values)
+    fitted = study.linearized_about(model).tests[1]
+    expected = np.asarray(fitted.predict(fitted.view(model))).reshape(-1, 6)
+    exact = identifiability(np.eye(u.size), np.ones(u.size))
+    rows = compared(study.fitted[1], study.problem, u, exact)
+    np.testing.assert_allclose([row.predicted_mm for row in rows], 1e3 * expected[:, :3], rtol=1e-9, atol=1e-12)
