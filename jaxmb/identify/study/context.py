@@ -2,15 +2,19 @@
 tests."""
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from jaxmb.identify.experiments.test import Entry, Truth
 from jaxmb.identify.experiments.torque.preliminary_fits import FrictionChoice, PreliminaryGains
 from jaxmb.identify.parameters.free_parameters import values_by_name
 from jaxmb.identify.parameters.model_parameters import parameter_table, parameters, set_parameters
 from jaxmb.identify.study.format.study_format import StudyFile, machine_named
-from jaxmb.identify.study.format.test_format import Simulation
+from jaxmb.identify.study.format.test_format import RecordedTestPart, Simulation
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.postures import build_model
@@ -61,3 +65,22 @@ def simulated_machine(spec: Simulation, context: ReadingContext) -> tuple[Model,
     model = set_parameters(model, values_by_name(list(parameter_table(model)), spec.parameters, "parameter"))
     seed = spec.noise_seed if context.noise_seed is None else context.noise_seed
     return model, seed, Truth(motion_coordinates(model), parameters(model))
+
+
+def assumed_values(part: RecordedTestPart, model: Model, absent: Sequence[str], q: np.ndarray) -> tuple[str, ...]:
+    """A sentence on coordinates whose values neither the table of a test nor its posture states; empty for none.
+
+    Args:
+        part: entry of the study file.
+        model: the machine.
+        absent: coordinates without a column in the table.
+        q: posture whose values they have [n].
+    """
+    names = [name for name in absent if name not in part.posture]
+    values = {
+        name: f"{name} = {math.degrees(value):.4g} deg" if turns else f"{name} = {1e3 * value:.4g} mm"
+        for name, value, turns in zip(model.coordinates, q.tolist(), model.revolute, strict=True)
+    }
+    texts = ", ".join(values[name] for name in names)
+    remark = f"{part.file} has no column for {', '.join(names)}: the reference posture's {texts} is assumed"
+    return (remark,) if names else ()

@@ -810,6 +810,16 @@ def test_wrong_tables(tmp_path, lines, message):
         make_study(study, "poses", tmp_path)
 
 
+def test_joints_without_a_column_are_remarked(tmp_path):
+    (tmp_path / "poses.csv").write_text("q1,q2,tool.x\n0.1,0.2,0.6\n0.4,0.3,0.5\n")
+    test = {"kind": "pose", "file": "poses.csv", "std_mm": 0.05}
+    study = {"machine": machine_file(tmp_path, SPATIAL), "test": [test], "free": {"zero.q2": FREE["zero.q2"]}}
+    (remark,) = make_study(study, "poses", tmp_path).entries[0].remarks
+    assert remark == "poses.csv has no column for q3: the reference posture's q3 = 0 deg is assumed"
+    test["posture"] = {"q3": "20 deg"}
+    assert make_study(study, "poses", tmp_path).entries[0].remarks == ()
+
+
 def test_travels_in_mm_are_refused(tmp_path):
     """They would leave the points of a station in line."""
     data = {"name": "slide", "body": [{"name": "b", "joint": [{"name": "x", "type": "prismatic"}]}]}

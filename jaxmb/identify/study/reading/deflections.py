@@ -31,7 +31,7 @@ from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, compensated_joint, stiffness_models
-from jaxmb.identify.study.context import ReadingContext, simulated_machine
+from jaxmb.identify.study.context import ReadingContext, assumed_values, simulated_machine
 from jaxmb.identify.study.format.static_format import (
     CompletePart,
     DeflectionTestPart,
@@ -256,7 +256,7 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         start = np.asarray(q)
         cases, stated, unstated, closed = read_table(model, context.folder / str(part.file), part.frame, start, std)
         cases, stated, instruments, repeated = _by_repeats(part, cases, stated, context)
-        changed += (*closed, *_taken(part, model, unstated, start), *repeated)
+        changed += (*closed, *assumed_values(part, model, unstated, start), *repeated)
     else:
         spec = part.simulate
         true, seed, truth = simulated_machine(spec, context)
@@ -284,19 +284,6 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         linearized_about=about if changes or context.file.frees_geometry else None,
     )  # fmt: skip
     return [about(model)]
-
-
-def _taken(part: DeflectionTestPart, model: Model, unstated: Sequence[str], start: np.ndarray) -> tuple[str, ...]:
-    """A sentence on coordinates whose values are not stated."""
-    values = dict(zip(model.coordinates, start.tolist(), strict=True))
-    turns = dict(zip(model.coordinates, model.revolute, strict=True))
-    names = [name for name in unstated if name not in part.posture]
-    texts = [
-        f"{name} = {values[name] / DEGREE:.4g} deg" if turns[name] else f"{name} = {1e3 * values[name]:.4g} mm"
-        for name in names
-    ]
-    remark = f"{part.file} has no column for {', '.join(names)}: the reference posture's {', '.join(texts)} is assumed"
-    return (remark,) if names else ()
 
 
 def _check_frames(model: Model, cases: Sequence[LoadCase]) -> None:

@@ -21,7 +21,7 @@ from jaxmb.identify.experiments.poses.pose_rows import (
 )
 from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pose_test, predicted_poses, with_scatter
 from jaxmb.identify.experiments.test import Entry, Truth
-from jaxmb.identify.study.context import ReadingContext, simulated_machine
+from jaxmb.identify.study.context import ReadingContext, assumed_values, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
 from jaxmb.io.files import csv_table, finite_number
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name
@@ -133,7 +133,8 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     std, known = part.nominal_std, part.std_mm != "estimate"
     truth: Truth | None = None
     if part.simulate is None:
-        rows = read_poses(context.folder / str(part.file), model, np.asarray(at))
+        rows, absent = read_poses(context.folder / str(part.file), model, np.asarray(at))
+        changed += assumed_values(part, model, absent, np.asarray(at))
         changed += _assumed(part, np.any(measured_kinds(rows.measured), axis=0).tolist())
     else:
         rows, truth = _simulated(part.simulate, part, label, std, context, np.asarray(at))
@@ -272,9 +273,9 @@ def _station_poses(
     return found
 
 
-def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
+def read_poses(path: Path, model: Model, posture: np.ndarray) -> tuple[PoseRows, tuple[str, ...]]:
     """Rows of a CSV file: coordinates by name [rad, m], `<point>.x|y|z` [m], `<point>.rx|ry|rz` [rad],
-    `<point>.ax|ay|az` [any], `<point>.distance` [m], `<coordinate>.approach`, station, role.
+    `<point>.ax|ay|az` [any], `<point>.distance` [m], `<coordinate>.approach`, station, role; joints without a column.
 
     Args:
         path: the file.
@@ -289,7 +290,8 @@ def read_poses(path: Path, model: Model, posture: np.ndarray) -> PoseRows:
         raise InputError(f"{path}: found {len(lines)} poses, expected at most {MOST_ROWS}")
     with error_location(str(path)):
         points = _check_heads(heads, model)
-        return _rows(heads, points, lines, model, posture)
+        absent = tuple(name for name in model.joints if name not in heads)
+        return _rows(heads, points, lines, model, posture), absent
 
 
 def _check_heads(heads: Sequence[str], model: Model) -> tuple[str, ...]:
