@@ -143,18 +143,21 @@ class FrfDescription(PostureDescription["FrfTest"]):
         """Reversed and exchanged channels, other kinds of FRFs, a reversed sign of the phase, degrees for radians."""
         test = self.test
         measured, s = np.asarray(test.measured), (np.asarray(test.decay) + 1j * np.asarray(test.omega))[:, None, None]
-        used = np.asarray(test.weight) > 0.0
+        weight = np.asarray(test.weight)
+        used = weight > 0.0
         for what, axis, points in (("output", 1, test.outputs), ("input", 2, test.inputs)):
             for text, order, sign in column_errors(dof_names(points), f"{what} ", f"{what}s "):
-                if np.mean(np.take(used, order, axis=axis)[used]) < LEAST_COMPARED:
+                known = np.take(used, order, axis=axis)
+                if np.mean(known[used]) < LEAST_COMPARED:
                     continue
                 # with its noise: leakage is most of a weak FRF
-                noise = {
+                fields = {
                     name: jax.device_put(np.take(np.asarray(getattr(test, name)), order, axis=axis))
                     for name in NOISE_FIELDS
                 }
+                fields["weight"] = jax.device_put(np.where(known, weight, 0.0))
                 ordered = np.take(measured, order, axis=axis) * (sign[:, None] if axis == 1 else sign)
-                yield text.removeprefix("the "), text, dataclasses.replace(_with_measured(test, ordered), **noise)
+                yield text.removeprefix("the "), text, dataclasses.replace(_with_measured(test, ordered), **fields)
         kinds = ("receptance", "mobility", "accelerance")
         for own, kind in enumerate(kinds):
             if own != test.derivatives:
@@ -167,7 +170,7 @@ class FrfDescription(PostureDescription["FrfTest"]):
 
 LEAST_COMPARED = 0.9
 """Share of the used values in whose place exchanged channels have used ones, below which they are not compared: without
-the others, a wrong exchange leaves no residual."""
+the others, which are left out, a wrong exchange leaves no residual."""
 NOISE_FIELDS = ("noise_std", "known_std", "additive_std", "magnitude", "leak")
 """Fields of the noise of each FRF."""
 

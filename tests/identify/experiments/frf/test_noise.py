@@ -199,3 +199,23 @@ def test_channels_whose_exchange_leaves_nothing_to_compare_are_not_exchanged(tmp
         study = study_of(tmp_path, {"kind": "frf", "name": "m", "file": "m.npz"} | own)
         texts = [text for _, text, _ in study.tests[0].description.alternatives(study.model)]
         assert any("exchanged" in text for text in texts) == expected
+
+
+def test_exchanged_channels_are_compared_where_both_were_measured(tmp_path):
+    """Of a machine that both tests fit: the exchange that corrects the file leaves no residual, but for lost lines."""
+    points = [["tool", "x"], ["tool", "z"]]
+    own = {"posture": {"a": 0.2, "b": 0.5}, "outputs": points, "inputs": points, "noise_log_std": 0.01}
+    study = study_of(
+        tmp_path, {"kind": "frf", "simulate": {"lines": {"first_hz": 2.0, "last_hz": 20.0, "step_hz": 0.5}}} | own
+    )
+    view = study.tests[0].view(study.model)
+    h = np.array(study.tests[0].predict(view))[:, :, ::-1]
+    h[:2, 0, 1] = np.nan
+    write_frf(
+        tmp_path / "m.npz", FrfSet(np.asarray(study.tests[0].omega) / 2.0 / np.pi, h, "accelerance", POINTS, POINTS)
+    )
+    (wrong,) = study_of(tmp_path, {"kind": "frf", "name": "m", "file": "m.npz", "cross_axis": 0.0} | own).tests
+    alternatives = {text: test for _, text, test in wrong.description.alternatives(study.model)}
+    residual = alternatives["exchanged inputs tool x and tool z"].residual(view)
+    np.testing.assert_allclose(residual, 0.0, atol=1e-9)
+    assert np.linalg.norm(wrong.residual(view)) > 100.0
