@@ -18,6 +18,8 @@ from jaxmb.identify.fit.state import Fit
 
 FALSE_ALARM = 1e-3
 """Significance level: probability of rejecting correctly stated noise."""
+ROUNDING = 1e-12
+"""Expected sum of squares over that of the errors below which it is rounding."""
 REPRODUCED = 1e-3
 """Residual over noise below which data count as reproduced exactly."""
 
@@ -132,7 +134,7 @@ def misfits(
             squared - 4.0 * np.trace(twice) + 2.0 * np.sum(whole * once) + 2.0 * np.sum(once**2)
             + 2.0 * np.sum(twice * own) - 4.0 * np.sum(once * mixed.T) + np.sum(mixed * mixed.T)
         )  # fmt: skip
-        degrees = mean**2 / square if square > 0.0 else 0.0
+        degrees = mean**2 / square if mean > ROUNDING * weight and square > 0.0 else 0.0
         # At least one degree: where the fit can reproduce all rows, the residual has no information on the noise.
         each = mean / degrees if degrees > 0.0 else float(weight / count)
         degrees = max(degrees - (nuisance[k] if nuisance else 0), 1.0)

@@ -77,6 +77,16 @@ def test_small_tests_of_one_fit_are_explained_by_their_noise(weights):
     assert 0.0 < alarms < (3.0 if len(weights) == 1 else 10.0) * FALSE_ALARM
 
 
+def test_as_many_values_as_parameters_leave_no_degree_of_freedom():
+    """What is left is rounding, whose ratio to the rounding of its expectation may have any size and sign."""
+    draw = np.random.default_rng(1)
+    for size in np.tile(range(2, 8), 10).tolist():
+        jacobian, residual = draw.normal(size=(size, size)), draw.normal(size=size)
+        (found,) = misfits(residual, jacobian, np.full(size, 80.0), [slice(0, size)])
+        assert found.square == pytest.approx(residual @ residual / 80.0, rel=1e-9)
+        assert found.degrees == 1.0
+
+
 def test_residuals_of_nothing():
     assert TEST.noise.correlation.length(np.zeros(18 * LINES), np.ones(18 * LINES)) == 1.0
 
