@@ -13,10 +13,12 @@ from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.assess.budget import DescribedTests
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.tests.poses import PoseMetrics
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.file import write_machine
 from jaxmb.spatial import rotation_by
+from tests.identify.arm import estimate_at
 from tests.identify.experiments.test_poses import ARM, L1, L2, RANGES, SPATIAL, ZEROS, G
 
 EXACT = dict.fromkeys(Tolerances.model_fields, 0.0)
@@ -133,6 +135,22 @@ def test_predictions_contain_tolerances_that_the_station_does_not_absorb(tmp_pat
             assert result.parameters["station.t.station-1.rz"].std > 1.7e-3
     np.testing.assert_allclose(std[("joint_zero_deg",)], std[()], rtol=1e-3)
     assert np.all(std[("gear_ratio_percent",)][-5:].max(axis=1) > 2.0 * std[()][-5:].max(axis=1))
+
+
+def test_intervals_grow_with_the_misfit_of_their_own_test(tmp_path):
+    """One of two tests is of a machine with another zero, which the fit does not reproduce."""
+    write_machine(SPATIAL, tmp_path / "arm.toml")
+    how = {"rows": 20, "ranges": RANGES, "plan_seed": 3}
+    tests = [
+        {"kind": "pose", "name": name, "std_mm": 0.05, "simulate": how | {"parameters": {"zero.q2": zero}}}
+        for name, zero in (("right", 0.0), ("wrong", 0.05))
+    ]
+    study = make_study({"machine": "arm.toml", "test": tests, "free": ZEROS}, "s", tmp_path)
+    estimate = estimate_at(study, study.free.encode(np.asarray(study.start.values)))
+    rows = PoseMetrics.found(estimate, study.fitted).pose_rows
+    right, wrong = (np.array([row.std[:3] for row in rows if row.test == name]) for name in ("right", "wrong"))
+    assert right.max() <= 5e-5
+    assert wrong.min() > 5e-4
 
 
 def table(folder, q, points, names=("tool", "b3"), stations=2, std=5e-5, change=None):

@@ -147,7 +147,9 @@ def _rows(estimate: Estimate, entry: PoseEntry, found: _Estimated | None) -> lis
     std = np.asarray(test.std)
     random = _random_displacement(estimate, entry, whole)
     residual, slope = (each - random.change @ own for each, own in zip((residual, slope), random.fitted, strict=True))
-    excess = estimate.goodness.excess
+    # the misfit of its own fitted rows, if it has any, not that of other tests
+    of_tests = zip(study.fitted, estimate.goodness.excesses, strict=True)
+    excess = {each.name: own for each, own in of_tests}.get(entry.name, estimate.goodness.excess)
     if found is not None:
         noise = np.asarray(dataclasses.replace(test, deviation=found.deviation).std)
     else:
