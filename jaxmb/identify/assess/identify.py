@@ -290,8 +290,10 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
     explained = max((error.explains for error in metrics.model_errors or ()), default=0.0) > EXPLAINED
     is_judged = not (goodness.not_reproduced or explained)
     exceeded = exceeded_remarks(goodness.budget, estimate.study.tolerances) if is_judged else []
+    each = zip(estimate.study.fitted, goodness.excesses, strict=True)
+    stated = {e.name: own for e, own in each if e.test.noise.is_known and not e.source.noise_estimated}
     return (
-        *excess_remarks(goodness.excess, goodness.systematic, likely),
+        *excess_remarks(goodness.excess, goodness.systematic, likely, stated if goodness.excess is None else None),
         *others,
         *([UNKNOWN] if goodness.not_reproduced else []),
         *diagnosis.doubts,

@@ -108,18 +108,27 @@ def _kind_and_unit(kind: str) -> tuple[str, str]:
 
 
 def excess_remarks(
-    misfit: Misfit | None, systematic: Mapping[str, float] | None = None, causes: Sequence[str] = ()
+    misfit: Misfit | None,
+    systematic: Mapping[str, float] | None = None,
+    causes: Sequence[str] = (),
+    of_tests: Mapping[str, Misfit] | None = None,
 ) -> list[str]:
     """One sentence where the residual is larger than the stated noise, or systematic, with its causes where known.
 
     Args:
-        misfit: of all data; None where the noise is not stated.
+        misfit: of all data; None where the noise of a test is not stated.
         systematic: systematic fraction of the residual's variance, by name of the test.
         causes: texts, the most likely first; without such a residual they are separate sentences.
+        of_tests: in place of that of all data, those of the tests whose noise is stated, by name.
     """
     signs, advice = list[str](), "model error, or noise understated; standard deviations were inflated accordingly"
     if misfit is not None and not misfit.explained:
         signs.append(f"reduced chi-square {misfit.square:.3g} (residual {misfit.factor:.3g} times the stated noise)")
+    signs += [
+        f"{display_name(name)}: reduced chi-square {own.square:.3g} (residual {own.factor:.3g} times its stated noise)"
+        for name, own in (of_tests or {}).items()
+        if not own.explained
+    ]
     if systematic:
         shares = sorted({round(100.0 * share) for share in systematic.values()})
         percent = f"{shares[0]:.0f}" if len(shares) == 1 else f"{shares[0]:.0f} to {shares[-1]:.0f}"

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxmb.identify.assess.identify import identify, search_status
+from jaxmb.identify.assess.estimate import Diagnosis
+from jaxmb.identify.assess.identify import _doubts, identify, search_status
+from jaxmb.identify.assess.kinds import fit_metrics
 from jaxmb.identify.fit.state import Fit
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
@@ -51,6 +53,16 @@ def test_noise_to_be_estimated_counts_as_it_is_found(tmp_path):
         # the estimate of the noise is some per cent off, and so is what the FRFs count
         assert abs(np.log(found.parameters[name].value / p.value)) < 0.2 * p.std_log
         assert found.parameters[name].std_log == pytest.approx(p.std_log, rel=0.1)
+
+
+def test_a_misfit_beside_noise_to_be_estimated_is_a_doubt(tmp_path):
+    """The deflections are those of another arm; the noise of the FRFs is no measure of them."""
+    other = loads()["simulate"] | {"parameters": {"stiffness.b": 8e3}}
+    study = study_of(tmp_path, frf(noise=0.01, noise_log_std="estimate"), loads(simulate=other, name="loads"))
+    estimate = estimate_at(study, study.free.encode(np.array([TRUTH[name] for name in study.free.names])))
+    doubts = _doubts(estimate, Diagnosis(estimate, True, (), ()), fit_metrics(estimate), study.machine)
+    (misfit,) = [text for text in doubts if "stated noise" in text]
+    assert misfit.startswith("test 'loads': reduced chi-square")
 
 
 def test_deflections_that_nothing_is_known_of_have_no_deviation(tmp_path):
