@@ -194,7 +194,8 @@ def exciting_motion(
 
     Raises:
         ValueError: a parameter, coordinate or setting is unknown, a speed limit is missing, a wanted parameter is not
-            identifiable by any motion, or a loop cannot be closed along a motion.
+            identifiable by any motion, the information of all motions is singular, or a loop cannot be closed along a
+            motion.
 
     Source: Swevers et al. 1997, "Optimal robot excitation and identification"; Gautier and Khalil 1992, "Exciting
     trajectories for the identification of base inertial parameters of robots".
@@ -274,6 +275,11 @@ def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: M
         (improved(reduced, coarse, fine, choice, part.steps) for choice in drawn[: part.starts]),
         key=lambda found: np.nan_to_num(found.criterion, nan=np.inf),  # NaN for a singular information matrix
     )
+    if not np.isfinite(best.criterion):
+        raise ValueError(
+            f"no motion of {part.starts} starts determines all parameters, so that the criterion '{part.criterion}' is"
+            " not known: expected more starts, or parameters and torques with which it is"
+        )
     return _exciting_motion(objective, fine, best, driven, part, sought)
 
 

@@ -128,6 +128,7 @@ def test_closed_chain():
         (FREE, {"wanted": {"friction.a": 0.1}, "criterion": "condition"}, "both wanted and the criterion"),
         (FREE, {"harmonics": 1}, "harmonics"),
         (FREE, {"torque_std": {"c": 1.0}}, "torque_std: coordinate 'c'"),
+        (FREE, {"torque_std": {"a": 1.0}, "criterion": "condition"}, "no motion of 1 starts determines all parameters"),
         (["weight.*"], {}, "weight"),
     ],
 )
