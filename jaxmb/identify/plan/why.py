@@ -248,12 +248,14 @@ def _end_for(index: int, test: Test, modes: ModeShares) -> float | None:
 
 
 def posture_text(model: Model, q: Float[np.ndarray, "n"]) -> str:
-    """Text of the non-zero independent coordinates, in deg or m."""
+    """Text of the independent coordinates that are not 0 both here and in the reference posture, in deg or m."""
     given = independent_coordinates(model)
     coordinates = [
         f"{name} {np.degrees(value):.0f} deg" if turns else f"{name} {value:.3g} m"
-        for name, turns, value in zip(model.coordinates, model.revolute, q.tolist(), strict=True)
-        if value != 0.0 and name in given
+        for name, turns, value, own in zip(
+            model.coordinates, model.revolute, q.tolist(), np.asarray(model.reference), strict=True
+        )
+        if (value != 0.0 or own != 0.0) and name in given
     ]
     return ", ".join(coordinates) or "the zero posture"
 

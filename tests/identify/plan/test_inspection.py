@@ -197,3 +197,10 @@ def test_postures_of_closed_chains_are_told_by_what_is_given():
     first = f"{model.coordinates[0]} 29 deg"
     assert posture_text(closed, q) == first
     assert posture_text(model, q).startswith(first + ", ")
+
+
+def test_a_coordinate_at_zero_is_told_where_its_reference_is_not():
+    """A study takes coordinates that are left out from the reference posture."""
+    model = jaxmb.build_model(jaxmb.load_machine("manipulator-3r"))
+    model = dataclasses.replace(model, reference=np.array([0.4, 0.0, 0.0]))
+    assert posture_text(model, np.zeros(3)) == f"{model.coordinates[0]} 0 deg"
