@@ -80,7 +80,7 @@ class ModesTest(PostureTest):
     outputs: tuple[Point, ...] = eqx.field(static=True, default=())
     """Sensors of the mode shapes."""
     inputs: tuple[Point, ...] = eqx.field(static=True, default=())
-    """Empty: no force is needed."""
+    """Those of the machine's view of the test, which needs no force: none, or the outputs."""
     has_content: bool = eqx.field(static=True, default=True)
     """Whether dominant coordinates are given for any mode."""
 
