@@ -442,8 +442,9 @@ def repeatability(cases: Sequence[LoadCase]) -> Repeatability:
         displacements = np.stack([case.displacement for case in group])
         seen = np.isfinite(displacements)
         count = seen.sum(axis=0)
-        mean = np.sum(np.where(seen, displacements, 0.0), axis=0) / np.maximum(count, 1)
-        errors = np.where(seen, displacements - mean, 0.0)
+        # from the smallest one, so that equal displacements have no scatter by rounding of their mean
+        above = np.where(seen, displacements - np.min(np.where(seen, displacements, np.inf), axis=0), 0.0)
+        errors = np.where(seen, above - above.sum(axis=0) / np.maximum(count, 1), 0.0)
         scaled = np.where(seen, errors / np.stack([case.std for case in group]), 0.0)
         for kind, columns in enumerate((slice(0, 3), slice(3, 6))):
             squares[kind] += np.sum(errors[..., columns] ** 2)
