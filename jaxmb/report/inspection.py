@@ -313,8 +313,9 @@ def deviation_chart(found: Inspection) -> Chart:
             ends = np.minimum(now[own], high)
             marks.append(Bars(top[own], np.full(own.sum(), low), ends, "x", height, verdict, color[verdict]))
     if after is not None:
-        ends = np.clip(after, low, high)
-        marks.append(Bars(rows + 0.2, np.full(rows.size, low), ends, "x", height, "after the next tests", MEASURED))
+        ends, label = np.clip(after, low, high), "after the next tests"
+        label += "" if found.uncertainty is None else ", noise alone"
+        marks.append(Bars(rows + 0.2, np.full(rows.size, low), ends, "x", height, label, MEASURED))
     for row, std in zip(top, now, strict=True):
         if not std <= high:
             text = "unknown" if not np.isfinite(std) else f"{std:.1g}"

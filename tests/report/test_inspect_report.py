@@ -13,6 +13,7 @@ import jaxmb
 from jaxmb.identify.assess.saved import study_toml
 from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
+from jaxmb.report.charts import Bars
 from jaxmb.report.inspection import deviation_chart, inspection_sections, next_report
 from jaxmb.report.rendering import write_pictures
 from jaxmb.report.section import Lines, Table, pictures
@@ -95,6 +96,13 @@ def test_bars_of_standard_deviations_are_on_the_scale_of_their_limits(inspected)
     std = inspected.known.std
     np.testing.assert_array_equal(drawn.end, std[np.array(inspected.known.verdict) == "yes"])
     assert deviation_chart(inspected).panels[0].x.label == "predicted standard deviation of the logarithm"
+
+
+def test_the_figure_says_where_tolerances_are_not_part_of_the_bars_after_the_next_tests(inspected):
+    budgeted = dataclasses.replace(inspected, uncertainty={})
+    for found, label in ((inspected, "after the next tests"), (budgeted, "after the next tests, noise alone")):
+        bars = [mark for mark in deviation_chart(found).panels[0].marks if isinstance(mark, Bars)]
+        assert bars[-1].label == label
 
 
 def test_the_proposed_tests_are_toml_for_the_study(inspected):

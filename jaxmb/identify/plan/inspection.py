@@ -60,7 +60,7 @@ class Expected(NamedTuple):
     why: str
     """Causes and remedies if it is not "yes", else empty."""
     next_std: float | None
-    """`relative_std` after the proposed next tests, if any."""
+    """`relative_std` after the proposed next tests, if any, without the effect of tolerances."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
