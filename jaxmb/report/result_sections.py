@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.laws.law_problem import Laws, ValueInTest, covariates, in_tests
-from jaxmb.identify.assess.laws.one_model import OneModel
+from jaxmb.identify.assess.laws.one_model import OneModel, variation_text
 from jaxmb.identify.assess.metrics import PredictionScores
 from jaxmb.identify.assess.result import INTERVAL, Outcome, Parameter, Result
 from jaxmb.identify.experiments.test import by_kind
@@ -241,22 +241,24 @@ def law_sections(result: Result) -> list[Section]:
     """Section on the consistency of one model with all tests and on the laws considered; empty for a single test."""
     found, laws = result.metrics.one_model, result.metrics.laws
     parts = (
-        None if found is None else one_model_part(found, len(result.study.tests)),
+        None if found is None else one_model_part(found, result),
         None if laws is None else law_table(laws),
         None if laws is None else Picture("laws", partial(law_chart, result, laws)),
     )
     return section("Is one model consistent with all tests?", parts)
 
 
-def one_model_part(found: OneModel, tests: int) -> Lines | Table:
+def one_model_part(found: OneModel, result: Result) -> Lines | Table:
     """A line if one model is consistent with all tests, else a table of the parameters that would have to vary."""
+    tests = len(result.study.tests)
     size = f"residual {number(found.residual_over_noise, 3)} times the noise, tolerances included"
     if found.is_consistent:
         return Lines((f"one model is consistent with all {tests} tests: {size}",))
     rows = []
     for line in found.parameters[:MOST_ROWS]:
         residual = "-" if line.residual is None else number(line.residual, 3)
-        variation, drop = percent(100.0 * line.spread), number(line.drop, 3)
+        variation = variation_text(line, result.study, result.parameters[line.parameter].value)
+        drop = number(line.drop, 3)
         rows.append((line.parameter, variation, residual, drop, str(line.degrees), chance(line.p_holm)))
     every = found.separate
     rows.append(("all of them", "", "", number(every.drop, 3), str(every.degrees), chance(every.p)))
@@ -264,7 +266,7 @@ def one_model_part(found: OneModel, tests: int) -> Lines | Table:
         f"One model is not consistent with all {tests} tests: {size}",
         (
             *left("varying parameter"),
-            *right("variation %", "residual / noise", "drop of chi2", "degrees", "p, corrected"),
+            *right("variation", "residual / noise", "drop of chi2", "degrees", "p, corrected"),
         ),
         tuple(rows),
     )

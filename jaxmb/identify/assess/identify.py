@@ -431,6 +431,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     estimate = with_hypotheses(estimate, hypotheses)
     excess = goodness.excess is not None and not goodness.excess.explained
     laws = chosen_laws(estimate.without_std if goodness.not_reproduced else estimate)
+    values = dict(zip(estimate.study.free.names, estimate.values.tolist(), strict=True))
     return Diagnosis(
         estimate=estimate,
         wrong=wrong,
@@ -446,7 +447,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
             *systematic,
         ),
-        causes=[text for text in (one_model_text(common),) if text],
+        causes=[text for text in (one_model_text(common, estimate.study, values),) if text],
         hypothesis=model_errors_text(hypotheses),
         metrics={
             "one_model": common,

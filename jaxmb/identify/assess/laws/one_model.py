@@ -1,7 +1,7 @@
 """Consistency of one linear model with all tests of a study, and the parameter on which they disagree."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from jaxmb.identify.estimation.identifiability import Jacobian, ScaledSvd, scale
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import correlated_by_misfit
 from jaxmb.identify.fit.problem import is_large
+from jaxmb.identify.parameters.model_parameters import unit
 from jaxmb.identify.study.study import Study
 
 REFITTED = 3
@@ -306,9 +307,25 @@ def _refitted_by_test(
     return [*(line for _, line in fitted), *(line for line in lines if line.parameter not in own)]
 
 
-def one_model_text(found: OneModel | None) -> str:
+def variation_text(line: OwnValue, study: Study, value: float) -> str:
+    """Text of the spread of a parameter: in percent, and on a linear scale, where it may be near 0, in its unit."""
+    free = study.free
+    i = free.names.index(line.parameter)
+    if free.logarithmic[i]:
+        return f"{100.0 * line.spread:.2g} %"
+    size = abs(value) or float(free.width[i])  # see `relative_columns`
+    return f"{line.spread * size:.2g} {unit(study.model, line.parameter)}"
+
+
+def one_model_text(found: OneModel | None, study: Study, values: Mapping[str, float]) -> str:
     """A sentence where one model is not consistent with all tests, with the parameter that explains most of it; empty
-    otherwise."""
+    otherwise.
+
+    Args:
+        found: by `one_model`.
+        study: the study.
+        values: of the free parameters, by name.
+    """
     if found is None or found.is_consistent:
         return ""
     line, p = found.parameters[0], min(found.separate.p, *(line.p_holm for line in found.parameters))
@@ -317,7 +334,8 @@ def one_model_text(found: OneModel | None) -> str:
         return f"{text}, and no single parameter that differs between them explains it"
     left = "" if line.residual is None else f", which leaves a residual of {line.residual:.3g} times the noise"
     lost = " (that fit did not converge)" if line.unsettled else ""
-    return f"{text}; {line.parameter} would have to differ by {100.0 * line.spread:.2g} % between them{left}{lost}"
+    size = variation_text(line, study, values[line.parameter])
+    return f"{text}; {line.parameter} would have to differ by {size} between them{left}{lost}"
 
 
 def _explains(line: OwnValue, found: OneModel) -> bool:

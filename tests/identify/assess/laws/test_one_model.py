@@ -10,15 +10,17 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.laws import law_problem
 from jaxmb.identify.assess.laws.one_model import (
     Block,
+    OwnValue,
     agreement,
     blocks,
     holm,
     one_model,
     one_model_text,
     relative_columns,
+    variation_text,
 )
 from jaxmb.identify.fit.problem import final_state
-from tests.identify.arm import BRIEF, estimate_at, frf, loads, shapes, study_of
+from tests.identify.arm import BRIEF, TRUTH, estimate_at, frf, loads, shapes, study_of
 
 POSTURES = (-0.9, -0.3, 0.5, 1.1)
 U = np.log([5e4, 9e3, 25.0, 4.0])
@@ -200,12 +202,21 @@ def test_the_parameter_that_differs_is_named(tmp_path, monkeypatch):
     # and where the fits with values of their own end before
     fit = law_problem._fit
     monkeypatch.setattr(law_problem, "_fit", lambda *given: (*fit(*given)[:2], False))
-    assert one_model_text(told_of(result.study)).endswith("times the noise (that fit did not converge)")
+    text = one_model_text(told_of(result.study), result.study, TRUTH)
+    assert text.endswith("times the noise (that fit did not converge)")
 
 
 def told_of(study):
     """`metrics.one_model` about the true mean parameters, where a fit would end but for the noise."""
     return one_model(estimate_at(study, U))
+
+
+def test_a_difference_of_a_value_near_zero_has_its_unit(tmp_path):
+    """4 mrad about a mean of 0.01 mrad, and about 0, where the spread is over the width of the bounds."""
+    study = study_of(tmp_path, frf(), free={"zero.b": {"lower": -0.02, "upper": 0.02}})
+    for value, spread in ((1e-5, 400.0), (0.0, 0.1)):
+        line = OwnValue(drop=1.0, degrees=1, p=0.0, spread=spread, parameter="zero.b", p_holm=0.0, residual=None)
+        assert variation_text(line, study, value) == "0.004 rad"
 
 
 def test_a_small_difference_is_measured_to_first_order(tmp_path):
@@ -217,9 +228,10 @@ def test_a_small_difference_is_measured_to_first_order(tmp_path):
 
 def test_where_one_model_does_nothing_is_said(tmp_path):
     """FRFs and deflections of one machine; and a single test cannot disagree with itself."""
-    found = told_of(study_of(tmp_path, *differing(0.0), loads()))
+    study = study_of(tmp_path, *differing(0.0), loads())
+    found = told_of(study)
     assert found.is_consistent
     assert found.p > CHANCE
-    assert one_model_text(found) == ""
+    assert one_model_text(found, study, TRUTH) == ""
     assert [line.drop for line in found.parameters] == sorted((x.drop for x in found.parameters), reverse=True)
     assert told_of(study_of(tmp_path, frf())) is None
