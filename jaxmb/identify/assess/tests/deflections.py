@@ -463,9 +463,9 @@ class DeflectionMetrics(KindMetrics):
         )
         shares = {entry.name: deflection_budget(entry.test, estimate.model) for entry in entries}
         metrics = cls(sets, explained[0], explained[1], tuple(rows), shares)
-        if estimate.linear is None:
-            return metrics
         fitted = [entry for entry in entries if entry.role == "fit"]
+        if estimate.linear is None or not fitted:
+            return metrics
         draws = max((i.draws for entry in fitted if (i := entry.source.instruments) is not None), default=0)
         robust = any(is_robust(entry.test) for entry in fitted)
         settled = convergence(estimate.linear, estimate.seed, robust)
@@ -480,7 +480,7 @@ def deflection_remarks(
 ) -> tuple[list[str], list[str]]:
     """Likely causes of a poor fit of deflections, and doubts on values of linear studies."""
     fitted, linear = [entry for entry in entries if entry.role == "fit"], estimate.linear
-    if linear is None:
+    if linear is None or not fitted:
         return size_remarks(fitted), []
     causes = factor_remarks(fitted, functools.partial(unexplained_share, estimate.study, linear))
     causes += size_remarks(fitted)

@@ -8,6 +8,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.assess.tests.deflections import spring_remarks
+from tests.identify import arm
 from tests.identify.kr240 import ARM, JOINTS, TRUTH, displaced, loaded, measured_by, study_of, with_arm
 
 FREE = {f"compliance.arm.{entry}": {"lower": -1e-7, "upper": 1e-6} for entry in ("y.y", "rz.rz", "y.rz")}
@@ -118,3 +119,15 @@ def test_an_error_that_explains_the_misfit_is_no_error_of_other_numbers(tmp_path
     assert named is not None
     assert float(named[1]) == pytest.approx(np.degrees(0.1), rel=0.01)
     assert not any("contradict" in text for text in doubts)
+
+
+def test_held_out_loads_beside_fitted_torques(tmp_path):
+    """The linear step is that of the torques, without equations of displacements."""
+    motion = {"a": {"sine": [0.4, 0.2]}, "b": {"sine": [0.3, 0.0, 0.3]}}
+    how = {"duration_s": 4.0, "rate_hz": 100.0, "base_hz": 0.25, "torque_std": 0.1, "motion": motion}
+    torque = {"kind": "torque", "simulate": how, "cutoff_hz": 20.0, "torque_std": 0.1}
+    free = {"mass.fore": {"lower": 0.1, "upper": 100.0}}
+    held_out = arm.loads(count=4, role="check", name="held out")
+    metrics = jaxmb.identify(arm.study_of(tmp_path, torque, held_out, free=free)).metrics
+    assert metrics["explained_percent"]["check"] > 95.0
+    assert "convergence" not in metrics
