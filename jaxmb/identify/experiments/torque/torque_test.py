@@ -389,10 +389,13 @@ class TorqueSource(Source):
             if not most > 0.0:
                 yield f"missing torque of {name}, 0 throughout,", measuring(effort, np.where(number == i, np.inf, std))
                 continue
-            flat, near = ((number == i) & (np.abs(effort) > least * most) for least in (FLAT, 2.0 * FLAT - 1.0))
-            if np.sum(flat) > max(MOST_FLAT * rows[i].size, PILED * np.sum(near & ~flat)):
+            size, noise = np.abs(effort[rows[i]]), float(np.median(std[rows[i]]))
+            width = np.clip(SCATTERED * noise, FLAT * most, MOST_FLAT * most)
+            flat, near = np.sum(size > most - width), np.sum(size > most - 2.0 * width)
+            if flat > max(LEAST_FLAT * size.size, PILED * (near - flat)):
                 text = f"the torque of {name}, which saturates at {most:.3g} {'N m' if self.revolute[i] else 'N'},"
-                yield text, measuring(effort, np.where(flat, 1e6 * most, std))
+                excluded = (number == i) & (np.abs(effort) > most - 1.5 * width)
+                yield text, measuring(effort, np.where(excluded, 1e6 * most, std))
         for revolute, every in () if model.loops else ((True, "all angles"), (False, "all travels")):
             own = [name for name, turns in zip(self.coordinates, self.revolute, strict=True) if turns == revolute]
             if len(own) > 1:
@@ -495,11 +498,12 @@ DEGREE = np.pi / 180.0
 GRAVITY = 9.80665
 FACTORS = tuple(sign * float(np.log(size)) for size in (GRAVITY, 1000.0) for sign in (1.0, -1.0))
 """Starting values of the logarithm of a factor."""
-FLAT, MOST_FLAT = 0.97, 0.08
-"""Share of the largest torque above which a sample may be saturated, and share of such samples in a motion without
-saturation: 8 % for a sine."""
-PILED = 3.0
-"""Such samples over those in the next range of equal width: 2.4 for a sine, more where they pile up at a limit."""
+FLAT, SCATTERED, MOST_FLAT = 0.03, 6.0, 0.2
+"""Distance from the largest torque within which saturated samples pile up: over this torque, over the noise, and the
+largest; they are excluded up to 1.5 times as far."""
+LEAST_FLAT, PILED = 0.03, 3.0
+"""Share of such samples, and their number over that in the next range of equal width: 2.4 for a sine, more where they
+pile up."""
 
 
 def late_text(what: str, value: float) -> str:

@@ -166,14 +166,23 @@ def test_a_saturated_torque_is_a_doubt(tmp_path):
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
 
 
-@pytest.mark.parametrize(("limit", "named"), [(50.0, False), (40.0, True)])
-def test_a_limit_is_tried_where_torques_pile_up_there(tmp_path, limit, named):
-    """Without those near its peaks any torque is explained; a sine is above 97 % of its peak in 16 % of the time."""
-    peaks = np.clip(50.0 * np.sin(0.02 * np.arange(600)), -limit, limit)
-    study = written(tmp_path, lambda q, tau: (q, peaks[:, None] + 0.01 * tau))
+@pytest.mark.parametrize(
+    ("limit", "noise", "named"), [(50.0, 0.01, False), (50.0, 1.0, False), (40.0, 0.01, True), (20.0, 0.4, True)]
+)
+def test_a_limit_is_tried_where_torques_pile_up_there(tmp_path, limit, noise, named):
+    """Without those near its peaks any torque is explained; a sine is above 97 % of its peak in 16 % of the time. Noise
+    spreads saturated torques."""
+    phase, scatter = 0.02 * np.arange(600), np.random.default_rng(1).normal(scale=noise, size=(600, 2))
+    peaks = np.clip(50.0 * np.sin(phase), -limit, limit)
+    study = written(
+        tmp_path, lambda q, tau: (q, peaks[:, None] + scatter), least_speed=0.0, torque_std={"q1": noise, "q2": noise}
+    )
     (entry,) = study.fitted
-    texts = [text for _, text, _ in entry.source.alternatives(entry.test, study.model)]
-    assert any("saturates" in text for text in texts) is named
+    tried = [test for _, text, test in entry.source.alternatives(entry.test, study.model) if "saturates" in text]
+    assert len(tried) == (2 if named else 0)
+    number, at_limit = np.asarray(entry.test.coordinate), np.abs(np.asarray(entry.test.effort)) > limit - 4.0 * noise
+    for i, test in enumerate(tried):
+        assert np.all(np.asarray(test.std)[(number == i) & at_limit] > 1e6)
 
 
 @pytest.mark.parametrize("resolution", [0.01, 0.5])
