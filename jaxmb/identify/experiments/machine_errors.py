@@ -222,7 +222,7 @@ def _of_coordinates(
     stiffness, damping, seen = np.asarray(model.stiffness), np.asarray(model.damping), seen_at_joints(model)
     joints = stiffness[(stiffness > 0.0) & ~np.array(model.locked, bool)]
     typical, driven = float(np.median(joints)) if joints.size else 1.0, {joint for joint, _ in model.motors}
-    inertia = np.asarray(model.rotor_inertia)
+    inertia, carried = np.asarray(model.rotor_inertia), carried_inertia(model)
     for i, name in enumerate(model.coordinates):
         of = ("N m/rad", "N m s/rad", "kg m^2") if model.revolute[i] else ("N/m", "N s/m", "kg")
         is_locked, own = model.locked[i], float(stiffness[i])
@@ -244,12 +244,13 @@ def _of_coordinates(
             error = error_with_text(f"damping.{name}", _stated_text, *what, kind="damping_percent", unit=0.01)
             yield error, right._replace(log_damping=_at(right.log_damping, i))
         if i not in driven and not is_locked and f"rotor_inertia.{name}" not in named:
-            own = float(inertia[i])
-            error = error_with_text(
-                f"rotor inertia of {name}", _rotor_text, name, of[2], own, size=1.0, least=-own,
-                kind="rotor_inertia_percent" if own > 0.0 else "", unit=0.01 * own if own > 0.0 else 1.0,
-            )  # fmt: skip
-            yield error, right._replace(rotor_inertia=_at(right.rotor_inertia, i))
+            own, scale = float(inertia[i]), float(carried[i]) or 1.0
+            sizes = {"kind": "rotor_inertia_percent", "unit": 0.01 * own} if own > 0.0 else {"size": 0.05 * scale}
+            error = error_with_text(f"rotor inertia of {name}", _rotor_text, name, of[2], own, least=-own, **sizes)
+            yield (
+                error._replace(most=np.inf, starts=(0.1 * scale, 0.5 * scale)),
+                right._replace(rotor_inertia=_at(right.rotor_inertia, i)),
+            )
 
 
 def _at(zeros: Any, *index: int) -> np.ndarray:
@@ -325,6 +326,23 @@ def seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
     for (_, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio), strict=True):
         seen[shaft] = ratio**2
     return seen
+
+
+def carried_inertia(model: Model) -> Float[np.ndarray, "n"]:
+    """Mass that each prismatic coordinate carries, kg, and moment of inertia about each revolute one, kg m^2, of a
+    stretched chain; where it carries no body, of all bodies and beams."""
+    n, found = len(model.coordinates), np.zeros(len(model.coordinates))
+    steps, moments = (np.linalg.norm(np.asarray(x), axis=1) for x in (model.origin[:, :3, 3], model.first_moment))
+    halves = 0.5 * np.trace(np.asarray(model.inertia), axis1=1, axis2=2)
+    for node, mass, moment, own in zip(model.mass_node, np.asarray(model.mass), moments, halves, strict=True):
+        distance = 0.0
+        while node >= 0:
+            if node < n:
+                about = own + 2.0 * distance * moment + mass * distance**2
+                found[node] += about if model.revolute[node] else mass
+                distance += steps[node]
+            node = model.parent[node]
+    return np.where(found > 0.0, found, np.where(model.revolute, *_mass_and_inertia(model)[::-1]))
 
 
 def combined(directions: Sequence[T], numbers: Float[np.ndarray, "c"] | Array) -> T:

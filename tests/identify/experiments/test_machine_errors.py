@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ import jaxmb
 from jaxmb import Machine, build_model, linearize, modes
 from jaxmb.identify.experiments.machine_errors import (
     all_elastic,
+    carried_inertia,
     coordinate_errors,
     machine_errors,
     with_further_springs,
@@ -117,3 +119,19 @@ def test_columns_of_coordinates_are_in_another_unit_reversed_or_exchanged():
     np.testing.assert_allclose(found["y in mm"], q * [1.0, 1e-3, 1.0, 1.0])
     np.testing.assert_allclose(found["joint angles in degrees"], q * [1.0, 1.0, np.pi / 180.0, np.pi / 180.0])
     np.testing.assert_allclose(found["exchanged values of x and y"], q[:, [1, 0, 2, 3]])
+
+
+def test_rotor_inertias_are_tried_at_sizes_of_the_machine():
+    """Up to the inertia that a joint carries, which no posture exceeds; of 1 kg m^2 a small robot has none."""
+    model = build_model(jaxmb.load_machine("kuka-kr240"))
+    postures = np.random.default_rng(1).uniform(-np.pi, np.pi, (200, len(model.coordinates)))
+    own = np.diagonal(jax.vmap(lambda q: jaxmb.mass_matrix(model, q))(postures), axis1=1, axis2=2) - model.rotor_inertia
+    assert np.all(own.max(axis=0) <= carried_inertia(model))
+    assert np.all(own.max(axis=0) >= 0.3 * carried_inertia(model))
+    small = dataclasses.replace(
+        ARM, mass=1e-3 * ARM.mass, inertia=1e-3 * ARM.inertia, first_moment=1e-3 * ARM.first_moment
+    )
+    free = free_parameters(ARM, [Bound(("stiffness.a",), 1e3, 1e6)])
+    sizes = [{e.key: (e.typical, *e.starts) for e, _ in machine_errors(m, free, {})} for m in (ARM, small)]
+    large, tiny = (np.array(each["rotor inertia of b"]) for each in sizes)
+    np.testing.assert_allclose(tiny, 1e-3 * large, rtol=1e-12)
