@@ -212,8 +212,9 @@ class HypothesisSearch:
 
 
 LIKELY, TRIED, TRIED_ALTERNATIVES = 18, 6, 3
-"""Numbers of errors that explain most to first order or after a step, for which the free parameters are fitted at a
-size; of those that explain most then, which are refitted; and of alternatives that are refitted."""
+"""Numbers of errors that explain most to first order or after a step, for which, as for those with starts of their own,
+the free parameters are fitted at a size; of those that explain most then, which are refitted; and of alternatives that
+are refitted."""
 CONTINUED = 0.05
 """Part of the misfit that a refit explains after `SCREENED` evaluations if it is continued."""
 SCANNED = (2.0, -2.0, 8.0, -8.0, 32.0, -32.0)
@@ -281,7 +282,8 @@ def refitted(
     refit([k for k, error in enumerate(errors) if error.key in beyond])
     refit([k for k in likely() if inside[k]])
     nearer = np.full(len(errors), np.inf)
-    for k in likely()[:LIKELY]:
+    # the fit may be so far off that no step from it shows what a payload or a missing elasticity explains
+    for k in {*likely()[:LIKELY], *(k for k in likely() if errors[k].starts)}:
         nearer[k] = search.at_size(tried[k][0].hypothesis, tried[k][0].x).chi_square
     expected = np.concatenate([expected, nearer[None]])
     refit(likely()[:TRIED])
