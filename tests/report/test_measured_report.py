@@ -1,6 +1,7 @@
 """Tables and figures of a fit to measured FRFs: what was made of them, what was measured, modes that stand alone."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,9 @@ from jaxmb.identify.assess.modal_agreement import UnpairedMode
 from jaxmb.identify.assess.tests.frf import FrfMetrics
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
+from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.modal.analysis import modal_analysis
+from jaxmb.report import tests
 from jaxmb.report.frf_charts import frf_overview, residual_overview
 from jaxmb.report.modes import mac_panels
 from jaxmb.report.parameters import parameter_table
@@ -70,10 +74,18 @@ def test_modes_that_stand_alone_have_rows(result, text_of):
     assert ["5", "29.500", "-", "-", "0.700", "-", "-"] in rows
 
 
-def test_charts_of_the_modal_analysis_have_the_unit_of_frequency_of_the_test(result):
-    (entry,) = result.study.fitted
-    entry = dataclasses.replace(entry, source=dataclasses.replace(entry.source, frequency_unit="cycles per sample"))
-    charts = {part.name: part.chart() for part in frf_parts(result, entry, "hammer", "") if isinstance(part, Picture)}
+def test_charts_of_the_modal_analysis_have_the_unit_of_frequency_of_the_test(monkeypatch):
+    monkeypatch.setattr(tests, "measured_pairs", lambda *_: None)
+    s, omega = 2j * np.pi * np.arange(6.0, 16.0, 0.1)[:, None, None], 2 * np.pi * 11.0
+    frf = s**2 / (s**2 + 0.02 * omega * s + omega**2)
+    measured = FrfSet(s[:, 0, 0].imag / (2 * np.pi), frf, "accelerance", ("tool z",), ("tool z",))
+    source = SimpleNamespace(
+        modal=modal_analysis(measured, max_order=6), measured=measured, frequency_unit="cycles per sample"
+    )
+    entry = SimpleNamespace(name="hammer", role="fit", source=source, truth=None)
+    result = SimpleNamespace(model=None, metrics=SimpleNamespace(misfit=None))
+    parts = tests.frf_parts(result, entry, "hammer", "")
+    charts = {part.name: part.chart() for part in parts[2:] if isinstance(part, Picture)}
     for name in ("stabilization", "synthesized"):
         assert charts[f"{name}-hammer"].panels[-1].x.label == "frequency (cycles per sample)"
     assert charts["stabilization-hammer"].title.endswith(" cycles per sample")
