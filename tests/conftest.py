@@ -32,9 +32,13 @@ import pytest
 
 import jaxmb
 import jaxmb.cli.console
+from jaxmb.identify.assess.tests import deflections
 
 # A loaded machine takes longer for what is wrong in a file, which is then not said in one line.
 jaxmb.cli.console.FIRST_LINE_AFTER_S = 600.0
+# Each fit of deflections alone is repeated for each number of its tests in so many random orders, for up to 2 s; the
+# tests of that have their own number.
+deflections.MOST_ORDERS = 5
 
 # JAX's traces make hundred thousands of objects that stay; to look through them after every 700 new ones is slow.
 gc.set_threshold(200_000, 30, 30)

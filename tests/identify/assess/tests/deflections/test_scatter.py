@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.linear_estimate import linear_estimate
+from jaxmb.identify.assess.tests import deflections
 from jaxmb.identify.assess.tests.deflections import convergence, monte_carlo
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.fit.linear import linear_step
@@ -91,7 +92,8 @@ def test_a_seed_gives_its_draws_again(estimate):
     assert not np.array_equal(first, other)
 
 
-def test_all_tests_give_the_same_in_any_order(estimate):
+def test_all_tests_give_the_same_in_any_order(estimate, monkeypatch):
+    monkeypatch.setattr(deflections, "MOST_ORDERS", 50)
     settled = convergence(estimate.linear, 4)
     assert settled.counts.tolist() == list(range(1, 24))
     assert np.isnan(settled.values[:, :, 0]).all()
@@ -102,7 +104,8 @@ def test_all_tests_give_the_same_in_any_order(estimate):
     assert np.all(more < few)
 
 
-def test_many_tests_are_looked_at_in_fewer_orders(estimate):
+def test_many_tests_are_looked_at_in_fewer_orders(estimate, monkeypatch):
+    monkeypatch.setattr(deflections, "MOST_ORDERS", 50)
     rows = estimate.linear.equations
     cases = np.concatenate([rows.case + k * (rows.case.max() + 1) for k in range(20)])
     many = Equations(*(np.concatenate([part] * 20) for part in rows[:4]), case=cases)
