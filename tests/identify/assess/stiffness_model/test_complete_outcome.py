@@ -78,7 +78,6 @@ def test_draws_are_told_of_the_variants_that_are_judged(result):
     assert told["draws"] == 5
     assert list(told["compensated_percent_std"]) == list(told["predicted_std_mm"]) == ["J1", "C1"]
     assert any("in 5 draws of the instruments' errors in the fitted tests" in r for r in result.remarks)
-    assert not any("are not made of a complete model" in r for r in result.remarks)
 
 
 def test_scatter_of_the_tracker_is_that_of_the_covariance(fit_cases, models):
