@@ -86,6 +86,7 @@ def test_reduction(method):
         assert reduced.A.shape[0] <= states
         left = max(np.linalg.norm(h, 2) for h in response(reduced, lines) - whole)
         assert left <= 1.05 * error * peak + 1e-9 * peak  # the lines here are not those of the largest error
+        assert (bound is None) == (method == "modal")
         assert bound is None or error <= bound * (1.0 + 1e-6) + 1e-9
         errors.append(error)
     assert errors[0] > errors[1] > errors[2]
