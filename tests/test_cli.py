@@ -179,7 +179,7 @@ def test_a_state_that_is_none(tmp_path, refused):
         ("[free]", 'frame = "tol"\n[free]', "frame 'tol'"),
         ("[free]", "posture = { z9 = 1.0 }\n[free]", "z9"),
         ("[free]", 'outputs = [["tool", "up"]]\n[free]', "direction"),
-        ("[free]", "band_hz = [30.0, 1.0]\n[free]", "band_hz"),
+        ("[free]", "band_hz = [30.0, 1.0]\n[free]", "band_hz is 30 to 1 Hz"),
         ("[free]", "weights = { elsewhere = 0.0 }\n[free]", "weights are zero"),
         ('kind = "frf"\nfile = "hammer.npz"', 'kind = "torque"', "expected either file or simulate"),
         ('file = "hammer.npz"', 'file = "none.npz"', "none.npz"),
@@ -192,7 +192,7 @@ def test_wrong_study(old, new, told, tmp_path, refused):
     (tmp_path / "mine.toml").write_text(STUDY.replace(old, new))
     line = refused("identify", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"))
     assert told in line
-    assert "mine.toml" in line or "torque" in line
+    assert "mine.toml" in line
     assert not (tmp_path / "out").exists()
 
 
@@ -200,8 +200,8 @@ def test_wrong_study(old, new, told, tmp_path, refused):
     ("arrays", "told"),
     [
         ({"frequency_hz": FREQUENCY[::-1]}, "increasing"),
-        ({"frf": np.ones((9, 3, 3))}, "shape"),
-        ({"frf": np.ones((10, 2, 3))}, "outputs"),
+        ({"frf": np.ones((9, 3, 3))}, "frf has shape (9, 3, 3)"),
+        ({"frf": np.ones((10, 2, 3))}, "has 2 outputs and 3 inputs, expected 3 and 3"),
         ({"frf": np.full((10, 3, 3), np.nan)}, "finite"),
         ({"frf": np.zeros((10, 3, 3))}, "zero"),
         ({"kind": "accelaration"}, "accelaration"),
@@ -226,7 +226,6 @@ def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["identify"], "study"),
         (["identify", "validation-4r"], "validation-3r"),
         (["identify", "missing.toml"], "missing.toml"),
         (["identify", "."], "expected a file"),
@@ -243,7 +242,7 @@ def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
         (["predict", "kuka-kr91"], "kuka-kr90"),
         (["predict", "manipulator-3r", "--posture", "z9=1"], "z9"),
         (["predict", "manipulator-3r", "--posture", "z2=7 degrees"], "7 degrees"),
-        (["predict", "manipulator-3r", "--posture", "z2"], "z2"),
+        (["predict", "manipulator-3r", "--posture", "z2"], "found 'z2', expected an entry such as"),
         (["predict", "manipulator-3r", "--posture", "z2=1,z2=2"], "twice"),
         (["predict", "manipulator-3r", "--frame", "tol"], "tol"),
         (
@@ -251,9 +250,9 @@ def test_a_measurement_that_is_no_archive(data, tmp_path, refused):
             "frame 'ground' does not move, so that all its FRFs are zero",
         ),
         (["predict", "manipulator-3r", "--kind", "velocity"], "velocity"),
-        (["predict", "manipulator-3r", "--band-hz", "30", "1"], "band_hz"),
-        (["predict", "manipulator-3r", "--band-hz", "1", "nan"], "finite"),
-        (["predict", "manipulator-3r", "--band-hz", "-1", "10"], "-1"),
+        (["predict", "manipulator-3r", "--band-hz", "30", "1"], "band_hz: 30 to 1 Hz"),
+        (["predict", "manipulator-3r", "--band-hz", "1", "nan"], "band_hz: 1 to nan Hz"),
+        (["predict", "manipulator-3r", "--band-hz", "-1", "10"], "band_hz: -1 to 10 Hz"),
         (["predict", "manipulator-3r", "--animate", "4"], "mode 4: 'manipulator-3r' has no such mode, expected 1 to 3"),
         (["predict", "manipulator-3r", "--animate", "0"], "mode 0: 'manipulator-3r' has no such mode, expected 1 to 3"),
         (["predict", "manipulator-3r", "--animate", "first"], "--animate"),
