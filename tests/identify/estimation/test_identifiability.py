@@ -1,18 +1,9 @@
-"""What is known of a parameter: against closed forms, Monte-Carlo, and the bounds known for the KUKA KR90."""
+"""What is known of a parameter: against closed forms and Monte-Carlo."""
 
-import tomllib
-from pathlib import Path
-
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxmb.identify.estimation.identifiability import identifiability
-from jaxmb.identify.fit.problem import final_state
-from jaxmb.identify.study.format.study_format import StudyFile
-from jaxmb.identify.study.study import make_study
-
-KR90 = tomllib.loads((Path(__file__).parents[2] / "reference" / "huynh2020_kr90.toml").read_text())
 
 
 def random_jacobian(seed, rows=40, columns=5):
@@ -124,29 +115,3 @@ def test_verdicts_by_what_is_needed():
     known = identifiability(np.diag(1.0 / std), np.ones(4), np.full(4, 0.06), needed)
     assert known.verdict == ("weak", "weak", "yes", "no")
     assert known.with_std(np.array([0.03, 0.02, 0.4, 0.2])).verdict == ("yes", "yes", "weak", "yes")
-
-
-@pytest.mark.parametrize("case", ["one_posture_30hz", "one_posture_100hz"])
-def test_cramer_rao_bounds_of_the_kr90(case, tmp_path):
-    lines = {"first_hz": KR90["first_hz"], "last_hz": KR90[case]["last_hz"], "step_hz": KR90["step_hz"]}
-    test = {
-        "kind": "frf",
-        "simulate": {"lines": lines},
-        "posture": {"z1": "0 deg", "z2": "70 deg", "z3": "-100 deg"},
-        "noise_log_std": KR90["noise_log_std"],
-    }
-    free = {"stiffness.*": {"lower": 1e5, "upper": 1e9}, "damping.*": {"lower": 1.0, "upper": 1e5}}
-    file = StudyFile.model_validate({"machine": "kuka-kr90", "test": [test], "free": free})
-    study = make_study(file, case, tmp_path)
-    names = [f"{family}.{item}" for family in ("stiffness", "damping") for item in KR90["order"]]
-    u = study.free.encode(np.array([study.truth[name] for name in study.free.names]))
-    residual, jacobian, row_weights = (np.asarray(x) for x in final_state(study.problem, jnp.asarray(u)))
-    # The truth leaves no residual but rounding of the matrices, 1e-9 of the noise and more where H has a zero.
-    assert np.abs(residual).max() < 1e-5
-    known = identifiability(jacobian, row_weights)
-    found = dict(zip(study.free.names, known.std, strict=True))
-    # Four digits are given, of numbers that depend on the machine's printed data alone.
-    np.testing.assert_allclose([found[n] for n in names], KR90[case]["std_log"], rtol=0.01)
-    verdicts = dict(zip(study.free.names, known.verdict, strict=True))
-    expected = ["yes" if s < 0.1 else "weak" if s < 1.0 else "no" for s in KR90[case]["std_log"]]
-    assert [verdicts[n] for n in names] == expected
