@@ -44,7 +44,8 @@ def test_near_the_fit_a_profile_is_its_standard_deviation(noisy):
     for found in with_profiles(noisy, ["stiffness.*"]).metrics.profiles.values():
         np.testing.assert_allclose(found.rise, found.expected, rtol=0.05, atol=0.05)
         np.testing.assert_allclose(found.interval, found.linear_interval, rtol=2e-3)
-        assert found.rise[found.values == noisy.parameters[found.name].value] == pytest.approx(0.0, abs=1e-9)
+        (at_best,) = found.rise[found.values == noisy.parameters[found.name].value]
+        assert at_best == pytest.approx(0.0, abs=1e-9)
         assert found.lowest > -1e-6
 
 
