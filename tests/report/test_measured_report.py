@@ -20,7 +20,7 @@ from jaxmb.report.parameters import parameter_table
 from jaxmb.report.rendering import figure_of
 from jaxmb.report.result_sections import sections
 from jaxmb.report.section import Picture, Table
-from jaxmb.report.tests import frf_parts, frf_sections
+from jaxmb.report.tests import frf_sections
 
 POSTURE = {"z2": "70 deg", "z3": "-100 deg"}
 
