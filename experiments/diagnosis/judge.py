@@ -60,6 +60,8 @@ def judged(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
         return {**case, "name": folder.name, "refused": True, "causes": named, "right": is_right, "flagged": True,
                 "beyond": [], "seconds": time.monotonic() - began}  # fmt: skip
     own = jaxmb.parameters(jaxmb.build_model(jaxmb.load_machine(folder / "machine.toml")))
+    if (folder / "values.json").exists():
+        own = json.loads((folder / "values.json").read_text())
     beyond = [
         name
         for name, found in result.parameters.items()

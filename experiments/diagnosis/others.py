@@ -1,5 +1,6 @@
 """Modal, deflection, torque and pose studies of the diagnosis experiment, with one error each."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -406,6 +407,8 @@ class Torques:
         if any(joint.friction for body in self.machine.body for joint in body.joint):
             free["friction.*"] = {"lower": 0.0, "upper": 100.0, "scale": "linear"}
         finish(folder, self.stated, [test], {"free": free})
+        # masses and centres of mass that are off change free first moments
+        (folder / "values.json").write_text(json.dumps(jaxmb.parameters(model)))
 
 
 def torque_errors() -> dict[str, Callable[[Torques, int, np.random.Generator], Change]]:
