@@ -144,7 +144,8 @@ def goodness_of_fit(solution: Solution, step: LinearStep | None = None) -> Goodn
         step: the linear step, whose chi-square excludes outliers of robust tests; None for a search.
     """
     study, problem, model = solution.study, solution.study.problem, solution.model
-    each = misfits_of_tests(problem, solution.residual, solution.jacobian, solution.row_weights)
+    variances = solution.row_weights if step is None else step.variances
+    each = misfits_of_tests(problem, solution.residual, solution.jacobian, variances)
     total = _misfit(solution, step)
     stated, by_errors, tolerated, joint = _effect_of_errors(solution, each, step)
     smooth = [not _is_noise(solution, k, own) for k, own in enumerate(each)]
@@ -242,7 +243,7 @@ def _effect_of_errors(
         std = identifiability(solution.jacobian, noise, problem.prior_std).std
         refit = functools.partial(nonlinear_refit, with_tests(problem, simulated), solution.u)
     else:  # the chi-square is that of all tests
-        rows, noise = (slice(0, problem.data_rows),), solution.row_weights
+        rows, noise = (slice(0, problem.data_rows),), step.variances
         factor, std = np.sqrt(step.robust_weight[: problem.data_rows]), step.identifiability.std
         refit = linear_refit(step.jacobian)
     found = budget(tests, refit, solution.jacobian, std, solution.seed, factor)

@@ -30,6 +30,7 @@ from jaxmb.identify.assess.tests.deflections import (
     unexplained_share_by,
 )
 from jaxmb.identify.estimation.identifiability import correlation, limits, verdicts
+from jaxmb.identify.estimation.linear import tukey_square
 from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.test import Entry
@@ -248,7 +249,7 @@ def stiffness_estimate(study: Study, seed: int = 0) -> StiffnessEstimate:
         }
     _, std = measured_displacements(cases)
     best, plain = variants["C1" if compensated is None else "C2"], variants["C1"]
-    covariance = _misfit(plain, weight, std).widening ** 2 * plain.fit.covariance
+    covariance = _misfit(plain, weight, std, robust).widening ** 2 * plain.fit.covariance
     # without springs between frames, as the completed machine
     bare = build_model(study.machine.model_copy(update={"spring": ()}))
     own = dict(zip(complete.steps[0].before, original_values(bare, complete).tolist(), strict=True))
@@ -256,7 +257,7 @@ def stiffness_estimate(study: Study, seed: int = 0) -> StiffnessEstimate:
     whole = completion(complete, plain.model.reduction, plain.fit.values, covariance, nominal)
     return StiffnessEstimate(
         study, seed, complete, variants, best, weight, unseen, whole,
-        *completed_machine(study, whole), _misfit(best, weight, std),
+        *completed_machine(study, whole), _misfit(best, weight, std, robust),
     )  # fmt: skip
 
 
@@ -322,10 +323,11 @@ def assess_stiffness(found: StiffnessEstimate) -> Result:
     )
 
 
-def _misfit(variant: Variant, weight: np.ndarray, std: np.ndarray) -> Misfit:
+def _misfit(variant: Variant, weight: np.ndarray, std: np.ndarray, robust: bool) -> Misfit:
     """Reduced chi-square of a variant."""
     fit = variant.fit
-    return misfit(np.sqrt(weight * fit.weights) * fit.residual / std, weight, fit.rank, fit.weights)
+    variances = weight * tukey_square(weight) if robust else weight
+    return misfit(np.sqrt(weight * fit.weights) * fit.residual / std, variances, fit.rank, fit.weights)
 
 
 def completed_machine(study: Study, whole: CompletionOutcome) -> tuple[Model, Machine]:

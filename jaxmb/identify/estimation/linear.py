@@ -173,6 +173,18 @@ def tukey(size: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
     return np.where(np.abs(size) < BISQUARE, (1.0 - (size / BISQUARE) ** 2) ** 2, 0.0)
 
 
+def tukey_square(variance: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    """Mean square of normal errors by Tukey's weights over that without weights, E[w z^2] / (E[w] E[z^2]).
+
+    Args:
+        variance: of the errors, in units of the stated one; the scale is that of a robust `linear_fit`.
+    """
+    size, row = np.unique(np.sqrt(variance / max(1.0, float(np.median(variance)))), return_inverse=True)
+    z = np.linspace(-8.0, 8.0, 801)
+    weights = tukey(size[:, None] * z) * np.exp(-0.5 * z**2)
+    return (weights @ z**2 / weights.sum(axis=1))[row]
+
+
 def _covariance(weighted: np.ndarray, weights: np.ndarray, limited: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Covariance [d, d] and standard deviations [d] of a weighted estimate."""
     d = limited.size

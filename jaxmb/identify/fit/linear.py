@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, jacobian_svd
-from jaxmb.identify.estimation.linear import linear_fit
+from jaxmb.identify.estimation.linear import linear_fit, tukey_square
 from jaxmb.identify.experiments.components import Equations
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import Misfit, misfit
@@ -76,6 +76,9 @@ class LinearStep:
     """Reduced chi-square of the rows of the tests."""
     row_weights: Float[np.ndarray, "m"]
     """Weight of the squared error of each row, in addition to its inverse variance; robust weights included."""
+    variances: Float[np.ndarray, "m"]
+    """Variance of each residual under the stated noise, scaled by the root of its weight: less than the weight in a
+    robust fit, as Tukey's weights reduce the mean square of normal errors."""
     prior_std: Float[np.ndarray, "d"] | None = None
     """Standard deviation of the prior of u, whose rows are the last ones; None without a prior."""
     consistent: ConsistentSolution | None = None
@@ -214,6 +217,9 @@ def linear_step(
     on_bound = stopped & ~insensitive & ((x <= unknown.lower) | (x >= unknown.upper))
     data = slice(0, residual.size - (0 if prior_std is None else int(np.isfinite(prior_std).sum())))
     errors = np.sqrt(weight) * residual / rows.std
+    variances = rows.weight
+    if robust:
+        variances = variances * tukey_square(variances if lengths is None else variances / lengths)
     return LinearStep(
         x=x,
         jacobian=jacobian,
@@ -227,12 +233,13 @@ def linear_step(
         cost=float(np.sum(errors[data] ** 2)),
         misfit=misfit(
             errors[data],
-            rows.weight[data],
+            variances[data],
             float(np.sum(jacobian_svd(jacobian).basis(jacobian[data]) ** 2)),  # degrees of freedom of the parameters
             np.asarray(fitted.weights)[data],
             lengths,
         ),
         row_weights=weight,
+        variances=variances * fitted.weights,
         prior_std=prior_std,
         consistent=consistent,
     )

@@ -152,6 +152,23 @@ def test_outliers_count_little_where_asked_for():
     assert np.sum(step.robust_weight < 0.01) == 12
 
 
+@pytest.mark.parametrize(("weight", "length"), [(1.0, 1.0), (5.0, 1.0), (1.0, 9.0)])
+def test_correct_noise_has_a_reduced_chi_square_of_one_in_robust_fits(weight, length):
+    """That of 4320 errors scatters by 2 %, and is 2 % larger as their scale is never below the stated one; by Tukey's
+    weights alone it would be 0.83."""
+    found, rows = prepared(loaded(noise=0.0), weight=weight)
+    rows = rows._replace(weight=np.full(72, weight))
+    rows = type(rows)(*(np.concatenate([part] * 60) for part in rows))
+    errors = np.random.default_rng(0).normal(size=4320) / np.sqrt(length)
+    step = linear_step(
+        found, rows._replace(measured=rows.measured + rows.std * errors), START, True, lengths=np.full(4320, length)
+    )
+    assert step.misfit.square == pytest.approx(1.0, abs=0.08)
+    # the variance of each residual, with which errors of the description are compared
+    errors = np.sqrt(step.row_weights) * step.residual / rows.std
+    assert np.sum(errors**2) == pytest.approx(np.sum(step.variances) / length, rel=0.08)
+
+
 def test_parameters_that_do_not_act_are_told():
     """Their columns are zero, and the test says that it does not depend on them."""
     free = free_of(names=("stiffness.q1", "damping.q1"))

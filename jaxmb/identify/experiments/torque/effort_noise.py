@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.linalg import solve_toeplitz
 
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE
-from jaxmb.identify.estimation.linear import linear_fit, tukey
+from jaxmb.identify.estimation.linear import linear_fit, tukey, tukey_square
 from jaxmb.identify.experiments.torque.effort_rows import EffortRows, least_squares
 
 ROUNDS = 3
@@ -25,8 +25,8 @@ SAMPLES_PER_COEFFICIENT = 10
 """Smallest number of samples for each coefficient of the autoregressive process."""
 NORMAL_MEDIAN = 0.674490
 """Median size of normal errors of deviation 1."""
-NORMAL_SQUARE = 0.828073
-"""Mean square of normal errors of deviation 1 by Tukey's weights: E[w z^2] / E[w]."""
+NORMAL_SQUARE = float(tukey_square(np.ones(1))[0])
+"""Mean square of normal errors of deviation 1 by Tukey's weights, 0.828."""
 
 
 class EffortNoise(NamedTuple):
