@@ -159,7 +159,8 @@ def scaled_svd(matrix: Float[np.ndarray, "m d"], tolerance: float | None = None,
             columns at the level of rounding are set to zero.
         rows: number of rows of the matrix whose triangular factor is given, if it is one.
     """
-    matrix = np.pad(matrix, ((0, max(matrix.shape[1] - matrix.shape[0], 0)), (0, 0)))
+    if matrix.shape[0] < matrix.shape[1]:
+        matrix = np.pad(matrix, ((0, matrix.shape[1] - matrix.shape[0]), (0, 0)))
     if tolerance is not None:
         matrix = without_rounding(matrix)
     size = np.linalg.norm(matrix, axis=0)

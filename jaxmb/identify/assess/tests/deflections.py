@@ -20,7 +20,8 @@ from jaxtyping import Array, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.metrics import KindMetrics
-from jaxmb.identify.estimation.identifiability import Identifiability, propagated_std
+from jaxmb.identify.estimation.identifiability import Identifiability, jacobian_svd, propagated_std
+from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.components import Equations, is_robust
 from jaxmb.identify.experiments.deflections.deflection_test import (
     AffineStiffness,
@@ -31,7 +32,7 @@ from jaxmb.identify.experiments.deflections.deflection_test import (
 )
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
 from jaxmb.identify.experiments.test import Entry
-from jaxmb.identify.fit.linear import linear_equations, linear_step
+from jaxmb.identify.fit.linear import linear_equations, linear_step, without_effect
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, least_squares
 from jaxmb.identify.study.reading.deflections import measured_with
@@ -268,8 +269,12 @@ def convergence(linear: LinearSystem, seed: int, robust: bool = False) -> Conver
             chosen = np.isin(rows.case, order[:count])
             some = Equations(*(part[chosen] for part in rows))
             if some.measured.size >= size:
-                step = linear_step(found, some, linear.start, robust)
-                values[k, i] = np.where(np.isfinite(step.identifiability.std), found.decode(step.x), np.nan)
+                insensitive, std = without_effect(some), some.std / np.sqrt(some.weight)
+                matrix = np.where(insensitive, 0.0, some.matrix)
+                fit = linear_fit(matrix, some.measured, std, found.lower, found.upper, robust)
+                x = np.where(insensitive, found.encode(linear.start), fit.values)
+                jacobian = matrix * found.slope(x) * (np.sqrt(fit.weights) / std)[:, None]
+                values[k, i] = np.where(jacobian_svd(jacobian).unknown, np.nan, found.decode(x))
     return Convergence(counts, values)
 
 
