@@ -28,6 +28,7 @@ from jaxmb.identify.assess.linear_estimate import diagnosed_linear, linear_estim
 from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.model_errors import model_errors, model_errors_text, most_likely_errors, with_hypotheses
 from jaxmb.identify.assess.remarks import (
+    INFLATED,
     UNKNOWN,
     bound_remarks,
     data_remarks,
@@ -292,7 +293,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
     exceeded = exceeded_remarks(goodness.budget, estimate.study.tolerances) if is_judged else []
     each = zip(estimate.study.fitted, goodness.excesses, strict=True)
     stated = {e.name: own for e, own in each if e.test.noise.is_known and not e.source.noise_estimated}
-    return (
+    doubts = (
         *excess_remarks(goodness.excess, goodness.systematic, likely, stated if goodness.excess is None else None),
         *others,
         *([UNKNOWN] if goodness.not_reproduced else []),
@@ -301,6 +302,7 @@ def _doubts(estimate: Estimate, diagnosis: Diagnosis, metrics: Metrics, machine:
         *held_out_remarks(estimate),
         *machine_remarks(machine),
     )
+    return doubts if estimate.has_std else tuple(text.replace(INFLATED, "") for text in doubts)
 
 
 def _with_noise(estimate: Estimate) -> Study:

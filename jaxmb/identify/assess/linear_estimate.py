@@ -33,7 +33,7 @@ from jaxmb.identify.assess.model_errors import (
     selected,
     with_hypotheses,
 )
-from jaxmb.identify.assess.remarks import body_remarks, outlier_remarks, tests_text, value_remarks
+from jaxmb.identify.assess.remarks import INFLATED, body_remarks, outlier_remarks, tests_text, value_remarks
 from jaxmb.identify.assess.result import Outcome
 from jaxmb.identify.assess.tests.torque import EXACT, beyond_noise
 from jaxmb.identify.assess.uncertainty.nonlinear import beyond_bounds
@@ -252,7 +252,7 @@ def _restricted_remarks(estimate: Estimate, linear: LinearSystem) -> list[str]:
     return [
         f"the residual is {misfit.factor:.3g} times that of a fit of all inertial and friction parameters: fixed"
         " values, bounds or a prior limit the fit, friction differs between tests, or the zero of an angle, a length or"
-        " the direction of gravity is wrong; standard deviations were inflated accordingly"
+        f" the direction of gravity is wrong{INFLATED}"
     ]
 
 

@@ -36,6 +36,8 @@ def data_remarks(study: Study) -> list[str]:
     ]
 
 
+INFLATED = "; standard deviations were inflated accordingly"
+"""End of a sentence on a misfit, left out where no standard deviation is known."""
 MOST_EXCEEDED = 3
 """Largest number of errors of one kind in a sentence, and of kinds with a sentence each."""
 MOST_PERCENT = 50.0
@@ -81,7 +83,7 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
         return [
             f"the data contradict tolerances ({', '.join(kinds)}) of several quantities, or by sizes"
             " that are not plausible: an error of another kind is likelier, such as missing friction or a missing"
-            " elasticity; standard deviations were inflated accordingly"
+            f" elasticity{INFLATED}"
         ]
     for each in exceeded:
         kind, order = budget.errors[each.members[0]].kind, np.argsort(-np.abs(each.sizes))[:MOST_EXCEEDED].tolist()
@@ -94,7 +96,7 @@ def exceeded_remarks(budget: Budget | None, tolerances: Tolerances | None) -> li
             text = f"{name} off by {factor:.2g} times the tolerance, most of all {text}"
         sentences.append(
             f"the data contradict a tolerance of {size:.3g} {unit} ({kind}): {text}; correct the description or"
-            " state a larger tolerance; standard deviations were inflated accordingly"
+            f" state a larger tolerance{INFLATED}"
         )
     return sentences
 
@@ -121,7 +123,7 @@ def excess_remarks(
         causes: texts, the most likely first; without such a residual they are separate sentences.
         of_tests: in place of that of all data, those of the tests whose noise is stated, by name.
     """
-    signs, advice = list[str](), "model error, or noise understated; standard deviations were inflated accordingly"
+    signs, advice = list[str](), f"model error, or noise understated{INFLATED}"
     if misfit is not None and not misfit.explained:
         signs.append(f"reduced chi-square {misfit.square:.3g} (residual {misfit.factor:.3g} times the stated noise)")
     signs += [

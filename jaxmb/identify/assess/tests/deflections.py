@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int
 from jaxmb.compiled import compiled
 from jaxmb.identify.assess.estimate import Estimate, LinearSystem
 from jaxmb.identify.assess.metrics import KindMetrics
+from jaxmb.identify.assess.remarks import INFLATED
 from jaxmb.identify.estimation.identifiability import Identifiability, jacobian_svd, propagated_std
 from jaxmb.identify.estimation.linear import linear_fit
 from jaxmb.identify.experiments.components import Equations, is_robust
@@ -45,7 +46,7 @@ from jaxmb.machine.schema import Machine
 
 CAUSES = (
     "usual causes: a moment or an offset of the tool missing in the loads, axes of another frame, other"
-    " compliance (links, the base, the gripper); standard deviations were inflated accordingly"
+    f" compliance (links, the base, the gripper){INFLATED}"
 )
 """Usual reasons why linear models of joints do not reproduce deflections."""
 
