@@ -129,14 +129,18 @@ def at_joints(
     motion, divisor, own, factor = map(np.array, zip(*(columns[name] for name in selected), strict=True))
     parts = {field: getattr(record, field) for field in ("position", "velocity", "acceleration")}
     there = {field: None if part is None else part[:, motion] / divisor for field, part in parts.items()}
-    return dataclasses.replace(record, names=selected, effort=record.effort[:, own] * factor, **there), sides
+    drives = record.drives and record.drives._replace(ratio=record.drives.ratio[:, own] * factor)
+    effort = record.effort[:, own] * factor
+    return dataclasses.replace(record, names=selected, effort=effort, drives=drives, **there), sides
 
 
 def reversed_at(record: MotionRecord, joints: Sequence[str]) -> MotionRecord:
     """The record at joints for gear ratios of the opposite sign, for joints recorded at their shafts."""
     sign = np.where(np.isin(record.names, joints), -1.0, 1.0)
     parts = {field: getattr(record, field) for field in ("position", "velocity", "acceleration", "effort")}
-    return dataclasses.replace(record, **{f: None if part is None else part * sign for f, part in parts.items()})
+    drives = record.drives and record.drives._replace(ratio=record.drives.ratio * sign)
+    scaled = {field: None if part is None else part * sign for field, part in parts.items()}
+    return dataclasses.replace(record, drives=drives, **scaled)
 
 
 def rigid_gears(model: Model, recorded: Sequence[str], z: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "k m"]:

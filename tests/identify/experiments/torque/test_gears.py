@@ -8,6 +8,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxmb
+from jaxmb.identify.experiments.torque.gears import at_joints, reversed_at
+from jaxmb.measurement.motion.csv_motion import read_described
 
 RATIO, GRAVITY, LENGTH = -80.0, 9.81, 0.5
 TRUE = {
@@ -27,6 +29,7 @@ MACHINE = jaxmb.Machine.model_validate({
     }],
     "frame": [{"name": "tool", "body": "bob", "origin": {"xyz": [LENGTH, 0.0, 0.0]}}],
 })  # fmt: skip
+MODEL = jaxmb.build_model(MACHINE)
 FREE = {
     "inertia.bob.zz": {"lower": 2.0, "upper": 8.0}, "first_moment.bob.x": {"lower": 1.0, "upper": 8.0},
     "stiffness.q": {"lower": 1e3, "upper": 1e5}, "damping.q": {"lower": 1.0, "upper": 100.0},
@@ -103,6 +106,24 @@ def test_torques_of_an_elastic_drive(tmp_path, motion):
         true = jaxmb.set_parameters(study.model, TRUE)
         assert missed(study, true) > 0.015
         assert missed(study.linearized_about(true), true) < 1e-3
+
+
+def test_currents_of_a_drive_described_at_its_shaft(tmp_path, motion):
+    """Ratios of a description may be those to the shaft of the machine's motor; a resampled record has torques of its
+    joint too."""
+    angle, _, torque = motion
+    np.savetxt(tmp_path / "shaft.csv", np.column_stack([RATIO * angle, torque / RATIO / 0.5]), "%.15g", ",")
+    signals = 'position = {file = "shaft.csv", columns = [1]}\neffort = {file = "shaft.csv", columns = [2]}\n'
+    drive = 'drive = [{name = "m", ratio = {q_motor = 1.0}, gain = 0.5}]\n'
+    (tmp_path / "shaft.toml").write_text(f"rate_hz = {RATE}\n{signals}{drive}")
+    both = [
+        make(tmp_path, ["q", "q.torque"], [angle, torque], file=file, resample_hz=RATE).entries[0].test.effort
+        for file in ("motion.csv", "shaft.toml")
+    ]
+    np.testing.assert_allclose(both[1], both[0], rtol=1e-9, atol=1e-9 * np.abs(torque).max())
+    record, _ = at_joints(MODEL, read_described("shaft.toml", tmp_path, MODEL.coordinates), "motor")
+    for each in (record, reversed_at(record, ["q"])):
+        np.testing.assert_allclose(each.drives.effort, each.effort, rtol=1e-12)
 
 
 def test_a_record_that_begins_with_the_motion(tmp_path):
