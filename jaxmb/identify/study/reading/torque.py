@@ -361,11 +361,19 @@ def _motions(part: TorqueTestPart, record: MotionRecord) -> list[MotionEstimate]
 
 
 def _by_name(part: Kalman, key: str, record: MotionRecord) -> Any:
-    """A number for each recorded coordinate, 1 for unmeasured ones; None where it is not stated."""
-    given = getattr(part, key)
+    """A number for each recorded coordinate, 1 for unmeasured ones; None where it is not stated.
+
+    Raises:
+        ValueError: it is stated of a sensor that was not recorded, or lacks a coordinate.
+    """
+    given, sensor = getattr(part, key), key.removesuffix("_std")
+    measured = getattr(record, sensor, None)
+    if given is not None and sensor != key and measured is None:
+        raise ValueError(
+            f"{key} is given, and no {sensor} was recorded: expected a column '{record.names[0]}.{sensor}'"
+        )
     if not isinstance(given, dict):
         return given
-    measured = getattr(record, key.removesuffix("_std"), None)
     unmeasured = np.zeros(len(record.names)) if measured is None else np.isnan(measured).all(axis=0)
     rest = {name: 1.0 for name, none in zip(record.names, unmeasured, strict=True) if none}
     return by_coordinate(key, rest | given, record.names, why="expected one for each coordinate")

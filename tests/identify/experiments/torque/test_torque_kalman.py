@@ -60,6 +60,7 @@ def test_a_given_density_is_used(tmp_path):
         ({"position_std": {"a": 1e-3}}, {}, "kalman: position_std: found none for 'b'"),
         ({"position_std": {"z": 1e-3}}, {}, "kalman: position_std: coordinate 'z' does not exist"),
         ({"position_std": 1e-3}, {"velocity_std": 0.1}, "kalman: velocity_std is not given"),
+        ({"position_std": 1e-3, "velocity_std": 0.1}, {}, "velocity_std is given, and no velocity was recorded"),
     ],
 )
 def test_wrong_settings(tmp_path, kalman, sensors, told):
