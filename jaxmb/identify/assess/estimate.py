@@ -368,6 +368,11 @@ class Estimate(Solution):
         return self.identifiability.std
 
     @property
+    def std_unknown(self) -> bool:
+        """Whether the machine does not reproduce a fitted test, or its errors allow no standard deviations."""
+        return bool(self.goodness.not_reproduced) or any(entry.source.std_unknown for entry in self.study.fitted)
+
+    @property
     def without_std(self) -> "Estimate":
         """The estimate without standard deviations, as of a machine that does not reproduce its data."""
         return dataclasses.replace(self.with_std(np.full(self.u.size, np.inf)), has_std=False)

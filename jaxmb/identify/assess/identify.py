@@ -219,7 +219,7 @@ def assess(estimate: Estimate) -> Result:
     else:
         diagnosis = diagnosed_search(estimate, solved)
     goodness = estimate.goodness
-    estimate = diagnosis.estimate.without_std if goodness.not_reproduced else diagnosis.estimate
+    estimate = diagnosis.estimate.without_std if estimate.std_unknown else diagnosis.estimate
     budgets = None
     if goodness.budget is not None:
         slope = study.free.slope(estimate.values)
@@ -326,7 +326,7 @@ def _modes(estimate: Estimate, rows: np.ndarray) -> tuple[Mode, ...]:
             found = select_modes(found, found.frequency_hz <= vibration.band_end_hz)
             motion = vibration.test, study.model, study.free, estimate.u, view.tangent
             std = mode_deviations(*motion, found, rows, affine)
-            std = np.full_like(std, np.inf) if estimate.goodness.not_reproduced else std
+            std = np.full_like(std, np.inf) if estimate.std_unknown else std
             columns = (found.frequency_hz, found.damped_frequency_hz, found.damping_ratio, *std.T)
             lines += [Mode(entry.name, *row) for row in np.array(columns).T.tolist()]
     return tuple(lines)
@@ -432,7 +432,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, hypotheses)
     excess = goodness.excess is not None and not goodness.excess.explained
-    laws = chosen_laws(estimate.without_std if goodness.not_reproduced else estimate)
+    laws = chosen_laws(estimate.without_std if estimate.std_unknown else estimate)
     values = dict(zip(estimate.study.free.names, estimate.values.tolist(), strict=True))
     return Diagnosis(
         estimate=estimate,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxmb.identify.assess.estimate import Diagnosis
-from jaxmb.identify.assess.identify import _doubts, identify, search_status
+from jaxmb.identify.assess.identify import _doubts, assess, identify, search_status
 from jaxmb.identify.assess.kinds import fit_metrics
 from jaxmb.identify.fit.state import Fit
 from jaxmb.measurement.files.frf_file import write_frf
@@ -63,6 +63,17 @@ def test_a_misfit_beside_noise_to_be_estimated_is_a_doubt(tmp_path):
     doubts = _doubts(estimate, Diagnosis(estimate, True, (), ()), fit_metrics(estimate), study.machine)
     (misfit,) = [text for text in doubts if "stated noise" in text]
     assert misfit.startswith("test 'loads': reduced chi-square")
+
+
+def test_a_test_without_standard_deviations_leaves_none_in_a_search(tmp_path, monkeypatch):
+    """As saturated torques beside FRFs; in a linear study alone they did."""
+    study = study_of(tmp_path, frf(noise=0.01), tolerances="exact")
+    estimate = estimate_at(study, study.free.encode(np.array([TRUTH[name] for name in study.free.names])))
+    assert np.isfinite(estimate.std).all()
+    monkeypatch.setattr(type(study.fitted[0].source), "std_unknown", True)
+    result = assess(estimate)
+    assert all(np.isinf(p.std) for p in result.parameters.values())
+    assert all(np.isinf(mode.frequency_std_hz) for mode in result.modes)
 
 
 def test_deflections_that_nothing_is_known_of_have_no_deviation(tmp_path):

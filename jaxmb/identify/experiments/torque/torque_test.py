@@ -288,8 +288,8 @@ class TorqueSource(Source):
     at_rest: tuple[str, ...] = ()
     """Joints without a column, assumed at rest at the posture."""
     std_unknown: bool = False
-    """Whether errors of a motion from a Kalman smoother are a large part of the noise, so that standard deviations are
-    unknown."""
+    """Whether torques saturate, or errors of a motion from a Kalman smoother are a large part of the noise, so that
+    standard deviations are unknown."""
     reversed_gears: Mapping[tuple[str, ...], Callable[[], TorqueTest]] = dataclasses.field(default_factory=dict)
     """Builders of the test with gear ratios of the opposite sign, by joints recorded at their shafts."""
     drive_recording: DriveRecording | None = None
