@@ -120,6 +120,8 @@ def _check_heads(heads: Sequence[str], coordinates: Sequence[str]) -> None:
             raise ValueError(known_name(f"column '{head}': signal", what, PARTS))
         if what and name not in heads:
             raise ValueError(f"column '{head}' has no column '{name}' of positions")
+    if not set(heads) & set(coordinates):
+        raise ValueError(f"columns are {', '.join(heads)}, expected coordinates among them: {', '.join(coordinates)}")
 
 
 MOST_DRIVES = 100

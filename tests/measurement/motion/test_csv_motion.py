@@ -61,6 +61,7 @@ def lines(heads="time_s,a,a.torque", rows=None):
     ("text", "message"),
     [
         (lines("t,a,a.torque"), "columns are t, a, a.torque, expected time_s among them"),
+        (lines("time_s", ["0"]), "columns are time_s, expected coordinates among them: a, b"),
         (lines("time_s,x,a.torque"), "column 'x' does not exist; expected one of: a, b, a.torque"),
         (lines("time_s,a deg,a.torque"), "column 'a deg' has a unit, expected the heading 'a', in rad or m"),
         (lines("time_s,a,a_torque"), "column 'a_torque' does not exist, did you mean 'a.torque'?"),
