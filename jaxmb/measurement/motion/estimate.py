@@ -109,7 +109,7 @@ def smoothed_motions(
     Each draw is used with both signs; the draws propagate errors of the motion to parameters identified from it.
 
     Raises:
-        ValueError: a standard deviation is missing.
+        ValueError: a standard deviation is missing, or the record is too short.
     """
     random = np.random.default_rng(0)
     measured = (record.position, record.velocity, record.acceleration)
@@ -129,7 +129,12 @@ def smoothed_motions(
             acceleration_std=acceleration_std,
             jerk_density=density,
         )
-        ends = int(motion.settled.max())
+        ends, count = int(motion.settled.max()), len(record.time_s)
+        if 2 * ends >= count:
+            raise ValueError(
+                f"there are {count} samples, too few for transients of {ends} samples at either end: expected a longer"
+                " record, or a filter (cutoff_hz)"
+            )
         return MotionEstimate(motion.position, motion.velocity, motion.acceleration, ends, ends), motion.jerk_density
 
     first, density = smoothed([0.0, 0.0, 0.0], jerk_density)

@@ -6,6 +6,7 @@ from scipy.linalg import block_diag, expm, solve_discrete_are
 from scipy.stats import chi2
 
 import jaxmb
+from jaxmb.measurement.motion.estimate import smoothed_motions
 
 RATE, DENSITY = 100.0, 40.0
 STD = np.array([2e-3, 3e-2, 0.5])
@@ -150,6 +151,17 @@ def test_coordinates_are_apart_and_estimates_causal():
 def test_wrong_requests(changes, message):
     with pytest.raises(ValueError, match=message):
         jaxmb.kalman_motion(**{"position": np.zeros((30, 1)), "rate_hz": RATE, "position_std": 1e-3} | changes)
+
+
+def test_a_record_within_the_transients_of_the_smoother_is_refused():
+    """No sample was left between them, and the equations without samples failed later with a message of Python."""
+    _, measured = drawn(300)
+    record = jaxmb.MotionRecord(np.arange(300) / RATE, ("q1",), measured[:, :1], np.zeros((300, 1)))
+    (motion,) = smoothed_motions(record, STD[0], None, None, DENSITY, 0)
+    assert 0 < motion.first < 150
+    few = [part[: 2 * motion.first] for part in (record.time_s, record.position, record.effort)]
+    with pytest.raises(ValueError, match=f"{2 * motion.first} samples, too few for transients of {motion.first} "):
+        smoothed_motions(jaxmb.MotionRecord(few[0], ("q1",), *few[1:]), STD[0], None, None, DENSITY, 0)
 
 
 def test_the_smoother_with_constant_gain_is_that_of_all_samples():
