@@ -127,7 +127,9 @@ BLURRED = 3
 NEARLY = 0.1
 """Relative reduction of the sampling rate up to which no decimation takes place."""
 UNEVEN = 0.01
-"""Largest deviation of samples from an even grid, relative to the time step."""
+"""Largest deviation of samples from an even grid, relative to the time step; times as large per 1000 samples."""
+GAP = 1.5
+"""Largest time step over the mean one: a missing sample among many hardly leaves that grid."""
 
 
 class Drives(NamedTuple):
@@ -251,7 +253,7 @@ def check_record(
         )
     step = 1.0 / record.rate_hz
     deviation = np.abs(time - time[0] - step * np.arange(count))
-    if even and deviation.max() > UNEVEN * step * max(1.0, 1e-3 * count):
+    if even and (deviation.max() > UNEVEN * step * max(1.0, 1e-3 * count) or steps.max() > GAP * step):
         worst = int(np.argmax(deviation))
         raise ValueError(
             f"time_s is not even: sample {worst + 1} is {deviation[worst]:.3g} s off steps of {step:.6g} s, expected"

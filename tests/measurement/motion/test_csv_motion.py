@@ -8,7 +8,7 @@ import pytest
 from jaxmb.io import files
 from jaxmb.io.files import LARGEST_FILE, csv_table
 from jaxmb.measurement.motion.csv_motion import read_motion, write_motion
-from jaxmb.measurement.motion.record import MotionRecord, resampled
+from jaxmb.measurement.motion.record import MotionRecord, check_record, resampled
 
 TIME = np.arange(30) / 100.0
 
@@ -50,6 +50,14 @@ def test_resampled(rate_hz):
     far[:30], far[-30:] = False, False
     np.testing.assert_allclose(found.effort[far, 0], np.where(found.time_s < 2.0, -1.0, 3.0)[far], atol=0.03 * 4)
     assert np.isnan(found.effort[:, 1]).all()
+
+
+def test_a_sample_missing_among_many_is_named():
+    """Its acceleration would be 16 rad/s^2 off at 1 rad/s and a cut-off of 20 Hz."""
+    time = np.delete(np.arange(120_001), 60_000) / 1000.0
+    with pytest.raises(ValueError, match=r"time_s is not even: sample \d+ is 0.0005 s off steps of 0.00100001 s"):
+        check_record(MotionRecord(time, ("a",), time[:, None], time[:, None]))
+    check_record(MotionRecord(np.round(np.arange(1000) / 3e3, 6), ("a",), time[:1000, None], time[:1000, None]))
 
 
 def lines(heads="time_s,a,a.torque", rows=None):
