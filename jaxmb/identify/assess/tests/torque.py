@@ -151,7 +151,9 @@ class TorqueMetrics(KindMetrics):
             seen = np.asarray(test.view(estimate.model))
             measured, missed = test.sizes(seen)
             fewer = missed if reduce is None else test.sizes(reduce(seen))[1]
-            held_out = _held_out_errors(estimate, entries, entry, free_base.unrelated) if entry.role == "check" else {}
+            held_out = dict[str, tuple[float, float]]()
+            if entry.role == "check" and estimate.has_std:
+                held_out = _held_out_errors(estimate, entries, entry, free_base.unrelated)
             for name, size, *errors in zip(entry.source.coordinates, measured, missed, fewer, strict=True):
                 percent = [100.0 * float(error) / float(size) if size else np.nan for error in errors]
                 few, expected = None if reduce is None else percent[1], held_out.get(name, (None, None))

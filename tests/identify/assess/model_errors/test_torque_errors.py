@@ -1,6 +1,7 @@
 """One gross error at a time in a torque test whose noise is estimated, and its name in the result."""
 
 import re
+import tomllib
 
 import numpy as np
 import pytest
@@ -159,8 +160,13 @@ def test_an_error_of_some_torques_is_named(tmp_path, factors, named):
 
 
 def test_a_saturated_torque_is_a_doubt(tmp_path):
-    """Damping and friction absorb most of it."""
-    result = identified(tmp_path, lambda q, tau: (q, np.clip(tau, -np.inf, 0.5 * np.max(tau, axis=0))))
+    """Damping and friction absorb most of it. Torques of a held-out test have no standard deviation either."""
+    written(tmp_path, lambda q, tau: (q, np.clip(tau, -np.inf, 0.5 * np.max(tau, axis=0))))
+    data = tomllib.loads((tmp_path / "study.toml").read_text())
+    data["test"].append(data["test"][0] | {"name": "again", "role": "check"})
+    (tmp_path / "study.toml").write_text(tomli_w.dumps(data))
+    result = jaxmb.identify(jaxmb.load_study(tmp_path / "study.toml"))
+    assert not any("covered_percent" in row for row in result.metrics["torques"])
     assert sum("it saturates and is not that of the motion" in doubt for doubt in result.doubts) == 2
     assert {parameter.identifiable for parameter in result.parameters.values()} == {"no"}
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
