@@ -163,16 +163,27 @@ def unbiased_coherence(coherence: np.ndarray, averages: int | None, inputs: int)
     return np.maximum((averages * coherence - inputs) / (averages - inputs), 0.0)
 
 
+def chance_correlation(averages: int | None, inputs: int) -> float:
+    """(n - 1) / (n - q), by which the variance of H grows where n averages of q independent random inputs are
+    correlated by chance; 1 where the number of averages is not known or does not exceed the number of inputs.
+
+    The part of an input that the others do not explain is a share of beta distribution (n - q + 1, q - 1) of its
+    spectrum; the factor is the mean of the reciprocal.
+    """
+    return (averages - 1) / (averages - inputs) if averages is not None and averages > inputs else 1.0
+
+
 def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) -> np.ndarray:
     """Coherence [f, output, input] of each single response.
 
     An ordinary coherence is returned unchanged. A multiple coherence c [f, output] relates the noise of an output to
     its response to all q inputs; relative to the response to one input of the same spectrum that noise is larger by
 
-        share = sum_k |H_ok|^2 / |H_oi|^2,    c_oi = 1 / (1 + share (1 - c) / c (n - 1) / (n - q)),
+        share = sum_k |H_ok|^2 / |H_oi|^2,    c_oi = 1 / (1 + share (1 - c) / c ((n - 1) / (n - q))^2),
 
-    where the last factor, used if n averages are known, corrects the bias of a coherence of q inputs and of one. 0
-    where a response is 0, NaN where it or the coherence is not known.
+    where the last factor, used if n averages are known, corrects the bias of a coherence of q inputs and of one, and
+    for the correlation by chance of q independent inputs (see `chance_correlation`). 0 where a response is 0, NaN where
+    it or the coherence is not known.
 
     Args:
         coherence: [f, output] or [f, output, input].
@@ -188,7 +199,7 @@ def of_each_input(coherence: np.ndarray, frf: np.ndarray, averages: int | None) 
     # relative to the largest one: squares of very small responses would underflow
     power = (np.where(known, size, 0.0) / np.where(largest > 0.0, largest, 1.0)) ** 2
     c = coherence[:, :, None]
-    chance = (averages - 1) / (averages - inputs) if averages is not None and averages > inputs else 1.0
+    chance = chance_correlation(averages, inputs) ** 2
     signal = c * power
     with np.errstate(invalid="ignore", divide="ignore"):
         each = np.where(signal == 0.0, 0.0, signal / (signal + (1.0 - c) * power.sum(axis=2, keepdims=True) * chance))

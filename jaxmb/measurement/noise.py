@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Complex, Float
 from numpy.lib.stride_tricks import sliding_window_view
 
-from jaxmb.measurement.frf_set import FrfSet, split_dof, unbiased_coherence
+from jaxmb.measurement.frf_set import FrfSet, chance_correlation, split_dof, unbiased_coherence
 from jaxmb.response.frf_kind import turns
 
 FALSE_ALARM = 1e-4
@@ -267,8 +267,9 @@ def coherence_noise(frf_set: FrfSet) -> CoherenceNoise:
 
     For one input, var(H) = |H|^2 (1 - c) / (2 n c), real and imaginary part each, with the bias-corrected coherence c
     of n independent averages. A multiple coherence of several inputs determines the noise of an output: with inputs of
-    equal spectra, sum_k |H_ok|^2 replaces |H|^2. The estimate scatters as a chi-square of 2 (n - q) degrees of freedom,
-    q inputs; it is therefore shrunk towards that of neighbouring lines (see `moderated`).
+    equal spectra, sum_k |H_ok|^2 (n - 1) / (n - q) replaces |H|^2, q independent inputs (see `chance_correlation`). The
+    estimate scatters as a chi-square of 2 (n - q) degrees of freedom; it is therefore shrunk towards that of
+    neighbouring lines (see `moderated`).
 
     Where the number of averages is not known, one is assumed and no bias is removed: the noise is then overestimated
     and the lines are underweighted.
@@ -281,6 +282,7 @@ def coherence_noise(frf_set: FrfSet) -> CoherenceNoise:
     inputs = 1 if coherence.ndim == 3 else size.shape[2]
     power = size**2 if inputs == 1 else np.nansum(size**2, axis=2, keepdims=True)
     raw = np.maximum(coherence if coherence.ndim == 3 else coherence[:, :, None], SMALLEST_COHERENCE)
+    power = power * chance_correlation(averages, inputs)
     variance = power * (1.0 - unbiased_coherence(raw, averages, inputs)) / (2.0 * (averages or 1) * raw)
     variance = np.broadcast_to(np.nan_to_num(variance, nan=0.0), size.shape)
     if averages is not None and averages > inputs:

@@ -11,9 +11,9 @@ AVERAGES = 200
 DRAWS = 3000
 
 
-def averaged(truth, noise, rng, inputs):
+def averaged(truth, noise, rng, inputs, averages=AVERAGES):
     """H1 estimates [draw, input] and multiple coherences [draw] of one output at one line."""
-    shape = (DRAWS, AVERAGES)
+    shape = (DRAWS, averages)
     f = (rng.normal(size=(*shape, inputs)) + 1j * rng.normal(size=(*shape, inputs))) / np.sqrt(2.0)
     x = f @ truth + noise * (rng.normal(size=shape) + 1j * rng.normal(size=shape)) / np.sqrt(2.0)
     gff = np.einsum("dai,daj->dij", f, f.conj())
@@ -36,6 +36,18 @@ def test_it_is_the_scatter_of_the_estimates(noise, truth):
     ).log_std
     # The scatter of 3000 draws is known to 1 %, the formula is the first order in the relative noise (up to 0.2 here).
     np.testing.assert_allclose(told[0, 0], scatter, rtol=0.06)
+
+
+def test_random_inputs_are_correlated_by_chance():
+    truth, n = np.array([1.0, 0.4j]), 8
+    h, coherence = averaged(truth, 0.1, np.random.default_rng(5), 2, n)
+    error = h - truth
+    stated = coherence_noise(
+        FrfSet(np.arange(DRAWS), h[:, None, :], "receptance", coherence=coherence[:, None], averages=n)
+    )
+    scatter = 0.5 * np.mean(np.abs(error) ** 2, axis=0)
+    # the scatter of 3000 draws is known to 2 %; the chance is (n - 1) / (n - 2), 17 %
+    np.testing.assert_allclose(np.mean(stated.std[:, 0] ** 2, axis=0), scatter, rtol=0.06)
 
 
 def test_no_coherence_is_no_noise_and_no_signal_is_finite():
