@@ -10,7 +10,7 @@ import pytest
 
 from jaxmb.cli import main
 from jaxmb.measurement.files.frf_file import read_frf, write_frf
-from jaxmb.measurement.frf_set import FrfSet, of_each_input, select_channels
+from jaxmb.measurement.frf_set import FrfSet, of_each_input, select_channels, to_si
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.report.charts import Rule
 from jaxmb.report.modal import coherence_chart, stabilization_chart, synthesized, synthesized_chart
@@ -156,6 +156,10 @@ def test_a_unit_that_the_file_contradicts(measured, tmp_path, capsys):
     command = ["modal", str(tmp_path / "set.npz"), "--out", str(tmp_path / "out"), "--unit"]
     assert main([*command, "mm/s^2/N"]) == 2
     assert "states g/N: expected that or none" in capsys.readouterr().err
+    # SI is the default of other formats, but stated in a universal file
+    write_frf(tmp_path / "set.uff", to_si(measured))
+    assert main(["modal", str(tmp_path / "set.uff"), "--out", str(tmp_path / "out"), "--unit", "g/N"]) == 2
+    assert f"states {to_si(measured).unit}: expected that or none" in capsys.readouterr().err
 
 
 def test_options_change_what_they_say(measured, tmp_path):

@@ -58,10 +58,9 @@ def modal(options: ModalOptions) -> None:
     """Modal analysis of measured FRFs; write modal.json, modes.uff, the FRFs measured and synthesized, and figures."""
     from jaxmb.io.files import write_atomically
     from jaxmb.measurement.files.frf_file import write_frf
-    from jaxmb.measurement.frf_set import with_unit
     from jaxmb.measurement.modal.analysis import modal_analysis
     from jaxmb.measurement.modal_file import write_modal_model
-    from jaxmb.measurement.records.file import measured_frf
+    from jaxmb.measurement.records.file import in_stated_unit, measured_frf
 
     name = Path(options.file).stem
     with wrong_input(), progress(name, "reading") as report:
@@ -69,7 +68,7 @@ def modal(options: ModalOptions) -> None:
         estimate = measured_frf(options.file)
         frf_set, hits = estimate.frf_set, estimate.hits
         if options.unit is not None:
-            frf_set, *hits = (with_unit(each, options.unit) for each in (frf_set, *hits))
+            frf_set, *hits = (in_stated_unit(each, options.unit, options.file) for each in (frf_set, *hits))
         if not options.pick:
             analysis = modal_analysis(
                 frf_set, settings.band_hz, settings.max_order, settings.method, settings.references,

@@ -17,7 +17,7 @@ from jaxmb.io.validation import InputError, error_location, validated
 from jaxmb.measurement.files.frf_file import FRF_READERS, read_frf_and_remarks
 from jaxmb.measurement.files.matlab import Shapes, read_variables
 from jaxmb.measurement.files.uff import read_time_histories
-from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, same_unit, to_si, unit_over
+from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, FrfLabels, FrfSet, same_unit, to_si, unit_over, with_unit
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.measurement.records.impacts import HitTest, cut_hits, double_hit, estimate_frf_from_hits, find_hits
 from jaxmb.measurement.records.schema import Channels, DataFile, Hits, Noise, Periodic, PublicData, Record, RecordsFile
@@ -25,6 +25,8 @@ from jaxmb.measurement.records.spectra import decay_of_end_level
 from jaxmb.measurement.records.time_records import estimate_frf, estimate_periodic_frf, leakage_remark
 
 ENDINGS = (".mat", ".npz", ".csv", ".uff", ".unv")
+SI_BY_DEFAULT = (".npz", ".mat", ".csv")
+"""File formats whose responses are taken as SI where the file states no unit."""
 DATA_FOLDER = "JAXMB_DATA"
 """Environment variable with the folder of published data."""
 
@@ -430,3 +432,25 @@ def measured_frf(name_or_path: str | os.PathLike[str], folder: Path | None = Non
         names = ", ".join(measurement_names())
         raise InputError(f"{path}: expected a file ending in {', '.join(FRF_READERS)} or .toml, or one of {names}")
     return MeasuredFrf(*read_frf_and_remarks(path))
+
+
+def in_stated_unit(frf_set: FrfSet, unit: str, file: str) -> FrfSet:
+    """A set from `measured_frf` in the unit that the user states.
+
+    Args:
+        frf_set: of the file.
+        unit: such as "g/N".
+        file: name or path from which it was read.
+
+    Raises:
+        ValueError: the unit is not one of the set's kind, or the file states another one.
+    """
+    if (
+        frf_set.unit != UNKNOWN
+        and Path(file).suffix.lower() not in SI_BY_DEFAULT
+        and not same_unit(frf_set.unit, unit, frf_set.kind)
+    ):
+        raise ValueError(
+            f"unit is '{unit}', but '{frf_set.source or file}' states {frf_set.unit}: expected that or none"
+        )
+    return with_unit(frf_set, unit)

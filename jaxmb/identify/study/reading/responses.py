@@ -32,7 +32,7 @@ from jaxmb.measurement.frf_set import (
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.modal.model import synthesize
 from jaxmb.measurement.reciprocity import reciprocal_pairs, stack_inputs, symmetrize, unsymmetry
-from jaxmb.measurement.records.file import MeasuredFrf, measured_frf
+from jaxmb.measurement.records.file import MeasuredFrf, in_stated_unit, measured_frf
 from jaxmb.measurement.records.impacts import estimate_frf_from_hits
 from jaxmb.mechanics.postures import stated_posture
 from jaxmb.mechanics.tangent import motion_coordinates, motion_stiffness, with_loaded_stiffness
@@ -250,8 +250,6 @@ def _hit_row(spec: Hits, model: Model, q: Array, point: Point, rng: np.random.Ge
     return np.concatenate([tilted, np.cross(offset, tilted)]) @ rows
 
 
-SI_BY_DEFAULT = (".npz", ".mat", ".csv")
-"""File formats whose responses are taken as SI where the file states no unit."""
 OPPOSITE = 0.85
 """Unsymmetry above which two responses of a pair have opposite signs: 1 where one is minus the other, 0.71 where they
 are uncorrelated. 0.85 is a correlation of -0.44 between responses of the same size."""
@@ -341,16 +339,13 @@ def _from_file(
     read, remarks = measured.frf_set, measured.remarks
     read = dataclasses.replace(read, source=read.source or str(part.file))
     if part.unit is not None:
+        stated = in_stated_unit(read, part.unit, str(part.file))
         if read.unit != UNKNOWN and not same_unit(read.unit, part.unit, read.kind):
-            if Path(str(part.file)).suffix.lower() not in SI_BY_DEFAULT:
-                raise ValueError(
-                    f"unit is '{part.unit}', but '{read.source}' states {read.unit}: expected that or none"
-                )
             remarks = (
                 *remarks,
                 f"'{read.source}' is taken to be in {part.unit} as the study states, not in {read.unit}",
             )
-        read = with_unit(read, part.unit)
+        read = stated
     if read.unit == UNKNOWN:
         raise ValueError(
             f"the unit of '{read.source}' is not known, expected unit = \"...\" in the test, such as"
