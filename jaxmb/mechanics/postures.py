@@ -201,7 +201,7 @@ def posture(model: Model, values: Mapping[str, float | str]) -> Float[Array, "n"
         values: coordinate name -> value, rad or m, or a text such as "70 deg".
 
     Raises:
-        ValueError: a name is not a coordinate of the machine, a text is no angle, an angle of a joint exceeds a
+        ValueError: a name is not a coordinate of the machine, a text is no angle, a number of a joint exceeds a
             turn, or a loop cannot close.
         NotImplementedError: a value is traced and the machine has loops.
     """
@@ -318,8 +318,8 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
         if not model.revolute[index]:
             check_travel(f"posture: {name}", value if isinstance(value, AngleText) else number)
         is_joint = index < len(model.joints)  # shafts behind gears turn many times
-        if model.revolute[index] and is_joint and abs(number) > FULL_TURN:
-            advice = "expected at most one" if isinstance(value, AngleText) else f'write "{number:g} deg" for degrees'
+        if model.revolute[index] and is_joint and abs(number) > FULL_TURN and not isinstance(value, AngleText):
+            advice = f'write "{number:g} deg" for degrees, "{number:g} rad" for radians'
             raise ValueError(f"posture: {name} is {number:g} rad, more than a turn; {advice}")
         numbers[index] = value if isinstance(value, Tracer) else number
     return numbers
