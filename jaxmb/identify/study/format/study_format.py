@@ -21,7 +21,6 @@ from jaxmb.identify.study.format.torque_format import TorqueTestPart
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart
 from jaxmb.io.files import find_description, library_names, read_toml
 from jaxmb.io.validation import InputError, Table, check_distinct, error_location, validated
-from jaxmb.machine.families import OF_GEOMETRY
 from jaxmb.machine.file import ENDINGS, load_machine
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import Name, NonNegative, Number, Part, Positive, Vector
@@ -133,11 +132,6 @@ class StudyFile(Part):
     """Population search that proposes starts."""
     refine: RefinePart = RefinePart()
     """Refinement of the starts."""
-
-    @property
-    def frees_geometry(self) -> bool:
-        """Whether deviations from the stated geometry of the machine are free."""
-        return self.prior_from is not None or any(pattern.split(".")[0] in OF_GEOMETRY for pattern in self.free)
 
     @model_validator(mode="after")
     def _something_to_find(self) -> Self:

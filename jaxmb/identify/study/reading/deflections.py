@@ -30,6 +30,8 @@ from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.fit.noise import FALSE_ALARM
+from jaxmb.identify.parameters.free_parameters import matching
+from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, compensated_joint, stiffness_models
 from jaxmb.identify.study.context import ReadingContext, assumed_values, simulated_machine
 from jaxmb.identify.study.format.static_format import (
@@ -40,6 +42,7 @@ from jaxmb.identify.study.format.static_format import (
 )
 from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import OF_GEOMETRY
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import check_ranges, close_loops, lowest_frame, posture, stated_posture
 
@@ -281,9 +284,15 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     changes = instruments is not None and instruments.changes_cases
     source = DeflectionSource(
         cases=tuple(cases), instruments=instruments, rotation_weight=part.rotation_weight,
-        linearized_about=about if changes or context.file.frees_geometry else None,
+        linearized_about=about if changes or _frees_geometry(context) else None,
     )  # fmt: skip
     return [about(model)]
+
+
+def _frees_geometry(context: ReadingContext) -> bool:
+    """Whether deviations from the stated geometry of the machine may be free."""
+    names = [name for name in parameter_table(context.model) if name.split(".")[0] in OF_GEOMETRY]
+    return context.file.prior_from is not None or any(matching(names, pattern) for pattern in context.file.free)
 
 
 def _check_frames(model: Model, cases: Sequence[LoadCase]) -> None:

@@ -52,7 +52,8 @@ def test_it_acts_beside_other_tests_alone(tmp_path):
 
 def test_displacements_of_a_result_contain_it(tmp_path):
     """They are those of the fit, also where the geometry is free."""
-    free = FREE | {"zero.b": {"lower": -0.1, "upper": 0.1}}
+    assert study_of(tmp_path, frf(), loads()).fitted[1].source.linearized_about is None
+    free = FREE | {"*ero.b": {"lower": -0.1, "upper": 0.1}}
     study = study_of(tmp_path, frf(), loads(), free=free)
     values = np.array([0.05 if name == "zero.b" else study.truth[name] for name in study.free.names])
     model, u = study.free.apply(study.model, values), study.free.encode(values)
