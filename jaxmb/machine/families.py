@@ -132,6 +132,8 @@ DISTANCE_OFFSET = "distance_offset"
 OF_DAMPING = tuple(dict.fromkeys(family.name for family in FAMILIES if family.matrix == "damping"))
 """Families that dissipate energy of small vibrations."""
 OF_CHANNELS = frozenset(family.name for family in FAMILIES if family.owner == "channel")
+OF_TESTS = {*OF_CHANNELS, STATION, DISTANCE_OFFSET}
+"""Families whose parameters are named by a test and hold for it alone; a gain of a drive holds for all."""
 
 
 def keys_of(owner: Owner) -> dict[str, str]:

@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from jaxmb.identify.assess.budget import DescribedTests
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.assess.saved import write_result
 from jaxmb.identify.assess.tests.poses import PoseMetrics
 from jaxmb.identify.experiments.tolerances import Tolerances
 from jaxmb.identify.study.study import make_study
@@ -371,3 +372,12 @@ def test_a_free_offset_of_distances_against_scipy(tmp_path):
         assert result.parameters[name].std == pytest.approx(deviation, rel=1e-3), name
     rows = result.table("poses")
     np.testing.assert_allclose(rows["distance"], residual(found.x) * std + data, atol=1e-8)
+    # a later test has its own offset, unless stated otherwise, whatever its name
+    (tmp_path / "s").mkdir()
+    write_result(result, tmp_path / "s")
+    second = {"machine": "s/machine.toml", "prior_from": "s/result.json", "test": [test], "tolerances": "exact",
+              "free": {"distance_offset.t": free["distance_offset.t"]}}  # fmt: skip
+    later = make_study(second, "later", tmp_path)
+    stds = dict(zip(later.free.names, np.asarray(later.problem.prior.std).tolist(), strict=True))
+    assert np.isfinite(stds["zero.q2"])
+    assert np.isinf(stds["distance_offset.t"])

@@ -21,7 +21,7 @@ from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.files import read_strict
 from jaxmb.io.validation import validated
 from jaxmb.machine.build import Model
-from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY, STATION
+from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY, OF_TESTS, STATION
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.modal import check_mass_matrix
@@ -104,8 +104,8 @@ class EarlierResult(BaseModel):
     def covariance_of(
         self, free: FreeParameters, others: Collection[str]
     ) -> tuple[list[int], Float[np.ndarray, "k"], Float[np.ndarray, "k k"]]:
-        """Entries of u with a prior from the result, its mean, and its covariance in u; stations have none, as those of
-        another set are others, whatever their labels.
+        """Entries of u with a prior from the result, its mean, and its covariance in u; stations, offsets of distances,
+        gains and delays of channels have none, as those of another test are others, whatever its name.
 
         Args:
             free: the free parameters of a study.
@@ -116,7 +116,7 @@ class EarlierResult(BaseModel):
         """
         known = np.isfinite(np.diag(self.matrix)).tolist()
         names = enumerate(self.covariance.names)
-        of = {n: k for k, n in names if known[k] and n not in others and not n.startswith(f"{STATION}.")}
+        of = {n: k for k, n in names if known[k] and n not in others and n.split(".")[0] not in OF_TESTS}
         entries = [i for i, name in enumerate(free.names) if name in of]
         rows = [of[free.names[i]] for i in entries]
         for i, row in zip(entries, rows, strict=True):
@@ -343,7 +343,7 @@ def prior_of(
     stated = values_by_name(free.names, patterns, "free parameter or pattern")
     std = np.array([stated.get(name, np.inf) for name in free.names])  # inf: no prior
     known = zip(free.names, free.logarithmic, std, strict=True)
-    accepted = {*OF_GEOMETRY, "station", "compliance", "guide_exponent", "play"}
+    accepted = {*OF_GEOMETRY, STATION, "compliance", "guide_exponent", "play"}
     linear = [n for n, log, s in known if not log and np.isfinite(s) and n.split(".")[0] not in accepted]
     if linear and not of_values:
         raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
