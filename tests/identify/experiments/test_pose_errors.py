@@ -381,3 +381,7 @@ def test_a_free_offset_of_distances_against_scipy(tmp_path):
     stds = dict(zip(later.free.names, np.asarray(later.problem.prior.std).tolist(), strict=True))
     assert np.isfinite(stds["zero.q2"])
     assert np.isinf(stds["distance_offset.t"])
+    second["free"] = {"distance_offset.t": free["distance_offset.t"] | {"initial": 0.0}}
+    stated = make_study(second | {"prior": {"distance_offset.t": 0.01}}, "stated", tmp_path)
+    at = stated.free.names.index("distance_offset.t")
+    assert stated.problem.prior.std[at] * stated.free.width[at] == pytest.approx(0.01)

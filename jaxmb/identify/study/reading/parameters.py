@@ -21,7 +21,7 @@ from jaxmb.identify.study.format.study_format import FreePart, StudyFile
 from jaxmb.io.files import read_strict
 from jaxmb.io.validation import validated
 from jaxmb.machine.build import Model
-from jaxmb.machine.families import LOGARITHMIC, OF_BODIES, OF_GEOMETRY, OF_TESTS, STATION
+from jaxmb.machine.families import DISTANCE_OFFSET, LOGARITHMIC, OF_BODIES, OF_GEOMETRY, OF_TESTS, STATION
 from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.tangent import motion_coordinates
 from jaxmb.response.modal import check_mass_matrix
@@ -343,7 +343,7 @@ def prior_of(
     stated = values_by_name(free.names, patterns, "free parameter or pattern")
     std = np.array([stated.get(name, np.inf) for name in free.names])  # inf: no prior
     known = zip(free.names, free.logarithmic, std, strict=True)
-    accepted = {*OF_GEOMETRY, STATION, "compliance", "guide_exponent", "play"}
+    accepted = {*OF_GEOMETRY, STATION, DISTANCE_OFFSET, "compliance", "guide_exponent", "play"}
     linear = [n for n, log, s in known if not log and np.isfinite(s) and n.split(".")[0] not in accepted]
     if linear and not of_values:
         raise ValueError(f"'{linear[0]}' is on a linear scale, expected a logarithmic one for a prior")
