@@ -52,6 +52,8 @@ MOST_BESIDE = 0.3
 branch."""
 SHORTEST_STEP = 1e-6
 """Least step, relative to the total change."""
+SHORTEST_SPRING = 1e-9
+"""Distance of two points up to which they coincide, m."""
 
 
 class OutOfReachError(ValueError):
@@ -243,6 +245,14 @@ def closed_posture(
     model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | np.ndarray | None = None
 ) -> tuple[Float[np.ndarray, "n"], str]:
     """`close_loops`, with a message on the change of rounded values instead of a warning, else ""."""
+    q, change = _closed_posture(model, values, near)
+    _check_spring_lengths(model, q)
+    return q, change
+
+
+def _closed_posture(
+    model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | np.ndarray | None
+) -> tuple[Float[np.ndarray, "n"], str]:
     numbers = _values(model, values)
     q = np.array(model.reference if near is None else near, dtype=float)
     check_coordinates(model, q=q)
@@ -285,6 +295,18 @@ def stated_posture(model: Model, values: Mapping[str, float | str]) -> tuple[Flo
     """`posture`, with messages on the change of rounded values instead of a warning."""
     q, change = closed_posture(model, values)
     return jax.device_put(q), (change,) if change else ()
+
+
+def _check_spring_lengths(model: Model, q: np.ndarray) -> None:
+    """Raise ValueError where a spring acts along the line between two points that coincide."""
+    lines = [(i, *model.spring_frames[i]) for i, kind in enumerate(model.spring_type) if kind == "length"]
+    poses = np.asarray(frame_poses(model, jnp.asarray(q))) if lines else np.empty(0)
+    for i, a, b in lines:
+        if np.linalg.norm(poses[b, :3, 3] - poses[a, :3, 3]) < SHORTEST_SPRING:
+            raise ValueError(
+                f"posture: the ends of spring '{model.springs[i]}' coincide there, so that it has no direction;"
+                " expected another posture, or a spring of type 'translation'"
+            )
 
 
 def dependent_for_given(model: Model, q: np.ndarray, given: Sequence[int]) -> tuple[int, ...]:

@@ -267,6 +267,19 @@ def test_a_posture_in_degrees_is_refused():
         posture(model, {"z2": 80.0})
 
 
+def test_a_spring_between_points_that_coincide_is_named():
+    machine = Machine.model_validate({
+        "name": "m",
+        "body": [{"name": "a", "mass": 1.0, "joint": [{"name": "q"}]}],
+        "frame": [{"name": n, "body": b, "origin": {"xyz": [0.2, 0.0, 0.0]}} for n, b in (("g", "ground"), ("t", "a"))],
+        "spring": [{"name": "s", "frame_a": "g", "frame_b": "t", "type": "length", "free_length": 0.1}],
+    })  # fmt: skip
+    model = build_model(machine)
+    assert posture(model, {"q": "1 deg"}).shape == (1,)
+    with pytest.raises(ValueError, match="posture: the ends of spring 's' coincide there, so that it has no direction"):
+        posture(model, {"q": 0.0})
+
+
 def test_a_motor_shaft_may_turn_many_times_and_a_joint_where_the_unit_is_stated():
     model = build_model(load_machine("manipulator-3r-motors"))
     assert posture(model, {"motor3": 50.0})[5] == 50.0
