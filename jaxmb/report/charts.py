@@ -304,11 +304,13 @@ class ModeMotion(NamedTuple):
     if no drawn point moves, as in a mode of a motor shaft alone."""
     energy: Mapping[str, float] = {}
     """Share of the strain energy by name of a joint, spring or beam."""
+    frequency_unit: str = "Hz"
 
     @property
     def title(self) -> str:
         """Number, frequency and damping."""
-        return f"mode {self.number}: {self.frequency_hz:.4g} Hz, damping {100.0 * self.damping_ratio:z.2f} %"
+        frequency = f"{self.frequency_hz:.4g} {self.frequency_unit}"
+        return f"mode {self.number}: {frequency}, damping {100.0 * self.damping_ratio:z.2f} %"
 
 
 class Arrows(NamedTuple):

@@ -32,7 +32,7 @@ from jaxmb.report.charts import (
     single,
     spans_of,
 )  # fmt: skip
-from jaxmb.report.modes import data_label
+from jaxmb.report.modes import data_label, frequency_unit
 from jaxmb.report.section import number
 from jaxmb.response.frf_kind import DERIVATIVES, dof_names, turns
 
@@ -516,8 +516,7 @@ def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Chart:
     ticks, names = (range(len(entries)), [short_title(entry) for entry in entries]) if named else ((), ())
     colors = Colors("RdBu_r", (0.1, 10.0), "RMS residual / noise", log=True)
     mark = Cells(edges, np.arange(len(entries) + 1) - 0.5, rms, colors)
-    units = " or ".join(sorted({entry.source.frequency_unit for entry in entries}))
-    x = Axis(f"frequency ({units})", limits=(float(edges[0]), float(edges[-1])))
+    x = Axis(f"frequency ({frequency_unit(entries)})", limits=(float(edges[0]), float(edges[-1])))
     y = Axis("", limits=(len(entries) - 0.5, -0.5), ticks=ticks, names=names)
     size = f"{np.sqrt(np.nanmean(squares[worst])):.2g} times the noise"
     return single(

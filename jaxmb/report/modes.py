@@ -1,7 +1,7 @@
 """Modes in a report: frequencies, damping and MAC of measured and identified modes."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -157,6 +157,12 @@ def _table(title: str, columns: tuple[Column, ...], rows: Sequence[tuple[str | N
     return table(title, columns, rows, "; ".join(text for text in (caption, marked) if text))
 
 
+def frequency_unit(entries: Iterable[Entry]) -> str:
+    """Unit of frequency of some tests, or all of their units."""
+    units = {entry.source.frequency_unit for entry in entries if entry.test.vibration is not None}
+    return " or ".join(sorted(units)) or "Hz"
+
+
 def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> Table:
     """Modes of a modal test and of the identified machine: frequency, damping, strain energy and MAC."""
     test = entry.test
@@ -281,7 +287,7 @@ def modes_of_all_tests(
         pairs: pairs of true or measured and identified modes of all tests.
         unpaired: measured and identified modes without a partner.
     """
-    rows = []
+    rows, unit = [], frequency_unit(entries)
     for name in (entry.name for entry in entries if entry.role == "fit"):
         found = [mode.damped_frequency_hz for mode in result.modes if mode.posture == name]
         errors = np.array([_errors(pair) for pair in pairs if pair.posture == name]).reshape(-1, 2)
@@ -291,7 +297,7 @@ def modes_of_all_tests(
         rows.append((name, listed, *largest, count))
     return _table(
         "Modes of all tests",
-        (*left("test", "identified modes, Hz"), *right("largest error Hz", "of damping %", "unpaired")),
+        (*left("test", f"identified modes, {unit}"), *right(f"largest error {unit}", "of damping %", "unpaired")),
         rows,
     )
 

@@ -31,6 +31,7 @@ from jaxmb.report.charts import (
 from jaxmb.report.charts_of_tests import measured_rows
 from jaxmb.report.inspection import next_sections
 from jaxmb.report.mode_shapes import mode_shape_skeleton
+from jaxmb.report.modes import frequency_unit
 from jaxmb.report.page import REPORT, Page, notebook_html, read_sections, versions_text
 from jaxmb.report.parameters import free_values
 from jaxmb.report.result_sections import data_sentences, doubts, sections, to_do
@@ -148,6 +149,7 @@ def _mode_shapes(result: Result, entry: Entry) -> Skeleton:
     share = f"{100.0 * body.modes[0].energy[first]:.0f} % of the strain energy of mode 1 in {first}"
     return dataclasses.replace(
         body,
+        modes=tuple(mode._replace(frequency_unit=entry.source.frequency_unit) for mode in body.modes),
         title=f"{entry.name}: {len(body.modes)} modes; {share}",
         caption=f"{body.caption} Parts are coloured by their share of the strain energy; the machine at rest is grey.",
     )
@@ -356,6 +358,7 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
         if sum(map(bool, columns)) < 2:
             continue
         rows = []
+        unit = frequency_unit(e for result in results for e in result.study.entries if e.name == posture)
         for m in range(max(map(len, columns))):
             own = [column[m] if m < len(column) else None for column in columns]
             rows.append((
@@ -365,7 +368,7 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
             ))  # fmt: skip
         columns_of = (
             *left("mode"),
-            *right(*(f"{name}: Hz" for name in names), *(f"{name}: damping %" for name in names)),
+            *right(*(f"{name}: {unit}" for name in names), *(f"{name}: damping %" for name in names)),
         )
         parts.append(Table(f"Modes, {posture}", columns_of, tuple(rows), "in the order of frequency"))
     return section("Modes compared", parts)

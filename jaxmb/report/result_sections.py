@@ -19,6 +19,7 @@ from jaxmb.identify.study.law_terms import Term
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.validation import listed
 from jaxmb.report.charts import FITTED, TRUE, Axis, Chart, Intervals, Line, Mark, Panel, Rule
+from jaxmb.report.modes import frequency_unit
 from jaxmb.report.parameters import (
     budget_sections,
     correlation_sections,
@@ -69,7 +70,7 @@ def data_sentences(result: Result) -> list[str]:
     metrics = result.metrics
     both = metrics.fit is not None and metrics.holdout is not None
     for scores, tests in ((metrics.fit, "fitted tests: " if both else ""), (metrics.holdout, "held-out tests: ")):
-        if scores is not None and (parts := _parts(scores)):
+        if scores is not None and (parts := _parts(scores, frequency_unit(result.study.entries))):
             sentences.append(f"{tests}{', '.join(parts)}")
     return [text for text in sentences if text]
 
@@ -98,11 +99,11 @@ def _noise_line(result: Result) -> str:
     return f"{agreement}, residual {number(misfit.factor, 3)} times the noise"
 
 
-def _parts(v: PredictionScores) -> list[str]:
+def _parts(v: PredictionScores, unit: str) -> list[str]:
     parts = (
         None if v.frac is None else f"FRAC {v.frac:.4f}",
         None if v.log_error is None else f"error of log H {number(v.log_error, 2)}",
-        None if v.frequency_error_hz is None else f"mean frequency error {number(v.frequency_error_hz, 2)} Hz",
+        None if v.frequency_error_hz is None else f"mean frequency error {number(v.frequency_error_hz, 2)} {unit}",
         None if v.explained_percent is None else f"{_explained(v.explained_percent)} of the measured values explained",
     )
     return [part for part in parts if part is not None]
@@ -213,7 +214,7 @@ def fit_section(result: Result) -> Section:
     """Course of the fit: status, cost, errors against the true values, remarks, evaluations and time."""
     metrics, counts, seconds = result.metrics, result.evaluations, result.seconds
     parameter, hertz = metrics.largest_parameter_error, metrics.largest_frequency_error_hz
-    damping = metrics.largest_damping_error_percent
+    damping, unit = metrics.largest_damping_error_percent, frequency_unit(result.study.entries)
     shown = doubts(result)  # already in the verdict
     parts = {name: round(seconds.get(name, 0.0), 1) for name in ("read", "compile", "search", "refine")}
     parts["else"] = max(round(seconds["total"] - sum(parts.values()), 1), 0.0) + 0.0  # adding 0 makes 0 of -0
@@ -224,7 +225,7 @@ def fit_section(result: Result) -> Section:
         "" if parameter is None else f"largest parameter error: {percent(100.0 * parameter)} %",
         ""
         if hertz is None or damping is None
-        else f"largest error of a mode: {number(hertz, 2)} Hz, {number(damping, 2)} % damping",
+        else f"largest error of a mode: {number(hertz, 2)} {unit}, {number(damping, 2)} % damping",
         *(f"remark: {remark}" for remark in result.remarks if remark not in shown),
         f"evaluations: {counts['search']} search, {counts['refine']} refine, {counts['non_finite']} not finite",
         f"time: {sum(parts.values()):.1f} s ({each})",  # the sum of the rounded parts

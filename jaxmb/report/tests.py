@@ -37,6 +37,7 @@ from jaxmb.report.modes import (
     analysed_modes_table,
     data_label,
     fitted_modes,
+    frequency_unit,
     identified_modes_table,
     measured_modes_chart,
     measured_modes_table,
@@ -81,7 +82,9 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
                 *(None if value is None else form(value) for value, form in cells),
             )
         )
-    return table("", (*left("test", "role"), *right("values", *SCORES)), rows)
+    unit = frequency_unit(entries)
+    headings = (heading.replace("Hz", unit) for heading in SCORES)
+    return table("", (*left("test", "role"), *right("values", *headings)), rows)
 
 
 def shown_tests(result: Result, entries: Sequence[Entry]) -> list[Entry]:

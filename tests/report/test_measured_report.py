@@ -15,9 +15,10 @@ from jaxmb.measurement.frf_set import FrfSet
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.report import tests
 from jaxmb.report.frf_charts import frf_overview, residual_overview
-from jaxmb.report.modes import mac_panels
+from jaxmb.report.modes import mac_panels, modes_of_all_tests
 from jaxmb.report.parameters import parameter_table
 from jaxmb.report.rendering import figure_of
+from jaxmb.report.result_page import mode_sections
 from jaxmb.report.result_sections import sections
 from jaxmb.report.section import Picture, Table
 from jaxmb.report.tests import frf_sections
@@ -118,4 +119,11 @@ def test_one_sensor_has_no_mac_and_its_own_unit_of_frequency(tmp_path, text_of, 
         assert overview.panels[-1].x.label == "frequency (cycles per sample)"
     table = next(part for part in frf_sections(result, result.study.fitted)[0].parts[1:] if isinstance(part, Table))
     assert [each.heading for each in table.columns[1:3]] == ["true cycles per sample", "identified cycles per sample"]
+    many = modes_of_all_tests(result, result.study.entries, ())
+    assert [each.heading for each in many.columns[1:3]] == [
+        "identified modes, cycles per sample", "largest error cycles per sample"
+    ]  # fmt: skip
+    shapes = mode_sections(result)[0].parts[0].parts[0].chart()
+    assert "cycles per sample, damping" in shapes.modes[0].title
+    assert "Hz" not in text_of(sections(result))
     assert " bound " in text_of(parameter_table(result))

@@ -156,10 +156,9 @@ class UnpairedMode:
     frequency_hz: float
     damping_percent: float
 
-    @property
-    def text(self) -> str:
+    def text(self, frequency_unit: str) -> str:
         """Frequency and damping of the mode, for messages."""
-        return f"{self.frequency_hz:.4g} Hz ({self.damping_percent:.2g} % damping)"
+        return f"{self.frequency_hz:.4g} {frequency_unit} ({self.damping_percent:.2g} % damping)"
 
 
 def agreement_metrics(name: str, agreement: ModalAgreement) -> list[ModePair]:

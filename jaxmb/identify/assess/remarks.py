@@ -233,12 +233,14 @@ def unmatched_remarks(estimate: Estimate) -> list[str]:
     """A sentence on unpaired measured modes, and one on unpaired modes of the identified machine."""
     unpaired = [mode for each in estimate.agreements.items() for mode in unmatched_metrics(*each)]
     sentences, many = [], len({mode.posture for mode in unpaired}) > 1
+    units = {entry.name: entry.source.frequency_unit for entry in estimate.study.fitted}
     for of, text in (
         ("measured", "measured, without a counterpart in the identified machine"),
         ("fitted", "of the identified machine, without a measured counterpart"),
     ):
         modes = [mode for mode in unpaired if mode.of == of]
-        named = [f"{m.text} in {display_name(m.posture)}" if many else m.text for m in modes]
+        texts = [mode.text(units[mode.posture]) for mode in modes]
+        named = [f"{t} in {display_name(m.posture)}" if many else t for t, m in zip(texts, modes, strict=True)]
         if modes:
             where = "" if many else f"{display_name(modes[0].posture)}: "
             sentences.append(f"{where}modes {text}: {listed(named)}")

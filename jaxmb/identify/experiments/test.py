@@ -165,6 +165,8 @@ class Source:
 
     modal: ModalAnalysis | None = None
     """Modal analysis of all measured data."""
+    frequency_unit: str = "Hz"
+    """Unit of frequency in figures and tables."""
     linearized_about: "Callable[[Model], Entry] | None" = None
     """Returns the test linearized about a fitted machine; None where the prediction is linear."""
 

@@ -70,7 +70,8 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
     )
     unmeasured = dict[str, list[str]]()
     weakest = np.broadcast_to(known.limits[0], std.shape)
-    for test in study.tests:
+    for entry in study.fitted:
+        test = entry.test
         agreement = estimate.agreements.get(test.name)
         if agreement is None or not agreement.unmeasured:
             continue
@@ -80,7 +81,7 @@ def ambiguity(estimate: Estimate, fit: Fit, variances: Float[np.ndarray, "m"]) -
             std[governing] = weakest[governing]
             frequency_hz = float(agreement.fitted.damped_frequency_hz[mode])
             for i in governing:
-                unmeasured.setdefault(names[i], []).append(f"{frequency_hz:.4g} Hz")
+                unmeasured.setdefault(names[i], []).append(f"{frequency_hz:.4g} {entry.source.frequency_unit}")
     which = [f"{name} (mode at {', '.join(modes[:2])})" for name, modes in unmeasured.items()]
     text = f"at most weakly known, since they govern a mode that was not measured: {listed(which)}"
     return estimate.with_std(std), [*remarks, text] if which else remarks

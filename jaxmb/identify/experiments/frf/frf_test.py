@@ -352,8 +352,6 @@ class FrfSource(Source):
     """All measured FRFs, unprocessed, including points used only for mode shapes."""
     treatment: str
     """Processing before the fit, e.g. "synthesized and mirrored"; empty for none."""
-    frequency_unit: str
-    """Unit of frequency in figures."""
 
 
 FrfEntry = Entry[FrfTest, FrfSource]

@@ -226,7 +226,7 @@ class FrfTestPart(PostureTestPart, RecordedTestPart):
     check_every: Annotated[int, Field(ge=2, le=10_000, strict=True)] | None = None
     """Every n-th line is held out; it is predicted and compared, as in a test with the role `"check"`."""
     frequency_unit: Annotated[str, Field(min_length=1, max_length=40)] = "Hz"
-    """Unit of frequency in figures and tables of modes: `"cycles per sample"` if the sample rate is unknown."""
+    """Unit of frequency in figures, tables and sentences: `"cycles per sample"` if the sample rate is unknown."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
