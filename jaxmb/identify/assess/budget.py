@@ -41,8 +41,6 @@ from jaxmb.mechanics.postures import OutOfReachError
 
 NAMED = 5
 """Sources of a parameter's uncertainty that a result names."""
-CURVED = np.sqrt(3.0)
-"""Root mean square of the square of a normal variable."""
 TRIED, NONLINEAR = 4, 0.2
 """Draws that are refitted in any case, and largest difference of a refit from the linear effect up to which the effect
 of stated errors counts as linear: of the parameters over their standard deviation, of the residual over the noise."""
