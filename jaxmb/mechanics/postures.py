@@ -235,6 +235,7 @@ def close_loops(
         ValueError: a name is not a coordinate, too many coordinates are given, `near` is open, or a loop cannot close:
             the values are out of reach, or beyond a singular posture.
     """
+    _values(model, values)
     q, change = closed_posture(model, values, near)
     if change:
         warnings.warn(change, stacklevel=2)
@@ -244,7 +245,8 @@ def close_loops(
 def closed_posture(
     model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | np.ndarray | None = None
 ) -> tuple[Float[np.ndarray, "n"], str]:
-    """`close_loops`, with a message on the change of rounded values instead of a warning, else ""."""
+    """`close_loops` of values in rad or m, with a message on the change of rounded values instead of a warning, else
+    ""; numbers of any size, as in a range."""
     q, change = _closed_posture(model, values, near)
     _check_spring_lengths(model, q)
     return q, change
@@ -253,7 +255,7 @@ def closed_posture(
 def _closed_posture(
     model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | np.ndarray | None
 ) -> tuple[Float[np.ndarray, "n"], str]:
-    numbers = _values(model, values)
+    numbers = _values(model, values, np.inf)
     q = np.array(model.reference if near is None else near, dtype=float)
     check_coordinates(model, q=q)
     given = sorted(numbers)
@@ -293,6 +295,7 @@ def _closed_posture(
 
 def stated_posture(model: Model, values: Mapping[str, float | str]) -> tuple[Float[Array, "n"], tuple[str, ...]]:
     """`posture`, with messages on the change of rounded values instead of a warning."""
+    _values(model, values)
     q, change = closed_posture(model, values)
     return jax.device_put(q), (change,) if change else ()
 
@@ -326,8 +329,8 @@ def dependent_for_given(model: Model, q: np.ndarray, given: Sequence[int]) -> tu
     return found
 
 
-def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]:
-    """Values by index of the coordinate."""
+def _values(model: Model, values: Mapping[str, float | str], most: float = FULL_TURN) -> dict[int, float]:
+    """Values by index of the coordinate; numbers of a joint above `most` are refused, since they may be in degrees."""
     if not isinstance(values, Mapping):
         raise ValueError('posture: values: expected a dict of coordinates with their values, as {"z2": "70 deg"}')
     numbers = {}
@@ -340,7 +343,7 @@ def _values(model: Model, values: Mapping[str, float | str]) -> dict[int, float]
         if not model.revolute[index]:
             check_travel(f"posture: {name}", value if isinstance(value, AngleText) else number)
         is_joint = index < len(model.joints)  # shafts behind gears turn many times
-        if model.revolute[index] and is_joint and abs(number) > FULL_TURN and not isinstance(value, AngleText):
+        if model.revolute[index] and is_joint and abs(number) > most and not isinstance(value, AngleText):
             advice = f'write "{number:g} deg" for degrees, "{number:g} rad" for radians'
             raise ValueError(f"posture: {name} is {number:g} rad, more than a turn; {advice}")
         numbers[index] = value if isinstance(value, Tracer) else number

@@ -121,6 +121,12 @@ def test_candidates_of_a_closed_chain_are_closed(tmp_path):
         study_of(tmp_path, test, next={"postures": {"q2": [-0.9, -0.8]}}, **more)
 
 
+def test_ranges_beyond_a_turn_are_reached():
+    part = SimpleNamespace(postures=[{"a": np.radians(400.0)}])
+    model = jaxmb.build_model(MACHINE)
+    np.testing.assert_allclose(postures_of(part, np.zeros(2), model), [[np.radians(400.0), 0.0]])
+
+
 def test_a_coordinate_moved_to_zero_is_stated():
     """Coordinates that are left out are 0, and those of the reference posture in a study."""
     model = jaxmb.build_model(MACHINE)
