@@ -20,6 +20,7 @@ from jaxmb.identify.plan.candidates import (
 )
 from jaxmb.io.validation import listed
 from jaxmb.machine.build import Model
+from jaxmb.machine.families import FAMILIES
 from jaxmb.mechanics.loops import independent_coordinates
 
 BEYOND = 1.1
@@ -203,7 +204,8 @@ def _modes_clause(index: int, name: str, tests: Sequence[Test], shares: Sequence
 
 def _energy(name: str) -> str:
     """Modal quantity of which a parameter has a share."""
-    return {"damping": "damping", "stiffness": "strain energy"}.get(name.split(".")[0], "kinetic energy")
+    matrix = next(family.matrix for family in FAMILIES if family.name == name.split(".")[0])
+    return {"damping": "damping", "mass": "kinetic energy"}.get(matrix, "strain energy")
 
 
 def _highest_hz(test: Test) -> float:

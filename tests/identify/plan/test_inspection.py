@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.assess.modal_agreement import ModeShares
+from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.plan.inspection import _remarks
-from jaxmb.identify.plan.why import posture_text
+from jaxmb.identify.plan.why import posture_text, why
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import Solver
 from tests.identify.arm import FREE as ARM_FREE, MACHINE as ARM, frf, loads, shapes, study_of
@@ -57,6 +59,24 @@ def test_bounds_of_one_posture(narrow, case):
 def test_singular_values_are_deviations_along_directions(narrow):
     """Without weights: the sum of their inverse squares is the trace of the covariance."""
     assert np.sum(narrow.singular_values**-2.0) == pytest.approx(sum(s**2 for s in deviations(narrow).values()))
+
+
+@pytest.mark.parametrize(
+    ("name", "energy"),
+    [
+        ("young_modulus.boom", "strain energy"),
+        ("loss_factor.q1", "damping"),
+        ("rayleigh.mass", "damping"),
+        ("rotor_inertia.q1", "kinetic energy"),
+        ("stiffness.q1", "strain energy"),
+    ],
+)
+def test_the_energy_of_a_mode_that_a_parameter_governs(name, energy):
+    test = SimpleNamespace(name="t", vibration=SimpleNamespace(highest_hz=30.0, highest_text="the band's end of"))
+    shares = ModeShares(np.array([20.0]), np.array([[1.0]]))
+    known = identifiability(np.eye(1), np.ones(1))
+    told = why(0, [name], known, np.eye(1), (), [test], [shares], ())
+    assert told == f"governs the mode at 20 Hz (100 % of its {energy}), below the band's end of 30 Hz"
 
 
 def test_why_names_modes_and_what_is_confused(narrow):
