@@ -39,7 +39,7 @@ from jaxmb.identify.study.format.next_format import NextPart, NextPosePart
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.build import Model
-from jaxmb.machine.families import STATION
+from jaxmb.machine.families import OF_TESTS
 from jaxmb.mechanics.loops import independent_coordinates, motion_map
 
 MOST_STEPS = 40
@@ -371,7 +371,8 @@ class NextPoses(Selection):
 def observability_of(study: Study, values: np.ndarray, jacobian: np.ndarray) -> Observability | None:
     """Observability indices of the machine's parameters by the planned rows; None unless all tests are pose tests.
 
-    Rows are in units of the noise, parameters in units of u; the stations are eliminated.
+    Rows are in units of the noise, parameters in units of u; stations and offsets of distances are
+    eliminated.
     """
     entries = [entry for entry in study.fitted if entry.kind == "pose"]
     if len(entries) < len(study.fitted):
@@ -380,10 +381,10 @@ def observability_of(study: Study, values: np.ndarray, jacobian: np.ndarray) -> 
 
 
 def _indices(study: Study, rows: np.ndarray, poses: int) -> Observability | None:
-    of_stations = np.array([name.split(".")[0] == STATION for name in study.free.names])
-    if of_stations.all():
+    of_tests = np.array([name.split(".")[0] in OF_TESTS for name in study.free.names])
+    if of_tests.all():
         return None
-    return observability(rows[:, ~of_stations], poses, rows[:, of_stations])
+    return observability(rows[:, ~of_tests], poses, rows[:, of_tests])
 
 
 def _test(entry: Entry) -> PoseTest:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import jaxmb
+from jaxmb.identify.estimation.design import observability
 from jaxmb.identify.estimation.identifiability import information_rows
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, information_of, observation, postures_of
-from jaxmb.identify.plan.next_tests import NextTests, criterion_of, improved, known_directions, objective
+from jaxmb.identify.plan.next_tests import NextTests, _indices, criterion_of, improved, known_directions, objective
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.file import write_machine
@@ -119,6 +120,12 @@ def test_candidates_of_a_closed_chain_are_closed(tmp_path):
     assert value(np.array([0.5]))[1] == pytest.approx(difference, rel=1e-5)
     with pytest.raises(InputError, match="independent coordinate 'q2' does not exist"):
         study_of(tmp_path, test, next={"postures": {"q2": [-0.9, -0.8]}}, **more)
+
+
+def test_observability_is_of_the_parameters_of_the_machine():
+    study = SimpleNamespace(free=SimpleNamespace(names=("zero.q2", "station.t.A.x", "distance_offset.t")))
+    rows = np.random.default_rng(1).normal(size=(9, 3))
+    assert _indices(study, rows, 9) == observability(rows[:, :1], 9, rows[:, 1:])
 
 
 def test_ranges_beyond_a_turn_are_reached():
