@@ -71,9 +71,14 @@ def elastic_jacobian(
 def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False) -> Float[Array, "e e"]:
     """Compliance matrix of all elastic degrees of freedom: e = C J^T w under a wrench w, m, rad, N and Nm.
 
-    For coordinates and beams the inverse of their stiffness, springs between frames included; for virtual springs
-    their compliance. A gear deflects against its locked motor, or against the stiffness of the motor's controller.
-    NaN where springs between frames or gravity make the machine unstable or singular.
+    For coordinates and beams the inverse of their stiffness, for virtual springs their compliance C_v, which may be
+    singular. Springs between frames, and gravity, add a stiffness K to coordinates and beams (s) and to the virtual
+    springs between their frames (v). With D = (1 + C_v K_vv)^-1 C_v,
+
+        C_ss = (K_ss - K_sv D K_vs)^-1,  C_sv = -C_ss K_sv D,  C_vv = D + D K_vs C_ss K_sv D.
+
+    A gear deflects against its locked motor, or against the stiffness of the motor's controller. NaN where springs
+    between frames or gravity make the machine unstable or singular.
 
     Args:
         model: the machine.
@@ -99,22 +104,41 @@ def _without_play(model: Model, q: Float[Array, "n"], gravity: bool = False) -> 
         columns, stiffness = closed_stiffness(model, q, gravity)
         return columns @ stable_inverse(stiffness) @ columns.T
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
-    with_stiffness, stiffness, elastic = elastic_stiffness(model, q, gravity)
-    both = elastic[:, None] & elastic[None, :]
-    diagonal = jnp.abs(jnp.diagonal(stiffness))
-    # the root of a zero has no finite derivative in reverse mode
-    scale = 1.0 / jnp.sqrt(jnp.where(elastic & (diagonal > 0.0), diagonal, 1.0))
-    scaled = jnp.where(both, stiffness * scale[:, None] * scale[None, :], jnp.eye(with_stiffness.size))
-    inverse = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
-    if model.springs or gravity:
-        stable = jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE
-        inverse = jnp.where(stable, inverse, jnp.nan)
     size = first + 6 * len(model.elements)
-    compliance = jnp.zeros((size, size), inverse.dtype).at[np.ix_(with_stiffness, with_stiffness)].set(inverse)
-    for s, scale in enumerate(overlap_scale(model, q)):
+    compliance = jnp.zeros((size, size), model.compliance.dtype)
+    for s, ratio in enumerate(overlap_scale(model, q)):
         block = slice(n + 6 * s, n + 6 * s + 6)
-        compliance = compliance.at[block, block].set(model.compliance[s] * scale)
-    return compliance
+        compliance = compliance.at[block, block].set(model.compliance[s] * ratio)
+    indices, stiffness, elastic = elastic_stiffness(model, q, gravity)
+    is_virtual = (indices >= n) & (indices < first)
+    s, v = np.flatnonzero(~is_virtual), np.flatnonzero(is_virtual)
+    at_s, at_v = indices[s], indices[v]
+    k_ss, k_sv, k_vv = (stiffness[np.ix_(*ends)] for ends in ((s, s), (s, v), (v, v)))
+    held, stable = _parallel(compliance[np.ix_(at_v, at_v)], k_vv)
+    coupling = k_sv @ held
+    both = elastic[s][:, None] & elastic[s][None, :]
+    k_ss = k_ss - coupling @ k_sv.T
+    diagonal = jnp.abs(jnp.diagonal(k_ss))
+    # the root of a zero has no finite derivative in reverse mode
+    scale = 1.0 / jnp.sqrt(jnp.where(elastic[s] & (diagonal > 0.0), diagonal, 1.0))
+    scaled = jnp.where(both, k_ss * scale[:, None] * scale[None, :], jnp.eye(s.size))
+    c_ss = jnp.where(both, jnp.linalg.inv(scaled) * scale[:, None] * scale[None, :], 0.0)
+    if model.springs or gravity:
+        c_ss = jnp.where(stable & (jnp.linalg.eigvalsh(scaled)[0] > LEAST_STABLE), c_ss, jnp.nan)
+    c_sv = -c_ss @ coupling
+    compliance = compliance.at[np.ix_(at_s, at_s)].set(c_ss).at[np.ix_(at_v, at_v)].set(held - coupling.T @ c_sv)
+    return compliance.at[np.ix_(at_s, at_v)].set(c_sv).at[np.ix_(at_v, at_s)].set(c_sv.T)
+
+
+def _parallel(compliance: Float[Array, "v v"], stiffness: Float[Array, "v v"]) -> tuple[Float[Array, "v v"], Array]:
+    """Compliance of virtual springs, which may be singular, parallel to a stiffness, and whether the two are stable."""
+    if not compliance.size:
+        return compliance, jnp.asarray(True)
+    value, vector = jnp.linalg.eigh(jax.lax.stop_gradient(compliance))
+    root = vector * jnp.sqrt(jnp.maximum(value, 0.0)) @ vector.T
+    one = jnp.eye(len(compliance))
+    stable = jnp.linalg.eigvalsh(one + root @ stiffness @ root)[0] > LEAST_STABLE
+    return jnp.linalg.solve(one + compliance @ stiffness, compliance), stable
 
 
 def overlap_scale(model: Model, q: Float[Array, "n"]) -> tuple[Float[Array, ""] | float, ...]:
@@ -209,15 +233,21 @@ def loop_forces(model: Model, x: Float[Array, "x"], effort: Float[Array, "x"]) -
 def elastic_stiffness(
     model: Model, q: Float[Array, "n"], gravity: bool
 ) -> tuple[Int[np.ndarray, "k"], Float[Array, "k k"], Bool[Array, "k"]]:
-    """Indices of the elastic degrees of freedom described by a stiffness, that stiffness, and which are compliant."""
+    """Indices of the elastic degrees of freedom on which a stiffness acts, that stiffness, and which are compliant.
+
+    Those of virtual springs, whose own stiffness may be infinite, are included with the stiffness of springs between
+    frames across them, and of gravity.
+    """
     n, first = len(model.coordinates), len(model.coordinates) + 6 * len(model.virtual_springs)
     size = first + 6 * len(model.elements)
-    # coordinates and beams have a stiffness, virtual springs a compliance, which may be singular
-    with_stiffness = np.array([*range(n), *range(first, size)])
-    locked = jnp.array([*model.locked, *(False for _ in range(first, size))], dtype=bool)
+    virtual = [n + 6 * s + axis for s in _with_outer_stiffness(model, gravity) for axis in range(6)]
+    with_stiffness = np.array([*range(n), *virtual, *range(first, size)])
+    locked = jnp.array([*model.locked, *(False for _ in with_stiffness[n:])], dtype=bool)
     own = own_springs(model)
-    stiffness = jax.scipy.linalg.block_diag(own.T @ (model.stiffness[:, None] * own), *element_stiffness(model))
-    elastic = jnp.concatenate([model.stiffness > 0.0, jnp.ones(size - first, bool)])
+    stiffness = jax.scipy.linalg.block_diag(
+        own.T @ (model.stiffness[:, None] * own), jnp.zeros((len(virtual), len(virtual))), *element_stiffness(model)
+    )
+    elastic = jnp.concatenate([model.stiffness > 0.0, jnp.ones(with_stiffness.size - n, bool)])
 
     def displaced(x: Array) -> Array:
         return whole(model, jnp.asarray(q)).at[with_stiffness].add(x)
@@ -230,6 +260,14 @@ def elastic_stiffness(
     if gravity:
         stiffness = stiffness + jax.hessian(lambda x: gravity_energy(model, displaced(x)))(no_displacement)
     return with_stiffness, stiffness, elastic & ~locked
+
+
+def _with_outer_stiffness(model: Model, gravity: bool) -> list[int]:
+    """Virtual springs on which gravity, or a spring between a frame before and one behind them, acts."""
+    ends = [[set(ancestor_nodes(model, model.frame_node[frame])) for frame in pair] for pair in model.spring_frames]
+    between = {node for a, b in ends for node in a ^ b}
+    n = len(model.coordinates)
+    return [s for s in range(len(model.virtual_springs)) if gravity or n + s in between]
 
 
 def stable_inverse(stiffness: Float[Array, "r r"]) -> Float[Array, "r r"]:
@@ -380,8 +418,17 @@ def weight_deflection(model: Model, q: Float[Array, "n"]) -> Float[Array, "e"]:
 
     Returns:
         e [e], differentiable; NaN where springs make the machine unstable.
+
+    Raises:
+        NotImplementedError: a spring between frames acts across a virtual spring with play.
     """
     x = whole(model, q)
+    for s in _with_outer_stiffness(model, gravity=False):
+        if model.has_play[s]:
+            raise NotImplementedError(
+                f"virtual spring '{model.virtual_springs[s]}' has play, and a spring between frames acts across it:"
+                " expected play in other virtual springs only"
+            )
     if model.springs or model.loops or model.beams:
         pull = jax.grad(lambda y: gravity_energy(model, y) + spring_energy(model, y, x))(x)
         by_stiffness = -_without_play(model, q, gravity=not model.virtual_springs) @ pull

@@ -9,7 +9,7 @@ import jaxmb
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.beam import Beam, VirtualSpring, beam_compliance
 from jaxmb.machine.schema import Machine
-from jaxmb.mechanics.compliance import cartesian_compliance, elastic_deflection, elastic_jacobian
+from jaxmb.mechanics.compliance import cartesian_compliance, compliance_matrix, elastic_deflection, elastic_jacobian
 from jaxmb.mechanics.kinematics import frame_index, node_poses, pose_change_to_twist, whole
 from jaxmb.response.static import cartesian_stiffness, deflection
 from jaxmb.spatial import vee
@@ -145,6 +145,87 @@ def test_springs_between_frames_share_the_load():
     model = jaxmb.build_model(machine)
     load = jnp.array([30.0, 0, 0, 0, 0, 0])
     assert deflection(model, jnp.zeros(1), "cart", load)[0, 0] == pytest.approx(30.0 / 1500.0, rel=1e-14)
+
+
+def slide(spring, compliance, origin=(0.0, 0.0, 0.0), **body):
+    """A cart on a spring of 1000 N/m that carries a tip, behind a virtual spring, and a spring from there to ground."""
+    joint = {"name": "x", "type": "prismatic", "axis": [1, 0, 0], "stiffness": 1000.0}
+    return jaxmb.build_model(Machine.model_validate({
+        "name": "slide", "body": [{"name": "cart", "joint": [joint]}, {"name": "tip", "parent": "cart", **body}],
+        "frame": [{"name": "wall", "body": "ground", "origin": {"xyz": list(origin)}}],
+        "virtual_spring": [{"name": "link", "body": "cart", "diagonal": compliance}],
+        "spring": [{"name": "side", "frame_a": "wall", "frame_b": "tip", **spring}],
+    }))  # fmt: skip
+
+
+def test_a_spring_across_a_virtual_spring_is_parallel_to_both():
+    model = slide({"type": "translation", "direction": [1, 0, 0], "stiffness": 500.0}, [1e-3, 0, 0, 0, 0, 0])
+
+    @jax.jit
+    def deflections(c):
+        changed = jaxmb.set_parameters(model, {"compliance.link.x.x": c})
+        at, load = jnp.zeros(1), jnp.array([1.0, 0, 0, 0, 0, 0])
+        linear, nonlinear = (deflection(changed, at, "tip", load, ("tip",), linear) for linear in (True, False))
+        # the load on the cart's side of the virtual spring
+        return jnp.stack([linear[0, 0], nonlinear[0, 0], deflection(changed, at, "cart", load, ("tip",))[0, 0]])
+
+    for c in (1e-3, 0.0):
+        tip = 1.0 / (500.0 + 1.0 / (1e-3 + c))
+        expected = [tip, tip, 1.0 / (1000.0 + 1.0 / (1.0 / 500.0 + c)) / (1.0 + 500.0 * c)]
+        assert np.allclose(deflections(c), expected, rtol=1e-13)
+        assert jax.jit(jax.grad(lambda c: deflections(c)[0]))(c) == pytest.approx((tip / (1e-3 + c)) ** 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("tension", [300.0, -300.0, -2500.0])
+def test_the_tension_of_a_spring_across_a_virtual_spring(tension):
+    """The transverse stiffness T / L of a spring of 0.5 m, beside 1000 N/m; -5000 N/m is unstable."""
+    spring = {"type": "length", "free_length": 0.5 - tension / 1e4, "stiffness": 1e4}
+    model = slide(spring, [0, 1e-3, 0, 0, 0, 0], origin=(0.5, 0.0, 0.0))
+    found = deflection(model, jnp.zeros(1), "tip", jnp.array([0.0, 1.0, 0, 0, 0, 0]))[0, 1]
+    assert found == pytest.approx(1.0 / (1000.0 + tension / 0.5), rel=1e-12) if tension > -500 else np.isnan(found)
+
+
+def test_gravity_is_a_stiffness_of_a_virtual_spring():
+    spring = {"type": "translation", "direction": [1, 0, 0], "stiffness": 0.0}
+    model = slide(spring, [0, 0, 0, 1e-3, 0, 0], mass=10.0, center_of_mass=[0, 0, -2.0])
+    for gravity, stiffness in ((False, 1000.0), (True, 1000.0 + 9.81 * 10.0 * 2.0)):
+        assert compliance_matrix(model, jnp.zeros(1), gravity)[4, 4] == pytest.approx(1.0 / stiffness, rel=1e-12)
+
+
+def test_springs_across_singular_virtual_springs_against_the_least_energy():
+    """Displacements z of coordinates and of unit springs y, virtual ones being R y with R R^T their compliance."""
+    data, rng = jaxmb.load_machine("kuka-kr240").model_dump(), np.random.default_rng(2)
+    roots = [1e-4 * rng.normal(size=(6, rank)) for rank in (6, 2, 4)]
+    springs = [{"name": f"link{i}", "body": body, "compliance": (root @ root.T).tolist(),
+                "origin": {"xyz": rng.normal(size=3).tolist(), "rpy": rng.normal(size=3).tolist()}}
+               for i, (body, root) in enumerate(zip(("ground", "q2", "q4"), roots, strict=True))]  # fmt: skip
+    between, direction = (("ground", "tool"), ("q2", "q6"), ("q1", "q4")), np.eye(3)[[2, 0, 1]]
+    types, k = ("translation", "translation", "rotation"), np.array([1e7, 3e6, 5e6])
+    data |= {"virtual_spring": springs, "spring": [
+        {"name": f"s{i}", "frame_a": a, "frame_b": b, "type": kind, "direction": d.tolist(), "stiffness": stiffness}
+        for i, ((a, b), kind, d, stiffness) in enumerate(zip(between, types, direction, k.tolist(), strict=True))
+    ]}  # fmt: skip
+    model = jaxmb.build_model(Machine.model_validate(data))
+    jacobian = {frame: np.asarray(elastic_jacobian(model, Q, frame)) for frame in ("tool", "q1", "q2", "q4", "q6")}
+    jacobian["ground"] = np.zeros((6, 24))
+    poses = {frame: np.asarray(jaxmb.frame_pose(model, Q, frame)) for frame in jacobian}
+    energy = np.diag([*model.stiffness, *np.ones(12)])
+    root = np.zeros((24, 18))
+    root[:6, :6] = np.eye(6)
+    for i, part in enumerate(roots):
+        column = 6 + sum(other.shape[1] for other in roots[:i])
+        root[6 + 6 * i : 12 + 6 * i, column : column + part.shape[1]] = part
+    for (a, b), kind, d, stiffness in zip(between, types, direction, k, strict=True):
+        twist, arm = jacobian[b] - jacobian[a], poses[b][:3, 3] - poses[a][:3, 3]
+        axis = poses[a][:3, :3] @ d
+        # of the displacement in the turning axes of frame a: the rotation w of a adds - w x arm
+        rate = axis @ (twist[3:] if kind == "rotation" else twist[:3] + np.cross(arm, jacobian[a][3:].T).T)
+        energy += stiffness * np.outer(root.T @ rate, root.T @ rate)
+    for loaded in ("tool", "q4"):
+        e = root @ np.linalg.solve(energy, root.T @ jacobian[loaded].T @ np.asarray(LOAD))
+        expected = np.stack([jacobian[point] @ e for point in ("tool", "q2")])
+        found = np.asarray(deflection(model, Q, loaded, LOAD, ("tool", "q2")))
+        assert np.allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_what_cannot_give_way(rigid):

@@ -101,6 +101,10 @@ def test_refusals():
         deflection(model, jnp.array([0.0]), "tool", jnp.ones(6))
     with pytest.raises(NotImplementedError, match="guide or play"):
         complete_model(model)
+    spring = {"name": "prop", "frame_a": "ground", "frame_b": "tool", "type": "translation", "direction": [1, 0, 0]}
+    propped = Machine.model_validate(mast().model_dump() | {"spring": [spring]})
+    with pytest.raises(NotImplementedError, match="'slide' has play, and a spring between frames acts across it"):
+        frame_poses_under_weight(jaxmb.build_model(propped), jnp.array([0.0]), ("tool",))
     parted = frame_poses_under_weight(jaxmb.build_model(mast()), jnp.array([2.4]), ("tool",))
     assert not np.isfinite(parted).all()
     with pytest.raises(ValueError, match="guide: prismatic coordinate"):
