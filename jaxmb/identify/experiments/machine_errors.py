@@ -34,8 +34,8 @@ FREQUENCY = 20.0 * np.pi
 """
 MOST_GRAVITY = 9.9
 """m/s^2, largest gravity on Earth."""
-MOUNTED = (0.5 * np.pi, -0.5 * np.pi)
-"""rad, tilts of a base that is mounted at a wall."""
+TILTS = (0.5 * np.pi, -0.5 * np.pi, 0.3)
+"""rad, starts of tilts: of a base that is mounted at a wall, and where the torques change with the square of a tilt."""
 LEAST_MASS = 0.95
 """Largest part of the mass of a body that may be missing at a frame."""
 OWN_INERTIA = 1e-4
@@ -133,10 +133,10 @@ def machine_errors(
     if size:
         for axis in _across(np.asarray(model.gravity) / size):
             key = f"tilt about {_axis_text(axis).upper()}"
-            error = StatedError(key, "tilt_deg", np.pi / 180.0, starts=MOUNTED)
+            error = StatedError(key, "tilt_deg", np.pi / 180.0, starts=TILTS)
             yield error, right._replace(tilt=axis)
         text = "a gravity of {:.3g} times the stated one".format
-        error = StatedError("gravity", size=0.01, text=lambda x: text(1.0 + x), starts=(-1.0, -2.0), period=1.0)
+        error = StatedError("gravity", size=1e-3, text=lambda x: text(1.0 + x), starts=(-1.0, -2.0), period=1.0)
         most = MOST_GRAVITY / size
         yield error._replace(least=-most - 1.0, most=most - 1.0), right._replace(gravity=np.ones(()))
     yield from _of_axes(model, right, named)

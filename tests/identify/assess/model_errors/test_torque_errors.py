@@ -109,6 +109,14 @@ def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
 
 
+def test_a_tilt_across_the_plane_of_motion_is_named_beside_a_smaller_gravity(tmp_path):
+    """Both have the same effect, that of a tilt to second order: from 0 no derivative shows it."""
+    fixed = {"friction": FRICTION, "torque_std": {"q1": 1.5, "q2": 0.8}}
+    result = identified(tmp_path, gravity=(0.0, -9.81 * np.cos(np.radians(20.0))), **fixed)
+    found = re.search(r"a gravity of 0.9\d+ times the stated one, or tilt about X \+(\S+) deg", result.doubts[0])
+    assert abs(float(found[1]) - 20.0) < 1.0
+
+
 @pytest.mark.parametrize("robust", [False, True])
 def test_single_samples_that_are_far_off_ask_for_a_robust_fit(tmp_path, robust):
     def with_spikes(q, tau):
