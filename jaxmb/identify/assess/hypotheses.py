@@ -15,6 +15,7 @@ from scipy.special import chdtri
 from jaxmb.identify.assess.corrected import Corrected
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
+from jaxmb.identify.experiments.machine_errors import damping_key
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -82,6 +83,8 @@ class Hypothesis(NamedTuple):
     """An error of one number, or alternatives to some tests."""
 
     error: StatedError | None = None
+    beside: StatedError | None = None
+    """A number that is fitted with it: the damping of a missing elasticity."""
     tests: Mapping[int, Test] = types.MappingProxyType({})
     """Alternatives, by index of the test."""
     text: str = ""
@@ -101,7 +104,7 @@ class FittedHypothesis(NamedTuple):
 
     hypothesis: Hypothesis
     x: np.ndarray
-    """Fitted unknowns, and the size of an error over the typical one."""
+    """Fitted unknowns, a number beside an error, and its size, these over their typical ones."""
     chi_square: float
     squares: float = np.nan
     """Sum of squares of the residual in units of the noise alone; not known in searches."""
@@ -159,19 +162,22 @@ class HypothesisSearch:
         return self.corrected.problem.free.size
 
     def state(self, hypothesis: Hypothesis, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Residual in units of its covariance, and its Jacobian by u and, for an error, its size over the typical
-        one."""
-        errors, error = self.corrected.errors, hypothesis.error
-        x, columns = np.zeros(len(errors)), np.arange(self.size)
-        if error is not None:
-            k = errors.index(error)
-            x[k], columns = y[-1] * error.typical, np.append(columns, self.size + k)
+        """Residual in units of its covariance, and its Jacobian by u and, for an error, a number beside it and its size
+        over the typical ones."""
+        fitted = self._fitted_errors(hypothesis)
+        typical, index = [error.typical for error in fitted], [self.corrected.errors.index(error) for error in fitted]
+        x = np.zeros(len(self.corrected.errors))
+        x[index] = y[self.size :] * typical
+        columns = np.append(np.arange(self.size), self.size + np.array(index, dtype=int))
         residual, jacobian = self.corrected.state(y[: self.size], x, columns, hypothesis.tests)
-        if error is not None:
-            jacobian[:, -1] *= error.typical
+        jacobian[:, self.size :] *= typical
         if self.masked is not None:
             residual[self.masked], jacobian[self.masked] = 0.0, 0.0
         return self.metric(residual), self.metric(jacobian)
+
+    @staticmethod
+    def _fitted_errors(hypothesis: Hypothesis) -> list[StatedError]:
+        return [error for error in (hypothesis.beside, hypothesis.error) if error is not None]
 
     def cost(self, u: np.ndarray) -> float:
         """Sum of squares of the residual in units of the noise alone, which tolerances do not lower."""
@@ -182,9 +188,9 @@ class HypothesisSearch:
         self, hypothesis: Hypothesis, first: np.ndarray, evaluations: int = MOST_EVALUATIONS
     ) -> FittedHypothesis:
         """Fit of a hypothesis, from a start, with at most so many evaluations."""
-        free, error = self.corrected.problem.free, hypothesis.error
+        free = self.corrected.problem.free
         lower, upper = np.asarray(free.lower), np.asarray(free.upper)
-        if error is not None:
+        for error in self._fitted_errors(hypothesis):
             low, high = error.bounds
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
         x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, evaluations)
@@ -270,6 +276,9 @@ def refitted(
             end = min(ends, key=lambda end: end.chi_square)
             if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
                 end = search.fitted(end.hypothesis, end.x)
+                damping = next((error for error in errors if error.key == damping_key(errors[k])), None)
+                if damping is not None and end.chi_square > enough:
+                    end = search.fitted(Hypothesis(errors[k], damping), np.insert(end.x, search.size, 0.0))
             usual = [end for end in sized if end.size != 0.0 and end.surprise < 1e-9]  # a convention, such as 90 deg
             found[k] = min([end, *usual], key=lambda end: end.score)
             if _is_usual(found[k]):

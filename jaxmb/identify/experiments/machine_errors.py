@@ -38,6 +38,8 @@ TILTS = (0.5 * np.pi, -0.5 * np.pi, 0.3)
 """rad, starts of tilts: of a base that is mounted at a wall, and where the torques change with the square of a tilt."""
 LEAST_MASS = 0.95
 """Largest part of the mass of a body that may be missing at a frame."""
+MOST_FACTOR = 7.0
+"""Logarithm of the largest factor on the damping of a missing elasticity."""
 OWN_INERTIA = 1e-4
 """Inertia of a further coordinate over that of all bodies and beams."""
 T = TypeVar("T")
@@ -234,7 +236,10 @@ def _of_coordinates(
                 key, kind = f"compliance of {name}", ""
                 if name.startswith(FURTHER[0]):
                     kind = "foundation_urad_per_knm" if model.revolute[i] else "foundation_um_per_kn"
-                yield StatedError(key, kind, 1e-9, size=0.1 / here, text=text, least=0.0, starts=starts), at
+                error = StatedError(key, kind, 1e-9, size=0.1 / here, text=text, least=0.0, starts=starts)
+                yield error, at
+                factor = StatedError(damping_key(error), size=1.0, least=-MOST_FACTOR, most=MOST_FACTOR)
+                yield factor, right._replace(log_damping=_at(right.log_damping, i))
             else:
                 error = StatedError(f"stiffness.{name}", "stiffness_percent", 0.01 / own, text=text)
                 far = tuple(x / own for x in (2.0, 9.0, 99.0, 999.0))
@@ -251,6 +256,11 @@ def _of_coordinates(
                 error._replace(most=np.inf, starts=(0.1 * scale, 0.5 * scale)),
                 right._replace(rotor_inertia=_at(right.rotor_inertia, i)),
             )
+
+
+def damping_key(compliance: StatedError) -> str:
+    """Key of the logarithm of the damping of a coordinate over that of its loss factor, beside its compliance."""
+    return f"damping beside {compliance.key}"
 
 
 def _at(zeros: Any, *index: int) -> np.ndarray:
