@@ -83,12 +83,12 @@ class Hypothesis(NamedTuple):
     """An error of one number, or alternatives to some tests."""
 
     error: StatedError | None = None
-    beside: StatedError | None = None
-    """A number that is fitted with it: the damping of a missing elasticity."""
     tests: Mapping[int, Test] = types.MappingProxyType({})
     """Alternatives, by index of the test."""
     text: str = ""
     """Of alternatives."""
+    beside: StatedError | None = None
+    """A number that is fitted with an error: the damping of a missing elasticity."""
 
 
 NONE = Hypothesis()
@@ -278,7 +278,7 @@ def refitted(
                 end = search.fitted(end.hypothesis, end.x)
                 damping = next((error for error in errors if error.key == damping_key(errors[k])), None)
                 if damping is not None and end.chi_square > enough:
-                    end = search.fitted(Hypothesis(errors[k], damping), np.insert(end.x, search.size, 0.0))
+                    end = search.fitted(Hypothesis(errors[k], beside=damping), np.insert(end.x, search.size, 0.0))
             usual = [end for end in sized if end.size != 0.0 and end.surprise < 1e-9]  # a convention, such as 90 deg
             found[k] = min([end, *usual], key=lambda end: end.score)
             if _is_usual(found[k]):
