@@ -190,7 +190,7 @@ def measured_modes_table(result: Result, entry: Entry, fitted: FittedModes) -> T
             )
         )
     return _table(
-        f"Modes, {entry.name}: measured and identified",
+        f"Modes, {entry.name}: measured and identified, damped frequencies",
         columns,
         rows,
         f"strain energy: springs with {100.0 * NOTABLE_SHARE:.0f} % and more"
@@ -252,7 +252,7 @@ def true_modes_table(result: Result, name: str, pairs: Sequence[TrueMode]) -> Ta
             )
         )
     return _table(
-        f"Modes, {name}: true and identified",
+        f"Modes, {name}: true and identified, damped frequencies",
         right("mode", "true Hz", "identified Hz", "error %", "true damping %", "identified damping %"),
         rows,
     )
@@ -270,7 +270,11 @@ def identified_modes_table(result: Result, name: str) -> Table:
                 f"{of_damping}{100.0 * mode.damping_ratio:z.3f}", number(100.0 * mode.damping_ratio_std, 2),
             )
         )  # fmt: skip
-    return _table(f"Modes, {name}: identified", right("mode", "identified Hz", "std", "damping %", "std"), rows)
+    return _table(
+        f"Modes, {name}: identified, damped frequencies",
+        right("mode", "identified Hz", "std", "damping %", "std"),
+        rows,
+    )
 
 
 def modes_of_all_tests(
