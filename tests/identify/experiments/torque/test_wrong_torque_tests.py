@@ -120,7 +120,7 @@ def test_joints_that_turn_often(tmp_path):
     recorded = written(tmp_path, often)
     told = "a turns 2.39 times: are its angles in degrees, or is a gear ratio missing?"
     assert told_of(tmp_path, "turns", recorded) == [told]
-    assert not told_of(tmp_path, "turns", recorded, machine=with_range(-20.0, 20.0))
+    assert not told_of(tmp_path, "turns", recorded, machine=with_range("-20 rad", "20 rad"))
     assert not told_of(tmp_path, "turns", changed(motion=often))
 
 
