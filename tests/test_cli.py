@@ -328,7 +328,7 @@ def test_predict_animates_a_mode(tmp_path, capsys):
 
 
 def test_predict_the_machine_of_a_result(tmp_path, capsys, refused):
-    """A folder with machine.toml stands for the machine, as for `jaxmb map`; by default the files go into it. It is
+    """A folder with machine.toml names the machine, as for `jaxmb map`; by default the files go into it. It is
     linearized as in the tests of the result."""
     jaxmb.write_machine(jaxmb.load_machine("manipulator-3r"), tmp_path / "machine.toml")
     (tmp_path / "result.json").write_text('{"linearize_at": "equilibrium"}')

@@ -35,7 +35,8 @@ FREQUENCY = 20.0 * np.pi
 MOST_GRAVITY = 9.9
 """m/s^2, largest gravity on Earth."""
 TILTS = (0.5 * np.pi, -0.5 * np.pi, 0.3)
-"""rad, starts of tilts: of a base that is mounted at a wall, and where the torques change with the square of a tilt."""
+"""rad, starts of tilts: of a base that is mounted at a wall, and across a plane of motion, where torques change with
+the square of a tilt."""
 LEAST_MASS = 0.95
 """Largest part of the mass of a body that may be missing at a frame."""
 MOST_FACTOR = 7.0
@@ -340,7 +341,7 @@ def seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
 
 def carried_inertia(model: Model) -> Float[np.ndarray, "n"]:
     """Mass that each prismatic coordinate carries, kg, and moment of inertia about each revolute one, kg m^2, of a
-    stretched chain; where it carries no body, of all bodies and beams."""
+    stretched chain; where it carries no body, of all bodies and beams. Lengths and masses of beams are left out."""
     n, found = len(model.coordinates), np.zeros(len(model.coordinates))
     steps, moments = (np.linalg.norm(np.asarray(x), axis=1) for x in (model.origin[:, :3, 3], model.first_moment))
     halves = 0.5 * np.trace(np.asarray(model.inertia), axis1=1, axis2=2)

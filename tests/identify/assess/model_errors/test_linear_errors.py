@@ -150,7 +150,7 @@ def test_angles_in_degrees_are_an_alternative(tmp_path):
 
 
 def test_displacements_are_not_exchanged_with_unmeasured_ones(tmp_path):
-    """Of a dial gauge: zeros in place of what it measured would leave no residual of a stiff machine."""
+    """Of a dial gauge: zeros in place of its readings would give a stiff machine no residual."""
     study = study_of(tmp_path, made(lambda d: d * np.array([np.nan, np.nan, 1.0, 1.0, 1.0, 1.0])))
     found = {key for key, *_ in study.fitted[0].source.alternatives(study.fitted[0].test, study.model)}
     assert {"the sign of displacement z", "exchanged forces x and z", "forces in the axes of tool"} <= found
