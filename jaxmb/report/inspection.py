@@ -321,7 +321,10 @@ def deviation_chart(found: Inspection) -> Chart:
             text = "unknown" if not np.isfinite(std) else f"{std:.1g}"
             marks.append(Note(f"{text} ", high, float(row), "#ffffff", align="right"))
     if found.study.problem.prior is None:
-        marks += [Rule(float(limit), "x", "", "#404040", 0.9, "--") for limit in limits()]
+        labels = ("limits of yes and weak", "")
+        marks += [
+            Rule(float(limit), "x", label, "#404040", 0.9, "--") for limit, label in zip(limits(), labels, strict=True)
+        ]
     note = f", the {MOST_BARS} largest of {free.size}" if entries.size == MOST_BARS < free.size else ""
     names = [free.names[i] for i in entries]
     scales = {True: "of the logarithm", False: "over the width of the bounds"}
