@@ -125,12 +125,11 @@ def _is_nonzero(tangent: Any) -> bool:
 
 def _through(matrices: Sequence[tuple[Any, Any]], x_o: Parts, x_i: Parts) -> Complex[Array, "f o i"]:
     """Sum over real matrices A and their factors at the lines of factor X_o^T A X_i."""
-    re, im = jnp.zeros_like(x_i.re), jnp.zeros_like(x_i.im)
-    for matrix, factor in matrices:
-        term = Parts(*(jnp.einsum("nm,mif->nif", matrix, part) for part in x_i)).times(factor)
-        re, im = re + term.re, im + term.im
-    product = Parts(x_o.re[:, :, None], x_o.im[:, :, None]).times(Parts(re[:, None], im[:, None]))
-    return Parts(jnp.sum(product.re, axis=0), jnp.sum(product.im, axis=0)).as_complex().transpose(2, 0, 1)
+    changed = sum(
+        jax.lax.complex(*(jnp.einsum("nm,mif->nif", matrix, part) for part in x_i)) * factor
+        for matrix, factor in matrices
+    )
+    return jnp.einsum("nof,nif->foi", x_o.as_complex(), changed)
 
 
 def _through_entries(

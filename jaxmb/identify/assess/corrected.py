@@ -5,13 +5,13 @@ import dataclasses
 import functools
 import itertools
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled_partial
 from jaxmb.identify.assess.budget import errors_of_machine, finite, with_error_prior
@@ -84,55 +84,61 @@ class Corrected:
         """Number of errors of the machine."""
         return len(self.machine.gravity)
 
-    def tolerances(self, study: Study, rows: int) -> tuple[Float[np.ndarray, "e"], Bool[np.ndarray, "m e"]]:
-        """Standard deviation of each error by its tolerance, SI, and the rows in which it has one.
+    def tolerances(self, study: Study) -> Float[np.ndarray, "t e"]:
+        """Standard deviation of each error by its tolerance in the rows of each test, SI; 0 without one.
 
         Tolerances of the machine count in all rows, those of tests in rows of tests that are not as described
         (`Study.exact`), as in the budget.
-
-        Args:
-            study: with the tolerances.
-            rows: number of all rows, those of a prior last.
         """
-        counts = np.zeros((rows, len(self.errors)), dtype=bool)
+        counts = np.zeros((len(self.own), len(self.errors)), dtype=bool)
         counts[:, : self.of_machine] = True
-        for own, test, (index, _) in zip(self.problem.row_slices, self.problem.tests, self.own, strict=True):
-            if test.name not in study.exact:
-                counts[own, index] = True
-        std = np.array([error.std(study.tolerances) for error in self.errors])
-        return np.where(counts.any(axis=0), std, 0.0), counts
+        for own, test, (index, _) in zip(counts, self.problem.tests, self.own, strict=True):
+            own[index] |= test.name not in study.exact
+        return counts * np.array([error.std(study.tolerances) for error in self.errors])
 
     def state(
         self, u: np.ndarray, x: np.ndarray, columns: np.ndarray, tests: Mapping[int, Test] = types.MappingProxyType({})
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Residual in units of the noise, and some columns of its Jacobian by u and the errors' sizes.
+        """Residual in units of the noise, and some columns of its Jacobian by u and the errors' sizes; see `blocks`."""
+        blocks = list(self.blocks(u, x, columns, tests))
+        jacobian = np.zeros((sum(len(block.residual) for block in blocks), columns.size))
+        for block in blocks:
+            jacobian[block.rows, block.columns] = block.jacobian
+        return np.concatenate([block.residual for block in blocks]), jacobian
+
+    def blocks(
+        self, u: np.ndarray, x: np.ndarray, columns: np.ndarray, tests: Mapping[int, Test] = types.MappingProxyType({})
+    ) -> Iterator["Block"]:
+        """Residual in units of the noise and its Jacobian by u and the errors' sizes, of each test and of the prior.
 
         Each test is evaluated for its own columns only, in batches of one size, so that one program is compiled.
 
         Args:
             u: unknowns.
             x: sizes of the errors, SI.
-            columns: indices, of u first.
+            columns: indices of the asked columns, of u first.
             tests: alternatives to some tests, by index.
         """
-        problem, size = self.problem, u.size
+        problem, size, together = self.problem, u.size, u.size + 1
         prior = np.asarray(problem.prior_residual(jax.device_put(u)))
-        residual = np.append(np.zeros(problem.data_rows), prior)
-        jacobian = np.zeros((residual.size, columns.size))
-        if problem.prior is not None:
-            by_u = columns == np.arange(size)[:, None]
-            jacobian[problem.data_rows :] = np.asarray(problem.prior.rows) @ by_u
+        known = np.broadcast_to(self.known, problem.data_rows + prior.size)
         for k, rows in enumerate(problem.row_slices):
             along, index = self._partial(_with_slopes, k, tests[k]) if k in tests else self._along[k], self._index(k)
             point = jax.device_put(np.concatenate([u, x + self.origin])[index])
-            asked, together = np.flatnonzero(np.isin(columns, index)), size + 1
+            asked = np.flatnonzero(np.isin(columns, index))
+            jacobian = np.zeros((rows.stop - rows.start, asked.size))
             for first in range(0, max(asked.size, 1), together):
-                part = asked[first : first + together]
+                part = slice(first, min(first + together, asked.size))
                 tangents = np.zeros((together, index.size))
-                tangents[: part.size] = columns[part, None] == index
-                value, slopes = along(point, jax.device_put(tangents))
-                residual[rows], jacobian[rows, part] = value, np.asarray(slopes)[: part.size].T
-        return finite(residual, NOT_FINITE) - self.known, finite(jacobian, 0.0)
+                tangents[: part.stop - first] = columns[asked[part], None] == index
+                residual, slopes = along(point, jax.device_put(tangents))
+                jacobian[:, part] = np.asarray(slopes)[: part.stop - first].T
+            yield Block(rows, asked, finite(np.asarray(residual), NOT_FINITE) - known[rows], finite(jacobian))
+        rows, by_u = slice(problem.data_rows, len(known)), np.flatnonzero(columns < size)
+        matrix = np.zeros((prior.size, by_u.size))
+        if problem.prior is not None:
+            matrix = np.asarray(problem.prior.rows)[:, columns[by_u]]
+        yield Block(rows, by_u, finite(prior, NOT_FINITE) - known[rows], matrix)
 
     def residuals(self, u: Float[np.ndarray, "b d"], x: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "b m"]:
         """Residual in units of the noise at several points: unknowns and sizes of the errors, SI."""
@@ -200,6 +206,16 @@ def _with_slopes(
 def _at_points(residual: _Residual, x: Float[Array, "b n"]) -> Float[Array, "b m"]:
     """Residual of a test at several points."""
     return jax.lax.map(residual, x)
+
+
+class Block(NamedTuple):
+    """Rows of a test, or of the prior."""
+
+    rows: slice
+    columns: Int[np.ndarray, "k"]
+    """Those of the asked columns of the Jacobian that are not 0 there."""
+    residual: Float[np.ndarray, "r"]
+    jacobian: Float[np.ndarray, "r k"]
 
 
 class JointFit(NamedTuple):

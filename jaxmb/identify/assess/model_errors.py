@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import Corrected
+from jaxmb.identify.assess.corrected import Block, Corrected
 from jaxmb.identify.assess.estimate import Estimate, noise_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
@@ -26,7 +26,13 @@ from jaxmb.identify.assess.hypotheses import (
     refitted,
     without_tests,
 )
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, identifiability, jacobian_svd, scaled_svd
+from jaxmb.identify.estimation.identifiability import (
+    RANK_TOLERANCE,
+    identifiability,
+    jacobian_svd,
+    scaled_svd,
+    triangular_factor,
+)
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
@@ -114,17 +120,14 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     if goodness.misfit_tolerated and goodness.joint is not None and goodness.budget is not None:
         corrected = corrected.about(goodness.joint, goodness.budget.errors, study.tolerances)
         u = goodness.joint.u
-    zero, every = np.zeros(len(corrected.errors)), np.arange(size + len(corrected.errors))
-    residual, jacobian = corrected.state(u, zero, every)
-    std, has_tolerance = corrected.tolerances(study, len(jacobian))
-    effects = (jacobian[:, size:] * std * has_tolerance)[:, std > 0.0]
-    of_noise = metric(noise_variances(estimate), effects)
-    parts = residual, jacobian[:, :size], jacobian[:, size:][:, std == 0.0]
-    is_lowered = np.max(drops(*map(of_noise, parts))[1], initial=0.0) >= significant
+    std = np.pad(corrected.tolerances(study), ((0, 1), (0, 0)))  # none in rows of the prior
+    blocks = list(corrected.blocks(u, np.zeros(std.shape[1]), np.arange(size + std.shape[1])))
+    is_lowered = _largest_drop(blocks, size, std, noise_variances(estimate)) >= significant
     if not (is_doubtful or is_lowered):
         return Explanations()
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
+    effects = _effects(blocks, size, std)[:, std.any(axis=0)]
     search = HypothesisSearch(corrected, metric(variances, effects), degrees)
     unchanged = search.fitted(NONE, u)
     plain, chi_square, lower = unchanged.x, unchanged.chi_square, _lower_minimum(search, u, unchanged)
@@ -149,6 +152,39 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
         named = _single_lines(estimate, search, (plain, start), chi_square)
         named = named or _moved_station(estimate, search, plain, chi_square)
     return Explanations(named, further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)))
+
+
+def _effects(blocks: Sequence[Block], size: int, std: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "m e"]:
+    """Change of the residual by one standard deviation of each error, which is stated for each block."""
+    found = [np.zeros((len(block.residual), own.size)) for block, own in zip(blocks, std, strict=True)]
+    for effects, block, own in zip(found, blocks, std, strict=True):
+        errors = block.columns[block.columns >= size] - size
+        effects[:, errors] = block.jacobian[:, block.columns >= size] * own[errors]
+    return np.concatenate(found)
+
+
+def _largest_drop(
+    blocks: Sequence[Block], size: int, std: Float[np.ndarray, "b e"], variances: Float[np.ndarray, "m"]
+) -> float:
+    """Largest decrease of the sum of squares, to first order, in a fit with one of the errors without a tolerance.
+
+    Args:
+        blocks: residual and Jacobian by all columns.
+        size: number of free parameters.
+        std: of the errors by their tolerances, in the rows of each block.
+        variances: of the noise.
+    """
+    scale, short = np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0), []
+    for block in blocks:  # the triangular factor has the inner products of the columns, in fewer rows
+        columns = np.column_stack([block.residual, block.jacobian])
+        factor = triangular_factor([columns * scale[block.rows, None]])
+        short.append(block._replace(residual=factor[:, 0], jacobian=factor[:, 1:]))
+    tolerated = std.any(axis=0)
+    residual = np.concatenate([block.residual for block in short])
+    jacobian = np.concatenate([block.jacobian[:, :size] for block in short])
+    of_noise = metric(np.ones(residual.size), _effects(short, size, std)[:, tolerated])
+    columns = _effects(short, size, np.ones_like(std))[:, ~tolerated]
+    return float(np.max(drops(of_noise(residual), of_noise(jacobian), of_noise(columns))[1], initial=0.0))
 
 
 def further_springs(
