@@ -27,6 +27,7 @@ from jaxmb.mechanics.dynamics import (
     elastic_effort,
     gravity_effort,
     inverse_dynamics,
+    joint_rates,
     mass_matrix,
     own_stretch,
     rigid_gravity_stiffness,
@@ -35,12 +36,15 @@ from jaxmb.mechanics.dynamics import (
 )
 from jaxmb.mechanics.equilibrium import held_coordinates, static_equilibrium
 from jaxmb.mechanics.kinematics import (
+    ancestor_nodes,
     check_constant_stiffness,
     check_coordinates,
     check_no_virtual_springs,
     elastic_coordinates,
     frame_index,
+    frame_offsets,
     frame_poses,
+    node_poses,
     pose_change_to_twist,
     whole,
 )
@@ -115,16 +119,24 @@ def motion_jacobian(model: Model, q: Float[Array, "n"], frame: str) -> Float[Arr
 
 
 def motion_jacobians(model: Model, q: Float[Array, "n"], frames: Sequence[str]) -> Float[Array, "k 6 m"]:
-    """`motion_jacobian` of several frames, from one derivative."""
-    x = whole(model, q)
+    """`motion_jacobian` of several frames."""
+    x, n = whole(model, q), len(model.coordinates)
     chosen = np.array([frame_index(model, frame) for frame in frames])
+    if model.elastic_nodes:
 
-    def poses(x: Array) -> tuple[Float[Array, "k 4 4"], Float[Array, "k 4 4"]]:
-        found = frame_poses(model, x)[chosen]
-        return found, found
+        def poses(x: Array) -> tuple[Float[Array, "k 4 4"], Float[Array, "k 4 4"]]:
+            found = frame_poses(model, x)[chosen]
+            return found, found
 
-    changes, found = jax.jacfwd(poses, has_aux=True)(x)  # traced once for both
-    return jax.vmap(pose_change_to_twist)(found, changes) @ motion_basis(model, x)
+        changes, found = jax.jacfwd(poses, has_aux=True)(x)  # traced once for both
+        return jax.vmap(pose_change_to_twist)(found, changes) @ motion_basis(model, x)
+    nodes, carriers = node_poses(model, x), np.array(model.frame_node)[chosen]
+    turn, axial = joint_rates(model, nodes[:n])
+    origins = (nodes[carriers] @ frame_offsets(model)[chosen])[:, :3, 3]
+    velocity = axial + jnp.cross(turn, origins[:, None] - nodes[:n, :3, 3])
+    twists = jnp.concatenate([velocity, jnp.broadcast_to(turn, velocity.shape)], axis=2)
+    is_moved = np.array([[i in ancestor_nodes(model, node) for i in range(n)] for node in carriers])
+    return jnp.where(is_moved[:, :, None], twists, 0.0).transpose(0, 2, 1) @ motion_basis(model, x)
 
 
 def operating_point(model: Model, q: Float[Array, "n"], at: LinearizeAt = "posture") -> Float[Array, "n"]:

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,9 +19,12 @@ from jaxmb.identify.estimation.identifiability import identifiability
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import (
+    FURTHER,
     MachineErrors,
     all_elastic,
+    compliance_key,
     corrected_machine,
+    damping_key,
     with_further_springs,
 )
 from jaxmb.identify.experiments.test import Test, without_name
@@ -33,6 +36,9 @@ from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.loops import degrees_of_freedom
 
+REST, MOVING = -1, (2, 8)
+"""Number of no further spring, and how many further springs move together: that of a hypothesis beside another one, and
+with those of a foundation, which have tolerances."""
 NOT_FINITE = 1e6
 """Residual, in units of the noise, in place of one that is not finite."""
 
@@ -111,7 +117,8 @@ class Corrected:
     ) -> Iterator["Block"]:
         """Residual in units of the noise and its Jacobian by u and the errors' sizes, of each test and of the prior.
 
-        Each test is evaluated for its own columns only, in batches of one size, so that one program is compiled.
+        Each test is evaluated for its own columns only, in batches of one size, so that one program is compiled. Of the
+        further springs only those move whose errors are not 0 or are those of the batch.
 
         Args:
             u: unknowns.
@@ -122,18 +129,24 @@ class Corrected:
         problem, size, together = self.problem, u.size, u.size + 1
         prior = np.asarray(problem.prior_residual(jax.device_put(u)))
         known = np.broadcast_to(self.known, problem.data_rows + prior.size)
+        present = self._springs[(x + self.origin != 0.0) & (self._springs != REST)].tolist()
         for k, rows in enumerate(problem.row_slices):
             along, index = self._partial(_with_slopes, k, tests[k]) if k in tests else self._along[k], self._index(k)
             point = jax.device_put(np.concatenate([u, x + self.origin])[index])
             asked = np.flatnonzero(np.isin(columns, index))
-            jacobian = np.zeros((rows.stop - rows.start, asked.size))
-            for first in range(0, max(asked.size, 1), together):
-                part = slice(first, min(first + together, asked.size))
-                tangents = np.zeros((together, index.size))
-                tangents[: part.stop - first] = columns[asked[part], None] == index
-                residual, slopes = along(point, jax.device_put(tangents))
-                jacobian[:, part] = np.asarray(slopes)[: part.stop - first].T
-            yield Block(rows, asked, finite(np.asarray(residual), NOT_FINITE) - known[rows], finite(jacobian))
+            spring = np.append(np.full(size, REST), self._springs)[columns[asked]]
+            spring = np.where(np.isin(spring, present), REST, spring)
+            residual, jacobian = None, np.zeros((rows.stop - rows.start, asked.size))
+            for own in sorted({REST, *spring.tolist()}):
+                of_spring, moving = np.flatnonzero(spring == own), self._moving([{*present, own}])
+                for first in range(0, max(of_spring.size, own == REST), together):
+                    part = of_spring[first : first + together]
+                    tangents = np.zeros((together, index.size))
+                    tangents[: part.size] = columns[asked[part], None] == index
+                    value, slopes = along(point, jax.device_put(tangents), None if moving is None else moving[0])
+                    residual = np.asarray(value) if residual is None else residual
+                    jacobian[:, part] = np.asarray(slopes)[: part.size].T
+            yield Block(rows, asked, finite(residual, NOT_FINITE) - known[rows], finite(jacobian))
         rows, by_u = slice(problem.data_rows, len(known)), np.flatnonzero(columns < size)
         matrix = np.zeros((prior.size, by_u.size))
         if problem.prior is not None:
@@ -143,9 +156,42 @@ class Corrected:
     def residuals(self, u: Float[np.ndarray, "b d"], x: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "b m"]:
         """Residual in units of the noise at several points: unknowns and sizes of the errors, SI."""
         points, tests = np.concatenate([u, x + self.origin], axis=1), enumerate(self.problem.tests)
-        parts = [self._partial(_at_points, k, test)(jax.device_put(points[:, self._index(k)])) for k, test in tests]
+        present = (self._springs[(row != 0.0) & (self._springs != REST)] for row in x + self.origin)
+        moving = self._moving([each.tolist() for each in present])
+        parts = [
+            self._partial(_at_points, k, test)(jax.device_put(points[:, self._index(k)]), moving) for k, test in tests
+        ]
         parts.append(jax.vmap(self.problem.prior_residual)(jax.device_put(u)))
         return finite(np.concatenate(parts, axis=1), NOT_FINITE) - self.known
+
+    @functools.cached_property
+    def _springs(self) -> Int[np.ndarray, "e"]:
+        """Number of the further spring of each error; `REST` for other errors."""
+        keys = [compliance_key(name) for name in self.model.coordinates if name.startswith(FURTHER)]
+        numbers = {of: k for k, key in enumerate(keys) for of in (key, damping_key(key))}
+        return np.array([numbers.get(error.key, REST) for error in self.errors], int)
+
+    @functools.cached_property
+    def _freedoms(self) -> tuple[Int[np.ndarray, "m"], Int[np.ndarray, "k"]]:
+        """Degrees of freedom of the machine, and those of the further springs."""
+        names, found = self.model.coordinates, degrees_of_freedom(self.model)
+        is_further = np.array([i < len(names) and names[i].startswith(FURTHER) for i in found], bool)
+        return np.flatnonzero(~is_further), np.flatnonzero(is_further)
+
+    def _moving(self, springs: Sequence[Collection[int]]) -> Int[np.ndarray, "b k"] | None:
+        """Degrees of freedom with some further springs, and others, nearly rigid, in place of further ones, so that
+        few programs are compiled; None without further springs.
+
+        Args:
+            springs: numbers of those that move, at each point.
+        """
+        machine, further = self._freedoms
+        if not further.size:
+            return None
+        most = max(len({*each} - {REST}) for each in springs)
+        count = next((size for size in MOVING if size >= most), further.size)
+        order = [sorted(range(further.size), key=lambda k: k not in each)[:count] for each in springs]
+        return np.array([np.append(machine, further[some]) for some in order])
 
     def _index(self, k: int) -> Int[np.ndarray, "n"]:
         """Indices of u and of the errors of a test, by its number: those of the machine, then its own."""
@@ -181,7 +227,7 @@ class _Residual(NamedTuple):
     own: Any
     """Directions of the errors of the test."""
 
-    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "m"]:
+    def __call__(self, x: Float[Array, "n"], moving: Int[Array, "k"] | None) -> Float[Array, "m"]:
         def summed(numbers: Array, directions: Any) -> Any:
             return jax.tree.map(lambda part: jnp.tensordot(numbers, part, 1), directions)
 
@@ -192,20 +238,23 @@ class _Residual(NamedTuple):
         changed, described = free.apply(changed, values), with_free_values(self.test, self.entries, values)
         if described.description is None:
             return described.residual(described.view(changed))
-        return described.description.residual(changed, summed(of_test, self.own))
+        errors = summed(of_test, self.own)
+        if moving is not None:
+            errors = errors._replace(moving=moving)
+        return described.description.residual(changed, errors)
 
 
 def _with_slopes(
-    residual: _Residual, x: Float[Array, "n"], tangents: Float[Array, "t n"]
+    residual: _Residual, x: Float[Array, "n"], tangents: Float[Array, "t n"], moving: Int[Array, "k"] | None
 ) -> tuple[Float[Array, "m"], Float[Array, "t m"]]:
     """Residual of a test, and derivatives along some directions."""
-    value, slope = jax.linearize(residual, x)
+    value, slope = jax.linearize(lambda at: residual(at, moving), x)
     return value, jax.vmap(slope)(tangents)
 
 
-def _at_points(residual: _Residual, x: Float[Array, "b n"]) -> Float[Array, "b m"]:
+def _at_points(residual: _Residual, x: Float[Array, "b n"], moving: Int[Array, "b k"] | None) -> Float[Array, "b m"]:
     """Residual of a test at several points."""
-    return jax.lax.map(residual, x)
+    return jax.lax.map(lambda at: residual(*at), (x, moving))
 
 
 class Block(NamedTuple):

@@ -276,7 +276,7 @@ def refitted(
             end = min(ends, key=lambda end: end.chi_square)
             if chi_square - end.chi_square > CONTINUED * max(chi_square - search.noise, 0.0):
                 end = search.fitted(end.hypothesis, end.x)
-                damping = next((error for error in errors if error.key == damping_key(errors[k])), None)
+                damping = next((error for error in errors if error.key == damping_key(errors[k].key)), None)
                 if damping is not None and end.chi_square > enough:
                     end = search.fitted(Hypothesis(errors[k], beside=damping), np.insert(end.x, search.size, 0.0))
             usual = [end for end in sized if end.size != 0.0 and end.surprise < 1e-9]  # a convention, such as 90 deg

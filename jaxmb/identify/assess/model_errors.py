@@ -36,7 +36,7 @@ from jaxmb.identify.estimation.identifiability import (
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
-from jaxmb.identify.experiments.machine_errors import FURTHER
+from jaxmb.identify.experiments.machine_errors import FURTHER, compliance_key
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -200,7 +200,7 @@ def further_springs(
         tried: number of errors that could have been refitted.
     """
     least, springs = float(chdtri(1, ERROR_RATE / tried)), list[FurtherSpring]()
-    places = {f"compliance of {name}": k for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)}
+    places = {compliance_key(name): k for k, name in enumerate(model.coordinates) if name.startswith(FURTHER)}
     for end in sorted(found, key=lambda end: end.chi_square):
         error, drop = end.hypothesis.error, plain - end.chi_square
         k = None if error is None else places.get(error.key)

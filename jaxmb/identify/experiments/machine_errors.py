@@ -234,12 +234,12 @@ def _of_coordinates(
             text = functools.partial(_stiffness_text, name, of[0], 0.0 if is_locked else 1.0 / own)
             starts = tuple(size / here for size in (0.1, 0.3, 1.0, 3.0))
             if is_locked:
-                key, kind = f"compliance of {name}", ""
+                key, kind = compliance_key(name), ""
                 if name.startswith(FURTHER[0]):
                     kind = "foundation_urad_per_knm" if model.revolute[i] else "foundation_um_per_kn"
                 error = StatedError(key, kind, 1e-9, size=0.1 / here, text=text, least=0.0, starts=starts)
                 yield error, at
-                factor = StatedError(damping_key(error), size=1.0, least=-MOST_FACTOR, most=MOST_FACTOR)
+                factor = StatedError(damping_key(key), size=1.0, least=-MOST_FACTOR, most=MOST_FACTOR)
                 yield factor, right._replace(log_damping=_at(right.log_damping, i))
             else:
                 error = StatedError(f"stiffness.{name}", "stiffness_percent", 0.01 / own, text=text)
@@ -259,9 +259,14 @@ def _of_coordinates(
             )
 
 
-def damping_key(compliance: StatedError) -> str:
-    """Key of the logarithm of the damping of a coordinate over that of its loss factor, beside its compliance."""
-    return f"damping beside {compliance.key}"
+def compliance_key(name: str) -> str:
+    """Key of the compliance of a locked coordinate."""
+    return f"compliance of {name}"
+
+
+def damping_key(compliance: str) -> str:
+    """Key of the logarithm of the damping beside a compliance (key) over that of its loss factor."""
+    return f"damping beside {compliance}"
 
 
 def _at(zeros: Any, *index: int) -> np.ndarray:

@@ -10,11 +10,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmb.identify.experiments.components import Description, Evaluation, Vibration
 from jaxmb.identify.experiments.machine_errors import loaded, payload_errors
-from jaxmb.identify.experiments.motion_view import AffineMotion, MotionView, ViewArguments, affine_motion, motion_view
+from jaxmb.identify.experiments.motion_view import (
+    AffineMotion,
+    MotionView,
+    ViewArguments,
+    affine_motion,
+    held_view,
+    motion_view,
+)
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import (
     MOST_GAIN,
@@ -115,6 +122,8 @@ class PostureErrors(NamedTuple):
     """Displacement of each output along these axes, m."""
     input_turn: Float[np.ndarray, "i 3"] | Array
     input_shift: Float[np.ndarray, "i 3"] | Array
+    moving: Int[Array, "k"] | None = None
+    """Degrees of freedom of the machine, the others at rest; None: all."""
 
 
 class PostureDescription(Description[P]):
@@ -252,7 +261,8 @@ def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> Mo
     ends = zip(rows, (test.outputs, test.inputs), wide, turns, shifts, strict=True)
     output_rows, input_rows = (_displaced_rows(*end) for end in ends)
     tilt = None if view.tilt_rows is None else view.tilt_rows[: len(test.outputs)]
-    return dataclasses.replace(view, output_rows=output_rows, input_rows=input_rows, tilt_rows=tilt)
+    view = dataclasses.replace(view, output_rows=output_rows, input_rows=input_rows, tilt_rows=tilt)
+    return view if errors.moving is None else held_view(view, errors.moving)
 
 
 def axes_of(point: Point) -> tuple[str, ...]:

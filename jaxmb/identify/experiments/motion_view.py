@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from scipy.linalg import eigh
 
 from jaxmb.compiled import compiled
@@ -189,6 +189,25 @@ def reduced_view(view: MotionView, basis: Float[np.ndarray, "m r"]) -> MotionVie
         output_rows=seen(view.output_rows),
         input_rows=seen(view.input_rows),
         tilt_rows=seen(view.tilt_rows),
+    )
+
+
+def held_view(view: MotionView, moving: Int[Array, "r"]) -> MotionView:
+    """The view with some degrees of freedom, the others at rest."""
+
+    def among(matrix: Array) -> Array:
+        return matrix[..., moving, :][..., moving] if matrix.ndim > 1 else matrix
+
+    shares = view.stiffness
+    if shares is not None and shares.ndim == 1:
+        shares = jax.vmap(jnp.diag)(jnp.diag(shares))
+    return dataclasses.replace(
+        view,
+        tangent=jax.tree.map(among, view.tangent),
+        stiffness=None if shares is None else among(shares),
+        output_rows=view.output_rows[:, moving],
+        input_rows=None if view.input_rows is None else view.input_rows[:, moving],
+        tilt_rows=None if view.tilt_rows is None else view.tilt_rows[:, moving],
     )
 
 
