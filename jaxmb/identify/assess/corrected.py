@@ -39,6 +39,7 @@ from jaxmb.mechanics.loops import degrees_of_freedom
 REST, MOVING = -1, (2, 8)
 """Number of no further spring, and how many further springs move together: that of a hypothesis beside another one, and
 with those of a foundation, which have tolerances."""
+Batch = tuple[Int[np.ndarray, "p"], Float[Array, "t n"], Int[np.ndarray, "k"] | None]
 NOT_FINITE = 1e6
 """Residual, in units of the noise, in place of one that is not finite."""
 
@@ -126,32 +127,53 @@ class Corrected:
             columns: indices of the asked columns, of u first.
             tests: alternatives to some tests, by index.
         """
-        problem, size, together = self.problem, u.size, u.size + 1
+        problem, size = self.problem, u.size
         prior = np.asarray(problem.prior_residual(jax.device_put(u)))
         known = np.broadcast_to(self.known, problem.data_rows + prior.size)
-        present = self._springs[(x + self.origin != 0.0) & (self._springs != REST)].tolist()
+        present = (*self._springs[(x + self.origin != 0.0) & (self._springs != REST)].tolist(),)
         for k, rows in enumerate(problem.row_slices):
             along, index = self._partial(_with_slopes, k, tests[k]) if k in tests else self._along[k], self._index(k)
             point = jax.device_put(np.concatenate([u, x + self.origin])[index])
-            asked = np.flatnonzero(np.isin(columns, index))
-            spring = np.append(np.full(size, REST), self._springs)[columns[asked]]
-            spring = np.where(np.isin(spring, present), REST, spring)
+            asked, batches = self._kept_batches(k, tuple(columns.tolist()), present)
             residual, jacobian = None, np.zeros((rows.stop - rows.start, asked.size))
-            for own in sorted({REST, *spring.tolist()}):
-                of_spring, moving = np.flatnonzero(spring == own), self._moving([{*present, own}])
-                for first in range(0, max(of_spring.size, own == REST), together):
-                    part = of_spring[first : first + together]
-                    tangents = np.zeros((together, index.size))
-                    tangents[: part.size] = columns[asked[part], None] == index
-                    value, slopes = along(point, jax.device_put(tangents), None if moving is None else moving[0])
-                    residual = np.asarray(value) if residual is None else residual
-                    jacobian[:, part] = np.asarray(slopes)[: part.size].T
+            for part, tangents, moving in batches:
+                value, slopes = along(point, tangents, moving)
+                residual = np.asarray(value) if residual is None else residual
+                jacobian[:, part] = np.asarray(slopes)[: part.size].T
             yield Block(rows, asked, finite(residual, NOT_FINITE) - known[rows], finite(jacobian))
         rows, by_u = slice(problem.data_rows, len(known)), np.flatnonzero(columns < size)
         matrix = np.zeros((prior.size, by_u.size))
         if problem.prior is not None:
             matrix = np.asarray(problem.prior.rows)[:, columns[by_u]]
         yield Block(rows, by_u, finite(prior, NOT_FINITE) - known[rows], matrix)
+
+    @functools.cached_property
+    def _kept_batches(self) -> Callable[..., tuple[np.ndarray, list[Batch]]]:
+        """`_batches`, kept for the evaluations of a fit."""
+        return functools.lru_cache(maxsize=256)(self._batches)
+
+    def _batches(self, k: int, columns: tuple[int, ...], present: tuple[int, ...]) -> tuple[np.ndarray, list[Batch]]:
+        """Positions of the columns that a test depends on, and batches of them: positions, directions, and the degrees
+        of freedom that move.
+
+        Args:
+            k: number of the test.
+            columns: asked.
+            present: further springs whose errors are not 0.
+        """
+        size, index = self.problem.free.size, self._index(k)
+        asked = np.flatnonzero(np.isin(columns, index))
+        spring = np.append(np.full(size, REST), self._springs)[np.array(columns, int)[asked]]
+        spring = np.where(np.isin(spring, present), REST, spring)
+        batches = list[Batch]()
+        for own in sorted({REST, *spring.tolist()}):
+            of_spring, moving = np.flatnonzero(spring == own), self._moving([{*present, own}])
+            for first in range(0, max(of_spring.size, own == REST), size + 1):
+                part = of_spring[first : first + size + 1]
+                tangents = np.zeros((size + 1, index.size))
+                tangents[: part.size] = np.array(columns, int)[asked[part], None] == index
+                batches.append((part, jax.device_put(tangents), None if moving is None else moving[0]))
+        return asked, batches
 
     def residuals(self, u: Float[np.ndarray, "b d"], x: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "b m"]:
         """Residual in units of the noise at several points: unknowns and sizes of the errors, SI."""

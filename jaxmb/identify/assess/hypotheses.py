@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.corrected import Corrected
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, triangular_factor
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
 from jaxmb.identify.experiments.machine_errors import damping_key
 from jaxmb.identify.experiments.motion import PostureTest
@@ -173,7 +173,14 @@ class HypothesisSearch:
         jacobian[:, self.size :] *= typical
         if self.masked is not None:
             residual[self.masked], jacobian[self.masked] = 0.0, 0.0
-        return self.metric(residual), self.metric(jacobian)
+        both = self.metric(np.column_stack([jacobian, residual]))
+        return both[:, -1], both[:, :-1]
+
+    def _short_state(self, hypothesis: Hypothesis, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`state`, rotated into few rows, which have the same inner products."""
+        residual, jacobian = self.state(hypothesis, y)
+        factor = triangular_factor([np.column_stack([jacobian, residual])])
+        return factor[:, -1], factor[:, :-1]
 
     @staticmethod
     def _fitted_errors(hypothesis: Hypothesis) -> list[StatedError]:
@@ -193,14 +200,15 @@ class HypothesisSearch:
         for error in self._fitted_errors(hypothesis):
             low, high = error.bounds
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
-        x, residual = host_minimum(functools.partial(self.state, hypothesis), first, lower, upper, evaluations)
+        state = functools.partial(self._short_state, hypothesis)
+        x, residual = host_minimum(state, first, lower, upper, evaluations)
         return FittedHypothesis(hypothesis, x, float(residual @ residual))
 
     def at_size(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
         """Fit of the free parameters at the size of an error in a start: one of 90 deg displaces them."""
 
         def state(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            residual, jacobian = self.state(hypothesis, np.append(u, first[-1]))
+            residual, jacobian = self._short_state(hypothesis, np.append(u, first[-1]))
             return residual, jacobian[:, :-1]
 
         free = self.corrected.problem.free
