@@ -37,6 +37,7 @@ from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import FURTHER, compliance_key
+from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import is_large
 from jaxmb.identify.parameters.free_parameters import FreeParameters
@@ -45,6 +46,8 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.families import STATION
 from jaxmb.spatial import rotation_by, rotation_vector
 
+FEW_ROWS, ENOUGH = (4000, 16_000), 5000.0
+"""Smallest and largest number of rows of a search, and sum of squares beyond the noise that suffices in between."""
 MOST_LIKELY = 3
 """Number of errors within their tolerances that are named, the largest over their tolerance."""
 
@@ -100,7 +103,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     noise and tolerances explain the residual as a whole, they may hide an error: there is a search if the tests
     contradict one model, or if one error lowers the residual significantly to first order (`FALSE_ALARM` over the
     number of errors). There is none for machines with many degrees of freedom (`Problem.one_by_one`), and for large
-    problems (`is_large`).
+    problems (`is_large`). Of many frequency lines some are used, fewer for a large misfit.
 
     Args:
         estimate: the fit.
@@ -111,8 +114,11 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     # each evaluation of a machine with many degrees of freedom would take minutes
     if problem.one_by_one or is_large(problem) or all(test.description is None for test in problem.tests):
         return Explanations()
-    study, (scatter, is_doubtful) = estimate.study, _scatter(estimate)
-    corrected, u, size = Corrected.of(study, estimate.model), estimate.u, estimate.u.size
+    (scatter, is_doubtful), of_noise = _scatter(estimate), noise_variances(estimate)
+    estimate, kept = _on_some_lines(estimate, scatter * estimate.row_weights, is_doubtful or contradiction > 0.0)
+    scatter, of_noise, contradiction = scatter[kept], of_noise[kept], contradiction * kept.size / scatter.size
+    study, u, size = estimate.study, estimate.u, estimate.u.size
+    corrected = Corrected.of(study, estimate.model)
     significant, is_doubtful = float(chdtri(1, FALSE_ALARM / len(corrected.errors))), is_doubtful or contradiction > 0.0
     if not is_doubtful and float(estimate.residual @ estimate.residual) < significant:
         return Explanations()  # data without noise
@@ -122,7 +128,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
         u = goodness.joint.u
     std = np.pad(corrected.tolerances(study), ((0, 1), (0, 0)))  # none in rows of the prior
     blocks = list(corrected.blocks(u, np.zeros(std.shape[1]), np.arange(size + std.shape[1])))
-    is_lowered = _largest_drop(blocks, size, std, noise_variances(estimate)) >= significant
+    is_lowered = _largest_drop(blocks, size, std, of_noise) >= significant
     if not (is_doubtful or is_lowered):
         return Explanations()
     variances = scatter * estimate.row_weights
@@ -152,6 +158,42 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
         named = _single_lines(estimate, search, (plain, start), chi_square)
         named = named or _moved_station(estimate, search, plain, chi_square)
     return Explanations(named, further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)))
+
+
+def _on_some_lines(
+    estimate: Estimate, variances: Float[np.ndarray, "m"], is_doubtful: bool
+) -> tuple[Estimate, Int[np.ndarray, "k"]]:
+    """The estimate on a share of the frequency lines that suffices for a search, and its rows.
+
+    Args:
+        estimate: the fit.
+        variances: of its rows.
+        is_doubtful: whether noise and tolerances do not explain the residual.
+    """
+    problem, used = estimate.study.problem, variances > 0.0
+    excess = float(np.mean(estimate.residual[used] ** 2 / variances[used])) - 1.0 if used.any() else 0.0
+    most = float(np.clip(ENOUGH / max(excess, 1e-300), *FEW_ROWS)) if is_doubtful else FEW_ROWS[1]
+    rows = np.arange(estimate.residual.size)
+    if most >= problem.data_rows:
+        return estimate, rows
+    tests, kept = list[Test](), list[np.ndarray]()
+    for own, test in zip(problem.row_slices, problem.tests, strict=True):
+        some, index = (test, rows[: test.rows]) if test.lines is None else test.lines.sample(most / problem.data_rows)
+        tests.append(some)
+        kept.append(own.start + index)
+    kept, joint = np.concatenate([*kept, rows[problem.data_rows :]]), estimate.goodness.joint
+    if joint is not None:
+        of_data = joint.columns[kept[kept < problem.data_rows]]
+        joint = joint._replace(residual=joint.residual[kept], jacobian=joint.jacobian[kept], columns=of_data)
+    found = dataclasses.replace(
+        estimate,
+        study=estimate.study.with_problem(dataclasses.replace(problem, tests=tuple(tests))),
+        residual=estimate.residual[kept],
+        jacobian=np.asarray(estimate.jacobian)[kept],
+        row_weights=estimate.row_weights[kept],
+        goodness=dataclasses.replace(estimate.goodness, joint=joint),
+    )
+    return found, kept
 
 
 def _effects(blocks: Sequence[Block], size: int, std: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "m e"]:

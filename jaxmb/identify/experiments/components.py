@@ -174,6 +174,10 @@ class Lines(Component[T]):
         """The test on at most so many lines, evenly spaced and equally weighted, for a global search."""
 
     @abc.abstractmethod
+    def sample(self, share: float) -> tuple[T, Int[np.ndarray, "k"]]:
+        """The test on a share of its lines, evenly spaced, and the rows of its residual that it keeps."""
+
+    @abc.abstractmethod
     def outliers(self, residual: np.ndarray, row_weights: np.ndarray) -> Int[np.ndarray, "k"]:
         """Indices of outlier lines."""
 

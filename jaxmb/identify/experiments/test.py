@@ -228,7 +228,8 @@ class Source:
         if test.description is None:
             return np.asarray(_residual_of_model(without_name(there), model, None))
         some = {} if there is not test else errors
-        found = [(some[error.key], at) for error, at in test.description.errors(model) if some.get(error.key)]
+        known = test.description.errors(model) if some else ()
+        found = [(some[error.key], at) for error, at in known if some.get(error.key)]
         numbers, none = np.array([x for x, _ in found]), test.description.none(model)
         total = combined([at for _, at in found], numbers) if found else none
         return np.asarray(_residual_of_model(without_name(there), model, jax.device_put(total)))

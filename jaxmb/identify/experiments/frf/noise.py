@@ -295,12 +295,21 @@ class FrfLines(Lines["FrfTest"]):
         Weighted peaks give a cost with narrow valleys. With even weights most random starts reach the right one, and a
         few lines suffice.
         """
+        parts = arrays_at(self.test, self._picked(most))
+        return dataclasses.replace(self.test, **parts | {"weight": (parts["weight"] > 0.0).astype(float)})
+
+    def sample(self, share: float) -> "tuple[FrfTest, Int[np.ndarray, 'k']]":
+        """The test on a share of its used lines, evenly spaced, and the rows that it keeps."""
+        lines, outputs, inputs = self.test.measured.shape
+        picked = self._picked(int(np.ceil(share * lines)))
+        rows = np.arange(self.test.rows).reshape(2, lines, outputs * inputs)[:, picked]
+        return self.test.at_lines(picked), rows.ravel()
+
+    def _picked(self, most: int) -> Int[np.ndarray, "k"]:
         counts = (np.asarray(self.test.weight) > 0.0).any(axis=(1, 2))
         order = np.argsort(~counts, kind="stable")  # padded with unused lines, so that the shapes of equal tests agree
         count = max(np.count_nonzero(counts), min(most, counts.size))
-        picked = np.sort(order[np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))])
-        parts = arrays_at(self.test, picked)
-        return dataclasses.replace(self.test, **parts | {"weight": (parts["weight"] > 0.0).astype(float)})
+        return np.sort(order[np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))])
 
     def outliers(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
         """Indices of outlier lines."""
