@@ -216,15 +216,22 @@ def host_minimum(
         residual, jacobian = state(np.frombuffer(key))
         return np.nan_to_num(residual, nan=1e6), np.nan_to_num(jacobian)
 
+    def minimum(method: Literal["trf", "dogbox"]) -> Any:
+        return scipy.optimize.least_squares(
+            lambda x: at(x.tobytes())[0],
+            np.clip(first, lower + 1e-9 * width, upper - 1e-9 * width),
+            jac=lambda x: at(x.tobytes())[1],  # pyright: ignore[reportArgumentType]  (stubs know names alone)
+            bounds=(lower, upper),
+            method=method,
+            x_scale="jac",
+            ftol=SETTLED,
+            max_nfev=evaluations,
+            loss=loss,
+        )
+
     width = np.where(np.isfinite(upper - lower), upper - lower, 1.0)
-    found = scipy.optimize.least_squares(
-        lambda x: at(x.tobytes())[0],
-        np.clip(first, lower + 1e-9 * width, upper - 1e-9 * width),
-        jac=lambda x: at(x.tobytes())[1],  # pyright: ignore[reportArgumentType]  (stubs know names alone)
-        bounds=(lower, upper),
-        x_scale="jac",
-        ftol=SETTLED,
-        max_nfev=evaluations,
-        loss=loss,
-    )
+    try:
+        found = minimum("trf")
+    except np.linalg.LinAlgError:  # LAPACK's divide and conquer fails for single well-conditioned matrices
+        found = minimum("dogbox")
     return found.x, found.fun

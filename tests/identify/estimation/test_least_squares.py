@@ -13,6 +13,7 @@ from jaxmb.identify.estimation.least_squares import (
     Box,
     bound_limited,
     finished,
+    host_minimum,
     normal_equations,
     residual_and_jacobian,
     slope_cosine,
@@ -243,3 +244,17 @@ def test_slope_is_a_cosine():
     assert float(slope_cosine(state, bounds)) == pytest.approx(1.0)
     low = Box(bounds.lower - 1.0, jnp.zeros(D), bounds.logarithmic)
     assert float(slope_cosine(state, low)) == 0.0
+
+
+def test_a_decomposition_that_does_not_converge(monkeypatch):
+    """LAPACK's divide and conquer fails for single well-conditioned matrices."""
+
+    def fails(*_args, **_kwargs):
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setattr("scipy.optimize._lsq.trf.svd", fails)
+    slope, data = np.array([[1.0, 0.2], [0.3, 2.0], [1.0, -1.0]]), np.array([1.0, 2.0, 0.5])
+    bound = np.full(2, 10.0)
+    x, residual = host_minimum(lambda x: (slope @ x - data, slope), np.zeros(2), -bound, bound)
+    np.testing.assert_allclose(x, np.linalg.lstsq(slope, data)[0], atol=1e-6)
+    np.testing.assert_allclose(residual, slope @ x - data)
