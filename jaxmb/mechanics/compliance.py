@@ -408,9 +408,9 @@ def _rotation_vector_jacobian(vector: Float[Array, "3"]) -> Float[Array, "3 3"]:
 def weight_deflection(model: Model, q: Float[Array, "n"]) -> Float[Array, "e"]:
     """Deflection of a machine under its weight, its drives holding q.
 
-    e = -C(q) g(q + e), g the effort that balances gravity, in two evaluations: the error is e times the square of the
-    ratio of gravity stiffness to stiffness, below 1e-4 of e for robots. With beams, springs between frames or loops,
-    which may be loaded at q: one Newton step with the stiffness of gravity.
+    e = -C(q) (g(q + e) + s(q)), g the effort that balances gravity and s that of springs loaded at q, in two
+    evaluations: the error is e times the square of the ratio of gravity stiffness to stiffness, below 1e-4 of e for
+    robots. With beams or loops: one Newton step with the stiffness of gravity.
 
     Args:
         model: the machine.
@@ -429,17 +429,19 @@ def weight_deflection(model: Model, q: Float[Array, "n"]) -> Float[Array, "e"]:
                 f"virtual spring '{model.virtual_springs[s]}' has play, and a spring between frames acts across it:"
                 " expected play in other virtual springs only"
             )
-    if model.springs or model.loops or model.beams:
+    if model.loops or model.beams:
         pull = jax.grad(lambda y: gravity_energy(model, y) + spring_energy(model, y, x))(x)
-        by_stiffness = -_without_play(model, q, gravity=not model.virtual_springs) @ pull
+        by_stiffness = -_without_play(model, q, gravity=True) @ pull
         return by_stiffness + play_displacement(model, q, -pull) if any(model.has_play) else by_stiffness
     compliance = _without_play(model, q)
+    from_springs = jax.grad(lambda y: spring_energy(model, y, x))(x) if model.springs else 0.0
 
-    def displaced(load: Array) -> Array:
+    def displaced(at: Array) -> Array:
+        load = -(weight_effort(model, q, at) + from_springs)
         elastic = compliance @ load
         return elastic + play_displacement(model, q, load) if any(model.has_play) else elastic
 
-    return displaced(-weight_effort(model, q, displaced(-weight_effort(model, q, jnp.zeros_like(x)))))
+    return displaced(displaced(jnp.zeros_like(x)))
 
 
 def weight_effort(model: Model, q: Float[Array, "n"], e: Float[Array, "e"]) -> Float[Array, "e"]:
