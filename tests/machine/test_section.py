@@ -62,6 +62,21 @@ def test_shear_factors():
     assert beam(section={"tube": [0.06, 0]}, shear_factor_y=0.7).shear_factor_y == 0.7
 
 
+def test_shear_factors_of_a_flat_box():
+    """By the energy of the shear flow in walls of unit thickness, for Poisson's ratio 0."""
+
+    def by_energy(across, along):
+        flange, web = np.linspace(0.0, across / 2, 1001), np.linspace(-along / 2, along / 2, 1001)
+        moments = along / 2 * flange, along * across / 4 + (along**2 / 4 - web**2) / 2
+        energy = 4 * np.trapezoid(moments[0] ** 2, flange) + 2 * np.trapezoid(moments[1] ** 2, web)
+        return (along**3 / 6 + across * along**2 / 2) ** 2 / (2 * (across + along) * energy)
+
+    flat = beam(section={"box": [0.04, 0.12, 1e-5]}, shear_modulus=3.5e10)
+    assert flat.shear_factor_y == pytest.approx(by_energy(0.12, 0.04), rel=0.02)
+    assert flat.shear_factor_z == pytest.approx(by_energy(0.04, 0.12), rel=0.02)
+    assert flat.shear_factor_z > 4.0 * flat.shear_factor_y
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -106,13 +106,20 @@ def test_a_mesh_is_fine_enough_with_as_many_elements_as_are_asked_for():
 
 @pytest.mark.parametrize("theory", ["euler-bernoulli", "timoshenko"])
 def test_deflection_of_the_end(theory):
-    model = cantilever(elements=3, theory=theory, length=0.4)
-    shear = 0.4 / (STEEL["shear_modulus"] * SECTION["area"] * 5.0 / 6.0) if theory == "timoshenko" else 0.0
-    bent = 0.4**3 / (3 * BENDING) + shear
-    moved = jaxmb.deflection(model, np.zeros(0), "beam", np.array([50.0, 10.0, 0.0, 2.0, 0.0, 0.0]))[0]
-    expected = [50.0 * 0.4 / (STEEL["young_modulus"] * 1e-4), 10.0 * bent, 0.0,
-                2.0 * 0.4 / (STEEL["shear_modulus"] * 1.5e-8), 0.0, 10.0 * 0.4**2 / (2 * BENDING)]  # fmt: skip
-    np.testing.assert_allclose(moved, expected, rtol=1e-9, atol=1e-18)
+    """Bending in both planes: F l^3 / 3 E I + F l / k G A, and M l^2 / 2 E I by a moment."""
+    factors = {"y": 0.4, "z": 0.8}
+    model = cantilever(elements=3, theory=theory, length=0.4, shear_factor_y=0.4, shear_factor_z=0.8)
+    moved = jaxmb.deflection(model, np.zeros(0), "beam", np.array([50.0, 10.0, -7.0, 2.0, 3.0, 0.5]))[0]
+    area, torsion = STEEL["shear_modulus"] * SECTION["area"], STEEL["shear_modulus"] * SECTION["torsion_constant"]
+    shear = {axis: 0.4 / (factor * area) if theory == "timoshenko" else 0.0 for axis, factor in factors.items()}
+    along_y, along_z = BENDING, STEEL["young_modulus"] * SECTION["second_moment_y"]
+    expected = [50.0 * 0.4 / (STEEL["young_modulus"] * SECTION["area"]),
+                10.0 * (0.4**3 / (3 * along_y) + shear["y"]) + 0.5 * 0.4**2 / (2 * along_y),
+                -7.0 * (0.4**3 / (3 * along_z) + shear["z"]) - 3.0 * 0.4**2 / (2 * along_z),
+                2.0 * 0.4 / torsion,
+                7.0 * 0.4**2 / (2 * along_z) + 3.0 * 0.4 / along_z,
+                10.0 * 0.4**2 / (2 * along_y) + 0.5 * 0.4 / along_y]  # fmt: skip
+    np.testing.assert_allclose(moved, expected, rtol=1e-9)
 
 
 def test_shear_and_tilting_of_a_short_beam():
