@@ -12,8 +12,11 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.linalg import eigh
 from scipy.optimize import brentq
+from scipy.spatial.transform import Rotation
 
 import jaxmb
+from jaxmb.machine.build import tree_model
+from jaxmb.machine.elements import origin_matrix
 from jaxmb.maps import ToolPath, place_task
 from jaxmb.mechanics import tangent
 from jaxmb.mechanics.compliance import cartesian_compliance, compliance_matrix
@@ -89,6 +92,43 @@ def test_postures_of_a_four_bar(four_bar, crank):
     np.testing.assert_allclose(jaxmb.posture(four_bar, {"q1": crank}), q, atol=1e-12)
     difference = (angles(crank + 1e-6) - angles(crank - 1e-6)) / 2e-6
     np.testing.assert_allclose(jaxmb.motion_map(four_bar, q)[:, 0], difference, atol=1e-8)
+
+
+ALONG = np.array([0.48, 0.6, 0.64])
+
+
+@pytest.mark.parametrize(
+    ("kind", "constraints", "shift", "turn"),
+    [
+        ("revolute", 5, np.zeros(3), 0.7 * ALONG),
+        ("prismatic", 5, 0.3 * ALONG, np.zeros(3)),
+        ("cylindrical", 4, 0.3 * ALONG, -0.7 * ALONG),
+        ("spherical", 3, np.zeros(3), np.array([0.4, 0.5, -0.6])),
+        ("fixed", 6, np.zeros(3), np.zeros(3)),
+    ],
+)
+def test_motions_that_a_loop_allows(kind, constraints, shift, turn):
+    """A body that moves in space, placed so that frame b has such a motion in frame a: no gap, and the joint's rank."""
+    base, near, far = (
+        {"xyz": list(xyz), "rpy": list(rpy)} for xyz, rpy in np.random.default_rng(6).normal(size=(3, 2, 3))
+    )
+    axes = ("x", "prismatic", 0), ("y", "prismatic", 1), ("z", "prismatic", 2), ("c", "revolute", 2), (
+        "b", "revolute", 1), ("a", "revolute", 0)  # fmt: skip
+    joints = [{"name": name, "type": of, "axis": np.eye(3)[i].tolist()} for name, of, i in axes]
+    loop = {"name": "loop", "frame_a": "a", "frame_b": "b", "type": kind, "axis": ALONG.tolist()}
+    model = tree_model(machine_of(
+        body=[{"name": "body", "origin": base, "joint": joints}], loop=[loop], posture={},
+        frame=[{"name": "a", "body": "ground", "origin": near}, {"name": "b", "body": "body", "origin": far}],
+    ))  # fmt: skip
+    motion = np.eye(4)
+    motion[:3, :3], motion[:3, 3] = Rotation.from_rotvec(turn).as_matrix(), shift
+    first, a, b = (origin_matrix(origin) for origin in (base, near, far))
+    pose = np.linalg.inv(first) @ a @ motion @ np.linalg.inv(b)
+    q = np.array([*pose[:3, 3], *Rotation.from_matrix(pose[:3, :3]).as_euler("ZYX")])
+    gaps = eqx.filter_jit(lambda x: (loop_gaps(model, x), jax.jacfwd(lambda y: loop_gaps(model, y))(x)))
+    size, slope = gaps(q)
+    np.testing.assert_allclose(size, 0.0, atol=1e-14)
+    assert np.linalg.matrix_rank(slope, tol=1e-9) == constraints
 
 
 LINE = {"q1": 0.0, "q2": 0.0, "q3": 0.0}
