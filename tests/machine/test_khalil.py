@@ -5,6 +5,7 @@ import csv
 import numpy as np
 import pytest
 import tomli_w
+from scipy.spatial.transform import Rotation
 
 import jaxmb
 
@@ -41,6 +42,42 @@ def test_springs_have_the_axes_of_their_joints_frame(tmp_path):
     model = jaxmb.build_model(load(tmp_path))
     twist = jaxmb.frame_jacobian(model, jaxmb.posture(model, {"q2": "-90 deg"}), "RE")
     np.testing.assert_allclose(twist[3:, model.coordinates.index("q2_rx")], [0.0, 0.0, 1.0], atol=1e-15)
+
+
+def turned(axis, angle):
+    pose = np.eye(4)
+    pose[:3, :3] = Rotation.from_euler(axis, angle).as_matrix()
+    return pose
+
+
+def moved(*xyz):
+    pose = np.eye(4)
+    pose[:3, 3] = xyz
+    return pose
+
+
+def test_every_column_of_both_tables():
+    """T = Rz(gamma) Tz(b) Rx(alpha) Tx(d) Rz(theta) Tz(r) of a hinge, a slide behind its beams, and a fixed frame."""
+    numbers = np.random.default_rng(4).uniform(-1.0, 1.0, (3, 6)).round(3)
+    rows = [[str(k + 1), k, 0, (0, 1, 2)[k], *row.tolist()] for k, row in enumerate(numbers)]
+    rows[0][8], rows[1][9] = f"q1 + {numbers[0, 4]}", f"{numbers[1, 5]} + q2"
+    numbers[0, 4], numbers[1, 5] = numbers[0, 4] + 0.35, numbers[1, 5] + 0.15
+    beams = [[1, 1, 0.3, "tube", 0.4, -0.5, 0.6], [1, 2, 0.2, "tube", -0.7, 0.8, 0.9]]
+    model = jaxmb.build_model(jaxmb.machine_from_tables("arm", rows, beams, sections={"tube": TUBE}))
+    q = jaxmb.posture(model, {"q1": 0.35, "q2": 0.15})
+    steps = [
+        turned("z", gamma) @ moved(0, 0, b) @ turned("x", alpha) @ moved(d, 0, 0) @ turned("z", theta) @ moved(0, 0, r)
+        for gamma, b, alpha, d, theta, r in numbers
+    ]
+    ends, pose = np.eye(4), {}
+    for row in beams:
+        length, phi, theta, psi = row[2], *row[4:]
+        start = moved(*ends[:3, 3]) @ turned("z", phi) @ turned("y", theta) @ turned("x", psi)
+        ends = start @ moved(length, 0, 0)
+        pose[f"beam1_{row[1]}"] = steps[0] @ ends
+    pose |= {"R1": steps[0], "R2": steps[0] @ steps[1], "R3": steps[0] @ steps[1] @ steps[2]}
+    for name, expected in pose.items():
+        np.testing.assert_allclose(jaxmb.frame_pose(model, q, name), expected, atol=1e-14)
 
 
 def test_tables_beside_the_file(tmp_path):
