@@ -563,23 +563,28 @@ CANTILEVER = {
     "name": "cantilever",
     "gravity": [0.0, 0.0, 0.0],
     "beam": [{"name": "rod", "length": 1.2, "elements": 8, "young_modulus": 7e10, "shear_modulus": 2.6e10,
-              "density": 2700.0, "section": {"tube": [0.04, 0.03]}, "loss_factor": 0.02}],
+              "density": 2700.0, "section": {"box": [0.03, 0.05]}, "loss_factor": 0.02}],
     "frame": [{"name": "tool", "body": "rod", "origin": {"xyz": [0.1, 0.0, 0.0]}}],
 }  # fmt: skip
 
 
 def test_beams_are_chains_with_a_stated_error(tmp_path):
-    """The first bending frequencies of a slender cantilever: (1.8751 and 4.6941)^2 / L^2 sqrt(E I / (rho A))."""
+    """The first bending frequencies of a slender cantilever: (1.8751 and 4.6941)^2 / L^2 sqrt(E I / (rho A)), and its
+    deflections along y and z."""
     path, machine = tmp_path / "rod.xml", jaxmb.Machine.model_validate(CANTILEVER)
     (note,) = jaxmb.write_mjcf(machine, path)
     stated = float(re.search(r"differ by ([\d.]+) %", note)[1]) / 100.0
     assert note in path.read_text()
-    _, mass, damping, stiffness, _ = linearized(path)
+    _, mass, damping, stiffness, tool = linearized(path)
     squares, shapes = eigh(stiffness, mass)
     beam = machine.beam[0]
-    wave = np.sqrt(beam.young_modulus * beam.second_moment_y / (beam.density * beam.area)) / beam.length**2
-    exact = np.array([1.87510, 1.87510, 4.69409, 4.69409]) ** 2 * wave
+    bending = beam.young_modulus * np.array([beam.second_moment_z, beam.second_moment_y])
+    wave = np.sqrt(bending / (beam.density * beam.area)) / beam.length**2
+    exact = np.sort(np.outer([1.87510, 4.69409], np.ones(2)) ** 2 * wave, axis=None)
     np.testing.assert_allclose(np.sqrt(squares[:4]), exact, rtol=0.02)
+    compliance = np.diagonal(tool @ np.linalg.solve(stiffness, tool.T))[1:]
+    reach = beam.length + 0.1
+    np.testing.assert_allclose(compliance, (reach**3 - 0.1**3) / (3.0 * bending), rtol=5e-3)
     model = jaxmb.build_model(machine)
     own = 2.0 * np.pi * np.asarray(jaxmb.modes(jaxmb.linearize(model, jaxmb.reference_posture(model))).frequency_hz)
     assert np.max(np.abs(np.sqrt(squares[:6]) / own[:6] - 1.0)) == pytest.approx(stated, rel=0.05)  # two digits
