@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from jaxmb.io.validation import InputError
+from jaxmb.machine.elements import origin_matrix
 from jaxmb.machine.file import load_machine, write_machine
 from jaxmb.machine.tables import machine_from_dh
 from jaxmb.mechanics.dynamics import mass_matrix
@@ -94,6 +95,19 @@ def test_stanford_arm_by_hand():
     model = build_model(machine_from_dh("stanford", rows(STANFORD, (2,))))
     q = posture(model, {"j2": PI / 2, "j3": 0.9})
     np.testing.assert_allclose(frame_pose(model, q, "j6_dh")[:3, 3], [0.9 + 0.26, 0.15, 0.4], atol=1e-13)
+
+
+@pytest.mark.parametrize("convention", ["standard", "modified"])
+def test_parts_on_a_dh_frame(convention):
+    """The origin of a frame, and of a body and its joint, is in the axes of the row's DH frame."""
+    origin = {"xyz": [0.3, -0.2, 0.1], "rpy": [0.5, -0.4, 0.9]}
+    more = {"body": [{"name": "hand", "parent": "j2_dh", "origin": origin, "joint": [{"name": "grip"}]}],
+            "frame": [{"name": "eye", "body": "j1_dh", "origin": origin}]}  # fmt: skip
+    model = build_model(machine_from_dh("arm", rows(PUMA[2:4]), convention, **more))
+    q = np.array([0.4, -0.7, 0.6])
+    own, poses = origin_matrix(origin), product(PUMA[2:4], q[:2], convention)
+    np.testing.assert_allclose(frame_pose(model, q, "eye"), poses[0] @ own, atol=1e-14)
+    np.testing.assert_allclose(frame_pose(model, q, "hand"), poses[1] @ own @ rz(0.6), atol=1e-14)
 
 
 MASS = {"mass": 3.0, "center_of_mass": [-0.2, 0.1, 0.05]}

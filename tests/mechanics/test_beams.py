@@ -188,6 +188,17 @@ def test_as_rigid_rods():
     np.testing.assert_allclose(jaxmb.frf(stiff, Q, lines), jaxmb.frf(rigid, Q, lines), rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.parametrize(("theory", "tilting"), [("euler-bernoulli", 0.0), ("timoshenko", 1.0)])
+def test_rotary_inertia_of_the_section(theory, tilting):
+    """A rigid rod on hinges about its three axes: m l^2 / 3 + rho I l across; Euler-Bernoulli's has no rho I."""
+    hinges = [{"name": axis, "axis": unit.tolist()} for axis, unit in zip("xyz", np.eye(3), strict=True)]
+    model = model_of(body=[{"name": "base", "joint": hinges}], beam=[beam(body="base", length=0.1, theory=theory)])
+    about_y, about_z = (STEEL["density"] * 0.1 * SECTION[f"second_moment_{axis}"] for axis in "yz")
+    across = PER_METRE * 0.1**3 / 3
+    expected = np.diag([about_y + about_z, across + tilting * about_y, across + tilting * about_z])
+    np.testing.assert_allclose(jaxmb.mass_matrix(model, np.zeros(3)), expected, rtol=1e-12, atol=1e-18)
+
+
 def test_against_an_assembly_in_absolute_displacements():
     """Two beams at an angle, clamped to each other and to the ground, with a mass at the end; no gravity."""
     parts = {"beam": [beam("upper", length=0.8, elements=2),
