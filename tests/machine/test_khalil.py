@@ -80,6 +80,26 @@ def test_every_column_of_both_tables():
         np.testing.assert_allclose(jaxmb.frame_pose(model, q, name), expected, atol=1e-14)
 
 
+def test_a_body_attached_at_the_end_of_its_beam():
+    """Joint 2 is on the end of the first beam, and the post of body 2 hangs from there down to the origin of R2."""
+    rows = [["1", 0, 1, 0, 0, 0, 0, 0, "q1", 0], ["2", 1, 1, 0, 0, 0, 0, 0.5, "q2", -0.3]]
+    beams = [[1, 1, 0.5, "tube", 0, 0, 0], [2, 1, 0.3, "tube", 0.2, "-pi/2", 0.7], [2, 2, 0.4, "tube", 0.4, 0, 0]]
+    machine = jaxmb.machine_from_tables("arm", rows, beams, sections={"tube": TUBE})
+    assert [(beam.name, beam.body) for beam in machine.beam] == [
+        ("beam1_1", "body1"), ("beam2_2", "body2"), ("beam2_1", "body2")
+    ]  # fmt: skip
+    assert [body.parent for body in machine.body] == ["ground", "beam1_1"]
+    model = jaxmb.build_model(machine)
+    q = jaxmb.posture(model, {"q1": 0.3, "q2": -0.8})
+    second = turned("z", 0.3) @ moved(0.5, 0, -0.3) @ turned("z", -0.8)
+    np.testing.assert_allclose(jaxmb.frame_pose(model, q, "R2"), second, atol=1e-14)
+    foot = jaxmb.frame_pose(model, q, "beam2_1")  # as in the table, but x points down
+    axes = second @ turned("z", 0.2) @ turned("y", -np.pi / 2) @ turned("x", 0.7) @ np.diag([-1.0, -1.0, 1.0, 1.0])
+    np.testing.assert_allclose(foot, axes, atol=1e-14)
+    far = second @ moved(0, 0, 0.3) @ turned("z", 0.4) @ moved(0.4, 0, 0)
+    np.testing.assert_allclose(jaxmb.frame_pose(model, q, "beam2_2"), far, atol=1e-14)
+
+
 def test_tables_beside_the_file(tmp_path):
     with open(tmp_path / "geometry.csv", "w", newline="") as file:
         csv.writer(file).writerows([HEADS, *ROWS])
