@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import jaxmb
-from jaxmb.machine.changed import machine_of
 
 TERMS = {
     "stribeck": 1.5, "stribeck_speed": 0.2, "cubic_damping": 0.03, "load_friction": 0.1, "damping_slope": -0.02,
@@ -50,16 +49,6 @@ def test_regressor_times_values_is_the_effort(model):
 def test_a_machine_without_it_has_no_names_of_it():
     plain = jaxmb.build_model(pendulum())
     assert not any(name.split(".")[0] in TERMS for name in jaxmb.parameters(plain))
-
-
-def test_written_and_read_back(model, tmp_path):
-    changed = jaxmb.set_parameters(model, {"stribeck.q": 2.5, "stribeck_speed.q": 0.3, "load_friction.q": -0.01})
-    machine = machine_of(pendulum(TERMS), changed)
-    jaxmb.write_machine(machine, tmp_path / "arm.toml")
-    again = jaxmb.load_machine(tmp_path / "arm.toml").body[0].joint[0].further_friction
-    assert again is not None
-    assert (again.stribeck, again.stribeck_speed, again.load_friction) == (2.5, 0.3, -0.01)
-    assert (again.cubic_damping, again.damping_slope, again.temperature) == (0.03, -0.02, 30.0)
 
 
 def test_a_motion_follows_from_efforts_without_friction_by_load(model):

@@ -6,8 +6,7 @@ import pytest
 
 import jaxmb
 from jaxmb.identify.stiffness_model.complete_model import complete_model
-from jaxmb.machine.changed import machine_of, with_locked
-from jaxmb.machine.file import machine_toml
+from jaxmb.machine.changed import with_locked
 from jaxmb.mechanics.dynamics import inverse_dynamics, mass_matrix
 
 GRAVITY = [0.7, -1.5, -9.81]
@@ -240,16 +239,6 @@ def test_a_controller_s_stiffness_and_the_gear_s_are_in_series():
     np.testing.assert_allclose(
         jaxmb.deflection(held, q, "body1", load), jaxmb.deflection(plain, q[:2], "body1", load), rtol=1e-10
     )
-
-
-def test_an_identified_machine_is_written_back(tmp_path):
-    machine = Drawn(9, 2).machine()
-    model = jaxmb.build_model(machine)
-    values = {"stiffness.q0": 5e3, "rotor_inertia.m0": 0.07, "damping.m1": 0.2, "stiffness.m1": 3.0}
-    jaxmb.write_machine(machine_of(machine, jaxmb.set_parameters(model, values)), tmp_path / "found.toml")
-    again = jaxmb.load_machine(tmp_path / "found.toml")
-    assert jaxmb.parameters(jaxmb.build_model(again)) == jaxmb.parameters(model) | values
-    assert "[body.joint.motor]" in machine_toml(again)
 
 
 MOTOR = {"inertia": 0.01, "ratio": 50.0}
