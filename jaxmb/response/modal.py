@@ -203,8 +203,8 @@ def modes(tangent: Tangent) -> Modes:
         RuntimeError: a mode of a machine with fractional damping was not found.
 
     Returns:
-        The modes with Im(lambda) > 0, and separately the overdamped roots. For use inside `jit`, where the number of
-        modes must be known beforehand, see `oscillating_modes`.
+        The modes with Im(lambda) > 0, without rigid-body ones, and separately the overdamped roots. For use inside
+        `jit`, where the number of modes must be known beforehand, see `oscillating_modes`.
 
     Source: Huynh et al. 2020, eq. 18-20.
     """
@@ -233,7 +233,9 @@ def modes(tangent: Tangent) -> Modes:
     values, shapes = first_order_modes(M, C, K)
     order = np.argsort(np.abs(values), kind="stable")
     size = REAL * np.abs(values)
-    pairs = order[(np.imag(values) > size)[order]]
+    stiffest = np.abs(np.linalg.eigvals(np.linalg.solve(M, np.real(K)))).max(initial=0.0)
+    elastic = np.abs(values) ** 2 > LEAST_STIFFNESS * stiffest  # of a rigid-body mode, rounding makes any number
+    pairs = order[((np.imag(values) > size) & elastic)[order]]
     real = np.sort(np.real(values[np.abs(np.imag(values)) <= size]))
     return _modes(values[pairs], shapes[:, pairs], real)
 

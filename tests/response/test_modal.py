@@ -136,6 +136,11 @@ def test_unstable_and_free_directions_are_left_out():
         found = undamped_modes(Tangent(jnp.diag(jnp.array([0.7, heavy])), jnp.zeros((2, 2)), between))
         omega = np.sqrt(1.3 * (1.0 / 0.7 + 1.0 / heavy))
         np.testing.assert_allclose(found.frequency_hz, [omega / (2 * np.pi)], rtol=1e-12)
+        # rounding made it a mode of 1e-9 Hz with any damping ratio
+        lossy = Tangent(jnp.diag(jnp.array([0.7, heavy])), jnp.zeros((2, 2)), between, 0.02 * between)
+        found = modes(lossy)
+        np.testing.assert_allclose(found.frequency_hz, [omega / (2 * np.pi) * (1.0 + 0.02**2) ** 0.25], rtol=1e-10)
+        assert modes(Tangent(lossy.mass, 0.1 * between, between)).frequency_hz.shape == (1,)
 
 
 def test_complex_modes_against_scipy():
