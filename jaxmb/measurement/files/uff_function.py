@@ -280,13 +280,13 @@ def kind_and_unit(function: Function, system: Units | None) -> tuple[FrfKind, st
     if function.reference_rotates and re.sub(r"[ *.()]", "", below) == "Nm":
         below = "N"  # moment in SI: with rad counted as m, rotational responses have the units of translational ones
     if type_above in FRF_KINDS:
-        return FRF_KINDS[type_above], _unit(FRF_KINDS[type_above], above, below, system, where)
+        return FRF_KINDS[type_above], _unit(FRF_KINDS[type_above], above, below, system, function, where)
     if type_above not in NOT_SAID:
         raise ValueError(f"{where}: ordinate has data type {type_above}, expected displacement (8), velocity (11)"
                          f" or acceleration (12)")  # fmt: skip
     for kind in FRF_KINDS.values() if above else ():
         with contextlib.suppress(ValueError):
-            return kind, _unit(kind, above, below, system, where)
+            return kind, _unit(kind, above, below, system, function, where)
     raise ValueError(f"{where}: ordinate has data type {type_above} (not specified) and unit '{above}',"
                      f" expected displacement (8), velocity (11) or acceleration (12)")  # fmt: skip
 
@@ -296,10 +296,13 @@ def motion_unit(function: Function) -> str:
     return _spelt(function.numerator[1], function.response_rotates)
 
 
-def _unit(kind: FrfKind, above: str, below: str, system: Units | None, where: str) -> str:
+def _unit(kind: FrfKind, above: str, below: str, system: Units | None, function: Function, where: str) -> str:
     seconds = {"receptance": "", "mobility": "/s", "accelerance": "/s^2"}[kind]
     if system is not None and system.length:
-        above, below = above or f"{system.length}{seconds}", below or system.force
+        # rad counts as m, and N m as N
+        length = "m" if function.response_rotates else system.length
+        lever = f" {system.length}/m" if function.reference_rotates and system.length != "m" else ""
+        above, below = above or f"{length}{seconds}", below or f"{system.force}{lever}"
     if not above:
         return UNKNOWN
     candidates = [unit_over(above, below)] if below else []

@@ -244,6 +244,17 @@ def test_rotations_have_the_units_of_translations_in_si(tmp_path):
     assert (made.unit, made.inputs) == ("m/s^2/N", ("3 y", "12 -ry"))
 
 
+@pytest.mark.parametrize("system", [(1, 1.0, 1.0), (10, 1e3, 1.0), (2, 3.280839895, 0.2248089431)])
+def test_rotations_without_labels_are_in_rad_and_moments_in_the_units_of_the_file(tmp_path, system):
+    _, metre, newton = system
+    dofs = {"response": (12, 4)}, {"reference": (12, -5)}, {"response": (12, 4), "reference": (12, -5)}
+    factors = newton, newton, newton * metre  # rad/N, length/(force length), rad/(force length)
+    for dof, factor in zip(dofs, factors, strict=True):
+        none = {"above": (12, "NONE", "NONE"), "below": (13, "NONE", "NONE")}
+        made = read(tmp_path, units(*system), function(H[:, 0, 0], **none, **dof))
+        np.testing.assert_allclose(to_si(made).frf[:, 0, 0], factor * H[:, 0, 0], rtol=1e-6)
+
+
 def test_positions(tmp_path):
     old = f"{12:10d}{0:10d}{0:10d}{1:10d}{1.0:13.5E}{2.0:13.5E}{3.0:13.5E}\n"
     old += "7 0 0 1 1.5 2.5 3.5\n8 0 0 1 4D+00 5.0 6.0\n"
