@@ -140,6 +140,16 @@ def test_the_title_of_a_stabilization_chart_does_not_call_poles_stable_that_were
     assert title == "rig: 1 chosen pole from 5 to 30 Hz"
 
 
+def test_a_band_from_0_hz_of_receptances():
+    """Their residual term of lower modes is infinite at 0 Hz, where there may be a line."""
+    s = 2j * np.pi * np.arange(0.0, 20.0, 0.05)
+    frf = (1.0 / (s**2 + 2 * 0.01 * 60.0 * s + 60.0**2))[:, None, None]
+    static = FrfSet(np.imag(s) / (2 * np.pi), frf, "receptance", ("1 z",), ("1 z",))
+    compared = synthesized(modal_analysis(static, (0.0, 19.0), 8), static)
+    assert compared.measured.frequency_hz[0] == pytest.approx(0.05)
+    np.testing.assert_allclose(compared.synthesized.frf, compared.measured.frf, rtol=1e-6)
+
+
 def test_coherence_of_one_of_two_inputs(measured):
     """That of both inputs is converted to that of each, as for an analysis of one input."""
     measured = dataclasses.replace(measured, coherence=np.linspace(0.5, 1.0, 620 * 4).reshape(620, 4))

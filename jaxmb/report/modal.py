@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmb.io.files import strict, versions
-from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band, select_channels
+from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band, select_channels, select_lines
 from jaxmb.measurement.modal.analysis import ModalAnalysis, counted
 from jaxmb.measurement.modal.data import cmif, distinguishable, frac, modal_phase_collinearity, modal_phase_deviation
 from jaxmb.measurement.modal.model import synthesize
@@ -41,8 +41,8 @@ def synthesized(analysis: ModalAnalysis, measured: FrfSet) -> Comparison:
         measured: the analysed FRFs.
     """
     model = analysis.model
-    low, high = model.band_hz
-    measured = in_band(measured, (max(low, 1e-9), high))  # some kinds have no finite value at 0 Hz
+    measured = in_band(measured, model.band_hz)
+    measured = select_lines(measured, measured.frequency_hz > 0.0)  # some kinds have no finite value at 0 Hz
     synthetic = synthesize(model, measured.frequency_hz, decay_1_s=measured.decay_1_s)
     compared = select_channels(measured, model.outputs, model.inputs)
     return Comparison(compared, synthetic, frac(compared.frf, synthetic.frf))
