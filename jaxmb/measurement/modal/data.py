@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxmb.io.validation import check_distinct
-from jaxmb.measurement.frf_set import FrfSet, in_band, select_channels, select_lines, split_dof
+from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band, select_channels, select_lines, split_dof, unit_scale
 from jaxmb.measurement.modal.model import ModalModel
 
 FEW_SENSORS = 3
@@ -96,14 +96,16 @@ def modal_scaling(model: ModalModel) -> np.ndarray:
 def modal_mass(model: ModalModel) -> np.ndarray:
     """Modal mass [r] of each shape as scaled, from the driving points: real for a proportionally damped mode.
 
-    Q = 1 / (2 j omega_d m), so that unit mass is m = 1 for the shape divided by sqrt(m).
+    Q = 1 / (2 j omega_d m), so that unit mass is m = 1 for the shape divided by sqrt(m). In kg, or in the unit of force
+    over that of acceleration of the FRFs where it is unknown.
 
     Raises:
         ValueError: there is no driving point.
 
     Source: Ewins, Modal Testing, 2nd ed., section 2.5.
     """
-    return 1.0 / (2j * np.imag(model.eigenvalue) * modal_scaling(model))
+    unit = 1.0 if model.unit == UNKNOWN else unit_scale(model.unit, model.kind)
+    return 1.0 / (2j * np.imag(model.eigenvalue) * modal_scaling(model) * unit)
 
 
 def _dofs(names: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:

@@ -1,5 +1,7 @@
 """Indicators against their definitions, closed forms and sdypy-EMA's."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -83,12 +85,14 @@ def test_modal_masses_come_back(signs):
     model, q, mass = proportional(np.array(signs))
     np.testing.assert_allclose(modal_scaling(model), q)
     np.testing.assert_allclose(modal_mass(model), mass + 0j)
+    # residues in g/N: those in m/s^2/N over 9.80665
+    in_g = dataclasses.replace(model, kind="accelerance", unit="g/N", participation=model.participation / 9.80665)
+    np.testing.assert_allclose(modal_mass(in_g), mass + 0j)
+    np.testing.assert_allclose(modal_mass(dataclasses.replace(model, unit="unknown")), mass + 0j)
 
 
 def test_scaling_needs_a_driving_point():
     model, _, _ = proportional(np.array([1.0, 1.0]))
-    import dataclasses
-
     with pytest.raises(ValueError, match="expected a driving point"):
         modal_scaling(dataclasses.replace(model, inputs=("8 x", "9 x")))
     numbered = dataclasses.replace(model, outputs=point_names(None, len(model.outputs)), inputs=("1", "2"))
