@@ -351,6 +351,12 @@ def band_of(band_hz: Sequence[float]) -> tuple[float, float]:
     return finite_number("band_hz", band_hz[0]), finite_number("band_hz", band_hz[1])
 
 
+def lines_within(frequency_hz: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Mask [f] of the lines from low to high, ends included up to rounding, Hz."""
+    slack = 1e-9 * max(abs(low), abs(high), 1.0)
+    return (frequency_hz >= low - slack) & (frequency_hz <= high + slack)
+
+
 def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
     """The lines of a set within [low, high] Hz, ends included.
 
@@ -360,8 +366,7 @@ def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
     low, high = band_of(band_hz)
     if not low < high:
         raise ValueError(f"band_hz is {low:g} to {high:g} Hz, expected the lower end first")
-    slack = 1e-9 * max(abs(low), abs(high), 1.0)
-    keep = (frf_set.frequency_hz >= low - slack) & (frf_set.frequency_hz <= high + slack)
+    keep = lines_within(frf_set.frequency_hz, low, high)
     if not keep.any():
         raise ValueError(
             f"no line of the FRF lies in {low:g} to {high:g} Hz:"

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jaxmb.measurement.frf_set import lines_within
+
 MOST_DAMPING = 0.1
 """Largest damping ratio of a peak that counts as a mode."""
 PROMINENCE = 0.1
@@ -115,7 +117,7 @@ def band_weights(
     """Weights [f, o, i] of frequency bands ((low, high) Hz, weight, outputs, inputs), and `elsewhere` outside them."""
     weights = np.full(shape, float(elsewhere))
     for (low, high), weight, outputs, inputs in bands:
-        lines = np.flatnonzero((frequency_hz >= low) & (frequency_hz <= high))
+        lines = np.flatnonzero(lines_within(frequency_hz, low, high))
         if not lines.size:
             raise ValueError(f"weights: no line lies in the band {low:g} to {high:g} Hz")
         weights[lines[:, None, None], np.array(outputs, dtype=int)[:, None], np.array(inputs, dtype=int)] = weight

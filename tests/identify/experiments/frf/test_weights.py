@@ -122,6 +122,12 @@ def test_bands_by_hand():
     np.testing.assert_array_equal(weights, expected)
 
 
+def test_the_ends_of_a_band_are_lines_of_it_up_to_rounding():
+    f = 0.1 * np.arange(10)  # 0.30000000000000004 and 0.6000000000000001 are the ends
+    weights = band_weights(f, (10, 1, 1), [((0.3, 0.6), 5.0, (0,), (0,))], 1.0)
+    np.testing.assert_array_equal(np.flatnonzero(weights[:, 0, 0] == 5.0), [3, 4, 5, 6])
+
+
 def test_usable_lines():
     h = np.array([[[1.0, 1e-14], [2.0, 1e-12]], [[np.nan, 0.0], [np.inf, 1.0]], [[0.0, 0.0], [0.0, 0.0]]]) + 0j
     expected = [[[True, False], [True, True]], [[False, False], [False, True]], [[False, False], [False, False]]]
