@@ -80,18 +80,20 @@ def fractional_modes(
 
 
 def _undamped(mass: np.ndarray, stiffness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Angular frequencies, ascending, and shapes of undamped modes."""
+    """Angular frequencies, ascending, and shapes of undamped modes, without unstable and rigid-body ones."""
     symmetric = all(np.abs(part - part.T).max() <= NEAR * np.abs(part).max() for part in (mass, stiffness))
     try:
         if not symmetric:
             raise np.linalg.LinAlgError
         inverse, vectors = eigh(mass, stiffness)  # most accurate for the lowest modes
         values = 1.0 / inverse
+        if inverse.min(initial=np.inf) <= LEAST_STIFFNESS * inverse.max(initial=0.0):
+            raise np.linalg.LinAlgError
     except np.linalg.LinAlgError:  # rigid-body modes, or a machine in motion
         solution = np.linalg.eig(np.linalg.solve(mass, stiffness))
         values, vectors = np.real(solution.eigenvalues), np.real(solution.eigenvectors)
     chosen = np.argsort(values, kind="stable")
-    chosen = chosen[values[chosen] > 0.0]
+    chosen = chosen[values[chosen] > LEAST_STIFFNESS * values.max(initial=0.0)]
     return np.sqrt(values[chosen]), vectors[:, chosen]
 
 

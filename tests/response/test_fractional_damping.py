@@ -13,6 +13,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.linalg.responses import receptance
 from jaxmb.machine.changed import machine_of
 from jaxmb.response.frf import IDEAL, sensed_receptance
+from jaxmb.response.modal import fractional_modes
 from tests.identify.arm import BRIEF, FREE, MACHINE, frf, shapes, study_of
 from tests.identify.derivatives import assert_jacobian
 
@@ -84,6 +85,16 @@ def test_modes_of_three_masses(time):
         left = (s**2 * m + s * c + stiffness * (1.0 + np.sqrt(s * time))) @ shape
         assert np.abs(left).max() < 1e-9 * np.abs(stiffness).max()
     assert modes.overdamped.size == 0
+
+
+def test_free_masses():
+    """Rounding decides whether their stiffness matrix has a Cholesky factor; their relative motion is that of one."""
+    between = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    for heavy in np.linspace(0.3, 3.0, 13):
+        found, _ = fractional_modes(np.diag([0.7, heavy]), 0.0 * between, 1.3 * between + 0j, 0.1 * between, 0.5)
+        reduced = np.array([[1.0 / (1.0 / 0.7 + 1.0 / heavy)]])
+        one = half_roots(reduced, 0.0 * reduced, np.array([[1.3]]), np.array([[0.1]]))
+        np.testing.assert_allclose(found, one, rtol=1e-10)
 
 
 def test_order_one_is_viscous():
