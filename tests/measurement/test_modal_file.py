@@ -106,6 +106,19 @@ def test_units_of_time_histories(tmp_path):
         assert jaxmb.read_records(path)[0].unit == unit
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_time_histories_that_begin_at_different_times(tmp_path):
+    file = pyuff.UFF(str(tmp_path / "run.uff"))
+    for start, channel in enumerate(np.random.default_rng(0).normal(size=(3, 640))):
+        own = history(channel, 512.0)
+        file.write_sets(own | {"x": own["x"] + (start == 2) * 0.5}, "add")
+    (tmp_path / "run.toml").write_text(DESCRIPTION.format(rate=512.0))
+    with pytest.raises(
+        InputError, match=r"function 3 .*640 samples at steps of 0\.00195312 s from 0\.5 s, but function 1"
+    ):
+        jaxmb.read_records(tmp_path / "run.toml")
+
+
 def test_no_time_history(tmp_path):
     jaxmb.write_frf(tmp_path / "run.uff", frfs(("1 x", "1 y", "1 z"), ("1 x", "1 y", "1 z")))
     (tmp_path / "run.toml").write_text(DESCRIPTION.format(rate=512.0))

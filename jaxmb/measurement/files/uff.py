@@ -301,10 +301,12 @@ def read_time_histories(path: Path) -> tuple[np.ndarray, float, tuple[str, ...]]
             same = function.points == first.points and np.isclose(function.increment, first.increment, rtol=1e-6)
             if not (function.even and function.increment > 0.0) or VALUES[function.data_type] == 2:
                 raise ValueError(f"{function.location}: expected real samples at equal steps of time above 0")
+            same &= np.isclose(function.minimum, first.minimum, rtol=SAME_FREQUENCY, atol=0.01 * first.increment)
             if not same:
                 raise ValueError(
-                    f"{function.location}: {function.points} samples at steps of {function.increment:g} s, but"
-                    f" {first.location}: {first.points} at {first.increment:g} s"
+                    f"{function.location}: {function.points} samples at steps of {function.increment:g} s from"
+                    f" {function.minimum:g} s, but {first.location}: {first.points} at {first.increment:g} s from"
+                    f" {first.minimum:g} s"
                 )
             for start, _, part in pieces(file, function):
                 values[start : start + len(part), column] = part
