@@ -129,8 +129,8 @@ def fields_of_matlab(variables: Mapping[str, object]) -> Table:
     h, size = np.asarray(fields["frf"]), np.size(fields["frequency_hz"])
     if h.shape == (1, size):
         h = h.T
-        if np.shape(fields.get("coherence", 0.0)) == (1, size):
-            fields["coherence"] = np.transpose(fields["coherence"])
+    if h.shape == (size, 1) and np.shape(fields.get("coherence", 0.0)) == (1, size):
+        fields["coherence"] = np.transpose(fields["coherence"])
     while h.ndim < 3:
         h = h[..., None]
     if h.shape[0] != size and size in h.shape:

@@ -102,8 +102,9 @@ def test_axes_that_matlab_leaves_out(tmp_path, write):
         write(tmp_path / "set.mat", base | {"frf": h})
         assert read_frf(tmp_path / "set.mat").frf.shape == shape
     coherence = VARIABLES["coherence"][:, :1]
-    write(tmp_path / "set.mat", base | {"frf": H[:, 0, 0][None, :], "coherence": coherence.T})
-    np.testing.assert_array_equal(read_frf(tmp_path / "set.mat").coherence, coherence)
+    for frf in (H[:, 0, 0][None, :], H[:, 0, 0][:, None]):
+        write(tmp_path / "set.mat", base | {"frf": frf, "coherence": coherence.T})
+        np.testing.assert_array_equal(read_frf(tmp_path / "set.mat").coherence, coherence)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
