@@ -180,7 +180,9 @@ def single_hits(data: ModalData, hits: Sequence[FrfSet]) -> SingleHits:
         ValueError: a hit is not of the kind, unit, window, lines and outputs of the averages, or an input has none.
     """
     used, found, point = data.frf_set, [], []
-    indices = {name.replace(" -", " "): number for number, name in enumerate(used.inputs)}
+    of_name = {name: number for number, name in enumerate(used.inputs)}
+    # a point may have been hit from both sides
+    of_name = {name.replace(" -", " "): number for name, number in of_name.items()} | of_name
     for number, hit in enumerate(hits, 1):
         for what in ("kind", "unit", "decay_1_s"):
             if getattr(hit, what) != getattr(used, what):
@@ -190,7 +192,7 @@ def single_hits(data: ModalData, hits: Sequence[FrfSet]) -> SingleHits:
                 )
         if len(hit.inputs) != 1:
             raise ValueError(f"hit {number} has {len(hit.inputs)} inputs, expected one")
-        at = indices.get(hit.inputs[0].replace(" -", " "))
+        at = of_name.get(hit.inputs[0], of_name.get(hit.inputs[0].replace(" -", " ")))
         if at is not None:
             frf = select_channels(hit, used.outputs, used.inputs[at : at + 1]).frf[:, :, 0]
             frf = frf[np.isin(hit.frequency_hz, used.frequency_hz)]

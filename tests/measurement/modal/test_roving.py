@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmb.measurement.frf_set import FrfSet, select_channels, select_lines
+from jaxmb.measurement.modal import data
 from jaxmb.measurement.modal.analysis import modal_analysis
 from jaxmb.measurement.reciprocity import stack_inputs
 from jaxmb.response.modal import mac
@@ -105,6 +106,15 @@ def test_single_hits_of_other_tests_are_refused():
         modal_analysis(averages, hits=[sets[0], select_lines(sets[1], slice(500)), *sets[2:]])
     with pytest.raises(ValueError, match=r"decay_1_s of hit 1 is 2\.0, expected 0\.0 as in the averages"):
         modal_analysis(averages, hits=[replace(each, decay_1_s=2.0) for each in sets])
+
+
+def test_hits_from_both_sides_of_a_point():
+    averages, sets, _, _ = single_hits(2, 3, 2)
+    sides = ("1 z", "1 -z")
+    hits = [replace(each, inputs=(sides[k // 2],)) for k, each in enumerate(sets)]
+    found = data.single_hits(data.modal_data(replace(averages, inputs=sides), None, None), hits)
+    np.testing.assert_array_equal(found.point, [0, 0, 1, 1])
+    np.testing.assert_array_equal(found.responses[:, 3], sets[3].frf[:, :, 0])
 
 
 def test_under_one_reference_no_two_poles_lie_within_a_half_power_bandwidth():
