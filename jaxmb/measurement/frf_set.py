@@ -486,7 +486,8 @@ def _indices(what: str, names: tuple[str, ...], selected: Sequence[str]) -> tupl
     """Indices of degrees of freedom, and -1 for those whose sign is reversed."""
     indices, signs = [], []
     for name in selected:
-        candidates = [(i, sign) for i, known in enumerate(names) if (sign := _relative_sign(name, known))]
+        among = [name] if name in names else names  # "3 x" beside "3 -x": hit from both sides
+        candidates = [(names.index(known), sign) for known in among if (sign := _relative_sign(name, known))]
         if len(candidates) != 1:
             how_often = "more than once" if candidates else "not"
             hint = suggestion(name, names) or ","

@@ -152,3 +152,10 @@ def test_a_plus_sign_of_a_degree_of_freedom_may_be_omitted():
     for output, factor in (("tool x", 1.0), ("tool +x", 1.0), ("tool -x", -1.0)):
         assert select_channels(signed, [output], ["tool +x"]).frf == factor
     assert select_channels(signed, [("tool", "-x")]).outputs == ("tool -x",)
+
+
+def test_a_point_hit_from_both_sides_has_two_inputs():
+    both = FrfSet([1.0], [[[2.0, -3.0]]], "receptance", ("tool x",), ("tool x", "tool -x"))
+    assert select_channels(both, inputs=["tool -x"]).frf == -3.0
+    with pytest.raises(ValueError, match="input 'tool \\+x' is more than once in the set"):
+        select_channels(both, inputs=["tool +x"])
