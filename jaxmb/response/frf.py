@@ -89,7 +89,7 @@ def frf(
         sensor: of all outputs; by default ideal, measuring only the motion of its point.
 
     Returns:
-        H [f, o, i]; NaN at 0 Hz where a motion of the machine has no stiffness.
+        H [f, o, i]; at 0 Hz NaN, or any large number by rounding, where a motion of the machine has no stiffness.
 
     Raises:
         ValueError: a shape, a frame, a direction, `at` or the kind is wrong, a coordinate is locked, a loop is open at
