@@ -31,12 +31,12 @@ from jaxmb.identify.experiments.deflections.deflection_test import (
     DeflectionTest,
     deflection_test,
 )
-from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements, predicted
+from jaxmb.identify.experiments.deflections.load_cases import LoadCase, measured_displacements
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.linear import linear_equations, linear_step, without_effect
 from jaxmb.identify.fit.problem import Problem
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, least_squares
-from jaxmb.identify.study.reading.deflections import measured_with
+from jaxmb.identify.study.reading.deflections import true_displacements
 from jaxmb.identify.study.study import Study
 from jaxmb.io.files import restored
 from jaxmb.io.validation import Table, display_name
@@ -361,21 +361,16 @@ def drawn_displacements(
 
 
 def _resampled(model: Model, source: DeflectionSource, times: int, draw: np.random.Generator) -> list[list[LoadCase]]:
-    """Resampled load cases of a test, so many times."""
-    size = len(source.cases)
-    if source.instruments is not None:
-        seen = measured_with(model, source.cases * times, source.instruments, draw)
-        return [seen[k * size : (k + 1) * size] for k in range(times)]
-    displacements = predicted(model, source.cases)
-    return [
-        [
-            dataclasses.replace(
-                case, displacement=np.where(case.measured, d + case.std * draw.normal(size=d.shape), np.nan)
-            )
-            for case, d in zip(source.cases, displacements, strict=True)
-        ]
-        for _ in range(times)
+    """Resampled load cases of a test, so many times; the tracker's errors are the stated ones of each displacement."""
+    cases = source.cases * times
+    seen = [
+        dataclasses.replace(
+            case, displacement=np.where(case.measured, true + case.std * draw.normal(size=true.shape), np.nan)
+        )
+        for case, true in zip(cases, true_displacements(model, cases, source.instruments, draw), strict=True)
     ]
+    size = len(source.cases)
+    return [seen[k * size : (k + 1) * size] for k in range(times)]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

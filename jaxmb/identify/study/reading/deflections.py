@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from scipy.special import chdtri
 
 from jaxmb.identify.estimation.design import Design, choose_tests
@@ -188,11 +189,8 @@ def measured_with(
     nonlinear: bool = False,
     gravity: bool = False,
 ) -> list[LoadCase]:
-    """The load cases as measured on a machine by instruments with errors.
-
-    Posture and load of each case are the readings; the true ones differ by the errors of encoders, balance, direction
-    and point of application of the force. Between the readings without and with the load the revolute coordinates
-    change by the repeatability of the drives. Components that are not measured remain NaN.
+    """The load cases as measured on a machine by instruments with errors: `true_displacements` with those of the
+    tracker. Components that are not measured remain NaN.
 
     Args:
         model: the machine that is measured.
@@ -202,22 +200,40 @@ def measured_with(
         nonlinear: whether the load acts on the deflected machine; otherwise to first order.
         gravity: whether the geometric stiffness of gravity acts, to first order.
     """
+    seen = []
+    for test, displacement in zip(
+        tests, true_displacements(model, tests, errors, draw, nonlinear, gravity), strict=True
+    ):
+        if errors is not None:
+            scale = np.repeat([errors.translation_std, errors.rotation_std], 3)
+            displacement = displacement + scale * draw.normal(size=displacement.shape)
+        seen.append(dataclasses.replace(test, displacement=np.where(test.measured, displacement, np.nan)))
+    return seen
+
+
+def true_displacements(
+    model: Model,
+    tests: Sequence[LoadCase],
+    errors: Instruments | None,
+    draw: np.random.Generator,
+    nonlinear: bool = False,
+    gravity: bool = False,
+) -> list[Float[np.ndarray, "p 6"]]:
+    """Displacements of the points of each load case, m and rad, as they are, without errors of the tracker.
+
+    Posture and load of each case are the readings; the true ones differ by the errors of encoders, balance, direction
+    and point of application of the force. Between the readings without and with the load the revolute coordinates
+    change by the repeatability of the drives. For the arguments see `measured_with`.
+    """
     true = list(tests)
     if errors is not None:
         std = errors.case_std(model.revolute)
         true = [true_case(model, test, std * _standard_errors(test, std, draw)) for test in tests]
     moved = equilibria(model, true) if nonlinear else predicted(model, true, gravity)
-    turned = [np.zeros(1)] * len(true)
     if errors is not None and errors.repeat_std > 0.0:
         columns = repeat_columns(model, true, errors.repeat_std)
-        turned = [each @ draw.normal(size=each.shape[-1]) for each in columns]
-    seen = []
-    for test, displacement, turn in zip(tests, moved, turned, strict=True):
-        if errors is not None:
-            scale = np.repeat([errors.translation_std, errors.rotation_std], 3)
-            displacement = displacement + scale * draw.normal(size=displacement.shape) + turn
-        seen.append(dataclasses.replace(test, displacement=np.where(test.measured, displacement, np.nan)))
-    return seen
+        moved = [own + each @ draw.normal(size=each.shape[-1]) for own, each in zip(moved, columns, strict=True)]
+    return moved
 
 
 def _standard_errors(test: LoadCase, std: np.ndarray, draw: np.random.Generator) -> np.ndarray:

@@ -25,7 +25,7 @@ def estimate():
     return dataclasses.replace(linear_estimate(study, seed=2), values=truth, model=model)
 
 
-def draws(estimate, count, seed=2, upper=None, **errors):
+def draws(estimate, count, seed=2, upper=None, stated=1.0, **errors):
     """Monte-Carlo draws with other errors of the instruments.
 
     Args:
@@ -33,6 +33,7 @@ def draws(estimate, count, seed=2, upper=None, **errors):
         count: how many.
         seed: of the draws.
         upper: bound of the second stiffness instead of the study's own.
+        stated: standard deviations in the table, over those of the tracker.
         errors: of the instruments that are not the study's own.
     """
     (entry,) = estimate.study.fitted
@@ -41,7 +42,9 @@ def draws(estimate, count, seed=2, upper=None, **errors):
     if upper is not None:
         lower = np.where(np.arange(6) == 1, 1.0 / upper, linear.unknowns.lower)
         linear = linear._replace(unknowns=dataclasses.replace(linear.unknowns, lower=lower))
-    changed = dataclasses.replace(entry, source=dataclasses.replace(entry.source, instruments=instruments))
+    std = stated * np.repeat([instruments.translation_std, instruments.rotation_std], 3)[None]
+    cases = tuple(dataclasses.replace(case, std=std) for case in entry.source.cases)
+    changed = dataclasses.replace(entry, source=dataclasses.replace(entry.source, instruments=instruments, cases=cases))
     return monte_carlo(dataclasses.replace(estimate, seed=seed, solved=linear), [changed], count)
 
 
@@ -60,6 +63,12 @@ def test_errors_of_the_tracker_alone_are_those_of_the_covariance(estimate, read)
     known = linear_step(found, exact, start).identifiability.std
     # 600 draws tell a standard deviation to 2.9 %, and values that err by 5 % add their second order: four times both.
     np.testing.assert_allclose(drawn.std[1:] / estimate.values[1:], known[1:], rtol=0.13)
+
+
+def test_errors_of_displacements_are_those_of_the_table(estimate):
+    """A table may state other standard deviations than follow from the tracker."""
+    own, smaller = (draws(estimate, 50, seed=4, stated=stated, **TRACKER_ALONE).std[1:] for stated in (1.0, 0.1))
+    np.testing.assert_allclose(smaller, 0.1 * own, rtol=0.05)
 
 
 def test_each_instrument_adds_its_own(estimate):
