@@ -306,6 +306,13 @@ def test_backlash_between_rows_is_named_without_columns_of_approach(tmp_path):
     assert size == pytest.approx(2.0, rel=0.05)
 
 
+def test_a_joint_that_does_not_move_stays_at_its_side(tmp_path):
+    q = drawn()
+    q[:, 1] = np.repeat([0.1, 0.4, 0.2, 0.5, 0.3], 6)
+    (entry,) = table(tmp_path, q, seen(q)).entries
+    np.testing.assert_array_equal(entry.test.approach[:, 1], np.repeat([0, 1, -1, 1, -1], 6))
+
+
 def test_a_machine_upside_down_is_named(tmp_path):
     """Stiffnesses end on their bounds, where they explain no residual: errors within tolerances do not explain it."""
     rng, q = np.random.default_rng(4), np.random.default_rng(3).uniform([-0.5, -2.0], [1.5, 2.0], (30, 2))

@@ -168,7 +168,7 @@ class PoseTest(Test[PoseView]):
     approach: Float[Array, "t n"] | None
     """Sign of the direction from which each coordinate was approached, 0 where it is unknown; None without any."""
     approach_is_stated: bool = eqx.field(static=True)
-    """Whether it was recorded; otherwise it is that from the row before."""
+    """Whether it was recorded; otherwise it is that of the last motion in the rows before."""
     scatter: Float[Array, "t p 9 r"] | None = None
     """Effect of one standard deviation of each random displacement of virtual springs on all components, m or rad; it
     is common to the components of a row. None for none."""

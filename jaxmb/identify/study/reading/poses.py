@@ -1,6 +1,7 @@
 """Reader of pose tests of a study file, with their tables of joint values and measured poses; simulated poses."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -370,6 +371,8 @@ def _rows(
     is_stated = bool(approach.any())
     if not is_stated:
         approach[1:] = np.sign(np.diff(q, axis=0))
+        for before, own in itertools.pairwise(approach):  # a coordinate that does not move stays at its side
+            own[own == 0.0] = before[own == 0.0]
     by_distance = _by_distance(measured, station)
     rows = PoseRows(points, q, measured, tuple(station), held_out, row, approach, is_stated, by_distance=by_distance)
     return _split(rows, inclined) if inclined.any() else rows
