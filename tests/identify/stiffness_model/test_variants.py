@@ -65,6 +65,13 @@ def test_an_angle_that_was_not_tested(models, fit_cases):
         compensated_joint(MODEL, "q9", fit_cases)
 
 
+def test_readings_of_one_angle_are_one_angle(fit_cases):
+    """Recorded angles of the compensated joint scatter by the resolution of the encoder and the deflection."""
+    scatter = np.random.default_rng(0).uniform(-2e-4, 2e-4, (len(fit_cases), 1)) * [0, 1, 0, 0, 0, 0]
+    read = [dataclasses.replace(case, q=case.q + by) for case, by in zip(fit_cases, scatter, strict=True)]
+    assert len(compensated_joint(MODEL, "q2", read).angles) == 3
+
+
 def test_what_is_left_by_hand(fit_cases):
     rows = np.concatenate([t.displacement[t.measured] for t in fit_cases])
     left, whole = residual_norms(fit_cases, 0.9 * rows)
