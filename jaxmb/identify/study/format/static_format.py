@@ -34,7 +34,8 @@ class DesignPart(Part):
     """Smallest confidence region (D), least sum of variances (A), or least error of the compensated tool at
     `test_postures`."""
     test_postures: tuple[dict[Name, CoordinateValue], ...] | None = Field(None, min_length=1)
-    """Postures at which the loaded tool is to be accurate after compensation, for `test-pose` alone [rad, m]."""
+    """Postures at which the loaded tool is to be accurate after compensation, for `test-pose` alone; the load is the
+    force of the first candidate [rad, m]."""
 
     @model_validator(mode="after")
     def _purpose(self) -> Self:

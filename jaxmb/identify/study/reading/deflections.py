@@ -76,9 +76,14 @@ def designed(
         _, models = stiffness_models(model, candidates, compensated)
         stiffness = models["C1" if compensated is None else "C2"]
     purpose = None
-    if design.test_postures is not None:
-        places = [np.asarray(posture(model, part.posture | values)) for values in design.test_postures]
-        purpose = [dataclasses.replace(candidates[0], name="test pose", q=q) for q in places]
+    if design.test_postures is not None and part.simulate is not None:
+        places = np.stack([np.asarray(posture(model, part.posture | values)) for values in design.test_postures])
+        forces = np.tile(candidates[0].wrench[:3], (len(places), 1))
+        loads = _wrenches(model, part.frame, places, forces, part.simulate.offset_m)
+        purpose = [
+            dataclasses.replace(candidates[0], name="test pose", q=q, wrench=load)
+            for q, load in zip(places, loads, strict=True)
+        ]
     chosen = choose_load_cases(model, candidates, count, design.criterion, stiffness, purpose)
     return [candidates[i] for i in sorted(chosen.chosen)]
 
@@ -154,14 +159,20 @@ def planned_tests(spec: SimulateDeflections, part: DeflectionTestPart, std: np.n
         forces.append(draw.uniform(*spec.force_n) * direction / np.linalg.norm(direction))
         postures.append(q)
         names.append(f"{zone} {number // len(zones) + 1}")
-    turned = np.asarray(jax.vmap(lambda q: frame_pose(model, q, part.frame))(jnp.asarray(np.stack(postures))))
-    arms = turned[:, :3, :3] @ np.array(spec.offset_m)
-    wrenches = np.concatenate([np.stack(forces), np.cross(arms, np.stack(forces))], axis=1)
+    wrenches = _wrenches(model, part.frame, np.stack(postures), np.stack(forces), spec.offset_m)
     seen = np.where(POSITION | (spec.measured == "pose"), 0.0, np.nan)
     displacement = np.tile(seen, (len(points), 1))
     spread = np.tile(std, (len(points), 1))
     order = sorted(range(count), key=lambda i: i % len(zones))  # ordered by zone, as they would be measured
     return [LoadCase(names[i], postures[i], part.frame, wrenches[i], points, displacement, spread) for i in order]
+
+
+def _wrenches(
+    model: Model, frame: str, q: Float[np.ndarray, "t n"], forces: Float[np.ndarray, "t 3"], offset: Sequence[float]
+) -> Float[np.ndarray, "t 6"]:
+    """Wrenches of forces in ground axes, whose point of application has an offset in the axes of the loaded frame."""
+    poses = np.asarray(jax.vmap(lambda at: frame_pose(model, at, frame))(jnp.asarray(q)))
+    return np.concatenate([forces, np.cross(poses[:, :3, :3] @ np.array(offset), forces)], axis=1)
 
 
 def _drawn(

@@ -1,14 +1,17 @@
 """Simulated deflection tests: plans as asked for, errors of the size that was stated."""
 
+import sys
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
 from scipy.spatial.transform import Rotation
 
+from jaxmb.identify.estimation.design import Design
 from jaxmb.identify.experiments.deflections.load_cases import predicted
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.study.format.static_format import DeflectionTestPart
-from jaxmb.identify.study.reading.deflections import measured_with, planned_tests
+from jaxmb.identify.study.reading.deflections import designed, measured_with, planned_tests
 from jaxmb.machine.file import load_machine
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import build_model
@@ -53,6 +56,25 @@ def test_the_plan_is_what_was_asked_for():
 def test_positions_alone_can_be_measured():
     tests = planned_tests(*part(simulate={"measured": "position"}), STD, MODEL)
     assert all(t.measured.tolist() == [[True] * 3 + [False] * 3] for t in tests)
+
+
+def test_the_load_of_a_design_turns_with_the_tool(monkeypatch):
+    """The moment at a test posture is that of the force at its arm there, not that of a candidate elsewhere."""
+    design = {"candidates": 9, "criterion": "test-pose", "test_postures": [{"q2": "60 deg", "q5": "70 deg"}]}
+    spec, whole = part(simulate={"design": design})
+    purposes = []
+
+    def chosen(model, candidates, count, criterion, stiffness, purpose):
+        purposes.extend(purpose)
+        return Design(tuple(range(count)), criterion, 0.0, 0.0, np.eye(6))
+
+    monkeypatch.setattr(sys.modules[designed.__module__], "choose_load_cases", chosen)
+    candidates = planned_tests(spec, whole, STD, MODEL)
+    designed(spec.design, whole, spec.tests, candidates, MODEL, None)
+    (test,) = purposes
+    np.testing.assert_array_equal(test.wrench[:3], candidates[0].wrench[:3])
+    arm = np.asarray(frame_pose(MODEL, test.q, "tool"))[:3, :3] @ [0.1, 0.2, 0.3]
+    np.testing.assert_allclose(test.wrench[3:], np.cross(arm, test.wrench[:3]), rtol=1e-12, atol=1e-9)
 
 
 def test_without_instruments_the_machine_s_own_deflections_are_seen():
