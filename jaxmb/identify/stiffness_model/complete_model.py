@@ -122,7 +122,7 @@ def complete_model(model: Model, frames: Sequence[str] = (), sparse: bool = True
 
     Raises:
         ValueError: the machine is not a serial chain, has no virtual spring, or has no such frame.
-        NotImplementedError: the machine has motors behind gears.
+        NotImplementedError: the machine has motors behind gears, locked coordinates, or guides or play.
 
     Source: Klimchik et al. 2014, section 3.1 and eq. 10-13.
     """
@@ -241,6 +241,12 @@ def _check_serial(model: Model) -> None:
     if model.motors:
         raise NotImplementedError(
             f"machine '{model.name}' has motors behind gears, expected none in a complete stiffness model"
+        )
+    if any(model.locked):
+        locked = model.coordinates[model.locked.index(True)]
+        raise NotImplementedError(
+            f"machine '{model.name}' has the locked coordinate '{locked}', which is rigid, expected none in a complete"
+            " stiffness model"
         )
     names = (*model.coordinates, *model.virtual_springs)
     child: dict[int, str] = {}

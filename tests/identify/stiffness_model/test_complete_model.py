@@ -1,5 +1,6 @@
 """The complete model of serial machines with elastic links, and its reduction to what the tests tell apart."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -183,3 +184,10 @@ def test_what_is_no_chain_with_springs() -> None:
 def test_a_term_of_an_axis_that_does_not_exist() -> None:
     with pytest.raises(ValueError, match="axis 'qq' does not exist; expected one of: x, y, z, rx, ry, rz"):
         spring_term(RIGID, RIGID.virtual_springs[0], "x", "qq")
+
+
+def test_a_locked_joint_has_no_compliance():
+    """Without the refusal its compliance would be a parameter, which the machine with the lock does not reproduce."""
+    locked = dataclasses.replace(RIGID, locked=(False, False, False, False, True, False))
+    with pytest.raises(NotImplementedError, match="has the locked coordinate 'q5', which is rigid"):
+        complete_model(locked)

@@ -99,6 +99,13 @@ def test_chosen_tests_teach_more_than_the_first_ones(models, criterion):
     assert design.value < min(value(rng.choice(60, 12, replace=False)) for _ in range(30))
 
 
+def test_a_locked_joint_takes_no_part_in_a_design():
+    locked = dataclasses.replace(MODEL, locked=(False, False, False, False, True, False))
+    candidates = made(10, 3)
+    sizes = [choose_load_cases(model, candidates, 4).covariance.shape[0] for model in (MODEL, locked)]
+    assert sizes == [5, 4]  # vertical forces do not load joint 1
+
+
 def test_candidates_that_do_not_measure_alike(fit_cases):
     less = dataclasses.replace(fit_cases[0], displacement=np.where([[1], [1], [0]], fit_cases[0].displacement, np.nan))
     with pytest.raises(ValueError, match=r"candidates measure \[6, 9\] displacements"):

@@ -103,7 +103,8 @@ def choose_load_cases(
         candidates: load cases with postures, loads and points; displacements that are not NaN would be measured.
         count: number of load cases to select.
         criterion: see `choose_tests`.
-        stiffness: the model to be determined; by default the compliances of the joints that the candidates load.
+        stiffness: the model to be determined; by default the compliances of the unlocked joints that the candidates
+            load.
         purpose: load cases whose displacements are to be predicted best, for the criterion "test-pose".
 
     Raises:
@@ -113,9 +114,11 @@ def choose_load_cases(
     if len(shapes) != 1:
         raise ValueError(f"candidates measure {sorted(int(s) for s in shapes)} displacements, expected all as many")
 
+    joints = [name for name, locked in zip(model.joints, model.locked, strict=False) if not locked]
+
     def observed(tests: Sequence[LoadCase]) -> np.ndarray:
         if stiffness is None:
-            return observation_matrix(model, tests, joint_terms(model, model.joints))
+            return observation_matrix(model, tests, joint_terms(model, joints))
         return stiffness.observation(model, tests)
 
     _, std = measured_displacements(candidates)
