@@ -937,3 +937,12 @@ def test_levelled_needs_stations(tmp_path):
     (tmp_path / "poses.csv").write_text("q1,q2,tool.distance,station\n0.1,0.2,1.0,A\n")
     with pytest.raises(ValueError, match="levelled is true, but distances alone are measured from station 'A'"):
         make_study(study, "level", tmp_path)
+
+
+def test_a_closed_chain_is_refused(tmp_path):
+    """Dependent coordinates without a column would keep the values of the reference posture, with the loop open."""
+    (tmp_path / "poses.csv").write_text("q1,tool.x\n0.5,0.31\n1.0,0.28\n")
+    test = {"kind": "pose", "name": "t", "file": "poses.csv"}
+    study = {"machine": "slider-crank", "test": [test], "free": {"stiffness.q1": {"lower": 10.0, "upper": 1e6}}}
+    with pytest.raises(NotImplementedError, match="pose test: 'slider-crank' has loops"):
+        make_study(study, "s", tmp_path)

@@ -128,8 +128,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
         ValueError: the table is invalid, or a station cannot be determined; the message names it.
     """
     model = context.model
-    if model.couplings:
-        check_open_chain(model, "pose test")
+    check_open_chain(model, "pose test")
     at, changed = stated_posture(model, part.posture)
     std, known = part.nominal_std, part.std_mm != "estimate"
     truth: Truth | None = None
