@@ -16,7 +16,7 @@ import jaxmb
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.assess.uncertainty.monte_carlo import monte_carlo
-from jaxmb.identify.experiments.poses.pose_rows import PoseRows, axes_about, station_position
+from jaxmb.identify.experiments.poses.pose_rows import PoseRows, axes_about, device_pose, station_position
 from jaxmb.identify.experiments.poses.pose_test import PoseView, pose_test, predicted_poses, row_poses
 from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.identify.plan.inspection import inspect
@@ -946,3 +946,20 @@ def test_a_closed_chain_is_refused(tmp_path):
     study = {"machine": "slider-crank", "test": [test], "free": {"stiffness.q1": {"lower": 10.0, "upper": 1e6}}}
     with pytest.raises(NotImplementedError, match="pose test: 'slider-crank' has loops"):
         make_study(study, "s", tmp_path)
+
+
+def test_rotations_determine_a_station_with_a_position():
+    draw, device = np.random.default_rng(0), np.eye(4)
+    device[:3, :3], device[:3, 3] = Rotation.from_rotvec([0.3, -0.2, 0.9]).as_matrix(), [1.0, 2.0, 0.5]
+    predicted, measured = np.tile(np.eye(4), (3, 1, 1)), np.full((3, 10), np.nan)
+    predicted[:, :3, :3], predicted[:, :3, 3] = (
+        Rotation.from_rotvec(draw.normal(size=(3, 3))).as_matrix(),
+        draw.normal(size=(3, 3)),
+    )
+    seen = np.linalg.inv(device) @ predicted
+    measured[:, 3:6] = Rotation.from_matrix(seen[:, :3, :3]).as_rotvec()
+    assert device_pose(predicted, measured, oriented=True) is None
+    measured[0, :3] = seen[0, :3, 3]
+    np.testing.assert_allclose(
+        device_pose(predicted, measured, oriented=True), [1.0, 2.0, 0.5, 0.3, -0.2, 0.9], atol=1e-12
+    )

@@ -266,7 +266,7 @@ def _station_poses(
             alone = kinds[2] and not kinds[[0, 1, 3]].any()
             raise ValueError(
                 f"station '{station}' has {int(own.sum())} fitted rows, which do not determine its pose: expected"
-                f" {LEAST_ROWS} positions that are not in line, or rotations"
+                f" {LEAST_ROWS} positions that are not in line, or a position and rotations"
                 + (", or no column 'station' beside inclinations alone" if alone else "")
             )
         found[k] = device
