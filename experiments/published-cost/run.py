@@ -2,7 +2,7 @@
 
     python experiments/published-cost/run.py [--seeds 3] [--out results/published-cost]
 
-`method = "huynh2020"` (genetic algorithm, then Nelder-Mead, on the principal phase) fits the two studies of the paper
+`preset = "huynh2020"` (genetic algorithm, then Nelder-Mead, on the principal phase) fits the two studies of the paper
 whose FRFs are modelled: `validation-3r` (section 4, Fig. 5) and `kr90-modelled` (section 5.1, Fig. 8).
 """
 

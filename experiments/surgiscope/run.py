@@ -3,7 +3,7 @@
     python experiments/surgiscope/run.py [--out results/surgiscope]
 
 The measured structure is simulated: the machine of the study `surgiscope-modes` with a further deviation of 5 % of each
-joint, so that it is not symmetric. `method = "rognant2010"` fits 21 stiffnesses to the natural frequencies and shapes
+joint, so that it is not symmetric. `preset = "rognant2010"` fits 21 stiffnesses to the natural frequencies and shapes
 at 40 points in both configurations, then the loss factor to FRFs up to 100 Hz by J_Q (eq. 34). FRFs up to 250 Hz are a
 check. A vertical hit at the platform excites; the responses are vertical, at the platform and the end of each arm.
 """
@@ -65,7 +65,7 @@ def two_step_study(values: dict[str, float]) -> jaxmb.Study:
         data["test"].append({"kind": "frf", "name": name, "role": role, "posture": data["test"][0]["posture"],
                              "inputs": [["tool", "z"]], "outputs": OUTPUTS, "noise_log_std": NOISE,
                              "simulate": simulate})  # fmt: skip
-    return jaxmb.make_study(data | {"method": "rognant2010"}, "surgiscope-modes, uneven, in two steps")
+    return jaxmb.make_study(data | {"preset": "rognant2010"}, "surgiscope-modes, uneven, in two steps")
 
 
 def modes_beside_table(result: jaxmb.Result) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ def check_two_steps(problem: Problem) -> None:
         (bool(problem.free.of_tests), "gains and delays of tests are free, expected parameters of the machine alone"),
     ):
         if is_wrong:
-            raise ValueError(f"method 'rognant2010': {message}")
+            raise ValueError(f"preset 'rognant2010': {message}")
 
 
 def _undamped(test: ModesTest, problem: Problem) -> ModesTest:
