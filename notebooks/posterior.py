@@ -2,9 +2,10 @@
 The posterior of weakly identified damping
 ==========================================
 
-A modal test gives natural frequencies to a fraction of a percent and damping ratios to a third of their value. The
-fit's intervals come from the curvature of its cost at the minimum. `jaxmb.log_density` gives the whole distribution to
-a sampler of another package, here NUTS of blackjax (`pip install 'jaxmb[notebooks]'`), which shows where they differ.
+A modal test gives natural frequencies to a fraction of a percent and damping ratios to a third of their value or worse.
+The fit's intervals come from the curvature of its cost at the minimum. `jaxmb.log_density` gives the whole distribution
+to a sampler of another package, here NUTS of blackjax (`pip install 'jaxmb[notebooks]'`), which shows where they
+differ.
 """
 
 import jaxmb  # before blackjax, which computes when it is imported
