@@ -135,9 +135,13 @@ def _band_around(frequency_hz: list[float]) -> tuple[float, float]:
 def compensate(
     machine: RobotArgument,
     joints: Annotated[
-        Path, typer.Argument(help="CSV file with a column for each coordinate, rad or m, and a line for each posture.")
+        Path,
+        typer.Argument(
+            help="CSV file with a line for each posture and columns of coordinates, rad or m; those without a column"
+            " are as in the reference posture."
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="CSV file of the results, with the same columns.")] = Path("commands.csv"),
+    out: Annotated[Path, typer.Option(help="CSV file of the results, with all coordinates.")] = Path("commands.csv"),
     frame: Annotated[str, typer.Option(help="Frame that is compensated.", show_default=FRAME_DEFAULT)] = "tool",
     reverse: Annotated[
         bool, typer.Option("--reverse", help="The inverse: values of the nominal machine from joint commands.")
