@@ -54,9 +54,10 @@ class PredictOptions(NamedTuple):
 
 
 def predict(options: PredictOptions) -> None:
-    """Compute modes and frequency responses of a machine; write frf.npz, figures with the first mode shapes,
-    state-space.mat (viscous damping only) and machine.xml (MJCF, if MuJoCo is installed and can describe the
-    machine)."""
+    """Compute modes and frequency responses of a machine; write frf.npz, state-space.mat, machine.xml and figures.
+
+    state-space.mat: viscous damping only; machine.xml (MJCF): if MuJoCo is installed and can describe the machine.
+    """
     with wrong_input():
         robot = find_robot(options.machine)  # errors in its file are reported before JAX is imported
 
