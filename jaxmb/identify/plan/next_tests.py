@@ -400,8 +400,6 @@ def plan_poses(study: Study, operating_point: OperatingPoint, before: PlannedInf
     part = cast(NextPosePart, study.next)
     tests = [_test(entry) for entry in study.fitted if entry.kind == "pose"]
     like = cast(PoseTest, test_at(next(t for t in tests if part.like in (None, t.name)), study.free, before.values))
-    if like.scatter is not None:
-        return Planned(None, f"no next posture could be chosen: test '{like.name}' has scatter_mrad, expected none")
     station = 0
     if part.station is not None:
         check_known("[next]: station", [part.station], like.stations)

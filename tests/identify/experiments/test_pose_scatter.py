@@ -1,7 +1,6 @@
 """Random rotations of virtual springs in rows of pose tests, and errors that differ between stations."""
 
 import csv
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.poses.pose_rows import PoseRows
 from jaxmb.identify.experiments.poses.pose_test import pose_test, predicted_poses, with_scatter
 from jaxmb.identify.parameters.model_parameters import set_parameters
-from jaxmb.identify.plan.next_tests import plan_poses
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
@@ -100,19 +98,6 @@ def test_positions_are_predicted_with_the_inclinations_of_their_rows(tmp_path):
     assert found["inclined"]["mean"] < 0.7 * found["check"]["mean"]
     for errors in found.values():
         assert 92.0 < errors["covered_percent"] < 98.0
-
-
-def test_next_postures_of_a_test_with_random_rotations_are_refused(tmp_path):
-    """Their effect at other postures is not computed: a remark in place of a traceback."""
-    write_machine(ARM, tmp_path / "arm.toml")
-    ranges = {"q1": [-0.6, 0.6], "q2": [-1.5, 1.5]}
-    part = {"kind": "pose", "name": "t", "scatter_mrad": {"guide.rz": 0.5},
-            "simulate": {"rows": 6, "stations": 0, "ranges": ranges}}  # fmt: skip
-    study = {"machine": "arm.toml", "test": [part], "free": {"zero.q2": {"lower": -0.01, "upper": 0.01}},
-             "next": {"kind": "pose", "count": 2, "candidates": 9, "postures": ranges}}  # fmt: skip
-    found = plan_poses(make_study(study, "s", tmp_path), None, SimpleNamespace(values=np.zeros(1)))
-    assert found.chosen is None
-    assert "test 't' has scatter_mrad" in found.remark
 
 
 def test_standard_deviations_contain_differences_between_stations(tmp_path):
