@@ -296,14 +296,14 @@ def groups(rows: Float[np.ndarray, "m d"], prior_std: Float[np.ndarray, "d"] | N
             found.append(_null_group(part, null / svd.scale[:, None], dimension))
     known = identifiability(rows, np.ones(len(rows)), prior_std)
     unit = np.ones(svd.scale.size) if prior_std is None else np.where(np.isfinite(prior_std), prior_std, 1.0)
-    limit = float(np.min(limits(prior_std)[0] / unit))
+    yes = np.broadcast_to(limits(prior_std)[0] / unit, unit.shape)
     fixed = np.flatnonzero(np.isfinite(known.std))
     covariance = known.covariance[np.ix_(fixed, fixed)] / np.outer(unit[fixed], unit[fixed])
     weak = []
     for part in components(np.abs(correlation(covariance)) >= TOGETHER):
         variance, axes = np.linalg.eigh(covariance[np.ix_(part, part)])
         for size, axis in zip(variance, axes.T, strict=True):
-            if size > limit**2:
+            if size > np.sum((axis * yes[fixed[part]]) ** 2):
                 parts = np.zeros(unit.size)
                 parts[fixed[part]] = axis * np.sign(axis[np.argmax(np.abs(axis))])
                 order = np.argsort(-np.abs(parts), kind="stable").tolist()

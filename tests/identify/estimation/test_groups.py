@@ -95,3 +95,12 @@ def test_a_small_part_in_several_directions_without_effect():
     found = groups(1e3 * np.stack([a, a + 1.5e-6 * c, b, b + 1.5e-6 * c, c], axis=1))
     assert sorted(sorted(group.members) for group in found) == [[0, 1], [2, 3]]
     assert all(group.dimension == 1 and np.isinf(group.std) for group in found)
+
+
+@pytest.mark.parametrize(("share", "weak"), [(0.25, 0), (0.6, 1)])
+def test_a_parameter_with_a_prior_beside_one_without(share, weak):
+    """The limit of each is that of its verdict: half of the prior's standard deviation, and 10 % without a prior."""
+    rows, prior_std = np.diag([1.0 / (0.2 * share), 1.0 / 0.02]), np.array([0.2, np.inf])
+    found = groups(rows, prior_std)
+    assert identifiability(rows, np.ones(2), prior_std).verdict.count("weak") == len(found) == weak
+    assert all(group.members == (0,) for group in found)
