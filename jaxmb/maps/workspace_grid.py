@@ -179,14 +179,14 @@ def postures_over(
         held: values of other coordinates, rad or m; default: the reference posture. For positions it is the start.
         frame: frame of the positions, if coordinates vary.
         joints: coordinates that position the frame; default: all that move it, if these are six or fewer. For a machine
-            with loops independent ones.
+            with loops independent ones. Only for positions, as is `orientation`.
         orientation: whether the frame keeps the orientation of the start; default: if six joints move it.
         limits: lower and upper limit of coordinates, rad or m; positions, and postures of a machine with loops, beyond
             them are not reached.
 
     Raises:
         ValueError: a name is unknown, a grid is not ascending and finite, an angle exceeds a turn, no position is
-            reached, or the given coordinates overdetermine the loops.
+            reached, an option has no effect on a grid of coordinates, or the given coordinates overdetermine the loops.
     """
     return _postures(model, "over", over, held, frame, joints, orientation, limits)
 
@@ -215,8 +215,8 @@ def postures_along(
         limits: as there.
 
     Raises:
-        ValueError: a name is unknown, numbers are not finite or not equally many, an angle exceeds a turn, or no
-            position is reached.
+        ValueError: a name is unknown, numbers are not finite or not equally many, an angle exceeds a turn, an
+            option has no effect on a path of coordinates, or no position is reached.
     """
     return _postures(model, "path", path, held, frame, joints, orientation, limits)
 
@@ -254,8 +254,12 @@ def _postures(
         solver = position_solver(model, start, frame, joints, orientation, limits)
         targets = np.tile(frame_positions(model, start, frame), (*points.shape[:-1], 1))
         targets[..., rows] = points
+    elif joints is not None or orientation is not None:
+        raise ValueError(f"{option}: joints and orientation apply to positions of a frame only, found coordinates")
     elif model.loops:
         solver = closed_solver(model, start, moving, tuple(held or {}), frame, limits)
+    elif limits is not None:
+        raise ValueError(f"limits: apply only to positions, and to machines with loops: restrict '{option}' instead")
     if solver is None:
         found = np.tile(start, (*points.shape[:-1], 1))
         found[..., [model.coordinates.index(name) for name in varied]] = points

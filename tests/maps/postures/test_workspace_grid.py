@@ -62,6 +62,15 @@ def test_limits_leave_places_out(planar):
     np.testing.assert_allclose(found.position[:, 0], axis, atol=1e-8)
 
 
+@pytest.mark.parametrize("options", [{"limits": {"q2": (0.5, 0.6)}}, {"joints": ("q2",)}, {"orientation": True}])
+def test_options_of_positions_with_coordinates(planar, options):
+    """They would be without effect."""
+    with pytest.raises(ValueError, match=next(iter(options))):
+        postures_over(planar, {"q1": [0.0, 1.0]}, **options)
+    with pytest.raises(ValueError, match=next(iter(options))):
+        postures_along(planar, {"q1": [0.0, 1.0]}, **options)
+
+
 def test_the_tool_keeps_its_orientation(kr240):
     """Six joints: by default the pose but for the place; three of them reach the place alone."""
     start = {"q2": math.radians(60), "q3": math.radians(-90), "q5": 0.5}
