@@ -413,8 +413,11 @@ class NextMotion:
         }
 
     def as_toml(self, study: Study) -> str:
-        """The motion as TOML that can be appended to the study file."""
-        return proposal_toml(study, self.like, [self.motion.as_test()])
+        """The motion as TOML that can be appended to the study file, one test for each run."""
+        test = self.motion.as_test()
+        return proposal_toml(
+            study, self.like, [test | {"without": list(absent) or None} for absent in self.part.without]
+        )
 
 
 def plan_motion(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:

@@ -1,6 +1,7 @@
 """`[next]` of kind "torque": the motion that `inspect` proposes, and the study that would follow."""
 
 import json
+import tomllib
 
 import numpy as np
 import pytest
@@ -56,6 +57,24 @@ def test_motion_tells_what_was_promised(tmp_path):
     assert "Next motion, like planned" in text
     check_figure(found.next)
     assert "base parameter" in text
+
+
+@pytest.mark.parametrize("runs", [((), ("load",)), ((),)])
+def test_each_run_is_proposed_with_its_payloads(tmp_path, runs):
+    """Beside a test without the payload, whose keys are copied."""
+    payload = {"name": "load", "frame": "fore", "mass": 1.0, "center_of_mass": [0.4, 0.0, 0.0]}
+    machine = jaxmb.Machine.model_validate(ARM.model_dump(exclude_unset=True) | {"payload": [payload]})
+    jaxmb.write_machine(machine, tmp_path / "arm.toml")
+    free = {f"first_moment.{body}.x": {"lower": -5.0, "upper": 5.0} for body in ("fore", "load")}
+    planned = {"machine": "arm.toml", "test": [PLANNED | {"without": ["load"]}], "free": free}
+    study = jaxmb.make_study(planned | {"next": NEXT | {"steps": 0, "without": runs}}, "arm", tmp_path)
+    found = jaxmb.inspect(study)
+    assert found.next is not None
+    proposed = tomllib.loads(found.next.as_toml(study))["test"]
+    assert [test.get("without", []) for test in proposed] == [list(run) for run in runs]
+    after = jaxmb.inspect(jaxmb.make_study(planned | {"test": planned["test"] + proposed}, "arm", tmp_path))
+    for name, p in found.parameters.items():
+        assert p.next_std == pytest.approx(after.parameters[name].relative_std, rel=0.03)
 
 
 @pytest.mark.parametrize(
