@@ -15,7 +15,7 @@ from jaxmb.identify.estimation.design import Observability, choose_tests, observ
 from jaxmb.identify.estimation.identifiability import Identifiability, identifiability, scaled_svd
 from jaxmb.identify.experiments.components import Probe, can_be_planned
 from jaxmb.identify.experiments.poses.pose_rows import KIND
-from jaxmb.identify.experiments.poses.pose_test import PoseTest
+from jaxmb.identify.experiments.poses.pose_test import PoseTest, with_scatter
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.problem import state_of_test, test_at
 from jaxmb.identify.plan.candidates import (
@@ -36,6 +36,7 @@ from jaxmb.identify.plan.candidates import (
 )
 from jaxmb.identify.plan.why import posture_text
 from jaxmb.identify.study.format.next_format import NextPart, NextPosePart
+from jaxmb.identify.study.reading.tests import test_names
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.build import Model
@@ -407,6 +408,9 @@ def plan_poses(study: Study, operating_point: OperatingPoint, before: PlannedInf
     q = postures_of(part, np.asarray(study.model.reference), study.model)
     u = np.asarray(operating_point.u)
     candidates = _at_postures(like, q, station, study.free.apply(study.model, before.values))
+    template: Any = study.origin.file.test[test_names(study.origin.file.test).index(like.name)]
+    scatter = {name: 1e-3 * std for name, std in template.scatter_mrad.items()}
+    candidates = with_scatter(candidates, study.model, scatter)
     _, slope = state_of_test(study.problem, candidates, u)
     finite = np.isfinite(slope).all(axis=1).reshape(len(q), -1).all(axis=1)
     information = slope.reshape(len(q), -1, slope.shape[1])[finite]
@@ -451,5 +455,6 @@ def _at_postures(like: PoseTest, q: np.ndarray, station: int, model: Model) -> P
     empty = dataclasses.replace(
         like, q=jnp.asarray(q), position=jnp.zeros((*shape, 3)), rotation=axes, vertical=axes,
         distance=jnp.zeros(shape), component=jnp.zeros(0, int), station=jnp.full(count, station), approach=None,
+        scatter=None,
     )  # fmt: skip
     return empty.completed((np.arange(count)[:, None] * size + seen).ravel(), model)

@@ -9,6 +9,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.experiments.poses.pose_rows import PoseRows
 from jaxmb.identify.experiments.poses.pose_test import pose_test, predicted_poses, with_scatter
 from jaxmb.identify.parameters.model_parameters import set_parameters
+from jaxmb.identify.plan.inspection import inspect
 from jaxmb.identify.study.study import make_study
 from jaxmb.machine.file import write_machine
 from jaxmb.machine.schema import Machine
@@ -120,3 +121,26 @@ def test_standard_deviations_contain_differences_between_stations(tmp_path):
     assert found.value == pytest.approx(zero.mean(), abs=1e-4)
     # of the mean of six values, and of noise, which is small
     assert found.std == pytest.approx(np.std(zero, ddof=1) / np.sqrt(size), rel=0.25)
+
+
+def test_next_postures_have_the_scatter_of_their_own(tmp_path):
+    """The information on one parameter is the sum of that of the planned rows and that of the next ones alone."""
+    write_machine(ARM, tmp_path / "arm.toml")
+    part = {"kind": "pose", "file": "poses.csv", "inclination_std_mrad": 0.02, "scatter_mrad": {"guide.rz": 5.0}}
+    study = {"machine": "arm.toml", "tolerances": "exact", "test": [part],
+             "free": {"zero.q2": {"lower": -0.01, "upper": 0.01}}}  # fmt: skip
+    heads = [f"{name}{axis}" for name, axes in (("q", "123"), ("tool.", "xyz"), ("sensor.a", "xyz")) for axis in axes]
+
+    def inspected(q, **more):
+        test = pose_test("", rows_of(q, (), np.ones(len(q), bool)), (), np.zeros((0, 6)), STD, False)
+        poses, upward = predicted_poses(test, build_model(ARM))
+        table = np.hstack([q, poses[:, 0, :3, 3], upward[:, 1]])
+        np.savetxt(tmp_path / "poses.csv", table, delimiter=",", header=",".join(heads), comments="")
+        return inspect(make_study(study | more, "s", tmp_path))
+
+    planned, other = drawn_postures(3, 3), drawn_postures(3, 7)
+    listed = [dict(zip(("q1", "q2", "q3"), row, strict=True)) for row in other.tolist()]
+    found = inspected(planned, next={"kind": "pose", "count": 3, "postures": listed})
+    assert found.next is not None
+    information = found.known.std[0] ** -2 + inspected(other).known.std[0] ** -2
+    assert found.next.known.std[0] == pytest.approx(information**-0.5, rel=1e-9)
