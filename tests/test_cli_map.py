@@ -59,7 +59,9 @@ def test_wrong_input(tmp_path, capsys):
         (["--over", "q2=0:1", "--show", "damping", "--directions", "x"], "directions: not used by a map of damping"),
         (["--over", "q2=0:1", "--points", "1"], "points is 1"),
         (["--over", "q2=0:1", "--plane", "zx"], "plane: 'zx'"),
+        (["--over", "q2=0:1", "--plane", "xz"], "plane: not used by a map over one coordinate"),
         (["--over", "q2=0:1", "--good", "dexterity"], "good: 'dexterity': threshold is ''"),
+        (["--over", "q2=0:1", "--good", "dexterity=1", "--good", "dexterity=2"], "good: 'dexterity' is given twice"),
         (["--over", "q2=0:1", "--show", "freq"], "least_stiffness, greatest_stiffness, frequency, damping, "),
         (["--over", "q2=0:1", "--show", "nu_p"], "needs a wrench"),
         (["--over", "q2=0:1", "--posture", "q2=1"], "held: coordinate 'q2'"),
@@ -74,6 +76,7 @@ def test_wrong_input(tmp_path, capsys):
         (["--path", "q2=0", "--show", "damping"], "path: found 'q2=0'"),
         (["--over", "tool.x=0:5 deg", "--show", "damping"], "but it is a position, expected metres"),
         (["--over", "q2=0:1", "--show", "damping", "--limits", "q2=1:0"], "limits: q2: found '1:0'"),
+        (["--over", "q2=0:1", "--show", "damping", "--limits", "q2=0:1"], "limits: apply only to positions"),
     ]:
         assert main([*good, *options]) == 2
         said = capsys.readouterr().err

@@ -344,6 +344,8 @@ def _is_modal(options: MapOptions, quantities: tuple[str, ...]) -> bool:
         raise ValueError('over: found none, expected a coordinate and its range, as "q2=0:146 deg"')
     if options.plane not in (None, "xy", "xz", "yz"):
         raise ValueError(f"plane: '{options.plane}', expected xy, xz or yz")
+    if options.plane is not None and len(options.over or ()) == 1:
+        raise ValueError("plane: not used by a map over one coordinate, remove it")
     return bool(modal)
 
 

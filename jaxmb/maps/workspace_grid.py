@@ -60,11 +60,13 @@ def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
     """Threshold by quantity from texts such as "dexterity=0.4".
 
     Raises:
-        ValueError: a text is not "quantity=number" with a finite number.
+        ValueError: a text is not "quantity=number" with a finite number, or a quantity is given twice.
     """
     found = {}
     for text in texts:
         name, _, value = (part.strip() for part in text.partition("="))
+        if name in found:
+            raise ValueError(f"good: '{name}' is given twice")
         found[name] = finite_number(f"good: '{text}': threshold", value)
     return found
 
