@@ -237,7 +237,7 @@ def base_table(found: Inspection, std: tuple[float, ...] | None) -> Table:
 
 def group_table(found: Inspection) -> Table:
     """Weak directions: parameters identifiable only in combination, or not at all."""
-    prior, rows = found.study.problem.prior is not None, []
+    rows = []
     for k, group in enumerate(found.groups, 1):
         names = [found.study.free.names[i] for i in group.members]
         sizes = group.parts[list(group.members)]
@@ -248,9 +248,13 @@ def group_table(found: Inspection) -> Table:
             parts = [*parts[:SHOWN], f"and {len(parts) - SHOWN} more"]
         text = f"{names[0]} alone" if len(names) == 1 else "  ".join(parts)
         rows.append((str(k), percent(100.0 * group.std), text))
-    return Table(
-        "", (*left(""), *right("% of prior" if prior else "std %"), *left("components of the parameters")), tuple(rows)
-    )
+    return Table("", (*left(""), *right(_deviation_unit(found)), *left("components of the parameters")), tuple(rows))
+
+
+def _deviation_unit(found: Inspection) -> str:
+    """Unit of the standard deviations of weak directions: u is measured in those of the prior, where it has one."""
+    std = found.study.problem.prior_std
+    return "std %" if std is None else "% of prior" if np.isfinite(std).all() else "% of prior, if any"
 
 
 MOST_DIRECTIONS = 12
@@ -345,9 +349,8 @@ def direction_chart(found: Inspection) -> Chart:
     rows = sorted({i for group in groups for i in group.members})[:MOST_BARS]
     parts = np.array([group.parts[rows] for group in groups]).T
     colors = Colors("RdBu_r", (-1.0, 1.0), "component")
-    prior = "% of the prior's" if found.study.problem.prior is not None else "%"
     names, stds = [found.study.free.names[i] for i in rows], [_std(group.std) for group in groups]
-    label = f"standard deviation of the direction ({prior})"
+    label = f"standard deviation of the direction ({_deviation_unit(found).removeprefix('std ')})"
     shown = np.where(np.abs(parts) >= 0.095, parts, 0.0)
     panel = matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1)
     note = f", {len(groups)} of them shown" if len(groups) < len(found.groups) else ""

@@ -4,6 +4,7 @@ import dataclasses
 import re
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from jaxmb.identify.assess.saved import study_toml
 from jaxmb.identify.study.format.next_format import NextPart, PointsPart
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.report.charts import Bars
-from jaxmb.report.inspection import deviation_chart, inspection_sections, next_report
+from jaxmb.report.inspection import deviation_chart, group_table, inspection_sections, next_report
 from jaxmb.report.rendering import write_pictures
 from jaxmb.report.section import Lines, Table, pictures
 
@@ -46,6 +47,15 @@ def with_prior():
 @pytest.fixture(scope="module")
 def deflections():
     return jaxmb.inspect(jaxmb.load_study("kr240-joint-stiffness"))
+
+
+@pytest.mark.parametrize(
+    ("prior_std", "unit"), [(None, "std %"), ([0.5, 0.5], "% of prior"), ([0.5, np.inf], "% of prior, if any")]
+)
+def test_unit_of_weak_directions(prior_std, unit):
+    problem = SimpleNamespace(prior_std=prior_std)
+    found = SimpleNamespace(study=SimpleNamespace(problem=problem), groups=())
+    assert unit in str(group_table(found))  # pyright: ignore[reportArgumentType]
 
 
 def test_tables(inspected, with_prior, deflections, text_of):
