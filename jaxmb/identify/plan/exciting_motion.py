@@ -19,6 +19,7 @@ from jaxmb.identify.estimation.identifiability import (
     scaled_svd,
 )
 from jaxmb.identify.experiments.components import IdentifiableCombinations
+from jaxmb.identify.experiments.torque.gears import brakes_released, drives_of, without_effect_on_drives
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
 from jaxmb.identify.parameters.free_parameters import affine_map, values_by_name
 from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, proposal_toml
@@ -178,7 +179,8 @@ def exciting_motion(
     quasi-Newton steps minimise -log det (J^T J), J the regressor over the standard deviations of the torques, on the
     identifiable directions of the parameters; the sum of the variances of `wanted`; or, with the criterion "condition",
     the condition number of the regressor of base parameters, columns scaled to length 1. The motion respects the limits
-    of range, speed and acceleration at all times. Collisions are not checked.
+    of range, speed and acceleration at all times. Collisions are not checked. Motors turn with their joints, through
+    rigid gears.
 
     Args:
         machine: its coordinates have `speed_limit` and optionally `range` and `acceleration_limit`.
@@ -201,20 +203,21 @@ def exciting_motion(
     trajectories for the identification of base inertial parameters of robots".
     """
     part = validated(NextMotionPart, {"kind": "torque"} | settings, "settings")
-    model = build_model(machine)
+    model = brakes_released(build_model(machine))
     names = regressor_names(model)
     base = base_parameters(model, free)
     chosen = [name for i, name in enumerate(names) if base.matrix[:, i].any()]
     columns = np.eye(len(names))[:, [names.index(name) for name in chosen]]
     combinations = IdentifiableCombinations(base.names, base.formulas, names, base.matrix)
-    coordinates = independent_coordinates(model)
+    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
+    coordinates = [name for name in independent_coordinates(model) if name not in shafts]
     std = torque_std if isinstance(torque_std, Mapping) else dict.fromkeys(coordinates, torque_std)
     check_known("torque_std: coordinate", std, coordinates)
     for label, value in (*((f"torque_std of '{name}'", each) for name, each in std.items()), ("rate_hz", rate_hz)):
         finite_number(label, value, above=0.0)
     if not std:
         raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
-    measured = np.array([1.0 / std[name] if name in std else 0.0 for name in coordinates])
+    measured = np.array([1.0 / std[name] if name in std else 0.0 for name in independent_coordinates(model)])
     none = np.zeros((0, len(chosen)))
     sought = MotionProblem(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, combinations)
     return found_motion(machine, model, part, sought)
@@ -242,8 +245,11 @@ class MotionProblem(NamedTuple):
 @threadpool_limits.wrap(limits=1, user_api="blas")  # for small matrices threads within LAPACK only add overhead
 def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: MotionProblem) -> ExcitingMotion:
     """The best of several optimized motions; see `exciting_motion`."""
-    coordinates = independent_coordinates(model)
-    driven = [name for name in coordinates if not model.locked[model.coordinates.index(name)]]
+    model, coordinates, gears = brakes_released(model), independent_coordinates(model), np.eye(len(sought.weight))
+    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
+    for joint, shaft, ratio in drives_of(model):
+        gears[joint, shaft] = ratio
+    driven = [n for n in coordinates if not model.locked[model.coordinates.index(n)] and n not in shafts]
     reference = np.asarray(posture(model, {}))
     rest = reference[[model.coordinates.index(name) for name in coordinates]]
     limits = limits_of(machine, driven, part.limits)
@@ -253,7 +259,7 @@ def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: M
     drawn = [random_choice(fine, draw) for _ in range(max(part.starts, REFERENCES))]
     runs = np.stack([_payload_mask(model, machine, payloads) @ sought.columns for payloads in part.without])
     objective = MotionObjective(
-        model=model, moved=index, rest=rest, columns=runs, weight=sought.weight,
+        model=model, moved=index, rest=rest, gears=gears, columns=runs, weight=sought.weight,
         samples=sought.rate_hz * part.periods / part.base_hz, made=sought.made,
         wanted=_target_rows(part.wanted, sought.names) * sought.size,
     )  # fmt: skip
@@ -284,8 +290,9 @@ def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: M
 
 
 def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.ndarray:
-    """Diagonal matrix that removes the columns of absent payloads."""
-    keep = np.ones(len(regressor_names(model)))
+    """Diagonal matrix that removes the columns of absent payloads, and those without effect on drives."""
+    names = regressor_names(model)
+    keep = 1.0 - np.isin(names, without_effect_on_drives(model))
     keep[payload_columns(model, without, [payload.name for payload in machine.payload], "without: payload")] = 0.0
     return np.diag(keep)
 

@@ -42,15 +42,14 @@ def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, Limits
         ValueError: a coordinate is unknown, or one has no speed limit.
     """
     check_known("limits: coordinate", given, names)
-    own, shafts = {c.name: c for c in machine.moving_parts}, [shaft.name for _, _, shaft in machine.drives]
-    rows = []
+    own, rows = {c.name: c for c in machine.moving_parts}, []
     for name in names:
         part, coordinate = given.get(name, LimitsPart()), own[name]
         low, high = part.range or coordinate.range or (-np.inf, np.inf)
         for end in part.range or ():
             if coordinate.type == "prismatic":
                 check_travel(f"limits of {name}: range", end)
-            elif name not in shafts:
+            else:
                 check_turns(f"limits of {name}: range", end)
         speed = part.speed or coordinate.speed_limit
         if speed is None:
@@ -210,6 +209,9 @@ class MotionObjective(eqx.Module):
     """Indices of the driven coordinates among the independent ones."""
     rest: Float[np.ndarray, "i"]
     """All independent coordinates at rest, rad or m."""
+    gears: Float[np.ndarray, "i i"]
+    """Motion of all independent coordinates per unit of each through rigid gears: 1, and the ratio at shafts of
+    motors."""
     columns: Float[np.ndarray, "runs p r"]
     """For each run of the motion, map from the identifiable directions of the parameters to the columns of Y."""
     weight: Float[np.ndarray, "i"]
@@ -242,8 +244,9 @@ def criterion_of(objective: MotionObjective, rows: np.ndarray) -> float:
 
 
 def rows_along(objective: MotionObjective, motion: MotionSamples[np.ndarray]) -> Float[np.ndarray, "runs K i p"]:
-    """Rows of Y over their standard deviations, scaled so that they sum up to the information of a whole motion."""
-    Y = stacked_torque_regressor(objective.model, closed(objective, motion.z), motion.zd, motion.zdd)
+    """Rows of Y over their standard deviations, scaled so that they sum up to the information of a whole motion; at
+    joints with motors those of the drives."""
+    Y = objective.gears @ stacked_torque_regressor(objective.model, closed(objective, motion.z), motion.zd, motion.zdd)
     return Y * (objective.weight * np.sqrt(objective.samples / len(motion.z)))[:, None]
 
 
@@ -263,7 +266,7 @@ def closed(objective: MotionObjective, z: np.ndarray) -> np.ndarray:
 
 
 def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vector) -> MotionSamples[Vector]:
-    """MotionSamples samples of all independent coordinates, in NumPy or JAX.
+    """Samples of all independent coordinates, in NumPy or JAX.
 
     Args:
         objective: with the driven coordinates and the others at rest.
@@ -271,8 +274,8 @@ def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vec
         c: coefficients [m, v].
         start: of the driven coordinates [m].
     """
-    driven = (objective.moved[:, None] == np.arange(len(objective.rest))).astype(float)
-    z = (start + series.position @ c.T) @ driven + objective.rest * (1.0 - driven.sum(axis=0))
+    driven = (objective.moved[:, None] == np.arange(len(objective.rest))).astype(float) @ objective.gears
+    z = (start + series.position @ c.T) @ driven + objective.rest * (driven == 0.0).all(axis=0)
     return MotionSamples(z, series.velocity @ c.T @ driven, series.acceleration @ c.T @ driven)
 
 
@@ -300,7 +303,7 @@ def value_and_slope(
     def of_sample(q: Array, at: Array, z: Array, zd: Array, zdd: Array) -> Array:
         # first order suffices for the gradient
         q = q + (loop_motion(objective.model, q, zd)[0] @ (z - at) if objective.model.loops else z - at)
-        return torque_regressor(objective.model, q, zd, zdd, friction_speed=slowest)
+        return jnp.asarray(objective.gears) @ torque_regressor(objective.model, q, zd, zdd, friction_speed=slowest)
 
     def value(x: Array) -> Array:
         z, zd, zdd = trajectory(objective, series, *within(series, x))

@@ -166,11 +166,14 @@ def drive_rows(model: Model, rows: Float[np.ndarray, "k m p"]) -> Float[np.ndarr
     found, names = rows.copy(), regressor_names(model)
     for joint, shaft, ratio in drives_of(model):
         found[:, joint] += ratio * rows[:, shaft]
-        own, motor = (independent_coordinates(model)[i] for i in (joint, shaft))
-        for name in (f"stiffness.{own}", f"damping.{own}", f"stiffness.{motor}"):
-            if name in names:
-                found[:, :, names.index(name)] = 0.0
+    found[:, :, np.isin(names, without_effect_on_drives(model))] = 0.0
     return found
+
+
+def without_effect_on_drives(model: Model) -> list[str]:
+    """Names of the stiffness and damping of gears and the stiffness of position loops, see `drive_rows`."""
+    drives = [(model.coordinates[joint], model.coordinates[shaft]) for joint, shaft in model.motors]
+    return [name for own, motor in drives for name in (f"stiffness.{own}", f"damping.{own}", f"stiffness.{motor}")]
 
 
 def begins_at_rest(velocity: Float[np.ndarray, "k m"], acceleration: Float[np.ndarray, "k m"]) -> bool:

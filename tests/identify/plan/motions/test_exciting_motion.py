@@ -158,3 +158,22 @@ def test_loop_that_cannot_follow():
 def test_wrong_noise(settings, told):
     with pytest.raises(ValueError, match=told):
         jaxmb.exciting_motion(jaxmb.load_machine("slider-crank"), **settings)
+
+
+def test_motors_turn_with_their_joints():
+    """A pendulum behind a gear: deviations of least squares over its drive's torque in closed form. The brake, which
+    torque tests release, has no effect."""
+    joint = {"name": "q", "stiffness": 1.2e4, "damping": 12.0, "speed_limit": 3.0, "range": [-1.0, 1.0],
+             "motor": {"inertia": 8e-4, "ratio": -80.0, "damping": 2e-3, "friction": 0.01, "locked": True}}  # fmt: skip
+    bob = {"name": "bob", "mass": 12.0, "center_of_mass": [0.4, 0.0, 0.0], "joint": [joint],
+           "inertia_products": {"xx": 1.0, "yy": 1.0, "zz": 1.5}}  # fmt: skip
+    machine = jaxmb.Machine.model_validate({"name": "pendulum", "gravity": [0.0, -9.81, 0.0], "body": [bob]})
+    found = jaxmb.exciting_motion(machine, torque_std=0.1, starts=1, steps=0)
+    assert list(found.motion) == ["q"]
+    q, rate, acceleration = (part[:, 0] for part in found.states(np.arange(1000) / 1000 * found.duration_s))
+    sign = np.sign(-80.0 * rate)
+    W = np.stack([acceleration, 9.81 * np.cos(q), -9.81 * np.sin(q), 6400.0 * rate, -80.0 * sign], axis=1) / 0.1
+    expected = np.sqrt(np.diag(np.linalg.inv(W.T @ W)))[1:]
+    names = ["first_moment.bob.x", "first_moment.bob.y", "damping.q_motor", "friction.q_motor"]
+    np.testing.assert_allclose([found.std[name] for name in names], expected, rtol=0.02)
+    assert all(found.std[name] == np.inf for name in ("stiffness.q", "rotor_inertia.q_motor", "inertia.bob.zz"))
