@@ -74,9 +74,15 @@ def build_model(machine: Machine) -> Model:
         ValueError: a loop cannot close near the reference posture or on the branch of the stated values, the reference
             posture is singular, the coordinates named as independent do not determine the others, or no coordinate can
             move.
-        NotImplementedError: a dependent coordinate has load-dependent friction.
+        NotImplementedError: a dependent coordinate, or one with a motor, has load-dependent friction.
     """
     model = tree_model(machine)
+    for joint, _ in model.motors:
+        if "load_friction" in model.further_friction[joint]:
+            raise NotImplementedError(
+                f"machine '{model.name}': '{model.coordinates[joint]}' has load_friction and a motor, expected one of"
+                " them: the load of its gear is not computed"
+            )
     if not model.loops:
         return model
     n = len(model.coordinates)

@@ -60,6 +60,14 @@ def test_a_motion_follows_from_efforts_without_friction_by_load(model):
     np.testing.assert_allclose(jaxmb.forward_dynamics(other, [0.3], [0.25], effort), [1.7], rtol=1e-12)
 
 
+def test_friction_by_load_of_a_joint_with_a_motor_is_refused():
+    """Its effort is the difference of load and gear, not the load."""
+    joint = {"name": "q", "stiffness": 1e4, "motor": {"inertia": 1e-3, "ratio": 80.0}, "further_friction": TERMS}
+    bob = {"name": "bob", "mass": 2.0, "center_of_mass": [0.5, 0.0, 0.0], "joint": [joint]}
+    with pytest.raises(NotImplementedError, match="'q' has load_friction and a motor"):
+        jaxmb.build_model(jaxmb.Machine.model_validate({"name": "pendulum", "body": [bob]}))
+
+
 @pytest.mark.parametrize(
     ("further", "told"),
     [
