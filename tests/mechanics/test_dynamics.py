@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from jax.flatten_util import ravel_pytree
 
+from jaxmb.identify.parameters.model_parameters import set_parameters
 from jaxmb.machine.elements import rotation_matrix
 from jaxmb.machine.file import load_machine
 from jaxmb.machine.schema import Machine
@@ -17,9 +18,9 @@ from jaxmb.mechanics.dynamics import (
     mass_matrix,
     spring_stretch,
 )
-from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.kinematics import frame_jacobian, frame_pose
 from jaxmb.mechanics.postures import build_model, posture
-from jaxmb.mechanics.tangent import linearize
+from jaxmb.mechanics.tangent import linearize, motion_jacobians
 
 CRANE = {
     "name": "crane",
@@ -294,3 +295,16 @@ def test_a_travel_in_another_unit_is_refused(value, message):
     model = build_model(load_machine("slider-crank"))
     with pytest.raises(ValueError, match=f"posture: q3 {message}"):
         posture(model, {"q3": value})
+
+
+def test_jacobians_in_closed_form_are_derivatives_of_the_poses():
+    """Also of frames on the way and on the ground, and with scaled readings and displaced origins and frames."""
+    model = build_model(Machine.model_validate(CRANE))
+    names = model.coordinates
+    values = {f"reading_scale.{names[0]}": 1.2, f"zero.{names[1]}": 0.3, f"origin.{names[2]}.rx": 0.2}
+    model = set_parameters(model, values | {"frame.hook.z": 0.1, "frame.hook.ry": 0.4})
+    q = jnp.asarray(np.random.default_rng(2).normal(size=len(names)))
+    found = motion_jacobians(model, q, model.frames)
+    expected = [frame_jacobian(model, q, frame) for frame in model.frames]
+    assert {bool(np.any(each)) for each in expected} == {True, False}
+    np.testing.assert_allclose(found, expected, atol=1e-14)

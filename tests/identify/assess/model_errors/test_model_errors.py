@@ -501,3 +501,38 @@ def test_further_springs_are_ranked(tmp_path):
     assert found[0].unit == "N/m"
     assert found[0].explains > 0.95
     assert [spring.explains for spring in found] == sorted((spring.explains for spring in found), reverse=True)
+
+
+def test_further_springs_of_a_hypothesis_move_alone(tmp_path, monkeypatch):
+    """Others, nearly rigid, change neither the residual nor its derivatives."""
+    made, corrected_module = study(tmp_path, step=2.0), importlib.import_module("jaxmb.identify.assess.corrected")
+    found = []
+    for moving in (2, 8), (100,):
+        monkeypatch.setattr(corrected_module, "MOVING", moving)
+        corrected = Corrected.of(made, made.model)
+        keys = [error.key for error in corrected.errors]
+        further = [
+            k for k, key in enumerate(keys) if key.startswith(tuple(f"compliance of {each}" for each in FURTHER))
+        ]
+        x = np.zeros(len(keys))
+        x[further[2]], x[keys.index(f"damping beside {keys[further[2]]}")] = 1e-6, 0.3
+        u = np.asarray(made.free.encode(made.start.values)) + 0.1
+        residual, jacobian = corrected.state(u, x, np.arange(u.size + len(keys)))
+        np.testing.assert_allclose(corrected.residuals(u[None], x[None])[0], residual, rtol=1e-9, atol=1e-9)
+        typical = np.append(np.ones(u.size), [error.typical for error in corrected.errors])
+        found.append((residual, jacobian * typical))
+    (few, slopes), (every, all_slopes) = found
+    assert len(further) > 2
+    np.testing.assert_allclose(few, every, atol=5e-3)  # of noise, by 1e6 times the stiffness of the joints
+    np.testing.assert_allclose(slopes, all_slopes, rtol=1e-3, atol=5e-3)
+
+
+def test_some_lines_suffice_for_a_search(tmp_path, monkeypatch):
+    module = importlib.import_module("jaxmb.identify.assess.model_errors")
+    monkeypatch.setattr(module, "FEW_ROWS", (150, 300))
+    made, sizes = study(tmp_path, offset=0.05), []
+    monkeypatch.setattr(module, "HypothesisSearch", lambda *given: sizes.append(given) or HypothesisSearch(*given))
+    result = identify(made)
+    (reported,) = result.metrics.model_errors
+    assert sizes[0][0].problem.data_rows < 0.4 * made.problem.data_rows
+    assert "of b in the posture of test 'p1'" in reported.text
