@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled_partial
 from jaxmb.identify.assess.budget import errors_of_machine, finite, with_error_prior
-from jaxmb.identify.estimation.identifiability import identifiability
+from jaxmb.identify.estimation.identifiability import identifiability, triangular_factor
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import (
@@ -29,7 +29,7 @@ from jaxmb.identify.experiments.machine_errors import (
 )
 from jaxmb.identify.experiments.test import Test, without_name
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
-from jaxmb.identify.fit.problem import Problem, with_free_values
+from jaxmb.identify.fit.problem import Problem, on_some_lines, with_free_values
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Study
 from jaxmb.linalg.responses import FEW
@@ -289,6 +289,19 @@ class Block(NamedTuple):
     jacobian: Float[np.ndarray, "r k"]
 
 
+FEW_ROWS, ROWS_PER_UNKNOWN = 4000, 20
+"""Numbers of rows on which a joint fit of parameters and errors begins."""
+
+
+def rotated(
+    state: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], y: np.ndarray
+) -> tuple[Float[np.ndarray, "r"], Float[np.ndarray, "r d"]]:
+    """Residual and Jacobian at y, rotated into few rows with the same inner products."""
+    residual, jacobian = state(y)
+    factor = triangular_factor([np.column_stack([jacobian, residual])])
+    return factor[:, -1], factor[:, :-1]
+
+
 class JointFit(NamedTuple):
     """Joint fit of the residual by the free parameters and all stated errors, and the residual to first order there."""
 
@@ -338,24 +351,35 @@ def joint_fit(
     columns = np.concatenate([np.arange(size), size + index])
     scale = np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0)
 
-    def state(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def state(y: np.ndarray, of: Corrected = corrected) -> tuple[np.ndarray, np.ndarray]:
         x = np.zeros(len(known))
         x[index] = y[size:] * std
-        residual, jacobian = corrected.state(y[:size], x, columns)
+        residual, jacobian = of.state(y[:size], x, columns)
         jacobian[:, size:] *= std
         return residual, jacobian
 
-    def with_prior(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = state(y)
-        parts = np.split(jacobian * scale[:, None], [size], axis=1)
-        return np.append(residual * scale, y[size:]), with_error_prior(*parts)
+    def with_prior(
+        y: np.ndarray, of: Corrected = corrected, weights: Float[np.ndarray, "m"] = scale
+    ) -> tuple[np.ndarray, np.ndarray]:
+        residual, jacobian = state(y, of)
+        parts = np.split(jacobian * weights[:, None], [size], axis=1)
+        return np.append(residual * weights, y[size:]), with_error_prior(*parts)
 
+    problem, kept = on_some_lines(corrected.problem, max(FEW_ROWS, ROWS_PER_UNKNOWN * columns.size))
+    some = functools.partial(
+        with_prior,
+        of=dataclasses.replace(corrected, problem=problem),
+        weights=scale[np.append(kept, np.arange(corrected.problem.data_rows, scale.size))],
+    )
     lower, upper = (np.asarray(bound) for bound in (study.free.lower, study.free.upper))
     least, most = np.array([error.bounds for error in errors]).T / std
     bounds = np.append(np.minimum(lower, u), least), np.append(np.maximum(upper, u), most)
     first = np.append(u, np.zeros(std.size))
-    starts = first, host_minimum(with_prior, first, *bounds, loss="cauchy")[0]
-    y, _ = min((host_minimum(with_prior, start, *bounds) for start in starts), key=lambda end: float(end[1] @ end[1]))
+    starts = first, host_minimum(some, first, *bounds, loss="cauchy")[0]
+    ends = [host_minimum(functools.partial(rotated, some), start, *bounds) for start in starts]
+    y, _ = min(ends, key=lambda end: float(end[1] @ end[1]))
+    if kept.size < corrected.problem.data_rows:
+        y, _ = host_minimum(functools.partial(rotated, with_prior), y, *bounds)
     residual, jacobian = state(y)
     std_there = identifiability(with_prior(y)[1], np.ones(residual.size + std.size)).std[:size]
     of_errors, rows = jacobian[:, size:], corrected.problem.data_rows

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import Corrected
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, triangular_factor
+from jaxmb.identify.assess.corrected import Corrected, rotated
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
 from jaxmb.identify.experiments.machine_errors import damping_key
 from jaxmb.identify.experiments.motion import PostureTest
@@ -176,12 +176,6 @@ class HypothesisSearch:
         both = self.metric(np.column_stack([jacobian, residual]))
         return both[:, -1], both[:, :-1]
 
-    def _short_state(self, hypothesis: Hypothesis, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`state`, rotated into few rows, which have the same inner products."""
-        residual, jacobian = self.state(hypothesis, y)
-        factor = triangular_factor([np.column_stack([jacobian, residual])])
-        return factor[:, -1], factor[:, :-1]
-
     @staticmethod
     def _fitted_errors(hypothesis: Hypothesis) -> list[StatedError]:
         return [error for error in (hypothesis.beside, hypothesis.error) if error is not None]
@@ -200,19 +194,21 @@ class HypothesisSearch:
         for error in self._fitted_errors(hypothesis):
             low, high = error.bounds
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
-        state = functools.partial(self._short_state, hypothesis)
-        x, residual = host_minimum(state, first, lower, upper, evaluations)
+        state = functools.partial(self.state, hypothesis)
+        x, residual = host_minimum(functools.partial(rotated, state), first, lower, upper, evaluations)
         return FittedHypothesis(hypothesis, x, float(residual @ residual))
 
     def at_size(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
         """Fit of the free parameters at the size of an error in a start: one of 90 deg displaces them."""
 
         def state(u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            residual, jacobian = self._short_state(hypothesis, np.append(u, first[-1]))
+            residual, jacobian = self.state(hypothesis, np.append(u, first[-1]))
             return residual, jacobian[:, :-1]
 
         free = self.corrected.problem.free
-        u, residual = host_minimum(state, first[:-1], np.asarray(free.lower), np.asarray(free.upper), SCREENED)
+        u, residual = host_minimum(
+            functools.partial(rotated, state), first[:-1], np.asarray(free.lower), np.asarray(free.upper), SCREENED
+        )
         return FittedHypothesis(hypothesis, np.append(u, first[-1]), float(residual @ residual))
 
     def reproduces(self, end: FittedHypothesis) -> bool:

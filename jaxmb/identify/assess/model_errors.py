@@ -37,9 +37,8 @@ from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import FURTHER, compliance_key
-from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.problem import is_large
+from jaxmb.identify.fit.problem import is_large, on_some_lines
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
@@ -173,21 +172,15 @@ def _on_some_lines(
     problem, used = estimate.study.problem, variances > 0.0
     excess = float(np.mean(estimate.residual[used] ** 2 / variances[used])) - 1.0 if used.any() else 0.0
     most = float(np.clip(ENOUGH / max(excess, 1e-300), *FEW_ROWS)) if is_doubtful else FEW_ROWS[1]
-    rows = np.arange(estimate.residual.size)
-    if most >= problem.data_rows:
-        return estimate, rows
-    tests, kept = list[Test](), list[np.ndarray]()
-    for own, test in zip(problem.row_slices, problem.tests, strict=True):
-        some, index = (test, rows[: test.rows]) if test.lines is None else test.lines.sample(most / problem.data_rows)
-        tests.append(some)
-        kept.append(own.start + index)
-    kept, joint = np.concatenate([*kept, rows[problem.data_rows :]]), estimate.goodness.joint
+    some, of_data = on_some_lines(problem, most)
+    kept = np.append(of_data, np.arange(problem.data_rows, estimate.residual.size))
+    joint = estimate.goodness.joint
     if joint is not None:
-        of_data = joint.columns[kept[kept < problem.data_rows]]
-        joint = joint._replace(residual=joint.residual[kept], jacobian=joint.jacobian[kept], columns=of_data)
+        columns = joint.columns[of_data]
+        joint = joint._replace(residual=joint.residual[kept], jacobian=joint.jacobian[kept], columns=columns)
     found = dataclasses.replace(
         estimate,
-        study=estimate.study.with_problem(dataclasses.replace(problem, tests=tuple(tests))),
+        study=estimate.study.with_problem(some),
         residual=estimate.residual[kept],
         jacobian=np.asarray(estimate.jacobian)[kept],
         row_weights=estimate.row_weights[kept],

@@ -364,6 +364,24 @@ def is_large(problem: Problem) -> bool:
     return problem.data_rows * problem.free.size > MOST_ENTRIES
 
 
+def on_some_lines(problem: Problem, most: float) -> tuple[Problem, Int[np.ndarray, "k"]]:
+    """The problem on a share of the frequency lines of each test, evenly spaced, and the rows of data that it keeps.
+
+    Args:
+        problem: the problem.
+        most: number of rows of data that are kept, about.
+    """
+    rows, share = np.arange(problem.data_rows), most / problem.data_rows
+    if share >= 1.0:
+        return problem, rows
+    tests, kept = list[Test](), list[np.ndarray]()
+    for own, test in zip(problem.row_slices, problem.tests, strict=True):
+        some, index = (test, rows[: test.rows]) if test.lines is None else test.lines.sample(share)
+        tests.append(some)
+        kept.append(own.start + index)
+    return dataclasses.replace(problem, tests=tuple(tests)), np.concatenate(kept)
+
+
 def residual_at(problem: Problem, u: Float[np.ndarray, "d"]) -> Float[np.ndarray, "m"]:
     """Residual in units of the noise; unless the problem is large, by a program that every fit compiles anyway."""
     if not is_large(problem):
