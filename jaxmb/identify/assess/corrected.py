@@ -366,11 +366,10 @@ def joint_fit(
         return np.append(residual * weights, y[size:]), with_error_prior(*parts)
 
     problem, kept = on_some_lines(corrected.problem, max(FEW_ROWS, ROWS_PER_UNKNOWN * columns.size))
-    some = functools.partial(
-        with_prior,
-        of=dataclasses.replace(corrected, problem=problem),
-        weights=scale[np.append(kept, np.arange(corrected.problem.data_rows, scale.size))],
-    )
+    is_whole = kept.size == corrected.problem.data_rows
+    few = corrected if is_whole else dataclasses.replace(corrected, problem=problem)
+    weights = scale[np.append(kept, np.arange(corrected.problem.data_rows, scale.size))]
+    some = functools.partial(with_prior, of=few, weights=weights)
     lower, upper = (np.asarray(bound) for bound in (study.free.lower, study.free.upper))
     least, most = np.array([error.bounds for error in errors]).T / std
     bounds = np.append(np.minimum(lower, u), least), np.append(np.maximum(upper, u), most)
@@ -378,7 +377,7 @@ def joint_fit(
     starts = first, host_minimum(some, first, *bounds, loss="cauchy")[0]
     ends = [host_minimum(functools.partial(rotated, some), start, *bounds) for start in starts]
     y, _ = min(ends, key=lambda end: float(end[1] @ end[1]))
-    if kept.size < corrected.problem.data_rows:
+    if not is_whole:
         y, _ = host_minimum(functools.partial(rotated, with_prior), y, *bounds)
     residual, jacobian = state(y)
     std_there = identifiability(with_prior(y)[1], np.ones(residual.size + std.size)).std[:size]

@@ -536,3 +536,18 @@ def test_some_lines_suffice_for_a_search(tmp_path, monkeypatch):
     (reported,) = result.metrics.model_errors
     assert sizes[0][0].problem.data_rows < 0.4 * made.problem.data_rows
     assert "of b in the posture of test 'p1'" in reported.text
+
+
+def test_a_joint_fit_that_begins_on_some_lines_ends_on_all(tmp_path, monkeypatch):
+    module = importlib.import_module("jaxmb.identify.assess.corrected")
+    made = study(tmp_path, step=0.5, offset=0.02, tolerances={"posture_deg": 1.0})
+    corrected = Corrected.of(made, made.model)
+    errors = [error for error in corrected.errors if error.std(made.tolerances) > 0.0]
+    u, variances = np.asarray(made.free.encode(made.start.values)), np.ones(made.problem.data_rows)
+    whole = module.joint_fit(corrected, made, u, errors, variances)
+    monkeypatch.setattr(module, "FEW_ROWS", 150)
+    monkeypatch.setattr(module, "ROWS_PER_UNKNOWN", 0)
+    some = module.joint_fit(corrected, made, u, errors, variances)
+    assert np.linalg.norm(whole.sizes) > 0.5
+    np.testing.assert_allclose(some.sizes, whole.sizes, atol=0.02)
+    np.testing.assert_allclose(some.fitted, whole.fitted, atol=0.05)
