@@ -163,6 +163,8 @@ def unloaded(model: Model) -> Float[np.ndarray, "n"]:
 def drive_rows(model: Model, rows: Float[np.ndarray, "k m p"]) -> Float[np.ndarray, "k m p"]:
     """Regressor rows of the drives, for joints with motors: gear loads cancel, and the stiffness of a position loop is
     part of the recorded effort."""
+    if not model.motors:
+        return rows
     found, names = rows.copy(), regressor_names(model)
     for joint, shaft, ratio in drives_of(model):
         found[:, joint] += ratio * rows[:, shaft]
