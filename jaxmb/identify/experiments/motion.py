@@ -19,8 +19,8 @@ from jaxmb.identify.experiments.motion_view import (
     MotionView,
     ViewArguments,
     affine_motion,
-    held_view,
     motion_view,
+    restricted_view,
 )
 from jaxmb.identify.experiments.test import Test
 from jaxmb.identify.experiments.tolerances import (
@@ -262,7 +262,7 @@ def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> Mo
     output_rows, input_rows = (_displaced_rows(*end) for end in ends)
     tilt = None if view.tilt_rows is None else view.tilt_rows[: len(test.outputs)]
     view = dataclasses.replace(view, output_rows=output_rows, input_rows=input_rows, tilt_rows=tilt)
-    return view if errors.moving is None else held_view(view, errors.moving)
+    return view if errors.moving is None else restricted_view(view, errors.moving)
 
 
 def axes_of(point: Point) -> tuple[str, ...]:

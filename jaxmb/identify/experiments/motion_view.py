@@ -192,7 +192,7 @@ def reduced_view(view: MotionView, basis: Float[np.ndarray, "m r"]) -> MotionVie
     )
 
 
-def held_view(view: MotionView, moving: Int[Array, "r"]) -> MotionView:
+def restricted_view(view: MotionView, moving: Int[Array, "r"]) -> MotionView:
     """The view with some degrees of freedom, the others at rest."""
 
     def among(matrix: Array) -> Array:
