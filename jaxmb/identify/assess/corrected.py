@@ -334,7 +334,8 @@ def joint_fit(
 
     Responses near resonances and antiresonances are linear in such errors only next to their true sizes, where this
     fit leads. A second start is the fit with Cauchy's loss: responses whose phase an error reverses would keep it in a
-    local minimum. None where an error is one of a test without derivatives, or a test is as described.
+    local minimum. With many frequency lines both begin on some, and the better one ends on all. None where an error is
+    one of a test without derivatives, or a test is as described.
 
     Args:
         corrected: the residual.
