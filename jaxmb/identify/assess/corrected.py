@@ -135,10 +135,11 @@ class Corrected:
             along, index = self._partial(_with_slopes, k, tests[k]) if k in tests else self._along[k], self._index(k)
             point = jax.device_put(np.concatenate([u, x + self.origin])[index])
             asked, batches = self._kept_batches(k, tuple(columns.tolist()), present)
-            residual, jacobian = None, np.zeros((rows.stop - rows.start, asked.size))
-            for part, tangents, moving in batches:
+            count = rows.stop - rows.start
+            residual, jacobian = np.zeros(count), np.zeros((count, asked.size))
+            for number, (part, tangents, moving) in enumerate(batches):
                 value, slopes = along(point, tangents, moving)
-                residual = np.asarray(value) if residual is None else residual
+                residual = residual if number else np.asarray(value)
                 jacobian[:, part] = np.asarray(slopes)[: part.size].T
             yield Block(rows, asked, finite(residual, NOT_FINITE) - known[rows], finite(jacobian))
         rows, by_u = slice(problem.data_rows, len(known)), np.flatnonzero(columns < size)
