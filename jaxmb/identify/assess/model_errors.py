@@ -37,9 +37,11 @@ from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.estimation.variance_components import ERROR_RATE
 from jaxmb.identify.experiments.components import own_names
 from jaxmb.identify.experiments.machine_errors import FURTHER, compliance_key
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.fit.problem import is_large, on_some_lines
 from jaxmb.identify.parameters.free_parameters import FreeParameters
+from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import STATION
@@ -149,14 +151,30 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
         refits = from_draws(search, refits, estimate.seed)
     found = [end for end in refits if end.is_plausible and search.reproduces(end)]
     if found and not is_doubtful:
-        likely = min(found, key=lambda end: end.chi_square).hypothesis.error
-        if likely is not None and likely.std(study.tolerances) > 0.0:
-            return Explanations(lower)  # within its tolerance
+        likely = min(found, key=lambda end: end.chi_square)
+        if likely.hypothesis.error is not None and _is_tolerated(
+            corrected, study, likely.hypothesis.error, likely.size
+        ):
+            return Explanations(lower)
     named = (_reported(search, plain, chi_square, found) if found else ()) or lower
     if not named and search.allowance is None:
         named = _single_lines(estimate, search, (plain, start), chi_square)
         named = named or _moved_station(estimate, search, plain, chi_square)
     return Explanations(named, further_springs(corrected.model, found, chi_square, degrees, len(corrected.errors)))
+
+
+def _is_tolerated(corrected: Corrected, study: Study, error: StatedError, size: float) -> bool:
+    """Whether an error, of a size over its typical one, has a tolerance, or is common to all tests and the tolerance of
+    each test makes it plausible: sensors that are mounted anew may deviate alike by chance."""
+    if error.std(study.tolerances) > 0.0:
+        return True
+    axes = [how for how in (" about ", " along ") if how in error.key]
+    keys = {error.key.replace(how, f" of {test.name}{how}") for test in study.problem.tests for how in axes}
+    std = [each.std(study.tolerances) for each in corrected.errors if each.key in keys]
+    if not std or 0.0 in std:
+        return False
+    squares = float(np.sum((size * error.typical / np.array(std)) ** 2))
+    return squares <= float(chdtri(len(std), ERROR_RATE))
 
 
 def _on_some_lines(

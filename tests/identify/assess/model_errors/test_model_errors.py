@@ -23,7 +23,7 @@ from jaxmb.identify.assess.hypotheses import (
     refitted,
 )
 from jaxmb.identify.assess.identify import identify
-from jaxmb.identify.assess.model_errors import _reported, further_springs, model_errors
+from jaxmb.identify.assess.model_errors import _is_tolerated, _reported, further_springs, model_errors
 from jaxmb.identify.assess.saved import load_result, write_result
 from jaxmb.identify.experiments.machine_errors import FURTHER, with_further_springs
 from jaxmb.identify.experiments.tolerances import StatedError
@@ -551,3 +551,16 @@ def test_a_joint_fit_that_begins_on_some_lines_ends_on_all(tmp_path, monkeypatch
     assert np.linalg.norm(whole.sizes) > 0.5
     np.testing.assert_allclose(some.sizes, whole.sizes, atol=0.02)
     np.testing.assert_allclose(some.fitted, whole.fitted, atol=0.05)
+
+
+def test_a_direction_common_to_all_tests_within_the_tolerance_of_each_is_no_error(tmp_path):
+    """Sensors that are mounted anew may deviate alike: by 1.5 tolerances in three tests, not by 2."""
+    made = study(tmp_path, step=2.0, tolerances={"sensor_direction_deg": 1.0})
+    corrected = Corrected.of(made, made.model)
+    errors = {error.key: error for error in corrected.errors}
+    common = errors["direction of output tool z about y"]
+    assert common.std(made.tolerances) == 0.0
+    one_deg = math.radians(1.0) / common.typical
+    assert _is_tolerated(corrected, made, common, 1.5 * one_deg)
+    assert not _is_tolerated(corrected, made, common, -2.1 * one_deg)
+    assert not _is_tolerated(corrected, made, errors["gain of p0"], 0.0)
