@@ -294,6 +294,11 @@ FEW_ROWS, ROWS_PER_UNKNOWN = 4000, 20
 """Numbers of rows on which a joint fit of parameters and errors begins."""
 
 
+def inverse_std(variances: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    """1 over the standard deviation of each row; 0 for unused rows, of variance 0."""
+    return np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0)
+
+
 def rotated(
     state: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], y: np.ndarray
 ) -> tuple[Float[np.ndarray, "r"], Float[np.ndarray, "r d"]]:
@@ -351,7 +356,7 @@ def joint_fit(
     std = np.array([error.std(study.tolerances) for error in errors])
     index, size = np.array([known.index(error.key) for error in errors]), u.size
     columns = np.concatenate([np.arange(size), size + index])
-    scale = np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0)
+    scale = inverse_std(variances)
 
     def state(y: np.ndarray, of: Corrected = corrected) -> tuple[np.ndarray, np.ndarray]:
         x = np.zeros(len(known))

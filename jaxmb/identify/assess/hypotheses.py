@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import Corrected, rotated
+from jaxmb.identify.assess.corrected import Corrected, inverse_std, rotated
 from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
 from jaxmb.identify.experiments.machine_errors import damping_key
@@ -56,7 +56,7 @@ class Metric(NamedTuple):
 
 def metric(variances: Float[np.ndarray, "m"], effects: Float[np.ndarray, "m e"]) -> Metric:
     """The metric of noise with some variances and errors with some effects of one standard deviation each."""
-    scale = np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0)
+    scale = inverse_std(variances)
     left, values, _ = np.linalg.svd(effects * scale[:, None], full_matrices=False)
     return Metric(scale, left, 1.0 - 1.0 / np.hypot(1.0, values))
 

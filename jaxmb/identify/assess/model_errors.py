@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import chdtri
 
-from jaxmb.identify.assess.corrected import Block, Corrected
+from jaxmb.identify.assess.corrected import Block, Corrected, inverse_std
 from jaxmb.identify.assess.estimate import Estimate, noise_variances
 from jaxmb.identify.assess.hypotheses import (
     EXPLAINS,
@@ -227,7 +227,7 @@ def _largest_drop(
         std: of the errors by their tolerances, in the rows of each block.
         variances: of the noise.
     """
-    scale, short = np.where(variances > 0.0, 1.0 / np.sqrt(np.where(variances > 0.0, variances, 1.0)), 0.0), []
+    scale, short = inverse_std(variances), list[Block]()
     for block in blocks:  # the triangular factor has the inner products of the columns, in fewer rows
         columns = np.column_stack([block.residual, block.jacobian])
         factor = triangular_factor([columns * scale[block.rows, None]])

@@ -155,7 +155,7 @@ EVERYTHING = {
 
 
 def test_every_parameter_survives_the_way_through_a_file(tmp_path):
-    """What a fit sets is what the written machine holds, in every family of parameters of machines."""
+    """The written machine has the values of all parameters that were set, of every family of a machine."""
     machine = Machine.model_validate(EVERYTHING)
     model = build_model(machine)
     values = {name: 1.01 * value for name, value in parameters(model).items()}

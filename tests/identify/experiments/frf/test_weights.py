@@ -247,16 +247,17 @@ def test_what_has_no_line_is_said_in_one_sentence(measured, study):
     """A plane arm: nothing across its plane; and one response alone."""
     h = measured.copy()
     h[:, 2, :2] = h[:, :2, 2] = 0.0
-    [told] = data_remarks(study(h))
-    assert told.startswith(
+    [remark] = data_remarks(study(h))
+    assert remark.startswith(
         "test 'one': tool x from tool z; tool y from tool z; tool z from tool x, tool y (4 FRFs): all 150 lines"
     )
     h = measured.copy()
     h[:, 2, 0] = 0.0
     h[:2, 0] = np.nan
-    [told] = data_remarks(study(h))
+    [remark] = data_remarks(study(h))
     assert (
-        "tool z from tool x (1 FRF): all 150 lines; tool x from tool x, tool y, tool z (3 FRFs): up to 2 of 150" in told
+        "tool z from tool x (1 FRF): all 150 lines; tool x from tool x, tool y, tool z (3 FRFs): up to 2 of 150"
+        in remark
     )
 
 
