@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled_partial
-from jaxmb.identify.assess.budget import errors_of_machine, finite, with_error_prior
+from jaxmb.identify.assess.budget import errors_of_machine, finite
 from jaxmb.identify.estimation.identifiability import identifiability, triangular_factor
 from jaxmb.identify.estimation.least_squares import host_minimum
 from jaxmb.identify.experiments.components import own_names
@@ -308,6 +308,16 @@ def rotated(
     return factor[:, -1], factor[:, :-1]
 
 
+def robust(
+    residual: Float[np.ndarray, "m"], jacobian: Float[np.ndarray, "m d"]
+) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m d"]]:
+    """Residual and Jacobian whose sum of squares is Cauchy's loss of a residual, which hardly counts large entries."""
+    found = np.sign(residual) * np.sqrt(np.log1p(residual**2))
+    is_small = np.abs(residual) < 1e-6
+    slope = np.where(is_small, 1.0, residual / (1.0 + residual**2) / np.where(is_small, 1.0, found))
+    return found, jacobian * slope[:, None]
+
+
 class JointFit(NamedTuple):
     """Joint fit of the residual by the free parameters and all stated errors, and the residual to first order there."""
 
@@ -356,38 +366,50 @@ def joint_fit(
     std = np.array([error.std(study.tolerances) for error in errors])
     index, size = np.array([known.index(error.key) for error in errors]), u.size
     columns = np.concatenate([np.arange(size), size + index])
-    scale = inverse_std(variances)
+    scale, units = inverse_std(variances), np.append(np.ones(size), std)
 
-    def state(y: np.ndarray, of: Corrected = corrected) -> tuple[np.ndarray, np.ndarray]:
+    def point(y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         x = np.zeros(len(known))
         x[index] = y[size:] * std
-        residual, jacobian = of.state(y[:size], x, columns)
-        jacobian[:, size:] *= std
-        return residual, jacobian
+        return y[:size], x, columns
 
-    def with_prior(
-        y: np.ndarray, of: Corrected = corrected, weights: Float[np.ndarray, "m"] = scale
+    def state(
+        y: np.ndarray, of: Corrected, weights: Float[np.ndarray, "m"], is_robust: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        residual, jacobian = state(y, of)
-        parts = np.split(jacobian * weights[:, None], [size], axis=1)
-        return np.append(residual * weights, y[size:]), with_error_prior(*parts)
+        """Residual and Jacobian in units of the noise, each test rotated into few rows, with the errors' prior."""
+        of_prior, slopes = y[size:], np.eye(size + std.size)[size:]
+        if is_robust:
+            of_prior, slopes = robust(of_prior, slopes)
+        parts = [np.column_stack([slopes, of_prior])]
+        for block in of.blocks(*point(y)):
+            own = weights[block.rows]
+            residual, jacobian = block.residual * own, block.jacobian * units[block.columns] * own[:, None]
+            if is_robust:
+                residual, jacobian = robust(residual, jacobian)
+            factor = triangular_factor([np.column_stack([jacobian, residual])])
+            rows = np.zeros((len(factor), columns.size + 1))
+            rows[:, [*block.columns, -1]] = factor
+            parts.append(rows)
+        whole = np.concatenate(parts)
+        return whole[:, -1], whole[:, :-1]
 
     problem, kept = on_some_lines(corrected.problem, max(FEW_ROWS, ROWS_PER_UNKNOWN * columns.size))
     is_whole = kept.size == corrected.problem.data_rows
     few = corrected if is_whole else dataclasses.replace(corrected, problem=problem)
     weights = scale[np.append(kept, np.arange(corrected.problem.data_rows, scale.size))]
-    some = functools.partial(with_prior, of=few, weights=weights)
+    every, some = (functools.partial(state, of=of, weights=own) for of, own in ((corrected, scale), (few, weights)))
     lower, upper = (np.asarray(bound) for bound in (study.free.lower, study.free.upper))
     least, most = np.array([error.bounds for error in errors]).T / std
     bounds = np.append(np.minimum(lower, u), least), np.append(np.maximum(upper, u), most)
     first = np.append(u, np.zeros(std.size))
-    starts = first, host_minimum(some, first, *bounds, loss="cauchy")[0]
-    ends = [host_minimum(functools.partial(rotated, some), start, *bounds) for start in starts]
+    starts = first, host_minimum(functools.partial(some, is_robust=True), first, *bounds)[0]
+    ends = [host_minimum(some, start, *bounds) for start in starts]
     y, _ = min(ends, key=lambda end: float(end[1] @ end[1]))
     if not is_whole:
-        y, _ = host_minimum(functools.partial(rotated, with_prior), y, *bounds)
-    residual, jacobian = state(y)
-    std_there = identifiability(with_prior(y)[1], np.ones(residual.size + std.size)).std[:size]
-    of_errors, rows = jacobian[:, size:], corrected.problem.data_rows
-    there = residual - of_errors @ y[size:], jacobian[:, :size], of_errors[:rows]
-    return JointFit(y[:size], std_there, y[size:], *there)
+        y, _ = host_minimum(every, y, *bounds)
+    there = every(y)[1]
+    std_there = identifiability(there, np.ones(len(there))).std[:size]
+    residual, jacobian = corrected.state(*point(y))
+    of_errors, rows = jacobian[:, size:] * std, corrected.problem.data_rows
+    at_end = residual - of_errors @ y[size:], jacobian[:, :size], of_errors[:rows]
+    return JointFit(y[:size], std_there, y[size:], *at_end)

@@ -29,36 +29,59 @@ SCREENED = 8
 """Evaluations of a refit from each start."""
 
 
-class Metric(NamedTuple):
+Stage = tuple[slice, Float[np.ndarray, "r k"], Float[np.ndarray, "k"]]
+"""Rows, orthonormal directions of errors there in units of the noise, and the standard deviation along each."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Metric:
     """Inverse root of the covariance of the residual: of the noise, and of errors within their tolerances."""
 
-    scale: Float[np.ndarray, "m"]
-    """1 over the standard deviation of the noise; 0 for unused rows."""
-    basis: Float[np.ndarray, "m k"]
-    """Orthonormal directions of these errors, in units of the noise."""
-    less: Float[np.ndarray, "k"]
-    """1 - 1 / (standard deviation along each)."""
+    variances: Float[np.ndarray, "m"]
+    """Of the noise; 0 for unused rows."""
+    effects: Float[np.ndarray, "m e"]
+    """Change of the residual by one standard deviation of each error."""
+    tests: Sequence[slice] = ()
+    """Rows of each test, where most errors have an effect in one test only."""
+
+    @functools.cached_property
+    def scale(self) -> Float[np.ndarray, "m"]:
+        """1 over the standard deviation of the noise; 0 for unused rows."""
+        return inverse_std(self.variances)
+
+    @functools.cached_property
+    def _stages(self) -> list[Stage]:
+        """Errors of single tests, and those of several in units of the covariance with these."""
+        scaled = self.effects * self.scale[:, None]
+        in_tests = np.zeros((len(self.tests), scaled.shape[1]), bool)
+        for own, rows in zip(in_tests, self.tests, strict=True):
+            own |= np.any(scaled[rows] != 0.0, axis=0)
+        single, found = in_tests.sum(axis=0) == 1, list[Stage]()
+        for rows, members in [*zip(self.tests, in_tests & single, strict=True), (slice(None), ~single)]:
+            columns = functools.reduce(_whitened, found, scaled[:, members])[rows]
+            left, values, _ = np.linalg.svd(columns, full_matrices=False)
+            found.append((rows, left, np.hypot(1.0, values)))
+        return found
 
     def __call__(self, columns: Float[np.ndarray, "m *c"]) -> Float[np.ndarray, "m *c"]:
         """Columns in units of the covariance."""
-        scaled = (columns.T * self.scale).T
-        return scaled - self.basis @ ((self.basis.T @ scaled).T * self.less).T
+        return functools.reduce(_whitened, self._stages, (columns.T * self.scale).T)
 
     def without(self, kept: Float[np.ndarray, "m"]) -> "Metric":
         """The metric of the rows that are kept."""
-        return self._replace(scale=self.scale * kept, basis=self.basis * kept[:, None])
+        return dataclasses.replace(self, variances=self.variances * kept)
 
     def squares(self, columns: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "c"]:
         """Sums of squares in units of the noise alone, of columns in units of the covariance."""
-        along = self.basis.T @ columns
-        return np.sum(columns**2, axis=0) + np.sum(along**2 * (1.0 / (1.0 - self.less[:, None]) ** 2 - 1.0), axis=0)
+        inverse = [(rows, basis, 1.0 / std) for rows, basis, std in reversed(self._stages)]
+        return np.sum(functools.reduce(_whitened, inverse, columns) ** 2, axis=0)
 
 
-def metric(variances: Float[np.ndarray, "m"], effects: Float[np.ndarray, "m e"]) -> Metric:
-    """The metric of noise with some variances and errors with some effects of one standard deviation each."""
-    scale = inverse_std(variances)
-    left, values, _ = np.linalg.svd(effects * scale[:, None], full_matrices=False)
-    return Metric(scale, left, 1.0 - 1.0 / np.hypot(1.0, values))
+def _whitened(columns: Float[np.ndarray, "m *c"], stage: Stage) -> Float[np.ndarray, "m *c"]:
+    """Columns divided by the standard deviation along some directions."""
+    (rows, basis, std), found = stage, columns.copy()
+    found[rows] -= basis @ ((basis.T @ columns[rows]).T * (1.0 - 1.0 / std)).T
+    return found
 
 
 def drops(

@@ -20,7 +20,7 @@ from jaxmb.identify.assess.estimate import (
     goodness_of_fit,
     jackknife_std,
 )
-from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Metric, drops, metric, single_and_common
+from jaxmb.identify.assess.hypotheses import FittedHypothesis, Hypothesis, Metric, drops, single_and_common
 from jaxmb.identify.assess.kinds import with_systematic_errors
 from jaxmb.identify.assess.model_errors import (
     EXPLAINS,
@@ -499,7 +499,7 @@ def _search(estimate: Estimate, linear: LinearSystem) -> tuple[LinearHypothesisS
         effects = np.pad(both, ((0, estimate.residual.size - len(both)), (0, 0)))
     used = variances > 0.0
     degrees = float(np.sum(1.0 / lengths[used])) - scaled_svd(np.asarray(estimate.jacobian), RANK_TOLERANCE).rank
-    return LinearHypothesisSearch(estimate, linear, model, known, metric(variances, effects)), max(degrees, 1.0)
+    return LinearHypothesisSearch(estimate, linear, model, known, Metric(variances, effects)), max(degrees, 1.0)
 
 
 def _errors(search: LinearHypothesisSearch) -> list[StatedError]:

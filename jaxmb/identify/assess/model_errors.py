@@ -21,7 +21,6 @@ from jaxmb.identify.assess.hypotheses import (
     Metric,
     drops,
     from_draws,
-    metric,
     prior,
     refitted,
     without_tests,
@@ -135,7 +134,7 @@ def model_errors(estimate: Estimate, contradiction: float) -> Explanations:
     variances = scatter * estimate.row_weights
     degrees = float(np.sum(variances > 0.0) - jacobian_svd(estimate.jacobian).rank)
     effects = _effects(blocks, size, std)[:, std.any(axis=0)]
-    search = HypothesisSearch(corrected, metric(variances, effects), degrees)
+    search = HypothesisSearch(corrected, Metric(variances, effects, corrected.problem.row_slices), degrees)
     unchanged = search.fitted(NONE, u)
     plain, chi_square, lower = unchanged.x, unchanged.chi_square, _lower_minimum(search, u, unchanged)
     is_normal, exceeds = chi_square <= float(chdtri(degrees, ERROR_RATE)), goodness.exceeds_tolerance
@@ -235,7 +234,9 @@ def _largest_drop(
     tolerated = std.any(axis=0)
     residual = np.concatenate([block.residual for block in short])
     jacobian = np.concatenate([block.jacobian[:, :size] for block in short])
-    of_noise = metric(np.ones(residual.size), _effects(short, size, std)[:, tolerated])
+    ends = np.cumsum([len(block.residual) for block in short]).tolist()
+    tests = list(map(slice, [0, *ends], ends))
+    of_noise = Metric(np.ones(residual.size), _effects(short, size, std)[:, tolerated], tests)
     columns = _effects(short, size, np.ones_like(std))[:, ~tolerated]
     return float(np.max(drops(of_noise(residual), of_noise(jacobian), of_noise(columns))[1], initial=0.0))
 

@@ -198,7 +198,6 @@ def host_minimum(
     lower: Float[np.ndarray, "d"],
     upper: Float[np.ndarray, "d"],
     evaluations: int = MOST_EVALUATIONS,
-    loss: Literal["linear", "cauchy"] = "linear",
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "m"]]:
     """Bounded least squares by SciPy, without compiling a program of its own, and the residual at its end.
 
@@ -208,7 +207,6 @@ def host_minimum(
         lower: bounds.
         upper: bounds.
         evaluations: largest number of evaluations of the residual.
-        loss: of squared residuals; Cauchy's hardly counts large ones.
     """
 
     @functools.lru_cache(maxsize=1)
@@ -226,7 +224,6 @@ def host_minimum(
             x_scale="jac",
             ftol=SETTLED,
             max_nfev=evaluations,
-            loss=loss,
         )
 
     width = np.where(np.isfinite(upper - lower), upper - lower, 1.0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmb.identify.assess.corrected import joint_fit
+from jaxmb.identify.assess.corrected import Block, joint_fit
 from jaxmb.identify.experiments.tolerances import StatedError, Tolerances
 
 
@@ -20,7 +20,12 @@ def test_a_minimum_behind_two_reversed_phases_is_reached():
         by_size = np.array([0.0, *np.full(400, 0.5), *np.full(2, 30.0 * wave * np.cos(wave * size))]) / 0.01
         return residual, np.column_stack([np.eye(403)[0], by_size])[:, columns]
 
-    corrected: Any = SimpleNamespace(errors=(error,), state=state, problem=SimpleNamespace(data_rows=403))
+    def blocks(u, x, columns):
+        return [Block(slice(0, 403), columns, *state(u, x, columns))]
+
+    corrected: Any = SimpleNamespace(
+        errors=(error,), state=state, blocks=blocks, problem=SimpleNamespace(data_rows=403)
+    )
     free = SimpleNamespace(lower=np.zeros(1), upper=np.full(1, 2.0))
     study: Any = SimpleNamespace(exact=(), tolerances=Tolerances(mass_percent=1.0), free=free)
     found = joint_fit(corrected, study, np.array([0.5]), [error], np.ones(403))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from jaxmb.identify.assess.hypotheses import drops, metric
+from jaxmb.identify.assess.hypotheses import Metric, drops
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.linear_estimate import _likely
 from jaxmb.identify.assess.model_errors import ModelError, model_errors_text, selected
@@ -160,11 +160,19 @@ def test_displacements_are_not_exchanged_with_unmeasured_ones(tmp_path):
     })  # fmt: skip
 
 
-def test_a_metric_is_the_inverse_root_of_a_covariance():
+@pytest.mark.parametrize("tests", [(), (slice(0, 4), slice(4, 6))])
+def test_a_metric_is_the_inverse_root_of_a_covariance(tests):
+    """With errors of all rows, of a single test and of none; also of the rows that are kept."""
     draw = np.random.default_rng(1)
-    variances, effects = draw.uniform(0.5, 2.0, size=7), draw.normal(size=(7, 3))
-    root = metric(variances, effects)(np.eye(7))
-    np.testing.assert_allclose(root.T @ root, np.linalg.inv(np.diag(variances) + effects @ effects.T), rtol=1e-10)
+    variances, effects = draw.uniform(0.5, 2.0, size=7), draw.normal(size=(7, 6))
+    effects[4:, :2], effects[:4, 2:4], effects[6, 2:4], effects[:, 5] = 0.0, 0.0, 0.0, 0.0
+    metric, covariance = Metric(variances, effects, tests), np.diag(variances) + effects @ effects.T
+    root = metric(np.eye(7))
+    np.testing.assert_allclose(root.T @ root, np.linalg.inv(covariance), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(metric.squares(root), 1.0 / variances, rtol=1e-9)
+    kept = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0])
+    of_kept, inside = metric.without(kept)(np.eye(7)), np.ix_(kept > 0.0, kept > 0.0)
+    np.testing.assert_allclose((of_kept.T @ of_kept)[inside], np.linalg.inv(covariance[inside]), rtol=1e-9, atol=1e-12)
 
 
 def test_an_error_that_opens_a_loop_is_not_tried():
@@ -189,7 +197,7 @@ def test_the_drop_of_an_error_is_that_of_its_fit():
     """Also with the effects of tolerances at another point, such as the start of a ranking at the best refit."""
     draw = np.random.default_rng(2)
     residual, jacobian, columns = draw.normal(size=9), draw.normal(size=(9, 2)), draw.normal(size=(9, 3))
-    whiten = metric(np.ones(9), draw.normal(size=(9, 3)) * np.array([0.5, 2.0, 30.0]))
+    whiten = Metric(np.ones(9), draw.normal(size=(9, 3)) * np.array([0.5, 2.0, 30.0]))
     own, slopes, errors = whiten(residual), whiten(jacobian), whiten(columns)
     np.testing.assert_allclose(whiten.squares(errors), np.sum(columns**2, axis=0), rtol=1e-10)
     rest, less = drops(own, slopes, errors)
