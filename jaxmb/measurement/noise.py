@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Complex, Float
 from numpy.lib.stride_tricks import sliding_window_view
+from scipy.special import chdtri
 
 from jaxmb.measurement.frf_set import FrfSet, chance_correlation, split_dof, unbiased_coherence
 from jaxmb.response.frf_kind import turns
@@ -25,6 +26,8 @@ SIGNIFICANT = 5.0
 """Standard deviations above which a sum of products is significant: one false alarm in a million."""
 FIRST_LAG, LAGS = 4, 6
 """Lag in lines beyond which no window correlates noise, and number of lags tested from there."""
+LARGER = 1e-3
+"""Probability of a larger sum of squares of independent errors."""
 SMOOTH = 36.0
 """Square of errors over that of their scatter from line to line above which they are smooth; of noise behind a Hann
 window it is 6."""
@@ -48,6 +51,29 @@ def correlation_length(errors: np.ndarray, present: np.ndarray) -> float:
             break
         count += 2.0 * float(shared / power)
     return count
+
+
+def window_length(errors: np.ndarray, present: np.ndarray) -> float:
+    """Correlation length of errors in lines by the window of the spectra (Hann: 1 + 2 (4 / 9 + 1 / 36) = 1.94).
+
+    The integrated autocorrelation over the lags below `FIRST_LAG`, less the mean of those beyond, which a window does
+    not explain; 1 where that of neighbouring lines is not significant, and where the errors exceed their standard
+    deviation: a model error that does not is not significant either.
+
+    Args:
+        errors: in units of their standard deviation [part, f, ...], 0 where missing.
+        present: mask of the errors that exist, same shape.
+    """
+    count, square, lags = int(np.sum(present)), float(np.sum(errors**2)), range(1, FIRST_LAG + LAGS)
+    if not 0.0 < square <= chdtri(count, LARGER) or errors.shape[1] <= lags.stop:
+        return 1.0
+    usual = CLIPPED_AT * NORMAL * float(np.median(np.abs(errors[present])))
+    clipped = np.clip(errors, -usual, usual) / np.sqrt(square / count)
+    pairs = [max(int(np.sum(present[:, k:] & present[:, :-k])), 1) for k in lags]
+    rho = np.array([np.sum(clipped[:, k:] * clipped[:, :-k]) / of for k, of in zip(lags, pairs, strict=True)])
+    own = rho[: FIRST_LAG - 1] - max(float(np.mean(rho[FIRST_LAG - 1 :])), 0.0)
+    is_significant = float(own[0]) * np.sqrt(pairs[0]) > SIGNIFICANT
+    return 1.0 + 2.0 * float(np.sum(np.maximum(own, 0.0))) if is_significant else 1.0
 
 
 def systematic(errors: np.ndarray, present: np.ndarray, window: float = 1.0) -> float:

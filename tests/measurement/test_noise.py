@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxmb.measurement.frf_set import FrfSet, of_each_input, select_channels, unbiased_coherence
-from jaxmb.measurement.noise import coherence_noise, lines_of_window, moderated, window_correlation
+from jaxmb.measurement.noise import coherence_noise, lines_of_window, moderated, window_correlation, window_length
 from jaxmb.measurement.reciprocity import stack_inputs, symmetrize
 
 AVERAGES = 200
@@ -174,3 +174,23 @@ def test_lines_behind_an_exponential_window_have_noise_in_common():
     lines = lines_of_window(omega / (2.0 * np.pi), decay)
     assert lines == pytest.approx(np.sum(np.abs(window_correlation(omega, decay)[20]) ** 2), rel=0.1)  # of more lines
     assert lines_of_window(omega, 0.0) == 1.0
+
+
+def hann_noise(rng, lines, pairs, averages=32):
+    """Errors of H1 with random forces and Hann windows, in units of their standard deviation [2, f, pair]."""
+    window, shape = np.hanning(2 * lines + 41)[:-1], (pairs, averages, 2 * lines + 40)
+    force, response = (np.fft.rfft(rng.normal(size=shape) * window)[:, :, 10 : lines + 10] for _ in range(2))
+    error = np.sum(response * force.conj(), axis=1) / np.sum(np.abs(force) ** 2, axis=1)
+    return np.stack([error.real, error.imag]).swapaxes(1, 2) * np.sqrt(2.0 * (averages - 1))
+
+
+def test_lines_of_hann_windows_have_noise_in_common():
+    """The squares of the correlation of the window's transform, 4 / 9 and 1 / 36 at distances of one and two lines."""
+    rng = np.random.default_rng(4)
+    errors, present = hann_noise(rng, 300, 160), np.ones((2, 300, 160), bool)
+    assert window_length(errors, present) == pytest.approx(1.0 + 2.0 * (4.0 / 9.0 + 1.0 / 36.0), rel=0.03)
+    white = rng.normal(size=errors.shape)
+    assert window_length(white, present) == 1.0
+    smooth = 0.15 * np.sin(np.arange(300) / 3.0)[:, None]
+    assert window_length(errors + smooth, present) == pytest.approx(1.94, abs=0.1)  # a model error is no window
+    assert window_length(0.5 * np.sin(np.arange(300) / 2.0)[:, None] + white, present) == 1.0  # larger than noise

@@ -72,6 +72,10 @@ class Correlation(Component[T]):
         """Correlation length of the residual, in rows: that many rows carry the information of one independent row."""
         return 1.0
 
+    def known_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Correlation length of known noise, in rows, as the residual shows it. This default: independent errors."""
+        return 1.0
+
     @property
     def groups(self) -> Int[np.ndarray, "g m"]:
         """Group of each row, in several ways, within which the errors of a model may be common. This default:

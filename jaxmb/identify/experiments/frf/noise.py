@@ -19,6 +19,7 @@ from jaxmb.measurement.noise import (
     smooth_share,
     systematic,
     window_correlation,
+    window_length,
 )
 from jaxmb.response.frf_kind import dof_names
 
@@ -151,6 +152,13 @@ class FrfCorrelation(Correlation["FrfTest"]):
     def length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
         """Correlation length of the residual along frequency, in lines (see `correlation_length`)."""
         return correlation_length(*line_errors(self.test, residual, row_weights))
+
+    def known_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Correlation length of known noise by the window of the spectra (see `window_length`); 1 with an exponential
+        one, which `variance_factor` contains."""
+        if not self.test.noise_is_known or float(self.test.decay) > 0.0:
+            return 1.0
+        return window_length(*line_errors(self.test, residual, row_weights))
 
     @property
     def groups(self) -> Int[np.ndarray, "g m"]:

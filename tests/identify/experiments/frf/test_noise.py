@@ -11,7 +11,7 @@ from jaxmb.identify.assess.identify import identify
 from jaxmb.machine.schema import Machine
 from jaxmb.measurement.files.frf_file import write_frf
 from jaxmb.measurement.frf_set import FrfSet
-from tests.identify.arm import TRUTH, study_of
+from tests.identify.arm import TRUTH, estimate_at, frf, study_of
 
 LINES = np.linspace(1.0, 25.0, 400)
 POINTS = ("tool x", "tool z")
@@ -219,3 +219,22 @@ def test_exchanged_channels_are_compared_where_both_were_measured(tmp_path):
     residual = alternatives["exchanged inputs tool x and tool z"].residual(view)
     np.testing.assert_allclose(residual, 0.0, atol=1e-9)
     assert np.linalg.norm(wrong.residual(view)) > 100.0
+
+
+def test_stated_noise_of_hann_windows_has_fewer_independent_lines(tmp_path):
+    """H1 of random forces, boxcar and Hann: 1 + 2 (4 / 9 + 1 / 36) times the variance."""
+    std, rng = list[np.ndarray](), np.random.default_rng(1)
+    exact = study_of(tmp_path, frf()).tests[0]
+    lines, measured = np.asarray(exact.omega) / (2.0 * np.pi), np.asarray(exact.measured)
+    for window in (np.ones(1000), np.hanning(1001)[:-1]):
+        force, response = (
+            np.fft.rfft(rng.normal(size=(4, 21, 1000)) * window)[..., 20 : 20 + lines.size] for _ in range(2)
+        )
+        error = np.sum(response * force.conj(), axis=1) / np.sum(np.abs(force) ** 2, axis=1)
+        noisy = measured * np.exp(0.02 * error.T.reshape(measured.shape))
+        write_frf(tmp_path / "m.npz", FrfSet(lines, noisy, "accelerance", POINTS, POINTS))
+        own = {"posture": {"a": 0.2, "b": 0.5}, "file": "m.npz", "noise_log_std": 0.02 / np.sqrt(40.0)}
+        points = {"outputs": [["tool", "x"], ["tool", "z"]], "inputs": [["tool", "x"], ["tool", "z"]]}
+        study = study_of(tmp_path, {"kind": "frf", "name": "a"} | own | points, tolerances="exact")
+        std.append(estimate_at(study, np.log([TRUTH[name] for name in study.free.names])).std)
+    np.testing.assert_allclose((std[1] / std[0]) ** 2, 1.94, rtol=0.15)
