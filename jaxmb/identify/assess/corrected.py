@@ -178,12 +178,10 @@ class Corrected:
 
     def residuals(self, u: Float[np.ndarray, "b d"], x: Float[np.ndarray, "b e"]) -> Float[np.ndarray, "b m"]:
         """Residual in units of the noise at several points: unknowns and sizes of the errors, SI."""
-        points, tests = np.concatenate([u, x + self.origin], axis=1), enumerate(self.problem.tests)
+        points = np.concatenate([u, x + self.origin], axis=1)
         present = (self._springs[(row != 0.0) & (self._springs != REST)] for row in x + self.origin)
         moving = self._moving([each.tolist() for each in present])
-        parts = [
-            self._partial(_at_points, k, test)(jax.device_put(points[:, self._index(k)]), moving) for k, test in tests
-        ]
+        parts = [at(jax.device_put(points[:, self._index(k)]), moving) for k, at in enumerate(self._at)]
         parts.append(jax.vmap(self.problem.prior_residual)(jax.device_put(u)))
         return finite(np.concatenate(parts, axis=1), NOT_FINITE) - self.known
 
@@ -232,6 +230,11 @@ class Corrected:
     def _along(self) -> tuple[Callable[..., Any], ...]:
         """Residual of each test, and derivatives along some directions."""
         return tuple(self._partial(_with_slopes, k, test) for k, test in enumerate(self.problem.tests))
+
+    @functools.cached_property
+    def _at(self) -> tuple[Callable[..., Any], ...]:
+        """Residual of each test at several points."""
+        return tuple(self._partial(_at_points, k, test) for k, test in enumerate(self.problem.tests))
 
 
 def _stacked(found: Sequence[tuple[StatedError, Any]]) -> Any:
