@@ -376,16 +376,19 @@ def in_band(frf_set: FrfSet, band_hz: Sequence[float]) -> FrfSet:
 
 
 def split_dof(name: str) -> tuple[str, str, int]:
-    """Node, direction and sign (+1 or -1) of a degree of freedom such as "tool x", "tool +x" or "12 -rz".
-
-    Raises:
-        ValueError: the name does not end in a direction.
-    """
+    """Node, direction and sign (+1 or -1) of a degree of freedom such as "tool x", "tool +x" or "12 -rz"; the whole
+    name, "" and 1 where it does not end in a direction."""
     node, _, axis = name.rpartition(" ")
     direction = axis[1:] if axis.startswith(("-", "+")) else axis
     if not node or direction not in ALL_DIRECTIONS:
-        raise ValueError(f"'{name}' is no degree of freedom, expected a node and one of {', '.join(ALL_DIRECTIONS)}")
+        return name, "", 1
     return node, direction, -1 if axis.startswith("-") else 1
+
+
+def dof_indices(names: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Index and sign by node and direction; names without a direction are skipped."""
+    dofs = enumerate(map(split_dof, names))
+    return {(node, direction): (i, sign) for i, (node, direction, sign) in dofs if direction}
 
 
 def as_kind(frf_set: FrfSet, kind: FrfKind) -> FrfSet:
@@ -499,10 +502,5 @@ def _indices(what: str, names: tuple[str, ...], selected: Sequence[str]) -> tupl
 
 def _relative_sign(name: str, known: str) -> float:
     """1 for the same degree of freedom, -1 for the same with its sign reversed, 0 for another one."""
-    if name == known:
-        return 1.0
-    try:
-        (*dof, sign), (*other, known_sign) = split_dof(name), split_dof(known)
-    except ValueError:
-        return 0.0
+    (*dof, sign), (*other, known_sign) = split_dof(name), split_dof(known)
     return float(sign * known_sign) if dof == other else 0.0

@@ -213,7 +213,7 @@ def cross_axis_leak(frf_set: FrfSet, share: float) -> np.ndarray:
     """
     frf = np.where(frf_set.finite, frf_set.frf, 0.0)
     size = np.abs(frf)
-    rotates = [np.array([_is_rotation(name) for name in names]) for names in (frf_set.outputs, frf_set.inputs)]
+    rotates = [np.array([turns(split_dof(name)[1]) for name in names]) for names in (frf_set.outputs, frf_set.inputs)]
     leak = np.zeros(size.shape, complex)
     for o in (False, True):
         for i in (False, True):
@@ -238,8 +238,10 @@ def misalignment_leak(frf_set: FrfSet, angle: float) -> np.ndarray:
     parts = []
     for axis, names in ((1, frf_set.outputs), (2, frf_set.inputs)):
         along, found = np.moveaxis(frf, axis, 1), np.zeros(np.moveaxis(frf, axis, 1).shape, complex)
-        for k, name in enumerate(names):
-            others = [j for j, other in enumerate(names) if j != k and _shares_point(name, other)]
+        # translations, or rotations, of one point; a name without a direction has no other
+        kinds = [(node, turns(direction)) if direction else node for node, direction, _ in map(split_dof, names)]
+        for k, kind in enumerate(kinds):
+            others = [j for j, other in enumerate(kinds) if j != k and other == kind]
             if others:
                 largest = np.argmax(np.abs(along[:, others]), axis=1)[:, None]
                 found[:, k] = np.take_along_axis(along[:, others], largest, axis=1)[:, 0]
@@ -247,22 +249,6 @@ def misalignment_leak(frf_set: FrfSet, angle: float) -> np.ndarray:
     size = np.hypot(*(np.abs(part) for part in parts))
     larger = np.where(np.abs(parts[0]) >= np.abs(parts[1]), *parts)
     return angle * size * larger / np.where(larger != 0.0, np.abs(larger), 1.0)
-
-
-def _shares_point(name: str, other: str) -> bool:
-    """Whether two degrees of freedom are translations, or rotations, of one point."""
-    try:
-        point, another = split_dof(name)[0], split_dof(other)[0]
-    except ValueError:
-        return False
-    return point == another and _is_rotation(name) == _is_rotation(other)
-
-
-def _is_rotation(name: str) -> bool:
-    try:
-        return turns(split_dof(name)[1])
-    except ValueError:
-        return False
 
 
 SMALLEST_COHERENCE = 1e-6

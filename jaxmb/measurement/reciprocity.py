@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from jaxmb.io.validation import check_choice, check_distinct
-from jaxmb.measurement.frf_set import FrfSet, of_each_input, split_dof
+from jaxmb.measurement.frf_set import FrfSet, dof_indices, of_each_input, split_dof
 
 Keep = Literal["mean", "upper", "lower"]
 KEEP: tuple[Keep, ...] = ("mean", "upper", "lower")
@@ -35,7 +35,10 @@ def reciprocal_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
     Raises:
         ValueError: a degree of freedom occurs twice among the outputs, or among the inputs.
     """
-    outputs, inputs = _dof_indices("output", frf_set.outputs), _dof_indices("input", frf_set.inputs)
+    for what, names in (("output", frf_set.outputs), ("input", frf_set.inputs)):
+        dofs = [" ".join(split_dof(name)[:2]) for name in names]
+        check_distinct(dofs, f"{what} '{{}}' occurs twice in the set, expected once")
+    outputs, inputs = dof_indices(frf_set.outputs), dof_indices(frf_set.inputs)
     both = [dof for dof in outputs if dof in inputs]
     pairs = []
     for i, a in enumerate(both):
@@ -167,20 +170,6 @@ def stack_inputs(sets: Sequence[FrfSet]) -> FrfSet:
         averages=min(averages) if len(averages) == len(sets) else None,
         nodes={name: position for each in sets for name, position in each.nodes.items()},
     )
-
-
-def _dof_indices(what: str, names: tuple[str, ...]) -> dict[tuple[str, str], tuple[int, float]]:
-    """Index and sign by node and direction; names that are no degrees of freedom are skipped."""
-    indices: dict[tuple[str, str], tuple[int, float]] = {}
-    for i, name in enumerate(names):
-        try:
-            node, direction, sign = split_dof(name)
-        except ValueError:
-            continue
-        if (node, direction) in indices:
-            raise ValueError(f"{what} '{node} {direction}' occurs twice in the set, expected once")
-        indices[node, direction] = (i, float(sign))
-    return indices
 
 
 def _some_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:

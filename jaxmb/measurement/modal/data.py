@@ -1,13 +1,12 @@
 """Data of a modal analysis (band, references, finite responses) and indicators of FRFs and mode shapes."""
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from jaxmb.io.validation import check_distinct
-from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, in_band, select_channels, select_lines, split_dof, unit_scale
+from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, dof_indices, in_band, select_channels, select_lines, unit_scale
 from jaxmb.measurement.modal.model import ModalModel
 
 FEW_SENSORS = 3
@@ -83,7 +82,7 @@ def modal_scaling(model: ModalModel) -> np.ndarray:
     Raises:
         ValueError: there is no such driving point.
     """
-    outputs, inputs = _dofs(model.outputs), _dofs(model.inputs)
+    outputs, inputs = dof_indices(model.outputs), dof_indices(model.inputs)
     both = [dof for dof in inputs if dof in outputs]
     if not both:
         raise ValueError("no force was measured where a response was, expected a driving point for the modal scaling")
@@ -106,16 +105,6 @@ def modal_mass(model: ModalModel) -> np.ndarray:
     """
     unit = 1.0 if model.unit == UNKNOWN else unit_scale(model.unit, model.kind)
     return 1.0 / (2j * np.imag(model.eigenvalue) * modal_scaling(model) * unit)
-
-
-def _dofs(names: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Index and sign by node and direction; names that are no degrees of freedom are skipped."""
-    found = {}
-    for i, name in enumerate(names):
-        with contextlib.suppress(ValueError):
-            node, direction, sign = split_dof(name)
-            found[node, direction] = i, sign
-    return found
 
 
 def distinguishable(sensors: int, *modes: int) -> bool:

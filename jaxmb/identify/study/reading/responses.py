@@ -94,20 +94,14 @@ def _split(read: FrfSet, names: Sequence[str]) -> list[tuple[str, str]] | None:
     Raises:
         ValueError: some names have them: the order of the points is no order of all names.
     """
-    parts, without = list[tuple[str, str]](), list[str]()
-    for name in names:
-        try:
-            node, direction, sign = split_dof(name)
-        except ValueError:
-            without.append(name)
-        else:
-            parts.append((node, direction if sign > 0 else f"-{direction}"))
-    if parts and without:
+    dofs = [split_dof(name) for name in names]
+    without = [name for name, (_, direction, _) in zip(names, dofs, strict=True) if not direction]
+    if 0 < len(without) < len(names):
         raise ValueError(
             f"'{read.source}' has the point '{without[0]}' beside {', '.join(n for n in names if n not in without)}:"
             f" expected a node and one of {', '.join(ALL_DIRECTIONS)} for all of them or for none"
         )
-    return None if without else parts
+    return None if without else [(node, direction if sign > 0 else f"-{direction}") for node, direction, sign in dofs]
 
 
 def _by_direction(read: FrfSet, sides: Sequence[Side]) -> dict[str, str]:
