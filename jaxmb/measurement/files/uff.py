@@ -1,6 +1,5 @@
 """Universal files (UFF) of FRFs: reading and writing of datasets 58 and 58b."""
 
-import dataclasses
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from jaxmb.io.files import LARGEST_ARRAY
-from jaxmb.measurement.files.uff_datasets import Dataset, at, datasets
+from jaxmb.measurement.files.uff_datasets import Dataset, datasets
 from jaxmb.measurement.files.uff_function import (
     FRF_KINDS,
     OWN_END,
@@ -47,7 +46,7 @@ def read_positions(file: BinaryIO, dataset: Dataset, positions: Positions) -> bo
     Raises:
         ValueError: a record is invalid, or a node occurs twice.
     """
-    location = at(dataset.line, dataset.number)
+    location = dataset.location
     size = dataset.end - dataset.start
     if size > MOST_BYTES:
         raise ValueError(f"{location}: has {size} bytes, expected at most {MOST_BYTES}")
@@ -99,21 +98,13 @@ def read_uff(path: Path) -> tuple[FrfSet, tuple[str, ...]]:
 
 
 def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
-    by_line: dict[int, Function] = {}
+    functions: list[Function] = []
     others: Counter[str] = Counter()
     positions, local, has_systems, system = Positions(), False, False, None
-
-    def data_bytes(dataset: Dataset) -> int:
-        by_line[dataset.line] = read_function(dataset, len(by_line) + 1)
-        return binary_size(by_line[dataset.line])
-
-    for dataset in datasets(file, data_bytes):
+    for dataset in datasets(file, _data_bytes):
         position = file.tell()
         if dataset.number == 58:
-            function = by_line.get(dataset.line) or read_function(dataset, len(by_line) + 1)
-            by_line[dataset.line] = dataclasses.replace(
-                function, dataset=dataclasses.replace(function.dataset, end=dataset.end)
-            )
+            functions.append(read_function(dataset))
         elif dataset.number in (15, 2411):
             local |= read_positions(file, dataset, positions)
         elif dataset.number == 164:
@@ -122,7 +113,6 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
             others[f"dataset {dataset.number}"] += 1
             has_systems |= dataset.number in (18, 2420)  # coordinate systems
         file.seek(position)
-    functions = list(by_line.values())
     responses = [f for f in functions if f.type == FRF]
     if not responses:
         found = Counter(f.name for f in functions) + others
@@ -168,8 +158,12 @@ def _read(file: BinaryIO, path: Path) -> tuple[FrfSet, tuple[str, ...]]:
     return frf_set, remarks
 
 
+def _data_bytes(dataset: Dataset) -> int:
+    return binary_size(read_function(dataset))
+
+
 def _units(file: BinaryIO, dataset: Dataset, before: Units | None) -> Units:
-    location = at(dataset.line, 164)
+    location = dataset.location
     if dataset.end - dataset.start > 1000:
         raise ValueError(f"{location}: has {dataset.end - dataset.start} bytes, expected two records")
     file.seek(dataset.start)
@@ -287,8 +281,7 @@ def read_time_histories(path: Path) -> tuple[np.ndarray, float, tuple[str, ...]]
         OSError: the file cannot be opened.
     """
     with path.open("rb") as file:
-        every = datasets(file, lambda dataset: binary_size(read_function(dataset, 1)))
-        functions = [read_function(d, k) for k, d in enumerate((d for d in every if d.number == 58), start=1)]
+        functions = [read_function(dataset) for dataset in datasets(file, _data_bytes) if dataset.number == 58]
         found = [function for function in functions if function.type == TIME_RESPONSE]
         if not found:
             counts = Counter(function.name for function in functions)

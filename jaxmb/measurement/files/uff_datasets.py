@@ -26,11 +26,19 @@ class Dataset:
     """The line with the number; it has further fields if the dataset is binary."""
     line: int
     """Number of that line in the file."""
+    function: int
+    """1 for the first dataset 58 of the file; 0 for a dataset of another kind."""
     header: tuple[str, ...]
     """The records before the values of a dataset 58; empty for others."""
     start: int
     """Offset of the first byte after the header (after the line of the number where there is none), and of the end."""
     end: int
+
+    @property
+    def location(self) -> str:
+        """Location in the file, for messages."""
+        location = f"line {self.line}, dataset {self.number}"
+        return f"function {self.function} ({location})" if self.function else location
 
 
 def datasets(file: BinaryIO, data_bytes: Callable[[Dataset], int]) -> Iterator[Dataset]:
@@ -92,64 +100,51 @@ class _Lines:
 
 
 def _dataset(reader: _Lines, first: str, data_bytes: Callable[[Dataset], int]) -> Dataset:
-    line = reader.number
-    digits, letter = first[:6].strip(), first[6:7].lower()
+    digits = first[:6].strip()
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(
-            f"line {line}: found '{first[:80].strip()}', expected the number of a dataset in columns 1 to 6"
+            f"line {reader.number}: found '{first[:80].strip()}', expected the number of a dataset in columns 1 to 6"
         )
-    number = int(digits)
+    is_function = int(digits) == 58
+    reader.functions += is_function
+    function = reader.functions if is_function else 0
+    dataset = Dataset(int(digits), first[6:7].lower() == "b", first, reader.number, function, (), 0, 0)
     header: list[str] = []
-    location = at(line, number)
-    if number == 58:
-        reader.functions += 1
-        location = at_function(reader.functions, line)
-        for record in range(1, HEADER_LINES + 1):
-            found = reader.next()
-            if found is None or not found.endswith(b"\n") or found.rstrip() == MARK:
-                how = "the dataset ends" if found is not None and found.rstrip() == MARK else "the file ends"
-                raise ValueError(f"{location}: {how} before the end of record {record} of {HEADER_LINES}")
-            header.append(text(found))
-    start = reader.file.tell()
-    binary = letter == "b"
-    dataset = Dataset(number, binary, first, line, tuple(header), start, start)
-    if binary:
-        if number != 58:
-            raise ValueError(f"line {line}: dataset {number} is binary, expected that of 58 only")
-        return dataclasses.replace(dataset, end=start + _over_binary(reader, dataset, data_bytes(dataset)))
-    end = start
+    for record in range(1, HEADER_LINES + 1) if is_function else ():
+        found = reader.next()
+        if found is None or not found.endswith(b"\n") or found.rstrip() == MARK:
+            how = "the dataset ends" if found is not None and found.rstrip() == MARK else "the file ends"
+            raise ValueError(f"{dataset.location}: {how} before the end of record {record} of {HEADER_LINES}")
+        header.append(text(found))
+    end = reader.file.tell()
+    dataset = dataclasses.replace(dataset, header=tuple(header), start=end)
+    if dataset.binary:
+        if not is_function:
+            raise ValueError(f"line {dataset.line}: dataset {digits} is binary, expected that of 58 only")
+        return dataclasses.replace(dataset, end=end + _over_binary(reader, dataset, data_bytes(dataset)))
     while (found := reader.next()) is not None:
         if found.rstrip() == MARK:
             return dataclasses.replace(dataset, end=end)
         end += len(found)
-    raise ValueError(f"{location}: the file ends at line {reader.number} before its end mark -1: it is truncated")
+    raise ValueError(
+        f"{dataset.location}: the file ends at line {reader.number} before its end mark -1: it is truncated"
+    )
 
 
 def _over_binary(reader: _Lines, dataset: Dataset, size: int) -> int:
     """Size of the binary data, verified by the mark after them."""
-    location = at_function(reader.functions, dataset.line)
     found = reader.skip(size)
     if found < size:
-        raise ValueError(f"{location}: {found} bytes of data follow, expected {size}: the file is truncated")
+        raise ValueError(f"{dataset.location}: {found} bytes of data follow, expected {size}: the file is truncated")
     closing = reader.next()
     if closing is not None and not closing.strip():  # some programs end the data with a line end
         closing = reader.next()
     if closing is None or closing.rstrip() != MARK:
         raise ValueError(
-            f"{location}: found '{_shown(closing or b'')}' after {size} bytes of data, expected the mark -1:"
+            f"{dataset.location}: found '{_shown(closing or b'')}' after {size} bytes of data, expected the mark -1:"
             f" the number of points or the precision contradicts record 7"
         )
     return size
-
-
-def at(line: int, number: int) -> str:
-    """Location of a dataset, for messages."""
-    return f"line {line}, dataset {number}"
-
-
-def at_function(number: int, line: int) -> str:
-    """Location of the n-th dataset 58, for messages."""
-    return f"function {number} ({at(line, 58)})"
 
 
 def _shown(line: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 
 from jaxmb.io.validation import Table
-from jaxmb.measurement.files.uff_datasets import Dataset, at_function
+from jaxmb.measurement.files.uff_datasets import Dataset
 from jaxmb.measurement.frf_set import SI_UNITS, UNKNOWN, unit_over, unit_scale
 from jaxmb.response.frf_kind import FrfKind
 
@@ -63,8 +63,6 @@ OWN_FIELDS = {"averages", "decay_1_s", "posture", "source"}
 class Function:
     """Header of one dataset 58."""
 
-    number: int
-    """1 for the first dataset 58 of the file."""
     dataset: Dataset
     type: int
     response: str
@@ -86,7 +84,7 @@ class Function:
     @property
     def location(self) -> str:
         """Location in the file, for messages."""
-        return at_function(self.number, self.dataset.line)
+        return self.dataset.location
 
     @property
     def name(self) -> str:
@@ -101,24 +99,22 @@ class Function:
         )
 
 
-def read_function(dataset: Dataset, number: int) -> Function:
-    """Header of the n-th dataset 58.
+def read_function(dataset: Dataset) -> Function:
+    """Header of a dataset 58.
 
     Raises:
         ValueError: a field of the header is invalid; the message names record and line.
     """
-    location = at_function(number, dataset.line)
-    fields = {record: _fields(dataset, record, location) for record in COLUMNS}
+    fields = {record: _fields(dataset, record) for record in COLUMNS}
     for record, name, valid, expected in LIMITS:
         if fields[record][name] not in valid:
             raise ValueError(
-                f"{location}, record {record}, line {dataset.line + record}: {name} is {fields[record][name]},"
+                f"{dataset.location}, record {record}, line {dataset.line + record}: {name} is {fields[record][name]},"
                 f" expected {expected}"
             )
     dofs, values = fields[6], fields[7]
     abscissa, numerator, denominator = ((fields[n]["data type"], fields[n]["unit"]) for n in (8, 9, 10))
     return Function(
-        number=number,
         dataset=dataset,
         type=dofs["function type"],
         response=_dof(*(dofs[f"response {part}"] for part in DOF_PARTS)),
@@ -155,7 +151,7 @@ def own_record(function: Function) -> Table:
     return record
 
 
-def _fields(dataset: Dataset, record: int, location: str) -> Table:
+def _fields(dataset: Dataset, record: int) -> Table:
     """Fields of a record by name; a blank number is 0, as in Fortran."""
     line, start, fields = dataset.header[record - 1], 0, {}
     for width, contents, name in COLUMNS[record]:
@@ -165,7 +161,7 @@ def _fields(dataset: Dataset, record: int, location: str) -> Table:
             fields[name] = _label(field) if contents is str else contents(fortran(field) or "0")
         except ValueError:
             raise ValueError(
-                f"{location}, record {record}, line {dataset.line + record}:"
+                f"{dataset.location}, record {record}, line {dataset.line + record}:"
                 f" {name} is '{field}' in columns {start - width + 1} to {start}, expected {CONTENTS[contents]}"
             ) from None
     return fields

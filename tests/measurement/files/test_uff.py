@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from jaxmb.io.validation import InputError
 from jaxmb.measurement.files.frf_file import read_frf, write_frf
+from jaxmb.measurement.files.uff import read_time_histories
 from jaxmb.measurement.frf_set import FrfSet, to_si
 
 MARK = "    -1\n"
@@ -396,6 +397,13 @@ def test_files_that_lie(tmp_path, number):
     datasets, message = LIES[number]
     found = refusal(tmp_path, *datasets)
     assert re.search(message, found), found
+
+
+def test_time_histories_name_the_function_with_a_wrong_header(tmp_path):
+    wrong = function(np.ones(5), binary="<").replace(b"58b     1", b"58b     7")
+    (tmp_path / "runs.uff").write_bytes(function(np.ones(5), binary="<") + wrong)
+    with pytest.raises(ValueError, match=r"function 2 \(line 16, dataset 58\): byte order 7"):
+        read_time_histories(tmp_path / "runs.uff")
 
 
 def test_a_sparse_matrix_that_would_fill_the_memory(tmp_path):
