@@ -202,9 +202,9 @@ def _read_v5(path: Path, choice: Choice) -> dict[str, object]:
                     f"byte {position}: found an element of type {kind} and {size} bytes, expected a variable"
                     f" within the {end} bytes of the file"
                 )
-            start = _contents(file, kind, min(size, ENOUGH_FOR_HEADER), ENOUGH_FOR_HEADER, whole=False)
+            start = _contents(file, order, kind, min(size, ENOUGH_FOR_HEADER), ENOUGH_FOR_HEADER, whole=False)
             file.seek(position + TAG + size)
-            cls, shape, name, _ = _about(start, order, kind)
+            cls, shape, name, _ = _about(start, order)
             if name in shapes:
                 raise ValueError(f"variable '{name}' occurs twice")
             elements[name] = (kind, position + TAG, size)
@@ -213,7 +213,7 @@ def _read_v5(path: Path, choice: Choice) -> dict[str, object]:
         def load(name: str) -> Any:
             kind, position, size = elements[name]
             file.seek(position)
-            return _value(_contents(file, kind, size, MOST_BYTES, whole=True), order, name, kind, 0)
+            return _value(_contents(file, order, kind, size, MOST_BYTES, whole=True), order, name, 0)
 
         loaded: dict[str, Any] = {}
 
@@ -225,8 +225,8 @@ def _read_v5(path: Path, choice: Choice) -> dict[str, object]:
         return {name: loaded[holder][name] if holder else load(name) for name in names}
 
 
-def _contents(file: BinaryIO, kind: int, size: int, most: int, whole: bool) -> memoryview:
-    """Contents of a variable's element, decompressed, at most `most` bytes unless `whole`."""
+def _contents(file: BinaryIO, order: str, kind: int, size: int, most: int, whole: bool) -> memoryview:
+    """Contents of a variable's matrix, decompressed, at most `most` bytes unless `whole`."""
     if size > MOST_BYTES:
         raise ValueError(f"a variable has {size} bytes, expected at most {MOST_BYTES}")
     data = _exactly(file, size, "a variable")
@@ -241,21 +241,18 @@ def _contents(file: BinaryIO, kind: int, size: int, most: int, whole: bool) -> m
         raise ValueError(f"a variable unpacks to more than {most} bytes, expected no more")
     if whole and not decompressor.eof:
         raise ValueError("a compressed variable is damaged: it is incomplete")
-    return memoryview(unpacked)
+    inner = _word(memoryview(unpacked), 0, order)
+    if inner != MATRIX:
+        raise ValueError(f"a compressed element is of type {inner}, expected a variable")
+    return memoryview(unpacked)[TAG:]
 
 
-def _about(data: memoryview, order: str, kind: int) -> tuple[int, tuple[int, ...], str, int]:
+def _about(data: memoryview, order: str) -> tuple[int, tuple[int, ...], str, int]:
     """Class, shape and name of a matrix, and the offset of its contents.
 
     A compressed matrix includes its own tag.
     """
-    at = 0
-    if kind == COMPRESSED:
-        inner = _word(data, 0, order)
-        if inner != MATRIX:
-            raise ValueError(f"a compressed element is of type {inner}, expected a variable")
-        at = TAG
-    flags_type, flags, at = _element(data, at, order, "flags")
+    flags_type, flags, at = _element(data, 0, order, "flags")
     if flags_type in (5, 6) and len(flags) == 8 and _word(flags, 0, order) & 0xFF == OPAQUE:
         _, name, at = _element(data, at, order, "name")  # an object has no dimensions
         return OPAQUE, (), bytes(name).decode("ascii", "replace"), at
@@ -275,10 +272,10 @@ def _about(data: memoryview, order: str, kind: int) -> tuple[int, tuple[int, ...
     return _word(flags, 0, order) & 0xFF, shape, bytes(name).decode("ascii", "replace"), at
 
 
-def _value(data: memoryview, order: str, name: str, kind: int, depth: int) -> Any:
+def _value(data: memoryview, order: str, name: str, depth: int) -> Any:
     """Array, string, list of strings, or dictionary of a struct; the class name in brackets for anything else."""
-    cls, shape, _, at = _about(data, order, kind)
-    flags = _word(data, 2 * TAG if kind == COMPRESSED else TAG, order)
+    cls, shape, _, at = _about(data, order)
+    flags = _word(data, TAG, order)
     size = int(np.prod([float(n) for n in shape]))
     if size > LARGEST_ARRAY or size > len(data):
         raise ValueError(
@@ -310,7 +307,7 @@ def _value(data: memoryview, order: str, name: str, kind: int, depth: int) -> An
         element, inner, at = _element(data, at, order, name)
         if element != MATRIX:
             raise ValueError(f"variable '{name}' holds an element of type {element}, expected a matrix")
-        values.append(_value(inner, order, name, MATRIX, depth + 1) if len(inner) else np.zeros((0, 0)))
+        values.append(_value(inner, order, name, depth + 1) if len(inner) else np.zeros((0, 0)))
     if cls == STRUCT:
         return dict(zip(names, values, strict=True)) if size == 1 else {"(struct array)": None}
     texts = ["" if isinstance(x, np.ndarray) and x.size == 0 else x for x in values]
