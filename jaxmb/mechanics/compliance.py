@@ -18,7 +18,6 @@ from jaxmb.mechanics.beams import element_stiffness
 from jaxmb.mechanics.dynamics import gravity_energy, joint_rates, own_springs, spring_energy
 from jaxmb.mechanics.equilibrium import loaded_without_gravity, tangent_solve
 from jaxmb.mechanics.kinematics import (
-    ELASTIC_AXES,
     ancestor_matrix,
     ancestor_nodes,
     check_constant_stiffness,
@@ -55,17 +54,15 @@ def elastic_jacobian(
     index = frame_index(model, frame)
     deflection = None if e is None else e[n:].reshape(springs, 6)
     poses = node_poses(model, q if e is None else whole(model, q) + e)
-    ancestors = ancestor_nodes(model, model.frame_node[index])
     target = (poses[model.frame_node[index]] @ frame_offsets(model)[index])[:3, 3]
     # A coordinate does not move its own axis, which can therefore be taken from its node's pose.
     turn, axial = joint_rates(model, poses[:n])
     columns = jnp.concatenate([axial + jnp.cross(turn, target - poses[:n, :3, 3]), turn], axis=1)
     if springs:
         columns = jnp.concatenate([columns, _spring_columns(poses[n : n + springs], deflection, target)])
-    is_ancestor = [i in ancestors for i in range(n)] + [
-        n + s in ancestors for s in range(springs) for _ in ELASTIC_AXES
-    ]
-    return jnp.where(jnp.asarray(is_ancestor)[:, None], columns, 0.0).T
+    is_ancestor = ancestor_matrix(model.parent)[model.frame_node[index]] > 0.0
+    is_moving = np.concatenate([is_ancestor[:n], np.repeat(is_ancestor[n:], 6)])
+    return jnp.where(is_moving[:, None], columns, 0.0).T
 
 
 def compliance_matrix(model: Model, q: Float[Array, "n"], gravity: bool = False) -> Float[Array, "e e"]:
@@ -264,7 +261,7 @@ def elastic_stiffness(
 
 def _with_outer_stiffness(model: Model, gravity: bool) -> list[int]:
     """Virtual springs on which gravity, or a spring between a frame before and one behind them, acts."""
-    ends = [[set(ancestor_nodes(model, model.frame_node[frame])) for frame in pair] for pair in model.spring_frames]
+    ends = [[ancestor_nodes(model, model.frame_node[frame]) for frame in pair] for pair in model.spring_frames]
     between = {node for a, b in ends for node in a ^ b}
     n = len(model.coordinates)
     return [s for s in range(len(model.virtual_springs)) if gravity or n + s in between]

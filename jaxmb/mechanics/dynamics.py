@@ -92,8 +92,6 @@ def rigid_mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]
     of, shafts = _momenta(model, q), np.array([shaft for _, shaft in model.motors], dtype=int)
     mass = jnp.einsum("bix,bjx->ij", of.velocity, of.momentum)
     mass = mass + jnp.einsum("bix,bjx->ij", of.angular_velocity, of.angular_momentum)
-    if not model.motors:
-        return mass
     inertia = model.rotor_inertia[shafts]
     rows = inertia[:, None] * ancestor_matrix(model.parent)[shafts, : q.size] * (of.turn[shafts] @ of.turn.T)
     return mass.at[shafts].add(rows).at[:, shafts].add(rows.T).at[shafts, shafts].add(-inertia)
@@ -156,13 +154,11 @@ def inertias(model: Model) -> Float[Array, "k 4 4"]:
     joints with inertial couplings between motors and links.
     """
     bodies = jax.vmap(pseudo_inertia)(model.mass, model.first_moment, model.inertia)
-    if model.beams:
+    if model.beams:  # tracing the sections takes long
         bodies = jnp.concatenate([bodies, section_inertias(model).reshape(-1, 4, 4)])
-    shafts = [shaft for _, shaft in model.motors]
-    if not shafts:
-        return bodies
-    axis, nothing = model.axis[jnp.array(shafts)], jnp.zeros(3)
-    about_axis = model.rotor_inertia[jnp.array(shafts), None, None] * axis[:, :, None] * axis[:, None, :]
+    shafts = np.array([shaft for _, shaft in model.motors], dtype=int)
+    axis, nothing = model.axis[shafts], jnp.zeros(3)
+    about_axis = model.rotor_inertia[shafts, None, None] * axis[:, :, None] * axis[:, None, :]
     rotors = jax.vmap(lambda inertia: pseudo_inertia(jnp.zeros(()), nothing, inertia))(about_axis)
     return jnp.concatenate([bodies, rotors, -rotors])
 
@@ -170,15 +166,14 @@ def inertias(model: Model) -> Float[Array, "k 4 4"]:
 def inertia_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "k 4 4"]:
     """Pose of every body and payload, every beam section, every rotor, and every rotor without its shaft's rotation."""
     poses = node_poses(model, q)
-    moving = [poses[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset]
+    bodies = poses[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset
     if model.beams:
         begin, deflection = _elements(model, poses, q)
-        moving.append((begin[:, None] @ section_poses(model, deflection)).reshape(-1, 4, 4))
-    shafts = [shaft for _, shaft in model.motors]
-    if shafts:
-        without_spin = poses[np.array(model.parent)[shafts]] @ model.origin[np.array(shafts)]
-        moving += [poses[np.array(shafts)], without_spin]
-    return jnp.concatenate(moving)
+        sections = begin[:, None] @ section_poses(model, deflection)
+        bodies = jnp.concatenate([bodies, sections.reshape(-1, 4, 4)])
+    shafts = np.array([shaft for _, shaft in model.motors], dtype=int)
+    without_spin = poses[np.array(model.parent)[shafts]] @ model.origin[shafts]
+    return jnp.concatenate([bodies, poses[shafts], without_spin])
 
 
 def _elements(
@@ -186,7 +181,7 @@ def _elements(
 ) -> tuple[Float[Array, "w 4 4"], Float[Array, "w 6"]]:
     """Pose of the start of each beam element, and the elastic displacement of its end."""
     n, springs = len(model.coordinates), len(model.virtual_springs)
-    begin = poses[jnp.array(model.parent[n + springs :])] @ model.beam_start
+    begin = poses[np.array(model.parent[n + springs :], dtype=int)] @ model.beam_start
     return begin, whole(model, q)[n + 6 * springs :].reshape(-1, 6)
 
 
@@ -243,11 +238,8 @@ def mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
         mass = jnp.einsum("bxzi,bxzj->ij", weighted, change)
     else:
         mass = rigid_mass_matrix(model, q)
-    mass = mass + jnp.diag(reflected_inertia(model, q))
-    if not model.transmissions:
-        return mass
     c = transmission_rates(model, q)
-    return mass + c.T @ (model.transmission_inertia[:, None] * c)
+    return mass + jnp.diag(reflected_inertia(model, q)) + c.T @ (model.transmission_inertia[:, None] * c)
 
 
 def inertial_effort(
@@ -264,11 +256,8 @@ def inertial_effort(
     (_, _), (_, acceleration) = jax.jvp(pose_and_velocity, (q, qd), (qd, qdd))
     _, pull_back = jax.vjp(pose, q)
     (effort,) = pull_back(acceleration @ inertias(model))
-    effort = effort + reflected_inertia(model, q) * qdd
-    if not model.transmissions:
-        return effort
     c = transmission_rates(model, q)
-    return effort + c.T @ (model.transmission_inertia * (c @ qdd))
+    return effort + reflected_inertia(model, q) * qdd + c.T @ (model.transmission_inertia * (c @ qdd))
 
 
 def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
@@ -276,12 +265,10 @@ def gravity_energy(model: Model, q: Float[Array, "n"]) -> Float[Array, ""]:
     nodes = node_poses(model, q)
     poses = nodes[jnp.array(model.mass_node, dtype=int)] @ model.mass_offset
     moments = jnp.einsum("bxy,by->x", poses[:, :3, :3], model.first_moment) + model.mass @ poses[:, :3, 3]
-    if model.beams:
-        begin, deflection = _elements(model, nodes, q)
-        centers = jnp.einsum("wxy,wy->wx", begin[:, :3, :3], element_centers(model, deflection)) + begin[:, :3, 3]
-        masses = (model.density * model.beam_area * model.beam_length)[model.element_beam]
-        moments = moments + masses @ centers
-    return -moments @ model.gravity
+    begin, deflection = _elements(model, nodes, q)
+    centers = jnp.einsum("wxy,wy->wx", begin[:, :3, :3], element_centers(model, deflection)) + begin[:, :3, 3]
+    masses = (model.density * model.beam_area * model.beam_length)[model.element_beam]
+    return -(moments + masses @ centers) @ model.gravity
 
 
 @typed_arguments
@@ -324,8 +311,6 @@ def spring_effort(
     """Generalized effort [n] of springs and dampers, on coordinates and between frames."""
     own, pull_back = jax.vjp(lambda x: own_stretch(model, x), q - q_rest)
     (effort,) = pull_back(model.stiffness * own + model.damping * own_stretch(model, qd))
-    if not model.springs:
-        return effort
     stretch, rate = jax.jvp(lambda x: spring_stretch(model, x, q_rest), (q,), (qd,))
     _, pull_back = jax.vjp(lambda x: spring_stretch(model, x, q_rest), q)
     (from_frames,) = pull_back(model.spring_stiffness * stretch + model.spring_damping * rate)
@@ -415,8 +400,6 @@ def inverse_dynamics(
     q_rest = model.reference if q_rest is None else q_rest
     check_coordinates(model, q=q, qd=qd, qdd=qdd, q_rest=q_rest)
     q_rest = whole(model, q_rest)[: q.shape[0]]
+    c = transmission_rates(model, q)
     static = gravity_effort(model, q) + elastic_effort(model, q, qd, q_rest)
-    if model.transmissions:
-        c = transmission_rates(model, q)
-        static = static + c.T @ (model.transmission_damping * (c @ qd))
-    return inertial_effort(model, q, qd, qdd) + static
+    return inertial_effort(model, q, qd, qdd) + static + c.T @ (model.transmission_damping * (c @ qd))

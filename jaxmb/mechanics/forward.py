@@ -143,10 +143,10 @@ def tree_effort(
         friction += model.friction_terms[:, TERMS.index("stribeck")] * slow * direction(qd, friction_speed)
     if any("cubic_damping" in terms for terms in model.further_friction):
         friction += model.friction_terms[:, TERMS.index("cubic_damping")] * qd**3
-    friction = jnp.where(locked, 0.0, friction)
-    if model.transmissions:
-        c = model.transmission_rate
-        friction = friction + c.T @ (model.transmission_friction * direction(c @ qd, friction_speed))
+    c = model.transmission_rate
+    friction = jnp.where(locked, 0.0, friction) + c.T @ (
+        model.transmission_friction * direction(c @ qd, friction_speed)
+    )
     return inverse_dynamics(free, q, qd, qdd, q_rest) + friction
 
 

@@ -145,11 +145,7 @@ def joints_moving_frame(model: Model, frame: str, joints: Sequence[str] | None =
 
 def ancestor_nodes(model: Model, node: int) -> set[int]:
     """Indices of a node and its ancestors up to the ground."""
-    found = set[int]()
-    while node >= 0:
-        found.add(node)
-        node = model.parent[node]
-    return found
+    return set(np.flatnonzero(ancestor_matrix(model.parent)[node]).tolist())
 
 
 def joint_origins(model: Model) -> Float[Array, "n 4 4"]:

@@ -145,14 +145,12 @@ def loop_gaps(model: Model, x: Float[Array, "x"], rigid_only: bool = False) -> F
     offset = jnp.einsum("lji,lj->li", a[:, :3, :3], b[:, :3, 3] - a[:, :3, 3])
     relative = jnp.einsum("lji,ljk->lik", a[:, :3, :3], b[:, :3, :3])
     is_sliding = np.array([kind in ("prismatic", "cylindrical") for kind in kinds])[:, None]
-    gaps = [coupled, (offset - is_sliding * axis * jnp.sum(axis * offset, axis=1, keepdims=True)).ravel()]
+    gaps = offset - is_sliding * axis * jnp.sum(axis * offset, axis=1, keepdims=True)
     axial = np.array([i for i, kind in enumerate(kinds) if kind in ("revolute", "cylindrical")], dtype=int)
-    if axial.size:
-        gaps.append(jnp.cross(jnp.einsum("lij,lj->li", relative[axial], axis[axial]), axis[axial]).ravel())
-    fixed_rotation = np.array([i for i, kind in enumerate(kinds) if kind in ("fixed", "prismatic")], dtype=int)
-    if fixed_rotation.size:
-        gaps.append(jax.vmap(rotation_vector)(relative[fixed_rotation]).ravel())
-    return jnp.concatenate(gaps)
+    tilts = jnp.cross(jnp.einsum("lij,lj->li", relative[axial], axis[axial]), axis[axial])
+    fixed = np.array([i for i, kind in enumerate(kinds) if kind in ("fixed", "prismatic")], dtype=int)
+    turns = jax.vmap(rotation_vector)(relative[fixed])
+    return jnp.concatenate([coupled, gaps.ravel(), tilts.ravel(), turns.ravel()])
 
 
 def check_closed(model: Model, q: Float[Array, "n"] | np.ndarray, label: str = "posture") -> None:

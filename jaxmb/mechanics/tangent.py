@@ -36,7 +36,7 @@ from jaxmb.mechanics.dynamics import (
 )
 from jaxmb.mechanics.equilibrium import held_coordinates, static_equilibrium
 from jaxmb.mechanics.kinematics import (
-    ancestor_nodes,
+    ancestor_matrix,
     check_constant_stiffness,
     check_coordinates,
     check_no_virtual_springs,
@@ -135,7 +135,7 @@ def motion_jacobians(model: Model, q: Float[Array, "n"], frames: Sequence[str]) 
     origins = (nodes[carriers] @ frame_offsets(model)[chosen])[:, :3, 3]
     velocity = axial + jnp.cross(turn, origins[:, None] - nodes[:n, :3, 3])
     twists = jnp.concatenate([velocity, jnp.broadcast_to(turn, velocity.shape)], axis=2)
-    is_moved = np.array([[i in ancestor_nodes(model, node) for i in range(n)] for node in carriers])
+    is_moved = ancestor_matrix(model.parent)[carriers, :n] > 0.0
     return jnp.where(is_moved[:, :, None], twists, 0.0).transpose(0, 2, 1) @ motion_basis(model, x)
 
 
@@ -225,8 +225,6 @@ def viscous_damping(
     beta = model.rayleigh_stiffness
     own, between = model.damping + beta * model.stiffness, model.spring_damping + beta * model.spring_stiffness
     damping = _damping_matrix(model, own, between, beta, q_rest, point) + model.rayleigh_mass * mass
-    if not model.transmissions:
-        return damping
     c = transmission_rates(model, point)
     return damping + c.T @ (model.transmission_damping[:, None] * c)
 
