@@ -11,13 +11,10 @@ from pydantic import Field, model_validator
 from jaxmb.io.files import csv_table, find_description, read_toml
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name, validated
 from jaxmb.machine.values import Angle, Name, Number, Part, Positive
-from jaxmb.measurement.motion.record import Drives, MotionRecord, check_record
+from jaxmb.measurement.motion.record import PARTS, TEMPERATURE, Drives, MotionRecord, check_record
 from jaxmb.measurement.records.file import data_path, is_number, read_columns
 from jaxmb.measurement.records.schema import DataFile, PublicData
 
-TEMPERATURE = "temperature"
-"""Column name of the temperature, common to the machine."""
-PARTS = ("velocity", "acceleration", "torque")
 CURRENTS = ("current", "currents", "i")
 
 
@@ -80,14 +77,7 @@ def write_motion(path: str | Path, record: MotionRecord) -> None:
         path: of the CSV file; an existing one is replaced.
         record: motion to write.
     """
-    columns = {"time_s": record.time_s} | dict(zip(record.names, record.position.T, strict=True))
-    parts = zip(PARTS, (record.velocity, record.acceleration, record.effort), strict=True)
-    for what, values in parts:
-        for name, column in zip(record.names, () if values is None else values.T, strict=values is not None):
-            if not np.isnan(column).all():
-                columns[f"{name}.{what}"] = column
-    if record.temperature is not None:
-        columns[TEMPERATURE] = record.temperature
+    columns = record.columns
     table = np.stack(list(columns.values()), axis=1)
     np.savetxt(path, table, fmt="%.17g", delimiter=",", header=",".join(columns), comments="")
 

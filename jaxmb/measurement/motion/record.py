@@ -132,6 +132,12 @@ GAP = 1.5
 """Largest time step over the mean one: a missing sample among many hardly leaves that grid."""
 
 
+PARTS = ("velocity", "acceleration", "torque")
+"""Endings of the column names of signals beside positions."""
+TEMPERATURE = "temperature"
+"""Column name of the temperature, common to the machine."""
+
+
 class Drives(NamedTuple):
     """Recordings at the motors of a machine, tau = N^T (gain x)."""
 
@@ -174,6 +180,16 @@ class MotionRecord:
     def rate_hz(self) -> float:
         """Samples per second."""
         return (len(self.time_s) - 1) / float(self.time_s[-1] - self.time_s[0])
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The measured signals by the column names of `read_motion`."""
+        columns = {"time_s": self.time_s} | dict(zip(self.names, self.position.T, strict=True))
+        for what, values in zip(PARTS, (self.velocity, self.acceleration, self.effort), strict=True):
+            for name, column in zip(self.names, () if values is None else values.T, strict=values is not None):
+                if not np.isnan(column).all():
+                    columns[f"{name}.{what}"] = column
+        return columns | ({} if self.temperature is None else {TEMPERATURE: self.temperature})
 
     @property
     def doubtful_rate(self) -> str:
@@ -243,7 +259,10 @@ def check_record(
     time, count = record.time_s, len(record.time_s)
     if count < LEAST_SAMPLES:
         raise ValueError(f"there are {count} samples, expected at least {LEAST_SAMPLES}")
-    _check_finite("time_s", time)
+    for name, column in record.columns.items():
+        wrong = np.flatnonzero(~np.isfinite(column))
+        if wrong.size:
+            raise ValueError(f"{name} is {column[wrong[0]]} at sample {wrong[0] + 1}, expected finite numbers")
     steps = np.diff(time)
     if np.any(steps <= 0.0):
         first = int(np.argmax(steps <= 0.0))
@@ -260,22 +279,8 @@ def check_record(
             f" even steps, or resample_hz = {record.rate_hz:.3g} of the test"
         )
     for name, column in zip(record.names, record.position.T, strict=True):
-        _check_finite(name, column)
         largest = float(np.abs(column).max())
         if largest > LARGEST_ANGLE * max(1.0, abs(gear_ratios.get(name, 1.0))):
             raise ValueError(f"{name} goes to {largest:g}, expected rad or m: is it in degrees, or counts?")
     if np.isnan(record.effort).all():
         raise ValueError(f"no torque was measured, expected a column such as '{record.names[0]}.torque'")
-    parts = (("velocity", record.velocity), ("acceleration", record.acceleration), ("torque", record.effort))
-    for what, columns in parts:
-        for name, column in zip(record.names, () if columns is None else columns.T, strict=columns is not None):
-            if not np.isnan(column).all():
-                _check_finite(f"{name}.{what}", column)
-    if record.temperature is not None:
-        _check_finite("temperature", record.temperature)
-
-
-def _check_finite(name: str, values: np.ndarray) -> None:
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if wrong.size:
-        raise ValueError(f"{name} is {values[wrong[0]]} at sample {wrong[0] + 1}, expected finite numbers")
