@@ -208,10 +208,15 @@ def modal_analysis(
 
     Source: see `polyreference_poles`, `lsce_poles`, `refine_poles`.
     """
-    report = report or (lambda _: None)
-    return _analysed(
-        frf_set, _Request(band_hz, max_order, method, references, chosen, rule or StabilityRule(), None), report, hits
-    )
+    options = {
+        "band_hz": band_hz,
+        "max_order": max_order,
+        "method": method,
+        "references": references,
+        "chosen": chosen,
+        "rule": rule or StabilityRule(),
+    }
+    return _analysed(frf_set, options, None, report or (lambda _: None), hits)
 
 
 def reselected(frf_set: FrfSet, earlier: ModalAnalysis, chosen: Sequence[Chosen]) -> ModalAnalysis:
@@ -225,30 +230,20 @@ def reselected(frf_set: FrfSet, earlier: ModalAnalysis, chosen: Sequence[Chosen]
     Raises:
         ValueError: see `modal_analysis`.
     """
-    band_hz, max_order, method, references, rule = (
-        earlier.options[key] for key in ("band_hz", "max_order", "method", "references", "rule")
-    )
-    request = _Request(band_hz, max_order, method, references, chosen, rule, earlier.chart)
-    return _analysed(frf_set, request, lambda _: None, ())
-
-
-class _Request(NamedTuple):
-    """Options of an analysis."""
-
-    band_hz: Sequence[float] | None
-    max_order: int
-    method: Method
-    references: Sequence[str] | None
-    chosen: Sequence[Chosen] | Literal["stable"] | None
-    rule: StabilityRule
-    chart: StabilizationChart | None
-    """Of an earlier analysis with `chosen`."""
+    return _analysed(frf_set, {**earlier.options, "chosen": chosen}, earlier.chart, lambda _: None, ())
 
 
 def _analysed(
-    frf_set: FrfSet, request: _Request, report: Callable[[str], None], hits: Sequence[FrfSet]
+    frf_set: FrfSet,
+    options: Mapping[str, Any],
+    chart: StabilizationChart | None,
+    report: Callable[[str], None],
+    hits: Sequence[FrfSet],
 ) -> ModalAnalysis:
-    band_hz, max_order, method, references, chosen, rule, chart = request
+    """Analysis with options of `modal_analysis`; with `chosen`, by the chart of an earlier analysis if one is given."""
+    band_hz, max_order, method, references, chosen, rule = (
+        options[key] for key in ("band_hz", "max_order", "method", "references", "chosen", "rule")
+    )
     check_choice("method", method, get_args(Method))
     data = modal_data(frf_set, None if band_hz is None else band_of(band_hz), references)
     frequency_hz, responses = data.frf_set.frequency_hz, data.responses
@@ -322,7 +317,7 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
     if varying is not None:
         varying, refined = varying.with_poles_beside()
         mode = is_mode(refined, search.band_hz, search.rule)
-        mode[varying.eigenvalue.size :] = False
+        mode[varying.modes.eigenvalue.size :] = False
         between = "hits" if single is not None else "inputs" if data.transposed else "outputs"
         return _Found(search, chart, start, refined, mode, varying.scatter(refined.eigenvalue, mode, between))
     refined = refine_poles(search.lines, chart.eigenvalue[start], chart.participation[start])

@@ -9,6 +9,7 @@ from jaxmb.measurement.modal.data import SingleHits
 from jaxmb.measurement.modal.model import as_lines
 from jaxmb.measurement.modal.refine import RefinedPoles, fixed_poles, refine_poles
 from jaxmb.measurement.modal.search import Search, remainder, with_poles_beside
+from jaxmb.measurement.modal.varying import VaryingModes
 from jaxmb.measurement.modal.varying_search import VaryingSearch
 
 MOST_ALONE = 8
@@ -55,27 +56,8 @@ class VaryingTest:
 
     search: Search
     """Search in the corrected responses."""
-    eigenvalue: np.ndarray
-    """[r], rad/s."""
-    participation: np.ndarray
-    """[r, input]"""
-    shift: np.ndarray
-    """Relative shift of the frequency in every response or hit [output, r]."""
-    std: np.ndarray
-    """Standard deviation of the shift [r]."""
-    covariance: np.ndarray
-    """Covariance of Re and Im of each pole [r, 2, 2], (rad/s)^2, including the scatter of the mean."""
-
-    def part(self, keep: np.ndarray) -> "VaryingTest":
-        """The test with selected modes."""
-        return VaryingTest(
-            self.search,
-            self.eigenvalue[keep],
-            self.participation[keep],
-            self.shift[:, keep],
-            self.std[keep],
-            self.covariance[keep],
-        )
+    modes: VaryingModes
+    """Modes with the participations of the corrected responses, and with their variation in every response or hit."""
 
     def with_poles_beside(self) -> tuple["VaryingTest", RefinedPoles]:
         """The significant modes, and these together with refined out-of-band poles.
@@ -83,24 +65,25 @@ class VaryingTest:
         Modes fitted on the lines around them may only describe the residual of their neighbours; over the whole band
         their power hardly exceeds that of the residual.
         """
-        search, test = self.search, self
-        refined = with_poles_beside(search, refine_poles(search.lines, test.eigenvalue, test.participation))
-        beside = slice(test.eigenvalue.size, None)
+        search, modes = self.search, self.modes
+        refined = with_poles_beside(search, refine_poles(search.lines, modes.eigenvalue, modes.participation))
+        beside = slice(modes.eigenvalue.size, None)
         pole, rows, covariance = (
             each[beside] for each in (refined.eigenvalue, refined.participation, refined.covariance)
         )
         while True:
             known = fixed_poles(
                 search.lines,
-                np.concatenate([test.eigenvalue, pole]),
-                np.concatenate([test.participation, rows]),
+                np.concatenate([modes.eigenvalue, pole]),
+                np.concatenate([modes.participation, rows]),
                 refined.noise,
             )
-            outstanding = _outstanding(search, known)[: test.eigenvalue.size]
+            outstanding = _outstanding(search, known)[: modes.eigenvalue.size]
             if not np.any(outstanding < OUTSTANDING):
                 break
-            test = test.part(np.arange(outstanding.size) != np.argmin(outstanding))
-        return test, dataclasses.replace(known, covariance=np.concatenate([test.covariance, covariance]))
+            modes = modes.part(np.arange(outstanding.size) != np.argmin(outstanding))
+        known = dataclasses.replace(known, covariance=np.concatenate([modes.covariance, covariance]))
+        return VaryingTest(search, modes), known
 
     def scatter(self, eigenvalue: np.ndarray, mode: np.ndarray, between: str) -> Scatter:
         """Variation of the modes, by ascending frequency.
@@ -110,9 +93,9 @@ class VaryingTest:
             mode: mask of those that are modes.
             between: kind of the responses, see `Scatter`.
         """
-        modes = np.flatnonzero(mode)
-        modes = modes[np.argsort(np.abs(eigenvalue[modes]), kind="stable")]
-        return Scatter(self.shift[:, modes], self.std[modes], between)
+        order = np.flatnonzero(mode)
+        order = order[np.argsort(np.abs(eigenvalue[order]), kind="stable")]
+        return Scatter(self.modes.move[:, order, 0], self.modes.std[order, 0], between)
 
 
 def varying_test(
@@ -173,4 +156,4 @@ def _corrected(search: Search, varying: VaryingSearch, hits: SingleHits | None, 
     corrected = dataclasses.replace(search, frf=frf, lines=as_lines(search.lines.s, frf, power))
     # an exponential window adds its decay rate to that of every mode
     eigenvalue = modes.eigenvalue + search.decay_1_s
-    return VaryingTest(corrected, eigenvalue, rows, modes.move[:, :, 0], modes.std[:, 0], modes.covariance)
+    return VaryingTest(corrected, dataclasses.replace(modes, eigenvalue=eigenvalue, participation=rows))
