@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from jaxmb.io.validation import check_distinct
-from jaxmb.machine.values import CoordinateValue, Name, NonNegative, Number, Part, Vector
+from jaxmb.machine.values import CoordinateValue, Name, NonNegative, Number, Part, Positive, Vector
 
-Positive = Annotated[Number, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 MOST_CHANNELS = 10_000
