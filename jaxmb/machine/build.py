@@ -12,7 +12,7 @@ from jaxmb.io.validation import listed
 from jaxmb.machine.beam import FlexibleBeam
 from jaxmb.machine.elements import TERMS, Fractional, FurtherFriction, Loop, LoopType, origin_matrix
 from jaxmb.machine.schema import EXACT, Body, Machine, RigidMass, Spring
-from jaxmb.machine.values import GROUND
+from jaxmb.machine.values import GROUND, by_level
 
 
 class Model(eqx.Module):
@@ -412,25 +412,22 @@ def _attach_bodies(
     behind[GROUND] = through(GROUND, "end", own[GROUND])
     first_element = len(names) + len(springs)
 
-    remaining: list[Body | FlexibleBeam] = [*machine.body, *machine.beam]
-    while remaining:
-        ready = [part for part in remaining if _carrier(part) in behind]
-        remaining = [part for part in remaining if _carrier(part) not in behind]
-        for body in ready:
-            node, offset = behind[_carrier(body)]
-            attachment = node, offset @ origin_matrix(body.origin)
-            if isinstance(body, FlexibleBeam):
-                for end in body.ends:
-                    nodes["element", end] = attachment
-                    attachment = own[end] = behind[end] = first_element + machine.ends.index(end), np.eye(4)
-                continue
-            for coordinate in body.joint:
-                nodes["joint", coordinate.name] = attachment
-                if (shaft := coordinate.shaft) is not None:
-                    nodes["joint", shaft.name] = attachment
-                attachment = names.index(coordinate.name), np.eye(4)
-            own[body.name] = through(body.name, "joint", attachment)
-            behind[body.name] = through(body.name, "end", own[body.name])
+    parts: list[Body | FlexibleBeam] = [*machine.body, *machine.beam]
+    for body in by_level(parts, _carrier, behind):
+        node, offset = behind[_carrier(body)]
+        attachment = node, offset @ origin_matrix(body.origin)
+        if isinstance(body, FlexibleBeam):
+            for end in body.ends:
+                nodes["element", end] = attachment
+                attachment = own[end] = behind[end] = first_element + machine.ends.index(end), np.eye(4)
+            continue
+        for coordinate in body.joint:
+            nodes["joint", coordinate.name] = attachment
+            if (shaft := coordinate.shaft) is not None:
+                nodes["joint", shaft.name] = attachment
+            attachment = names.index(coordinate.name), np.eye(4)
+        own[body.name] = through(body.name, "joint", attachment)
+        behind[body.name] = through(body.name, "end", own[body.name])
     return own, behind, nodes
 
 

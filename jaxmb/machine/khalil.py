@@ -26,7 +26,7 @@ from jaxmb.io.files import csv_table
 from jaxmb.io.validation import Table, check_distinct, check_known, error_location, validated
 from jaxmb.machine.elements import origin_table, pose_matrix
 from jaxmb.machine.schema import Machine
-from jaxmb.machine.values import GROUND, Number, Part, in_order_of_need
+from jaxmb.machine.values import GROUND, Number, Part, by_level, in_order_of_need
 
 OPERATORS = {
     ast.Add: operator.add,
@@ -257,23 +257,17 @@ class _Chain:
 
     def add_bodies(self) -> None:
         """Add all bodies of the chain to the parts."""
-        remaining = list(self.rows)
-        names = [str(row["joint"]) for row in remaining]
+        names = [str(row["joint"]) for row in self.rows]
         check_distinct(names, "geometry: joint '{}' occurs twice, expected each once")
-        moving = [str(row["joint"]) for row in remaining if str(row["sigma"]).strip() not in ("2", "2.0")]
-        for row in remaining:
+        moving = [str(row["joint"]) for row in self.rows if str(row["sigma"]).strip() not in ("2", "2.0")]
+        for row in self.rows:
             check_known(f"geometry: joint {row['joint']}: a: joint", [str(row["a"])], ["0", *names])
         check_known("beams: body: moving joint", (str(row["body"]) for row in self.beam_rows), moving)
         for key, joints in self.springs.items():
             check_known(f"{key}: moving joint", joints, moving)
-        while remaining:
-            ready = [row for row in remaining if str(row["a"]) in self.nodes]
-            if not ready:
-                cycle = ", ".join(str(row["joint"]) for row in remaining)
-                raise ValueError(f"geometry: joints {cycle} form a cycle, expected a tree")
-            for row in ready:
-                self._add_body(row)
-            remaining = [row for row in remaining if str(row["joint"]) not in self.nodes]
+        in_order_of_need({str(row["joint"]): [str(row["a"])] for row in self.rows}, "geometry: joints")
+        for row in by_level(self.rows, lambda row: str(row["a"]), self.nodes):
+            self._add_body(row)
 
     def _add_body(self, row: Table) -> None:
         joint = str(row["joint"])

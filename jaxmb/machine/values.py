@@ -4,9 +4,9 @@ import functools
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WrapValidator
@@ -157,6 +157,18 @@ def in_order_of_need(needs: Mapping[str, Iterable[str]], label: str) -> tuple[st
     except CycleError as error:
         cycle = " -> ".join(reversed(error.args[1]))
         raise ValueError(f"{label} form a cycle: {cycle}; expected none") from None
+
+
+Member = TypeVar("Member")
+
+
+def by_level(parts: Iterable[Member], carrier: Callable[[Member], str], known: Container[str]) -> Iterator[Member]:
+    """The parts of a tree, level by level: those whose carrier is known, to which the caller adds each part."""
+    remaining = list(parts)
+    while remaining:
+        ready = [part for part in remaining if carrier(part) in known]
+        remaining = [part for part in remaining if carrier(part) not in known]
+        yield from ready
 
 
 Name = Annotated[str, BeforeValidator(valid_name)]

@@ -24,7 +24,7 @@ from jaxmb.machine.elements import (
 )
 from jaxmb.machine.mjcf import mujoco_module, without_log
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Motor, Payload, RigidMass, Spring
-from jaxmb.machine.values import GROUND, Part, numbers_text, omitted
+from jaxmb.machine.values import GROUND, Part, by_level, numbers_text, omitted
 from jaxmb.mechanics.beam_chains import natural_frequencies, with_chains
 from jaxmb.mechanics.kinematics import frame_poses
 from jaxmb.mechanics.postures import build_model, posture as posture_of
@@ -243,13 +243,9 @@ class _Writer:
 
     def text(self) -> str:
         """The file."""
-        remaining = list(self.machine.body)
         carried = self._carried_rotors()
-        while remaining:
-            ready = [body for body in remaining if body.parent in self.body]
-            remaining = [body for body in remaining if body.parent not in self.body]
-            for body in ready:
-                self._add_body(body, carried.get(body.name, np.zeros((3, 3))))
+        for body in by_level(self.machine.body, lambda body: body.parent, self.body):
+            self._add_body(body, carried.get(body.name, np.zeros((3, 3))))
         for frame in self.machine.frame:
             pose = self.offset[frame.body] @ origin_matrix(frame.origin) @ deviation_matrix(frame.deviation)
             _add_rod(self.body[frame.body], pose)
