@@ -76,6 +76,7 @@ def _receptance(support: Support | None, same: bool, z: DynamicStiffness, output
     return _of_many(z, outputs, inputs, same, keep=False)[0]
 
 
+@functools.partial(_receptance.defjvp, symbolic_zeros=True)
 def _receptance_jvp(
     support: Support | None, same: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Array, Array]:
@@ -107,9 +108,6 @@ def _receptance_jvp(
     if _is_nonzero(d_inputs):
         change = change + jnp.einsum("nof,in->foi", x_o.as_complex(), d_inputs)
     return value, change
-
-
-_receptance.defjvp(_receptance_jvp, symbolic_zeros=True)
 
 
 def _solved(same: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Any:
@@ -411,6 +409,7 @@ def angle(re: Float[Array, "..."], im: Float[Array, "..."]) -> Float[Array, "...
     return jnp.where(im < 0.0, -result, result)
 
 
+@functools.partial(log_ratio.defjvp, symbolic_zeros=True)
 def _log_ratio_jvp(
     primals: tuple[Array, Array], tangents: tuple[Any, Any]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -424,6 +423,3 @@ def _log_ratio_jvp(
             d_re = d_re + tangent.real * da_factor + tangent.imag * db_factor
             d_im = d_im + tangent.imag * da_factor - tangent.real * db_factor
     return (re, im), (d_re, d_im)
-
-
-log_ratio.defjvp(_log_ratio_jvp, symbolic_zeros=True)

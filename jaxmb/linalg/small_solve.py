@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
-from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb import native
@@ -268,10 +267,11 @@ def solutions(same: bool, z: DynamicStiffness, outputs: Array, inputs: Array) ->
     return _solve(same, True, z, outputs, inputs)
 
 
+@solutions.defjvp
 def _solutions_jvp(same: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Solved, Solved]:
     """dX_i = G (dI^T - dZ X_i), G = Z^-1 by the same solve, so that derivatives of any order exist."""
     z, outputs, inputs = primals
-    d_z, d_outputs, d_inputs = (jax.tree.map(_dense, part, is_leaf=_is_zero) for part in tangents)
+    d_z, d_outputs, d_inputs = tangents
     h, to_inputs, to_outputs = solutions(same, z, outputs, inputs)
     identity = jnp.eye(inputs.shape[-1], dtype=inputs.dtype)
     inverse = solutions(True, z, identity, identity)[0]
@@ -288,9 +288,6 @@ def _solutions_jvp(same: bool, primals: tuple[Any, ...], tangents: tuple[Any, ..
     return (h, to_inputs, to_outputs), (d_h, in_parts(d_x_i), in_parts(d_x_o))
 
 
-solutions.defjvp(_solutions_jvp, symbolic_zeros=True)
-
-
 def change_of(z: DynamicStiffness, d_z: DynamicStiffness) -> Complex[Array, "f n n"]:
     """dZ [f, n, n] of each line."""
     w = z.omega
@@ -300,14 +297,6 @@ def change_of(z: DynamicStiffness, d_z: DynamicStiffness) -> Complex[Array, "f n
     if z.fractional is not None and d_z.power is not None:
         change = change + d_z.power[:, None, None] * z.fractional
     return change
-
-
-def _is_zero(tangent: Any) -> bool:
-    return isinstance(tangent, SymbolicZero)
-
-
-def _dense(tangent: Any) -> Any:
-    return jnp.zeros(tangent.shape, tangent.dtype) if _is_zero(tangent) else tangent
 
 
 def _solve(same: bool, keep: bool, z: DynamicStiffness, outputs: Array, inputs: Array) -> Solved:

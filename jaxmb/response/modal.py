@@ -157,11 +157,9 @@ def _newton(parts: Parts, order: float, s: complex, v: np.ndarray, repeated: boo
 def _is_duplicate(mode: tuple[complex, np.ndarray], roots: list[complex], shapes: list[np.ndarray]) -> bool:
     """Whether a mode is among those found previously."""
     s, v = mode
-    for root, shape in zip(roots, shapes, strict=True):
-        similarity = abs(np.vdot(shape, v)) ** 2 / (np.linalg.norm(shape) * np.linalg.norm(v)) ** 2
-        if abs(s - root) <= 1e-8 * abs(s) and similarity > 1.0 - 1e-6:
-            return True
-    return False
+    near = [shape for root, shape in zip(roots, shapes, strict=True) if abs(s - root) <= 1e-8 * abs(s)]
+    return any(abs(np.vdot(shape, v)) ** 2 > (1.0 - 1e-6) * np.linalg.norm(shape) ** 2 * np.linalg.norm(v) ** 2
+               for shape in near)  # fmt: skip
 
 
 REAL = 1e-8
