@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.custom_batching import custom_vmap
+from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmb import native
@@ -117,28 +117,10 @@ def eliminated(z: DynamicStiffness, outputs: Array, inputs: Array, same: bool, k
     processor's cache. Arguments as those of `pivoted`.
     """
 
-    @custom_vmap
+    @sequential_vmap
     def one(z: DynamicStiffness, outputs: Array, inputs: Array) -> Solved:
         solution, exact = _without_pivoting(z, outputs, inputs, same, keep)
         return jax.lax.cond(exact, lambda: solution, lambda: pivoted(z, outputs, inputs, same, keep))
-
-    @one.def_vmap
-    def several(_: int, batched: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
-        leaves, structure = jax.tree.flatten(args)
-        is_batched = jax.tree.leaves(batched)
-
-        def each(machine_leaves: list[Array]) -> Any:
-            remaining = iter(machine_leaves)
-            merged = [
-                next(remaining) if batched_leaf else leaf for leaf, batched_leaf in zip(leaves, is_batched, strict=True)
-            ]
-            solve_one: Any = one
-            return solve_one(*jax.tree.unflatten(structure, merged))
-
-        solution = jax.lax.map(
-            each, [leaf for leaf, batched_leaf in zip(leaves, is_batched, strict=True) if batched_leaf]
-        )
-        return solution, jax.tree.map(lambda _: True, solution)
 
     return one(z, outputs, inputs)
 
