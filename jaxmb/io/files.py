@@ -54,10 +54,10 @@ def find_description(name_or_path: str | os.PathLike[str], kind: str, label: str
         return Path(str(resources.files("jaxmb.library") / kind / f"{text}.toml"))
     path = Path(text)
     # For an invalid file name os.path.exists returns False, where Path.exists raises.
-    if path.suffix not in endings and os.sep not in text and not os.path.exists(text):
+    if path.suffix.lower() not in endings and os.sep not in text and not os.path.exists(text):
         files = [name for name in _names_in(Path()) if name.endswith(endings)]
         raise InputError(known_name(label, text, names, files) + f", or a file ending in {' or '.join(endings)}")
-    if path.suffix not in endings:
+    if path.suffix.lower() not in endings:
         found = "" if os.path.exists(text) else f"does not exist{nearby(path)} "
         raise InputError(f"{path}: {found}expected a file ending in {' or '.join(endings)}")
     return path

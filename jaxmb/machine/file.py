@@ -36,9 +36,9 @@ def load_machine(name_or_path: str | os.PathLike[str]) -> Machine:
     if folder is not None:
         check_machine(folder)
     path = find_description(name_or_path, "machines", "machine", ENDINGS) if folder is None else folder / MACHINE_FILE
-    if path.suffix == ".xml":
+    if path.suffix.lower() == ".xml":
         return machine_from_mjcf(path)
-    if path.suffix == ".urdf":
+    if path.suffix.lower() == ".urdf":
         with error_location(str(path)):
             return machine_from_urdf(read_text(path), path.stem)
 
@@ -59,7 +59,7 @@ def result_folder(name_or_path: str | os.PathLike[str]) -> Path | None:
     text = os.fspath(name_or_path)
     folder = Path(text)
     # Unlike Path.is_dir, os.path.isdir returns False for a text that is no valid file name.
-    if text in machine_names() or folder.suffix in ENDINGS or not os.path.isdir(text):
+    if text in machine_names() or folder.suffix.lower() in ENDINGS or not os.path.isdir(text):
         return None
     if not (folder / MACHINE_FILE).is_file():
         expected = f"a file ending in {' or '.join(ENDINGS)}, or a folder that jaxmb identify wrote"

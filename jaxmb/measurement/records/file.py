@@ -205,9 +205,7 @@ def load_records_file(name_or_path: str | os.PathLike[str]) -> tuple[RecordsFile
     Raises:
         InputError: neither a built-in name nor a file, or not a description of time records.
     """
-    path = Path(name_or_path)
-    if path.suffix.lower() != ".toml":
-        path = find_description(name_or_path, "measurements", "measurement", (".toml",))
+    path = find_description(name_or_path, "measurements", "measurement", (".toml",))
     return validated(RecordsFile, read_toml(path), str(path)), path
 
 

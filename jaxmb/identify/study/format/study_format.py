@@ -255,7 +255,7 @@ def read_study_file(
 def machine_named(name: str, folder: Path) -> Machine:
     """Built-in machine, or one in a file; a path is relative to the study's folder."""
     path = folder / name
-    return load_machine(path if path.suffix in ENDINGS else name)
+    return load_machine(path if path.suffix.lower() in ENDINGS else name)
 
 
 def plain_study(file: StudyFile, folder: Path, path_as: Callable[[Path], Any]) -> Table:
