@@ -1,7 +1,6 @@
 """The table of a machine file from a compiled model of MuJoCo."""
 
 import copy
-import re
 import warnings
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from jaxmb.io.validation import Table
 from jaxmb.machine.elements import origin_table, pose_matrix
-from jaxmb.machine.values import GROUND, AngleText, unused_name
+from jaxmb.machine.values import GROUND, OUTSIDE_NAME, AngleText, unused_name
 
 UNNAMED = "MuJoCo Model"
 """MuJoCo's name of a model without one."""
@@ -17,8 +16,6 @@ SAME = 1e-9
 """Relative difference below which two numbers of a file are equal."""
 STEP = 2.0**-12
 """Step of the central differences of actuator forces, rad or m, and rad/s or m/s."""
-
-_OUTSIDE_NAME = re.compile(r"[^A-Za-z0-9_\-/]|^[\-/]")
 
 
 class ModelReader:
@@ -58,7 +55,7 @@ class ModelReader:
     def _names(self, kind: str, ids: range, used: set[str]) -> list[str]:
         """Names of MuJoCo's objects as names of a machine, distinct from those in use."""
         given = (self._given_name(kind, i) or f"{kind}{i}" for i in ids)
-        return [unused_name(_OUTSIDE_NAME.sub("_", name)[:150], used, f"_{kind}") for name in given]
+        return [unused_name(OUTSIDE_NAME.sub("_", name)[:150], used, f"_{kind}") for name in given]
 
     def _given_name(self, kind: str, i: int) -> str | None:
         """Name of an object of MuJoCo in the file; None or empty where it has none."""
@@ -72,7 +69,7 @@ class ModelReader:
         for i in np.flatnonzero(m.eq_active0):
             kind, data = str(kinds(int(m.eq_type[i])).name).removeprefix("mjEQ_").lower(), m.eq_data[i]
             ids = int(m.eq_obj1id[i]), int(m.eq_obj2id[i])
-            name = _OUTSIDE_NAME.sub("_", self._given_name("equality", int(i)) or f"loop{i + 1}")[:150]
+            name = OUTSIDE_NAME.sub("_", self._given_name("equality", int(i)) or f"loop{i + 1}")[:150]
             if kind == "joint":
                 constant, ratio, *further = data[:5]  # MuJoCo's polynomial is of differences from the reference
                 own, other = m.qpos0[m.jnt_qposadr[list(ids)]].tolist()
@@ -138,7 +135,7 @@ class ModelReader:
         ]
         title = bytes(m.names).split(b"\0", 1)[0].decode("utf8", "replace")
         return {
-            "name": _OUTSIDE_NAME.sub("_", name if title in ("", UNNAMED) else title)[:150] or "_",
+            "name": OUTSIDE_NAME.sub("_", name if title in ("", UNNAMED) else title)[:150] or "_",
             "gravity": m.opt.gravity.tolist(),
             "body": [part for b in range(1, m.nbody) if b not in rotors for part in self._body(b, inertia[b], drives)],
             "frame": frame + self.loop_frames,

@@ -26,6 +26,7 @@ from jaxmb.machine.elements import (
 from jaxmb.machine.schema import EXACT, Body, Coordinate, Frame, Machine, Payload, RigidMass
 from jaxmb.machine.values import (
     GROUND,
+    OUTSIDE_NAME,
     AngleText,
     Origin,
     Part,
@@ -45,7 +46,6 @@ MAX_DEPTH = 100
 """Levels of nested elements."""
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_OUTSIDE_NAME = re.compile(r"[^A-Za-z0-9_\-/]|^[\-/]")
 
 
 @dataclass
@@ -92,7 +92,7 @@ def machine_from_urdf(text: str, name: str) -> Machine:
         if COORDINATE_OF_JOINT[joint.attributes["type"]] is not None
         and (mimic := _optional(joint, "mimic", _joint_label(joint))) is not None
     ]
-    data = {"name": _OUTSIDE_NAME.sub("_", name) or "_", "body": bodies, "coupling": couplings}
+    data = {"name": OUTSIDE_NAME.sub("_", name) or "_", "body": bodies, "coupling": couplings}
     try:
         return Machine.model_validate(data)
     except ValidationError as error:
@@ -315,16 +315,15 @@ def _parse(text: str) -> _Element:
     return top.children[0]
 
 
-_RIGID = ("name", "mass", "center_of_mass", "inertia_products", "inertia_tensor")
 CARRIED: dict[type[Part], tuple[str, ...]] = {
     Machine: ("name", "description", "source", "body", "frame", "payload", "coupling"),
-    Body: (*_RIGID, "parent", "origin", "joint"),
+    Body: (*RigidMass.model_fields, "parent", "origin", "joint"),
     Coordinate: (
         "name", "type", "axis", "damping", "friction", "range", "speed_limit", "effort_limit", "origin_deviation",
         "zero",
     ),
     Frame: ("name", "body", "origin", "deviation"),
-    Payload: (*_RIGID, "frame"),
+    Payload: (*RigidMass.model_fields, "frame"),
 }  # fmt: skip
 """Keys that a URDF carries, by class; all others are listed as omitted where they are stated."""
 

@@ -19,6 +19,8 @@ LARGEST_NUMBER = 1e90
 
 _ANGLE = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(deg|rad)\s*")
 _LONGEST_TEXT = 200
+OUTSIDE_NAME = re.compile(r"[^A-Za-z0-9_\-/]|^[\-/]")
+"""A character that a name cannot have, or not first."""
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_\-/]{{0,{_LONGEST_TEXT - 1}}}")
 
 

@@ -166,20 +166,19 @@ def beyond_mjcf(machine: Machine) -> tuple[str, ...]:
     return tuple(filter(None, (*found, rayleigh, fractional)))
 
 
-_RIGID = ("name", "mass", "center_of_mass", "inertia_products", "inertia_tensor")
 CARRIED: dict[type[Part], tuple[str, ...]] = {
     Machine: (
         "name", "description", "source", "gravity", "body", "frame", "payload", "spring", "loop", "coupling",
         "transmission", "posture",
     ),
-    Body: (*_RIGID, "parent", "origin", "joint", "frame_deviation"),
+    Body: (*RigidMass.model_fields, "parent", "origin", "joint", "frame_deviation"),
     Coordinate: (
         "name", "type", "axis", "stiffness", "damping", "rotor_inertia", "friction", "locked", "motor", "range",
         "effort_limit", "origin_deviation", "zero",
     ),
     Motor: ("name", "inertia", "ratio", "axis", "stiffness", "damping", "friction", "locked"),
     Frame: ("name", "body", "origin", "deviation"),
-    Payload: (*_RIGID, "frame"),
+    Payload: (*RigidMass.model_fields, "frame"),
     Spring: ("name", "frame_a", "frame_b", "type", "free_length", "stiffness", "damping"),
     Loop: ("name", "frame_a", "frame_b", "type", "axis", "rigid"),
     Coupling: ("coordinate", "follows", "ratio", "offset"),
