@@ -330,10 +330,8 @@ def repeated_steps(
         by = change(x)
         return x + by, jnp.max(jnp.abs(by)), count + 1
 
-    def not_converged(state: tuple[Array, Array, Array]) -> Array:
-        return (state[1] > tolerance) & (state[2] < most_steps)
-
-    return jax.lax.while_loop(not_converged, step, (start, jnp.asarray(jnp.inf, start.dtype), jnp.asarray(0)))[0]
+    first = start, jnp.asarray(jnp.inf, start.dtype), jnp.asarray(0)
+    return jax.lax.while_loop(lambda state: (state[1] > tolerance) & (state[2] < most_steps), step, first)[0]
 
 
 @compiled

@@ -250,10 +250,7 @@ def inertial_effort(
     def pose(x: Array) -> Array:
         return inertia_poses(model, x)
 
-    def pose_and_velocity(x: Array, xd: Array) -> tuple[Array, Array]:
-        return jax.jvp(pose, (x,), (xd,))
-
-    (_, _), (_, acceleration) = jax.jvp(pose_and_velocity, (q, qd), (qd, qdd))
+    _, (_, acceleration) = jax.jvp(lambda x, xd: jax.jvp(pose, (x,), (xd,)), (q, qd), (qd, qdd))
     _, pull_back = jax.vjp(pose, q)
     (effort,) = pull_back(acceleration @ inertias(model))
     c = transmission_rates(model, q)

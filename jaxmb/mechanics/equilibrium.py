@@ -179,9 +179,5 @@ def _newton(residual: Callable[[Array], Array], start: Float[Array, "n"]) -> Flo
         finite = jnp.all(jnp.isfinite(step_taken))
         return jnp.where(finite, q + step_taken, q), finite & (jnp.max(jnp.abs(step_taken)) > 0.0), count + 1
 
-    def not_converged(state: tuple[Array, Array, Array]) -> Array:
-        _, progressing, count = state
-        return progressing & (count < MOST_STEPS)
-
-    q, _, _ = jax.lax.while_loop(not_converged, step, (start, jnp.array(True), jnp.array(0)))
-    return q
+    first = start, jnp.array(True), jnp.array(0)
+    return jax.lax.while_loop(lambda state: state[1] & (state[2] < MOST_STEPS), step, first)[0]

@@ -185,16 +185,13 @@ def node_poses(model: Model, q: Float[Array, "n"]) -> Float[Array, "nodes 4 4"]:
     def motion(origin: Array, axis: Array, angle: Array, displacement: Array) -> Array:
         return origin @ transform(rotation_about_axis(axis, angle), axis * displacement)
 
-    def displaced(origin: Array, by: Array) -> Array:
-        return origin @ transform(rotation_by(by[3:]), by[:3])
-
     steps = [jax.vmap(motion)(joint_origins(model), model.axis, angle, displacement)] if n else []
     if model.elastic_nodes:
         ends = model.beam_start.at[:, :3, 3].add(
             model.beam_start[:, :3, 0] * model.beam_length[model.element_beam, None]
         )
         origins = jnp.concatenate([model.virtual_spring_origin, ends])
-        steps.append(origins if q.shape[0] == n else jax.vmap(displaced)(origins, q[n:].reshape(-1, 6)))
+        steps.append(origins if q.shape[0] == n else origins @ _deviations(q[n:].reshape(-1, 6)))
     steps = jnp.concatenate(steps)
     if len(model.order) <= MOST_SEQUENTIAL:
         sequential: dict[int, Array] = {-1: jnp.eye(4)}

@@ -10,7 +10,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,14 +19,11 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 from scipy.linalg import qr
 
-from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.compiled import Arguments, Value, compiled, numeric_arguments
 from jaxmb.io.validation import typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.kinematics import check_coordinates, frame_poses, whole
 from jaxmb.spatial import rotation_vector
-
-Arguments = ParamSpec("Arguments")
-Value = TypeVar("Value")
 
 CLOSED = 1e-12
 """Largest gap of a closed loop, m or rad; rounding errors are 1e-16 of the machine's size."""

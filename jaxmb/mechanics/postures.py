@@ -509,10 +509,8 @@ def inverse_kinematics(
         q = q + change * jnp.minimum(1.0, LARGEST_STEP / jnp.maximum(jnp.max(jnp.abs(change)), 1e-300))
         return q, jnp.linalg.norm(e), count + 1
 
-    def unfinished(state: tuple[Array, Array, Array]) -> Array:
-        return (state[1] > settled) & (state[2] < steps)
-
-    q = jax.lax.while_loop(unfinished, step, (start, jnp.asarray(jnp.inf), jnp.asarray(0)))[0]
+    first = start, jnp.asarray(jnp.inf), jnp.asarray(0)
+    q = jax.lax.while_loop(lambda state: (state[1] > settled) & (state[2] < steps), step, first)[0]
     if not rotation:
         return q, jnp.linalg.norm(error(q))
     current = frame_pose(model, q, frame)

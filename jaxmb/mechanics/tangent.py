@@ -9,7 +9,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 from scipy.linalg import eigh
 
-from jaxmb.compiled import compiled, numeric_arguments
+from jaxmb.compiled import Arguments, Value, compiled, numeric_arguments
 from jaxmb.io.validation import check_choice, typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import loop_forces
@@ -56,9 +56,6 @@ from jaxmb.mechanics.loops import (
     loop_gaps,
     motion_basis,
 )
-
-Arguments = ParamSpec("Arguments")
-Value = TypeVar("Value")
 
 MOUNTING = 0.01
 """Relative change of a natural frequency above which its dependence on the mounting of loops is reported."""
@@ -249,11 +246,9 @@ def _damping_matrix(
     """Damping matrix of dampers parallel to the springs of coordinates and between frames, and of dampers parallel to
     beams, a factor times their stiffness."""
     damped = dataclasses.replace(model, damping=own, spring_damping=between)
-
-    def effort(rate: Array) -> Array:
-        return spring_effort(damped, point, rate, q_rest) + beam_effort(model, rate, of_beams)
-
-    return jax.jacfwd(effort)(jnp.zeros_like(point))
+    return jax.jacfwd(lambda rate: spring_effort(damped, point, rate, q_rest) + beam_effort(model, rate, of_beams))(
+        jnp.zeros_like(point)
+    )
 
 
 def with_loaded_stiffness(model: Model, q: Float[Array, "n"]) -> Model:
@@ -417,11 +412,8 @@ def linearize_moving(
     rest = whole(model, q_rest)
     q, qd, qdd = (whole(model, part) for part in (q, qd, qdd))
 
-    def residual(x: Array, xd: Array, xdd: Array) -> Array:
-        return inverse_dynamics(model, x, xd, xdd, rest)
-
     free = jnp.array(degrees_of_freedom(model), dtype=int)
-    stiffness, damping, mass = jax.jacfwd(residual, argnums=(0, 1, 2))(q, qd, qdd)
+    stiffness, damping, mass = jax.jacfwd(inverse_dynamics, argnums=(1, 2, 3))(model, q, qd, qdd, rest)
     rayleigh = model.rayleigh_mass * mass + model.rayleigh_stiffness * elastic_stiffness(model, rest, q)
     damping, structural = damping + rayleigh, structural_damping(model, rest, q)
     mass, damping, stiffness = (part[free][:, free] for part in (mass, damping, stiffness))

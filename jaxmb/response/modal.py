@@ -508,15 +508,13 @@ def spring_matrices(
     n, rest = len(model.coordinates), whole(model, q)
     point = rest if point is None else whole(model, point)
 
-    def between_frames(x: Array) -> Array:
-        return 0.5 * model.spring_stiffness * spring_stretch(model, x, rest) ** 2
-
     free, columns = ~np.array(model.locked, dtype=bool), motion_basis(model, point)
     stretch = (jnp.pad(own_springs(model), ((0, 0), (0, point.size - n))) @ columns)[free]
     stiffness = model.stiffness[free]
     each = [stiffness[:, None, None] * stretch[:, :, None] * stretch[:, None, :]]
     if model.springs:
-        each.append(columns.T @ jax.hessian(between_frames)(point) @ columns)
+        energies = jax.hessian(lambda x: 0.5 * model.spring_stiffness * spring_stretch(model, x, rest) ** 2)
+        each.append(columns.T @ energies(point) @ columns)
     if model.beams:
 
         def of_beam(factor: Array) -> Array:

@@ -125,9 +125,7 @@ def reduced_frf(
     return h * ((1j * omega) ** derivatives)[:, None, None]
 
 
-@compiled
-def _receptance(t: Tangent, omega: Array, outputs: Array, inputs: Array) -> Array:
-    return tangent_receptance(t, omega, outputs, inputs)
+_receptance = compiled(tangent_receptance)
 
 
 def interface_basis(
