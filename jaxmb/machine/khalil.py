@@ -117,6 +117,8 @@ def _value(node: ast.expr, text: str, symbols: Mapping[str, float]) -> float:
 GEOMETRY = ("joint", "a", "mu", "sigma", "gamma", "b", "alpha", "d", "theta", "r")
 TRANSFORM = ("gamma", "b", "alpha", "d", "theta", "r")
 BEAM = ("body", "beam", "length", "section", "phi", "theta", "psi")
+JOINTS = {0.0: ("revolute", "theta", "rz"), 1.0: ("prismatic", "r", "z"), 2.0: ("fixed", "", "")}
+"""Type of the joint, its variable, and the axis of a spring along it, by sigma."""
 SPRING_AXES = {
     "x": ("prismatic", (1.0, 0.0, 0.0)), "y": ("prismatic", (0.0, 1.0, 0.0)), "z": ("prismatic", (0.0, 0.0, 1.0)),
     "rx": ("revolute", (1.0, 0.0, 0.0)), "ry": ("revolute", (0.0, 1.0, 0.0)), "rz": ("revolute", (0.0, 0.0, 1.0)),
@@ -220,11 +222,10 @@ def expand_khalil(data: Table, folder: str | os.PathLike[str] = "") -> Table:
     rows = _rows(tables.geometry, "geometry", GEOMETRY, (), folder)
     beam_rows = _rows(tables.beams, "beams", BEAM, ("elements",), folder)
     parts: dict[str, list[Any]] = {"body": [], "beam": [], "frame": [], "independent": []}
-    springs = {"stiffness": tables.stiffness, "damping": tables.damping}
     for chain, chain_symbols in (tables.chains or {"": {}}).items():
         known = values_of(tables.symbols | chain_symbols)
         suffix = f"-{chain}" if chain else ""
-        _Chain(rows, beam_rows, known, tables.sections, springs, tables.loss_factor, suffix, parts).add_bodies()
+        _Chain(tables, rows, beam_rows, known, suffix, parts).add_bodies()
     parts["loop"] = [{"name": f"{a}_{b}", "frame_a": a, "frame_b": b, "type": "fixed"} for a, b in tables.loops]
     if not parts["loop"]:
         parts.pop("independent")
@@ -240,18 +241,19 @@ class _Chain:
 
     def __init__(
         self,
+        tables: KhalilTables,
         rows: list[Table],
         beam_rows: list[Table],
         symbols: Mapping[str, float],
-        sections: Mapping[str, Table],
-        springs: Mapping[str, Mapping[str, Mapping[Any, float]]],
-        loss_factor: float,
         suffix: str,
         parts: dict[str, list[Any]],
     ) -> None:
-        self.rows, self.beam_rows, self.symbols = rows, beam_rows, symbols
-        self.sections, self.springs, self.suffix, self.parts = sections, springs, suffix, parts
-        self.loss_factor = loss_factor
+        self.rows, self.beam_rows, self.symbols, self.suffix, self.parts = rows, beam_rows, symbols, suffix, parts
+        self.sections, self.loss_factor = tables.sections, tables.loss_factor
+        self.springs: dict[str, Mapping[str, Mapping[Any, float]]] = {
+            "stiffness": tables.stiffness,
+            "damping": tables.damping,
+        }
         self.nodes: dict[str, list[tuple[np.ndarray, str]]] = {"0": [(np.eye(4), GROUND)]}
         """Nodes of each body: pose in R_i and name of the machine's frame; the body's own frame first."""
 
@@ -272,14 +274,14 @@ class _Chain:
     def _add_body(self, row: Table) -> None:
         joint = str(row["joint"])
         kind = self._number(row, "sigma")
-        if kind not in (0.0, 1.0, 2.0):
+        if kind not in JOINTS:
             raise ValueError(f"geometry: joint {joint}: sigma is {row['sigma']}, expected 0, 1 or 2")
-        variable = {0.0: "theta", 1.0: "r"}.get(kind)
+        kind_name, variable, own_axis = JOINTS[kind]
         gamma, b, alpha, d, theta, r = (self._number(row, key, variable=key == variable) for key in TRANSFORM)
         to_axis = pose_matrix([0, 0, b], [0, 0, gamma]) @ pose_matrix(rpy=[alpha, 0, 0])
         frame = to_axis @ pose_matrix([d, 0, 0]) @ pose_matrix([0, 0, r], [0, 0, theta])
         previous_nodes = self.nodes[str(row["a"])]
-        if kind == 2.0:
+        if not variable:
             on, carrier = min(previous_nodes, key=lambda node: float(np.linalg.norm(node[0][:3, 3] - frame[:3, 3])))
             self._frame(f"R{joint}", carrier, np.linalg.inv(on) @ frame)
             self.nodes[joint] = [(np.linalg.inv(frame) @ on, carrier)]
@@ -287,8 +289,7 @@ class _Chain:
         segments = self._segments(joint)
         root, on, carrier = self._connection(previous_nodes, frame, segments)
         base = frame @ pose_matrix([0, 0, root])
-        names = {key: f"{key}{joint}{self.suffix}" for key in ("q", "body", "R")}
-        own_axis = "rz" if kind == 0.0 else "z"
+        names = {key: f"{key}{joint}{self.suffix}" for key in ("q", "body")}
         springs = {
             axis: {key: joints.get(joint, {}).get(axis, 0.0) for key, joints in self.springs.items()}
             for axis in SPRING_AXES
@@ -301,7 +302,6 @@ class _Chain:
             for axis in axes
         ]  # fmt: skip
         loss_factor = self.loss_factor if springs[own_axis]["stiffness"] else 0.0
-        kind_name = "revolute" if kind == 0.0 else "prismatic"
         coordinates.insert(0, {"name": names["q"], "type": kind_name, "loss_factor": loss_factor} | springs[own_axis])
         self.parts["body"].append(
             {
@@ -316,7 +316,7 @@ class _Chain:
             raise ValueError(f"geometry: joint {joint}: mu is {row['mu']}, expected 0 or 1")
         if driven:
             self.parts["independent"].append(names["q"])
-        self._frame(names["R"].removesuffix(self.suffix), names["body"], pose_matrix([0, 0, -root]))
+        self._frame(f"R{joint}", names["body"], pose_matrix([0, 0, -root]))
         self.nodes[joint] = [(pose_matrix([0, 0, root]), names["body"])]
         self._beams(joint, segments, root)
 
@@ -362,8 +362,7 @@ class _Chain:
             on, carrier = self.nodes[joint][0]
             for begin, end, row in branch:
                 section = str(row["section"])
-                if section not in self.sections:
-                    raise ValueError(f"beams: body {joint}: there is no section '{section}'")
+                check_known(f"beams: body {joint}: section", [section], self.sections)
                 name = f"beam{joint}_{row['beam']}{self.suffix}"
                 # the node's pose is that of its frame, which for a body is at its attachment
                 self.parts["beam"].append(
