@@ -46,9 +46,7 @@ def write_modal_model(
     names = "; ".join(f"{n} {node}" for node, n in number.items() if str(n) != node)[:80]
     placed = {str(number[node]): position for node, position in (nodes or {}).items() if node in number}
     text = units_dataset() + (nodes_dataset(placed) if placed else "")
-    modal_a = _modal_a(model)
-    for r, eigenvalue in enumerate(model.eigenvalue):
-        a = modal_a[r]
+    for r, (eigenvalue, a) in enumerate(zip(model.eigenvalue, _modal_a(model), strict=True)):
         values: dict[int, np.ndarray] = {}
         for (node, direction), value in zip(dofs, model.mode_shape[:, r], strict=True):
             row = values.setdefault(number[node], np.zeros(width, complex))

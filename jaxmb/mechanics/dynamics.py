@@ -6,8 +6,6 @@ Beam sections are bodies whose poses depend on the elastic coordinates. These ma
 without them beams are rigid. The mass matrix of machines without elastic nodes is computed by `body_motion`.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,18 +63,6 @@ def body_motion(
     return body_ancestors[:, None, None, :] * pose_slopes, acceleration
 
 
-class _Momenta(NamedTuple):
-    """Velocities and momenta of every body and payload for a unit rate of each coordinate, in ground axes, about the
-    origin of its frame."""
-
-    turn: Float[Array, "n 3"]
-    """Angular velocity of the descendants of each coordinate."""
-    velocity: Float[Array, "b n 3"]
-    angular_velocity: Float[Array, "b n 3"]
-    momentum: Float[Array, "b n 3"]
-    angular_momentum: Float[Array, "b n 3"]
-
-
 def rigid_mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]:
     """Mass matrix of bodies, payloads and motor rotors, without reflected inertias and transmissions.
 
@@ -89,11 +75,12 @@ def rigid_mass_matrix(model: Model, q: Float[Array, "n"]) -> Float[Array, "n n"]
 
     Source: Huynh et al. 2020, eq. 8.
     """
-    of, shafts = _momenta(model, q), np.array([shaft for _, shaft in model.motors], dtype=int)
-    mass = jnp.einsum("bix,bjx->ij", of.velocity, of.momentum)
-    mass = mass + jnp.einsum("bix,bjx->ij", of.angular_velocity, of.angular_momentum)
+    turn, velocity, angular_velocity, momentum, angular_momentum = _momenta(model, q)
+    shafts = np.array([shaft for _, shaft in model.motors], dtype=int)
+    mass = jnp.einsum("bix,bjx->ij", velocity, momentum)
+    mass = mass + jnp.einsum("bix,bjx->ij", angular_velocity, angular_momentum)
     inertia = model.rotor_inertia[shafts]
-    rows = inertia[:, None] * ancestor_matrix(model.parent)[shafts, : q.size] * (of.turn[shafts] @ of.turn.T)
+    rows = inertia[:, None] * ancestor_matrix(model.parent)[shafts, : q.size] * (turn[shafts] @ turn.T)
     return mass.at[shafts].add(rows).at[:, shafts].add(rows.T).at[shafts, shafts].add(-inertia)
 
 
@@ -107,14 +94,17 @@ def rigid_gravity_stiffness(model: Model, q: Float[Array, "n"]) -> Float[Array, 
         model: the machine; it has no elastic coordinates.
         q: coordinates [n], rad or m.
     """
-    momenta, n = _momenta(model, q), len(model.coordinates)
+    (turn, _, _, momentum, _), n = _momenta(model, q), len(model.coordinates)
     is_ancestor = jnp.asarray(ancestor_matrix(model.parent)[:n, :n])
-    torque_slopes = jnp.cross(momenta.turn, model.gravity) @ jnp.sum(momenta.momentum, axis=0).T
+    torque_slopes = jnp.cross(turn, model.gravity) @ jnp.sum(momentum, axis=0).T
     return is_ancestor.T * torque_slopes + (is_ancestor - jnp.eye(n)) * torque_slopes.T
 
 
 @compiled
-def _momenta(model: Model, q: Float[Array, "n"]) -> _Momenta:
+def _momenta(model: Model, q: Float[Array, "n"]) -> tuple[Array, Array, Array, Array, Array]:
+    """Angular velocity of the descendants of each coordinate [n, 3], then velocity, angular velocity, momentum and
+    angular momentum of every body and payload [b, n, 3] for a unit rate of each coordinate, in ground axes, about the
+    origin of its frame."""
     n, body_node = len(model.coordinates), np.array(model.mass_node, dtype=int)
     nodes, is_ancestor = node_poses(model, q), jnp.asarray(ancestor_matrix(model.parent)[body_node, :n, None])
     poses, joints = nodes[body_node] @ model.mass_offset, nodes[:n]
@@ -124,13 +114,8 @@ def _momenta(model: Model, q: Float[Array, "n"]) -> _Momenta:
     inertia = rotations @ model.inertia @ jnp.swapaxes(rotations, 1, 2)
     velocity = is_ancestor * (axial + jnp.cross(turn, poses[:, None, :3, 3] - joints[:, :3, 3]))
     angular = is_ancestor * turn
-    return _Momenta(
-        turn,
-        velocity,
-        angular,
-        model.mass[:, None, None] * velocity + jnp.cross(angular, moment),
-        jnp.einsum("bxy,bjy->bjx", inertia, angular) + jnp.cross(moment, velocity),
-    )
+    momentum = model.mass[:, None, None] * velocity + jnp.cross(angular, moment)
+    return turn, velocity, angular, momentum, jnp.einsum("bxy,bjy->bjx", inertia, angular) + jnp.cross(moment, velocity)
 
 
 def joint_rates(model: Model, joints: Float[Array, "n 4 4"]) -> tuple[Float[Array, "n 3"], Float[Array, "n 3"]]:

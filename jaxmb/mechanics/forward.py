@@ -138,11 +138,9 @@ def tree_effort(
         rotor_inertia=jnp.where(locked, 0.0, model.rotor_inertia),
     )
     friction = model.friction * direction(qd, friction_speed) + model.offset
-    if any("stribeck" in terms for terms in model.further_friction):
-        slow = jnp.exp(-((qd / model.stribeck_speed) ** 2))
-        friction += model.friction_terms[:, TERMS.index("stribeck")] * slow * direction(qd, friction_speed)
-    if any("cubic_damping" in terms for terms in model.further_friction):
-        friction += model.friction_terms[:, TERMS.index("cubic_damping")] * qd**3
+    slow = jnp.exp(-((qd / model.stribeck_speed) ** 2))
+    friction += model.friction_terms[:, TERMS.index("stribeck")] * slow * direction(qd, friction_speed)
+    friction += model.friction_terms[:, TERMS.index("cubic_damping")] * qd**3
     c = model.transmission_rate
     friction = jnp.where(locked, 0.0, friction) + c.T @ (
         model.transmission_friction * direction(c @ qd, friction_speed)

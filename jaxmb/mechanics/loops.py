@@ -100,8 +100,6 @@ def loop_motion(
         return _columns(model, x, model.dependent, range(n), rigid_only=False)
 
     R = rates(q)
-    if not model.dependent:
-        return R, jnp.zeros(n)
     _, R_rate = jax.jvp(rates, (q,), (R @ zd,))
     return R, R_rate @ zd
 
@@ -248,7 +246,7 @@ def newton(model: Model, q: np.ndarray, free: list[int]) -> tuple[np.ndarray, fl
 
 
 def constraint_rank(slope: np.ndarray) -> int:
-    """Rank of the constraints' derivative [c, x]."""
+    """Rank of the constraints' derivative [c, x], or of another Jacobian."""
     values = np.linalg.svd(slope, compute_uv=False)
     return int(np.sum(values > LEAST_RANK * values.max(initial=0.0)))
 

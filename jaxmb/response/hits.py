@@ -87,8 +87,10 @@ def record_hits(
         raise ValueError(
             f"a record of {samples} samples takes {samples * substeps} steps, expected at most {MOST_STEPS}"
         )
-    hit = (start_s, length_s, sample_rate_hz)
-    return _records(tangent, stiffness, softening, output_rows, input_rows, impulse, hit, samples, substeps)
+    return _records(
+        tangent, stiffness, softening, output_rows, input_rows, impulse, (start_s, length_s, sample_rate_hz), samples,
+        substeps,
+    )  # fmt: skip
 
 
 @compiled

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled, numeric_arguments
@@ -30,11 +29,8 @@ from jaxmb.mechanics.kinematics import (
     node_poses,
     whole,
 )
-from jaxmb.mechanics.loops import at_closed_posture, check_closed, check_open_chain
+from jaxmb.mechanics.loops import at_closed_posture, check_closed, check_open_chain, constraint_rank, is_traced
 from jaxmb.spatial import displacement
-
-LEAST_RANK = 1e-8
-"""Ratio to the largest singular value of the scaled elastic Jacobian up to which a direction is rigid."""
 
 
 @typed_arguments
@@ -69,7 +65,7 @@ def cartesian_stiffness(
     check_coordinates(model, q=q)
     check_closed(model, q, "q")
     check_wrench(wrench)
-    if not any(isinstance(x, Tracer) for x in jax.tree.leaves((model, q))):
+    if not is_traced(model, q):
         _check_compliant_in_all_directions(model, q, frame)
     return jnp.linalg.inv(cartesian_compliance(model, q, frame, wrench))
 
@@ -143,8 +139,7 @@ def _check_compliant_in_all_directions(model: Model, q: Array, frame: str) -> No
     columns = jacobian[:, is_compliant]
     length = np.linalg.norm(columns[:3], axis=0).max(initial=0.0) or 1.0
     scaled = columns * np.array([1.0 / length] * 3 + [1.0] * 3)[:, None]
-    singular_values = np.linalg.svd(scaled, compute_uv=False) if scaled.size else np.zeros(0)
-    rank = int(np.sum(singular_values > LEAST_RANK * singular_values.max(initial=0.0)))
+    rank = constraint_rank(scaled)
     if rank < 6:
         raise ValueError(
             f"frame '{frame}' is rigid in {6 - rank} of six directions at this posture (the elastic Jacobian has rank"

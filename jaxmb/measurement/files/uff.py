@@ -291,11 +291,11 @@ def read_time_histories(path: Path) -> tuple[np.ndarray, float, tuple[str, ...]]
             raise ValueError(f"{first.location}: {len(found)} functions of {first.points} samples, expected fewer")
         values = np.empty((first.points, len(found)))
         for column, function in enumerate(found):
-            same = function.points == first.points and np.isclose(function.increment, first.increment, rtol=1e-6)
             if not (function.even and function.increment > 0.0) or VALUES[function.data_type] == 2:
                 raise ValueError(f"{function.location}: expected real samples at equal steps of time above 0")
-            same &= np.isclose(function.minimum, first.minimum, rtol=SAME_FREQUENCY, atol=0.01 * first.increment)
-            if not same:
+            steps = np.isclose(function.increment, first.increment, rtol=1e-6)
+            starts = np.isclose(function.minimum, first.minimum, rtol=SAME_FREQUENCY, atol=0.01 * first.increment)
+            if not (function.points == first.points and steps and starts):
                 raise ValueError(
                     f"{function.location}: {function.points} samples at steps of {function.increment:g} s from"
                     f" {function.minimum:g} s, but {first.location}: {first.points} at {first.increment:g} s from"
