@@ -296,7 +296,9 @@ class VirtualSpring(Part):
     """In place of `compliance`: that of a straight beam clamped at its root."""
     guide: Guide | None = None
     """Sliding stages whose overlap scales compliance and play."""
-    play: Row6 | None = None
+    play: Annotated[
+        tuple[NonNegative, NonNegative, NonNegative, NonNegative, NonNegative, NonNegative] | None, ROWS
+    ] = None
     """Displacement to either side within a clearance, in addition to the elastic one: `play` tanh(load / `play_load`)
     [m, rad]."""
     play_load: Annotated[tuple[Positive, Positive, Positive, Positive, Positive, Positive] | None, ROWS] = None
@@ -326,8 +328,6 @@ class VirtualSpring(Part):
             raise ValueError("at is 'joint', but the ground has none: expected 'end'")
         if (self.play is None) is not (self.play_load is None):
             raise ValueError("gives one of play and play_load, expected both or none")
-        if self.play is not None and min(self.play) < 0.0:
-            raise ValueError(f"play has {min(self.play):g}, expected none below 0")
         return self
 
 

@@ -136,10 +136,6 @@ def _not_too_many(value: Any) -> Any:
     return value
 
 
-def _as_list(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
 def unused_name(name: str, used: set[str], suffix: str) -> str:
     """The name, with the suffix as often as it is in use, added to those in use."""
     while name in used:
@@ -237,7 +233,7 @@ NOT_FALLING = AfterValidator(functools.partial(_in_order, operator.le))
 """The same for ends that may be equal."""
 FEW = BeforeValidator(_not_too_many)
 SOME = Field(min_length=1)
-ROWS = BeforeValidator(_as_list)
+ROWS = BeforeValidator(lambda value: value.tolist() if isinstance(value, np.ndarray) else value)
 """Validator that passes arrays as nested lists."""
 Vector = Annotated[tuple[Number, Number, Number], ROWS]
 UnitVector = Annotated[Vector, AfterValidator(_of_unit_length)]

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from jaxmb.io.files import csv_table, find_description, read_toml
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name, validated
-from jaxmb.machine.values import Angle, Name, Number, Part, Positive
+from jaxmb.machine.values import Angle, Name, NonZero, Number, Part, Positive
 from jaxmb.measurement.motion.record import PARTS, TEMPERATURE, Drives, MotionRecord, check_record
 from jaxmb.measurement.records.file import data_path, is_number, read_columns
 from jaxmb.measurement.records.schema import DataFile, PublicData
@@ -131,17 +131,11 @@ class Drive(Part):
 
     name: Name
     """Name of the motor."""
-    ratio: dict[Name, Number] = Field(min_length=1)
+    ratio: dict[Name, NonZero] = Field(min_length=1)
     """Rotation of the recorded angle per unit of each coordinate; several for coupled axes [1, rad/m]."""
     gain: Number = 1.0
     """Motor torque per unit of the recorded signal, such as the torque constant for a current [N m over the unit of the
     signal]."""
-
-    @model_validator(mode="after")
-    def _turns(self) -> Self:
-        if any(value == 0.0 for value in self.ratio.values()):
-            raise ValueError("ratio holds 0, expected the rotation of the drive per unit of the coordinate")
-        return self
 
 
 class MotionFile(Part):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from jaxmb.io.validation import check_distinct
-from jaxmb.machine.values import CoordinateValue, Name, NonNegative, Number, Part, Positive, Vector
+from jaxmb.machine.values import CoordinateValue, Name, NonNegative, NonZero, Part, Positive, Vector
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000, strict=True)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
@@ -40,7 +40,7 @@ class Channels(Part):
     """Variable of a .mat or .npz file, if forces and responses are in different ones."""
     dofs: tuple[Text, ...] = ()
     """Degree of freedom of each channel, "12 x"; numbered by default."""
-    factors: Annotated[tuple[Number, ...], BeforeValidator(_listed)] = (1.0,)
+    factors: Annotated[tuple[NonZero, ...], BeforeValidator(_listed)] = (1.0,)
     """Factors from the numbers in the file to `unit`: one for all, or one for each channel [of unit]."""
     unit: Text | None = None
     """Unit of the channels, "N", "m/s^2", "g" or "unknown"; by default SI."""
@@ -57,8 +57,6 @@ class Channels(Part):
         check_distinct(self.dofs, "names the degree of freedom '{}' twice")
         if len(self.factors) not in (1, count):
             raise ValueError(f"has {len(self.factors)} factors for {count} columns")
-        if any(factor == 0.0 for factor in self.factors):
-            raise ValueError("has a factor of 0, expected the factor from the numbers of the file to the unit")
         return self
 
     @property

@@ -44,7 +44,7 @@ def test_joint_motion_behind_coupled_gears(tmp_path):
         (", b = -40", "", "2 drives do not determine a"),
         ("[2, 3]", "[2]", "effort has 1 columns for 2 drives"),
         ("[2, 3]", "[2, 4]", "column is 4, expected at most the 3 of array 'current'"),
-        ("a = 50", "a = 0", "ratio holds 0"),
+        ("a = 50", "a = 0", "ratio, a: found 0, expected another number than 0"),
         ("columns = [2, 3]", 'columns = [2, 3], unit = "deg"', "effort has unit 'deg', expected none: gain of a drive"),
         ("motors.npz", "absent.npz", "absent.npz: cannot be read: No such file"),
     ],
