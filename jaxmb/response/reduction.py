@@ -193,8 +193,6 @@ def reduced_tangent(tangent: Tangent, basis: Float[np.ndarray, "m r"]) -> Tangen
 def _independent(rows: Float[np.ndarray, "p m"]) -> Float[np.ndarray, "p m"]:
     """Linearly independent rows."""
     scale = np.linalg.norm(rows, axis=1, keepdims=True)
-    if not scale.any():
-        return rows[:0]
     factored: Any = qr((rows / np.where(scale > 0.0, scale, 1.0)).T, mode="r", pivoting=True)
     count = int(np.sum(np.abs(np.diagonal(factored[0])) > DEPENDENT))
     return rows[np.sort(factored[1][:count])]

@@ -102,8 +102,8 @@ def _comments(lines: Iterator[tuple[int, str]]) -> tuple[dict[str, str], int, li
         of, name, key, value = found.groups()
         if of is not None:  # the name may hold a colon itself
             name, _, value = f"{name}: {value}".rpartition(":")
-        key = f"{of} {name}".strip() if of is not None else key
-        if of is None and key not in KEYS:
+            key = f"{of} {name}".strip()
+        elif key not in KEYS:
             raise ValueError(
                 f"line {number}: unknown '{key}', expected one of {', '.join(KEYS)}, posture NAME, node NAME"
             )

@@ -274,6 +274,4 @@ def _finite_channels(frf_set: FrfSet, static: np.ndarray, remarks: list[str]) ->
         ("output", frf_set.outputs, silent_outputs, "it is zero on all lines used"),
     ):
         remarks += [f"{what} '{name}' is omitted: {why}" for name, out in zip(names, bad, strict=True) if out]
-    if len(inputs) == len(frf_set.inputs) and len(outputs) == len(frf_set.outputs):
-        return frf_set
     return select_channels(frf_set, outputs, inputs)

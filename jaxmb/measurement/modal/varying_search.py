@@ -122,11 +122,9 @@ class VaryingSearch:
 
     def _judge_by(self, error: float) -> None:
         """Set the variance to that of noise plus a relative model error; at antiresonances, of each mode's response."""
-        squares = np.abs(self.frf) ** 2
-        if self.modes.eigenvalue.size:
-            each = (self.modes.part(one) for one in np.eye(self.modes.eigenvalue.size, dtype=bool))
-            squares = np.maximum(squares, sum(np.abs(mode.responses(self.s, self.power)) ** 2 for mode in each))
-        self._variance = self.noise + error**2 * squares
+        each = (self.modes.part(one) for one in np.eye(self.modes.eigenvalue.size, dtype=bool))
+        of_modes = sum(np.abs(mode.responses(self.s, self.power)) ** 2 for mode in each)
+        self._variance = self.noise + error**2 * np.maximum(np.abs(self.frf) ** 2, of_modes)
 
     def _std(self) -> np.ndarray | None:
         """Median standard deviations of well-separated modes; None for fewer than two."""

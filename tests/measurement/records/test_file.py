@@ -233,7 +233,7 @@ CHANGES = [
     ({"forces": {"columns": [2, 3], "dofs": ["1 x"]}}, "forces: has 1 dofs for 2 columns"),
     ({"forces": {"columns": [2, 3], "dofs": ["1 x", "1 x"]}}, "forces: names the degree of freedom '1 x' twice"),
     ({"forces": {"columns": [2, 3], "factors": [1.0, 2.0, 3.0]}}, "forces: has 3 factors for 2 columns"),
-    ({"forces": {"columns": [2, 3], "factors": 0.0}}, "forces, factors number 1: found 0.0, expected another number than 0"),
+    ({"forces": {"columns": [2, 3], "factors": 0.0}}, "forces, factors number 1: found 0.0, expected another"),
     ({"forces": {"columns": [2, 3], "unit": "kg m"}}, r"unit 'm/s\^2/\(kg m\)' is not one of"),
     ({"method": {"kind": "noise"}}, "segment: missing"),
     ({"method": {"kind": "sweep"}}, "method, kind: found \"sweep\", expected one of"),
