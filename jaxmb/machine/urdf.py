@@ -361,25 +361,26 @@ def urdf_text(machine: Machine) -> str:
         raise NotImplementedError(f"machine '{machine.name}': a URDF cannot describe {', '.join(unsupported)}")
     notes = "; ".join(omitted(machine, CARRIED)).replace("--", "- -")
     comment = [f"<!-- omitted, without a URDF element: {notes} -->"] if notes else []
-    links, joints, used = [f"  <link name={quoteattr(GROUND)}/>"], [], set(machine.coordinates)
+    used = set(machine.coordinates)
 
     def fixed(name: str, parent: str, origin: Origin) -> str:
         return _joint(unused_name(f"{name}_fixed", used, "_"), "fixed", parent, name, origin)
 
-    for body in machine.body:
-        links.append(_link(body))
-        joints.append(
-            _moving_joint(body, body.joint[0], machine.coupling)
-            if body.joint
-            else fixed(body.name, body.parent, body.origin)
-        )
-    for frame in machine.frame:
-        links.append(f"  <link name={quoteattr(frame.name)}/>")
-        joints.append(fixed(frame.name, frame.body, _displaced(frame.origin, deviation_matrix(frame.deviation))))
     stated = {frame.name: (frame.body, frame.origin) for frame in machine.frame if frame.deviation != EXACT}
-    for payload in machine.payload:
-        links.append(_link(payload))
-        joints.append(fixed(payload.name, *stated.get(payload.frame, (payload.frame, Origin()))))
+    links = [
+        f"  <link name={quoteattr(GROUND)}/>",
+        *(_link(body) for body in machine.body),
+        *(f"  <link name={quoteattr(frame.name)}/>" for frame in machine.frame),
+        *(_link(payload) for payload in machine.payload),
+    ]
+    joints = [
+        *(
+            _moving_joint(b, b.joint[0], machine.coupling) if b.joint else fixed(b.name, b.parent, b.origin)
+            for b in machine.body
+        ),
+        *(fixed(f.name, f.body, _displaced(f.origin, deviation_matrix(f.deviation))) for f in machine.frame),
+        *(fixed(p.name, *stated.get(p.frame, (p.frame, Origin()))) for p in machine.payload),
+    ]
     return "\n".join([
         '<?xml version="1.0"?>', *comment, f"<robot name={quoteattr(machine.name)}>", *links, *joints, "</robot>", ""
     ])  # fmt: skip
@@ -387,7 +388,8 @@ def urdf_text(machine: Machine) -> str:
 
 def beyond_urdf(machine: Machine) -> tuple[str, ...]:
     """Properties of a machine that URDF cannot describe; empty where it can be written."""
-    found = [
+    used = {GROUND, *(b.name for b in machine.body), *(f.name for f in machine.frame)}
+    return tuple(
         f"{label} ({', '.join(each.name for each in parts)})"
         for label, parts in (
             ("beams", machine.beam),
@@ -395,17 +397,11 @@ def beyond_urdf(machine: Machine) -> tuple[str, ...]:
             ("springs", machine.spring),
             ("virtual springs", machine.virtual_spring),
             ("motors", [c for body in machine.body for c in body.joint if c.motor]),
+            ("several coordinates between two bodies", [body for body in machine.body if len(body.joint) > 1]),
+            ("a payload and a frame of one name", [payload for payload in machine.payload if payload.name in used]),
         )
         if parts
-    ]
-    several = [body.name for body in machine.body if len(body.joint) > 1]
-    if several:
-        found.append(f"several coordinates between two bodies ({', '.join(several)})")
-    used = {GROUND, *(b.name for b in machine.body), *(f.name for f in machine.frame)}
-    same = [payload.name for payload in machine.payload if payload.name in used]
-    if same:
-        found.append(f"a payload and a frame of one name ({', '.join(same)})")
-    return tuple(found)
+    )
 
 
 def _link(rigid: RigidMass) -> str:
