@@ -116,8 +116,6 @@ def mesh_errors(model: Model, highest_hz: float) -> tuple[Float[np.ndarray, "c"]
 
 def mesh_warnings(model: Model, highest_hz: float) -> tuple[str, ...]:
     """Warning about beams with too few elements for frequencies up to the highest; empty where all have enough."""
-    if not model.beams:
-        return ()
     cubic, linear = mesh_errors(model, highest_hz)
     factor = np.maximum((cubic / MESH) ** 0.25, (linear / MESH) ** 0.5)
     coarse = [i for i in np.argsort(-factor) if factor[i] > 1.0]

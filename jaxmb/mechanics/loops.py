@@ -256,16 +256,13 @@ def dependent_coordinates(slope: np.ndarray, groups: Sequence[Sequence[int]]) ->
     remainder, chosen = slope.copy(), list[int]()
     scale = LEAST_RANK * np.linalg.norm(slope, 2) if slope.size else 0.0
     for group in groups:
-        if not len(group):
-            continue
         factored: Any = qr(remainder[:, list(group)], mode="r", pivoting=True)
         factor, pivots = np.asarray(factored[0]), np.asarray(factored[1])
         count = int(np.sum(np.abs(np.diagonal(factor)) > scale))
         pivot_columns = [group[p] for p in pivots[:count]]
         chosen += pivot_columns
-        if pivot_columns:
-            basis = np.linalg.qr(remainder[:, pivot_columns])[0]
-            remainder = remainder - basis @ (basis.T @ remainder)
+        basis = np.linalg.qr(remainder[:, pivot_columns])[0]
+        remainder = remainder - basis @ (basis.T @ remainder)
     return tuple(sorted(chosen))
 
 

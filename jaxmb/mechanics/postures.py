@@ -241,11 +241,10 @@ def close_loops(
         ValueError: a name is not a coordinate, too many coordinates are given, `near` is open, or a loop cannot close:
             the values are out of reach, or beyond a singular posture.
     """
-    _values(model, values)
-    q, change = closed_posture(model, values, near)
-    if change:
+    q, changes = stated_posture(model, values, near)
+    for change in changes:
         warnings.warn(change, stacklevel=2)
-    return jax.device_put(q)
+    return q
 
 
 def closed_posture(
@@ -299,10 +298,12 @@ def _closed_posture(
     return q, ""
 
 
-def stated_posture(model: Model, values: Mapping[str, float | str]) -> tuple[Float[Array, "n"], tuple[str, ...]]:
-    """`posture`, with messages on the change of rounded values instead of a warning."""
+def stated_posture(
+    model: Model, values: Mapping[str, float | str], near: Float[Array, "n"] | None = None
+) -> tuple[Float[Array, "n"], tuple[str, ...]]:
+    """`close_loops`, with messages on the change of rounded values instead of a warning."""
     _values(model, values)
-    q, change = closed_posture(model, values)
+    q, change = closed_posture(model, values, near)
     return jax.device_put(q), (change,) if change else ()
 
 

@@ -71,10 +71,9 @@ def _hdf5_shapes(group: Any) -> Shapes:
         raise ValueError(f"holds {len(group)} variables, expected at most {MOST_VARIABLES}")
     shapes: dict[str, tuple[tuple[int, ...], str]] = {}
     for name in group:
-        if name.startswith("#"):  # contents of cells
+        # names with # are contents of cells; a link may lead out of the file
+        if name.startswith("#") or not isinstance(group.get(name, getlink=True), h5py.HardLink):
             continue
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            continue  # a link may lead out of the file
         item = group[name]
         if isinstance(item, h5py.Group):
             shapes[name] = ((1, 1), "struct")
@@ -136,8 +135,6 @@ def _check_stored(item: Any, name: str) -> None:
         raise ValueError(f"variable '{name}' is stored in another file")
     if not (_is_plain(item.dtype) or _is_cell(item.dtype)) or item.id.get_type().get_size() != item.dtype.itemsize:
         raise ValueError(f"variable '{name}' is of type {item.dtype}, expected numbers, text or a column cell of texts")
-    if item.size == 0:
-        return
     if item.chunks is None:
         whole = item.id.get_storage_size() >= item.size * item.id.get_type().get_size()
     else:
