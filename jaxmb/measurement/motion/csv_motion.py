@@ -192,11 +192,8 @@ def read_described(
     Raises:
         InputError: the description, or a file that it names, is invalid.
     """
-    path = Path(name_or_path)
-    if path.suffix.lower() == ".toml":
-        path = folder / path
-    else:
-        path = find_description(name_or_path, "motions", "motion", (".toml",))
+    is_file = Path(name_or_path).suffix.lower() == ".toml"
+    path = folder / name_or_path if is_file else find_description(name_or_path, "motions", "motion", (".toml",))
     about = validated(MotionFile, read_toml(path), str(path))
     with error_location(str(path)):
         record = _joint_motion(about, path.parent, coordinates)

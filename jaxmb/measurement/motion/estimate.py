@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import solve_banded
 
 from jaxmb.io.validation import error_location, finite_number
-from jaxmb.measurement.motion.record import ALIAS, Cutoff, MotionRecord, check_cutoff, edge, low_pass, rates
+from jaxmb.measurement.motion.record import ALIAS, Cutoff, MotionRecord, edge, low_pass, rates
 
 
 class MotionEstimate(NamedTuple):
@@ -35,8 +35,7 @@ def low_passed_motion(record: MotionRecord, cutoff_hz: Cutoff) -> MotionEstimate
     """
     rate = record.rate_hz
     with error_location("cutoff_hz"):
-        check_cutoff(cutoff_hz, rate, len(record.time_s))
-    position = low_pass(record.position, rate, cutoff_hz)
+        position = low_pass(record.position, rate, cutoff_hz)
     velocity, acceleration = rates(position, rate)
     for found, given in ((velocity, record.velocity), (acceleration, record.acceleration)):
         if given is not None:

@@ -38,7 +38,12 @@ def low_pass(signal: Float[np.ndarray, "k ..."], rate_hz: float, cutoff_hz: Cuto
 
     Source: Gustafsson 1996, "Determining the initial states in forward-backward filtering".
     """
-    check_cutoff(cutoff_hz, rate_hz, len(signal))
+    least = 2 * edge(rate_hz, cutoff_hz) + 10
+    if len(signal) < least:
+        raise ValueError(
+            f"there are {len(signal)} samples, too few for a cut-off at {butterworth(cutoff_hz, rate_hz)[1]:g} Hz:"
+            f" expected at least {least}, or a higher cut-off"
+        )
     from scipy.signal import butter, sosfiltfilt  # imported here: it takes half a second
 
     order, corner_hz = butterworth(cutoff_hz, rate_hz)
@@ -75,16 +80,6 @@ def butterworth(cutoff_hz: Cutoff, rate_hz: float) -> tuple[int, float]:
             f" further apart, for an order of at most {MOST_ORDER}"
         )
     return int(order), float(corner_hz)
-
-
-def check_cutoff(cutoff_hz: Cutoff, rate_hz: float, count: int) -> None:
-    """Raise ValueError where a record is too short for a cut-off."""
-    least = 2 * edge(rate_hz, cutoff_hz) + 10
-    if count < least:
-        raise ValueError(
-            f"there are {count} samples, too few for a cut-off at {butterworth(cutoff_hz, rate_hz)[1]:g} Hz: expected"
-            f" at least {least}, or a higher cut-off"
-        )
 
 
 def edge(rate_hz: float, cutoff_hz: Cutoff) -> int:
