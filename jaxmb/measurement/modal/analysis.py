@@ -261,10 +261,7 @@ def _analysed(
     search = Search(frequency_hz, lines, scaled, band, orders, ESTIMATORS[method], rule, frf_set.decay_1_s)
     # the matrices are small: LAPACK's own threads would only synchronize
     with threadpool_limits(1, user_api="blas"):
-        if chosen is None:
-            found = _by_rule(search, report, single, data)
-        else:
-            found = _by_hand(search, report, chosen, chart)
+        found = _by_rule(search, report, single, data) if chosen is None else _by_hand(search, report, chosen, chart)
     model = _model(data, found.search, found.refined, scale, found.mode)
     remarks = [*data.remarks, *remarks, *found.remarks, *_warnings(model, found.refined, responses.shape[2])]
     if chosen is None:

@@ -190,13 +190,12 @@ def _tracks(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) 
     last: list[int] = []
     for begin, end in pairwise(starts):
         here = np.arange(begin, end)
-        if last and here.size:
-            distance = distance_of(chart, np.array(last), here, rule)
-            rows, columns = linear_sum_assignment(np.where(np.isfinite(distance), distance, 1e3))
-            for row, column in zip(rows, columns, strict=True):
-                if np.isfinite(distance[row, column]):
-                    track[here[column]] = row
-                    last[row] = here[column]
+        distance = distance_of(chart, np.array(last, int), here, rule)
+        rows, columns = linear_sum_assignment(np.where(np.isfinite(distance), distance, 1e3))
+        for row, column in zip(rows, columns, strict=True):
+            if np.isfinite(distance[row, column]):
+                track[here[column]] = row
+                last[row] = here[column]
         for pole in here[track[here] < 0]:
             track[pole] = len(last)
             last.append(pole)
@@ -251,8 +250,6 @@ def _labels(chart: StabilizationChart, starts: np.ndarray, rule: StabilityRule) 
     """Agreement of every pole with those of the previous order, see `LABELS`."""
     label = ["new"] * chart.eigenvalue.size
     for begin, middle, end in zip(starts[:-2], starts[1:-1], starts[2:], strict=True):
-        if begin == middle:
-            continue
         before = np.arange(begin, middle)
         for pole in range(middle, end):
             size, damping = np.abs(chart.eigenvalue[pole]), chart.damping_ratio[pole]
@@ -326,8 +323,6 @@ def by_hand(
 
 def same_mode(chart: StabilizationChart, picked: np.ndarray, rule: StabilityRule) -> np.ndarray:
     """Mask [p] of the poles that estimate a picked mode; two stable modes are distinct, however close."""
-    if not picked.size:
-        return np.zeros(chart.mode.size, bool)
     both_stable = (chart.mode[:, None] >= 0) & (chart.mode[picked] >= 0)
     near = np.isfinite(distance_of(chart, np.arange(chart.mode.size), picked, rule))
     return np.any(np.where(both_stable, chart.mode[:, None] == chart.mode[picked], near), axis=1)
@@ -340,8 +335,6 @@ def neighbouring_poles(chart: StabilizationChart, picked: np.ndarray, rule: Stab
     has one frequency for each way it was excited, and the picked pole represents all of them.
     """
     stable = stable_poles(chart)
-    if not picked.size or not stable.size:
-        return stable
     same = np.isfinite(distance_of(chart, stable, picked, rule)) | (chart.mode[stable][:, None] == chart.mode[picked])
     near = np.abs(chart.frequency_hz[stable][:, None] / chart.frequency_hz[picked] - 1.0) <= BY_HAND
     a, b = (chart.shape[:, which] / np.linalg.norm(chart.shape[:, which], axis=0) for which in (stable, picked))
