@@ -204,9 +204,7 @@ class RigidMass(Part):
         if self.inertia_products is not None:
             p = self.inertia_products
             return np.array([[p.xx, -p.xy, -p.xz], [-p.xy, p.yy, -p.yz], [-p.xz, -p.yz, p.zz]])
-        if self.inertia_tensor is not None:
-            return np.array(self.inertia_tensor)
-        return np.zeros((3, 3))
+        return np.zeros((3, 3)) if self.inertia_tensor is None else np.array(self.inertia_tensor)
 
     @model_validator(mode="after")
     def _physical_inertia(self) -> Self:

@@ -17,6 +17,7 @@ from jaxmb.machine.build import Model
 from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import FAMILIES, OF_FRICTION
 from jaxmb.mechanics.dynamics import inverse_dynamics, mass_matrix
+from jaxmb.mechanics.kinematics import check_coordinates
 from jaxmb.mechanics.loops import at_closed_posture, check_closed, independent_coordinates, loop_motion, motion_map
 from jaxmb.mechanics.postures import closed_along
 
@@ -322,8 +323,7 @@ def _check_start(model: Model, q: np.ndarray, qd: np.ndarray, names: tuple[str, 
     """Raise ValueError where an initial state is invalid or the mass matrix is singular there."""
     if qd.shape != (len(names),):
         raise ValueError(f"qd has shape {qd.shape}, expected ({len(names)},): rates of {', '.join(names)}")
-    if q.shape != (len(model.coordinates),):
-        raise ValueError(f"q has shape {q.shape}, expected ({len(model.coordinates)},): a value for each coordinate")
+    check_coordinates(model, q=q)
     check_closed(model, q, "q")
     for name, rate in zip(names, qd.tolist(), strict=True):
         if rate != 0.0 and model.locked[model.coordinates.index(name)]:

@@ -97,7 +97,7 @@ def test_wrong_input():
         ({"duration_s": -1.0}, "duration_s is -1.0, expected a number above 0"),
         ({"rate_hz": np.inf}, "rate_hz is inf, expected a finite number"),
         ({"friction_speed": 0.0}, "friction_speed is 0.0, expected a number above 0"),
-        ({"q": [0.0, 1.0]}, r"q has shape \(2,\), expected \(1,\): a value for each coordinate"),
+        ({"q": [0.0, 1.0]}, r"q has shape \(2,\), expected \(1,\): one value a coordinate"),
         ({"qd": [np.nan]}, "qd holds nan, expected finite numbers"),
         ({"effort": lambda t, q, qd: [np.nan]}, r"effort\(t, q, qd\) holds nan at 0 s, expected numbers"),
     ):

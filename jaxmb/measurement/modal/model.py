@@ -76,7 +76,10 @@ class ModalModel:
     @property
     def frequency_std_hz(self) -> np.ndarray:
         """Standard deviation of `frequency_hz` [r] by noise, and of the mean where frequencies vary."""
-        return frequency_std_hz(self.eigenvalue, self.pole_covariance)
+        gradient = (
+            np.column_stack([np.real(self.eigenvalue), np.imag(self.eigenvalue)]) / np.abs(self.eigenvalue)[:, None]
+        )
+        return np.sqrt(np.einsum("ri,rij,rj->r", gradient, self.pole_covariance, gradient)) / (2 * np.pi)
 
     @property
     def damping_std(self) -> np.ndarray:
@@ -87,12 +90,6 @@ class ModalModel:
 def largest_of_rows(vectors: np.ndarray) -> np.ndarray:
     """Component of largest magnitude of each row [r, 1]."""
     return np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=1)[:, None], axis=1)
-
-
-def frequency_std_hz(eigenvalue: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Standard deviation of |lambda| / 2 pi [r] from the covariance of Re and Im of lambda [r, 2, 2]."""
-    gradient = np.stack([np.real(eigenvalue), np.imag(eigenvalue)], axis=1) / np.abs(eigenvalue)[:, None]
-    return np.sqrt(np.einsum("ri,rij,rj->r", gradient, covariance, gradient)) / (2 * np.pi)
 
 
 def damping_std(eigenvalue: np.ndarray, covariance: np.ndarray) -> np.ndarray:
