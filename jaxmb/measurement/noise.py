@@ -215,14 +215,13 @@ def cross_axis_leak(frf_set: FrfSet, share: float) -> np.ndarray:
     size = np.abs(frf)
     rotates = [np.array([turns(split_dof(name)[1]) for name in names]) for names in (frf_set.outputs, frf_set.inputs)]
     leak = np.zeros(size.shape, complex)
-    for o in (False, True):
-        for i in (False, True):
-            block = np.ix_(np.arange(size.shape[0]), rotates[0] == o, rotates[1] == i)
-            if size[block].size:
-                each = frf[block]
-                flat = each.reshape(len(each), -1)
-                largest = np.take_along_axis(flat, np.argmax(np.abs(flat), axis=1)[:, None], axis=1)[:, :, None]
-                leak[block] = np.broadcast_to(largest, each.shape)
+    for o, i in itertools.product((False, True), repeat=2):
+        block = np.ix_(np.arange(size.shape[0]), rotates[0] == o, rotates[1] == i)
+        if size[block].size:
+            each = frf[block]
+            flat = each.reshape(len(each), -1)
+            largest = np.take_along_axis(flat, np.argmax(np.abs(flat), axis=1)[:, None], axis=1)[:, :, None]
+            leak[block] = np.broadcast_to(largest, each.shape)
     return share * leak
 
 

@@ -1,6 +1,7 @@
 """Reciprocity of a set of frequency responses, its enforcement, and sets stacked along their inputs."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -41,12 +42,11 @@ def reciprocal_pairs(frf_set: FrfSet) -> tuple[Pair, ...]:
     outputs, inputs = dof_indices(frf_set.outputs), dof_indices(frf_set.inputs)
     both = [dof for dof in outputs if dof in inputs]
     pairs = []
-    for i, a in enumerate(both):
-        for b in both[i + 1 :]:
-            (row_a, sign_a), (row_b, sign_b) = outputs[a], outputs[b]
-            (column_a, turn_a), (column_b, turn_b) = inputs[a], inputs[b]
-            sign = sign_a * turn_b * sign_b * turn_a
-            pairs.append(Pair(f"{' '.join(a)} / {' '.join(b)}", (row_a, column_b), (row_b, column_a), sign))
+    for a, b in itertools.combinations(both, 2):
+        (row_a, sign_a), (row_b, sign_b) = outputs[a], outputs[b]
+        (column_a, turn_a), (column_b, turn_b) = inputs[a], inputs[b]
+        sign = sign_a * turn_b * sign_b * turn_a
+        pairs.append(Pair(f"{' '.join(a)} / {' '.join(b)}", (row_a, column_b), (row_b, column_a), sign))
     return tuple(pairs)
 
 

@@ -32,8 +32,7 @@ def read_csv(path: Path) -> FrfSet:
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = _lines(file)
         about, number, header = _comments(lines)
-        columns = _columns(header, number)
-        return _set(path, about, columns, _rows(lines, header))
+        return _set(path, about, _columns(header, number), _rows(lines, header))
 
 
 def write_csv(path: Path, frf_set: FrfSet) -> None:

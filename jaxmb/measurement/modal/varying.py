@@ -427,8 +427,7 @@ def _every(eigenvalue: np.ndarray, participation: np.ndarray) -> np.ndarray:
     pick[:, 0, 1 + inputs] = 1j * np.imag(eigenvalue) * participation.T
     pick[:, 0, 2 + inputs] = np.real(eigenvalue) * participation.T
     pick[each, 3, 1 + each] = 1.0
-    every = pick[..., None] * np.eye(count)
-    return every.transpose(0, 1, 3, 2, 4).reshape(inputs, 4 * count, -1)
+    return (pick[..., None] * np.eye(count)).transpose(0, 1, 3, 2, 4).reshape(inputs, 4 * count, -1)
 
 
 def _damped(tried: np.ndarray, before: np.ndarray) -> np.ndarray:

@@ -351,9 +351,8 @@ def _constant(driven: np.ndarray, A: np.ndarray, before: np.ndarray) -> np.ndarr
     right[0] += A @ before
     bands = np.zeros((6, right.size))
     bands[0] = 1.0
-    for i in range(3):
-        for j in range(3):
-            bands[3 + i - j, j : right.size - 3 : 3] = -A[i, j]
+    for i, j in np.ndindex(3, 3):
+        bands[3 + i - j, j : right.size - 3 : 3] = -A[i, j]
     return solve_banded((5, 0), bands, right.ravel()).reshape(-1, 3)
 
 

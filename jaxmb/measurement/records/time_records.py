@@ -232,8 +232,7 @@ def peak_loss(window: str, decays: np.ndarray, samples: int = 1024) -> np.ndarra
     spectrum = np.abs(np.fft.rfft(w, 2 * samples)) ** 2
     rho = np.fft.irfft(spectrum)[:samples] / (w @ w)
     time = np.arange(samples) / samples
-    kept = np.array([_integral(rho, time, decay) for decay in np.atleast_1d(decays)])
-    return 1.0 - kept
+    return 1.0 - np.array([_integral(rho, time, decay) for decay in np.atleast_1d(decays)])
 
 
 def segment_for(window: str, decay_1_s: float, sample_rate_hz: float, loss: float = TOLERABLE) -> int:
