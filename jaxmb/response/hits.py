@@ -77,10 +77,9 @@ def record_hits(
         ValueError: a record would take more than `MOST_STEPS` steps.
         NotImplementedError: the machine has structural or fractional damping.
     """
-    if tangent.structural is not None:
-        raise NotImplementedError("structural damping is not defined in the time domain: records need viscous damping")
-    if tangent.fractional is not None:
-        raise NotImplementedError("fractional damping is not simulated in time: records need viscous damping")
+    if tangent.structural is not None or tangent.fractional is not None:
+        law = "fractional" if tangent.structural is None else "structural"
+        raise NotImplementedError(f"{law} damping is not simulated in time: records need viscous damping")
     fastest = jnp.abs(eigenpairs(first_order(tangent))[0]).max()
     substeps = max(1, math.ceil(float(fastest) / (2 * math.pi) * STEPS_PER_PERIOD / sample_rate_hz))
     if samples * substeps > MOST_STEPS:

@@ -338,9 +338,8 @@ def _windowed(
         )
     decay = exponential_window((np.arange(n) - pulse.start) / rate, decay_1_s)
     f = (force - force[: pulse.start].mean()) * force_window(n, pulse.start, min(stop, n), length) * decay
-    quiet = response[: pulse.start].mean(axis=0)
-    y = (response - quiet) * (np.where(np.arange(n) >= pulse.start, decay, 0.0))[:, None]
-    return f, y
+    after = np.where(np.arange(n) >= pulse.start, decay, 0.0)
+    return f, (response - response[: pulse.start].mean(axis=0)) * after[:, None]
 
 
 def _remarks(response: np.ndarray, windowed: np.ndarray, pulse: Pulse) -> list[str]:
