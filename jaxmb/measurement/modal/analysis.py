@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from jaxmb.io.validation import check_choice, typed_arguments, whole_number
+from jaxmb.io.validation import Table, check_choice, typed_arguments, whole_number
 from jaxmb.measurement.frf_set import FrfSet, band_of
 from jaxmb.measurement.modal.data import ModalData, SingleHits, modal_data, single_hits
 from jaxmb.measurement.modal.model import ModalModel, as_lines, largest_of_rows, residual_terms
@@ -235,7 +235,7 @@ def reselected(frf_set: FrfSet, earlier: ModalAnalysis, chosen: Sequence[Chosen]
 
 def _analysed(
     frf_set: FrfSet,
-    options: Mapping[str, Any],
+    options: Table,
     chart: StabilizationChart | None,
     report: Callable[[str], None],
     hits: Sequence[FrfSet],
