@@ -15,7 +15,7 @@ import tomli_w
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
-from jaxmb.identify.experiments.components import IdentifiableCombinations, Probe
+from jaxmb.identify.experiments.components import Probe
 from jaxmb.identify.experiments.frf.channels import predict_frf
 from jaxmb.identify.experiments.frf.weights import SMALLEST_RATIO
 from jaxmb.identify.experiments.motion_view import MotionView, motion_view
@@ -72,13 +72,12 @@ def proposal_toml(study: Study, like: str, proposed: Sequence[Table]) -> str:
 
 def posture_keys(model: Model, q: Float[np.ndarray, "n"]) -> dict[str, str | float]:
     """`posture` of a test: the independent coordinates that differ from the reference posture."""
-    given = independent_coordinates(model)
     return {
         name: f"{np.degrees(value):.6g} deg" if turns else float(f"{value:.6g}")
         for name, turns, value, reference in zip(
             model.coordinates, model.revolute, q.tolist(), np.asarray(reference_posture(model)).tolist(), strict=True
         )
-        if value != reference and name in given
+        if value != reference and name in independent_coordinates(model)
     }
 
 
@@ -88,6 +87,11 @@ class OperatingPoint(eqx.Module):
     model: Model
     free: FreeParameters
     u: Float[Array, "d"]
+
+    @property
+    def values(self) -> Float[np.ndarray, "d"]:
+        """Physical values of the free parameters."""
+        return self.free.values(np.asarray(self.u))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -252,19 +256,6 @@ def triangular_information(rows: Float[np.ndarray, "m d"]) -> Float[np.ndarray, 
 def information_of(operating_point: OperatingPoint, candidates: Sequence[Candidate]) -> Float[np.ndarray, "c d d"]:
     """Information rows R [candidate, d, d] of FRF tests, R^T R their information on u; NaN where out of reach."""
     return np.stack([triangular_information(observation(operating_point, candidate)) for candidate in candidates])
-
-
-class PlannedInformation(NamedTuple):
-    """Information before the next tests."""
-
-    values: Float[np.ndarray, "d"]
-    """Physical values of the free parameters."""
-    made: Float[np.ndarray, "m d"]
-    """Information rows of the planned tests and the prior, by u."""
-    prior_std: Float[np.ndarray, "d"] | None
-    """The prior's standard deviations, if any; its rows are in `made`."""
-    combinations: IdentifiableCombinations | None
-    """Base parameters; None without torque tests."""
 
 
 class Planned(NamedTuple):

@@ -3,7 +3,7 @@ addition to the tests of a study."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,10 +19,11 @@ from jaxmb.identify.estimation.identifiability import (
     scaled_svd,
 )
 from jaxmb.identify.experiments.components import IdentifiableCombinations
+from jaxmb.identify.experiments.torque.effort_rows import closed_from
 from jaxmb.identify.experiments.torque.gears import brakes_released, drives_of, without_effect_on_drives
-from jaxmb.identify.experiments.torque.torque_test import TorqueEntry
+from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, torque_entries
 from jaxmb.identify.parameters.free_parameters import affine_map, values_by_name
-from jaxmb.identify.plan.candidates import OperatingPoint, Planned, PlannedInformation, proposal_toml
+from jaxmb.identify.plan.candidates import OperatingPoint, Planned, proposal_toml
 from jaxmb.identify.plan.motion_information import (
     FINE,
     SAMPLES,
@@ -30,7 +31,6 @@ from jaxmb.identify.plan.motion_information import (
     MotionObjective,
     Series,
     at_limits,
-    closed,
     criterion_of,
     limits_of,
     positions,
@@ -93,7 +93,7 @@ def value(
     choice = jax.device_put(flat.reshape(shape))
     z = np.asarray(positions(objective, series, choice))
     try:
-        q = closed(objective, z)
+        q = closed_from(objective.model, z, np.asarray(objective.model.reference))
     except ValueError:
         if not refuse:
             raise
@@ -300,10 +300,8 @@ def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.
 def _target_rows(wanted: Mapping[str, float], names: Sequence[str]) -> np.ndarray:
     """Rows of the target parameters over their tolerances; a full name overrides a pattern."""
     by_name = values_by_name(names, wanted, "wanted: free parameter")
-    rows = np.zeros((len(by_name), len(names)))
-    for row, (name, tolerance) in zip(rows, by_name.items(), strict=True):
-        row[names.index(name)] = 1.0 / tolerance
-    return rows
+    chosen = np.array([names.index(name) for name in by_name], dtype=int)
+    return np.eye(len(names))[chosen] / np.array(list(by_name.values()))[:, None]
 
 
 def _rows(objective: MotionObjective, series: Series, c: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -321,14 +319,13 @@ def _in_directions(objective: MotionObjective, basis: np.ndarray, names: Sequenc
     """
     rows = objective.wanted @ basis
     outside = objective.wanted - rows @ np.linalg.pinv(basis)
-    size = np.abs(objective.wanted).max(axis=1)
-    for row, whole, rest in zip(objective.wanted, size, outside, strict=True):
-        if np.abs(rest).max() > 1e-6 * whole:
-            name = names[int(np.argmax(np.abs(row)))]
-            raise ValueError(
-                f"wanted: '{name}' is identifiable only in combination with others, expected a parameter that torques"
-                " identify separately"
-            )
+    wrong = np.abs(outside).max(axis=1) > 1e-6 * np.abs(objective.wanted).max(axis=1)
+    if wrong.any():
+        name = names[int(np.argmax(np.abs(objective.wanted[wrong][0])))]
+        raise ValueError(
+            f"wanted: '{name}' is identifiable only in combination with others, expected a parameter that torques"
+            " identify separately"
+        )
     return rows
 
 
@@ -427,7 +424,7 @@ class NextMotion:
         )
 
 
-def plan_motion(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:
+def plan_motion(study: Study, operating_point: OperatingPoint, made: Float[np.ndarray, "m d"]) -> Planned:
     """The next motion requested by a study, optimal in addition to its planned tests; its torque tests define sampling
     and noise.
 
@@ -435,28 +432,24 @@ def plan_motion(study: Study, operating_point: OperatingPoint, before: PlannedIn
         ValueError: see `exciting_motion`.
     """
     part: Any = study.next
-    base = cast(IdentifiableCombinations, before.combinations)  # those of the torque test that is the template
-    like = next(e for e in study.fitted if e.kind == part.kind and part.like in (None, e.name))
+    like = next(e for e in torque_entries(study.fitted) if part.like in (None, e.name))
+    base = like.test.linear.combinations(study.model, study.free)
     weight, rate_hz = measured_as(like, study.model)
-    size = study.free.slope(before.values)
+    size = study.free.slope(operating_point.values)
     columns = affine_map(study.model, study.free, base.parameters)[0] * size
-    sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, before.made, base)
+    sought = MotionProblem(study.free.names, size, columns, weight, rate_hz, made, base)
     found = found_motion(study.machine, study.model, part, sought)
-    rows = np.concatenate([before.made, found.rows])
-    names = tuple(found.motion)
-    limits = limits_of(study.machine, names, part.limits)
-    revolute = tuple(study.model.revolute[study.model.coordinates.index(name)] for name in names)
-    known = identifiability(rows, np.ones(len(rows)), before.prior_std)
+    rows = np.concatenate([made, found.rows])
+    limits = limits_of(study.machine, tuple(found.motion), part.limits)
+    revolute = tuple(study.model.revolute[study.model.coordinates.index(name)] for name in found.motion)
+    known = identifiability(rows, np.ones(len(rows)), study.problem.prior_std)
     return Planned(NextMotion(part, like.name, found, limits, revolute, known), PROPOSED)
 
 
 def measured_as(entry: TorqueEntry, model: Model) -> tuple[Float[np.ndarray, "i"], float]:
     """1 / standard deviation of the torque or force at each independent coordinate, 0 if it was not measured, and the
     samples per second."""
-    test = entry.test
-    number, std = np.asarray(test.coordinate), np.asarray(test.std)
-    names = independent_coordinates(model)
-    weight = np.zeros(len(names))
-    for i, name in enumerate(entry.source.coordinates):
-        weight[names.index(name)] = 1.0 / np.median(std[number == i])
+    number, std = np.asarray(entry.test.coordinate), np.asarray(entry.test.std)
+    by_name = {name: 1.0 / np.median(std[number == i]) for i, name in enumerate(entry.source.coordinates)}
+    weight = np.array([by_name.get(name, 0.0) for name in independent_coordinates(model)])
     return weight, 1.0 / float(np.median(np.diff(np.unique(np.asarray(entry.source.time_s, dtype=float)))))

@@ -28,7 +28,7 @@ from jaxmb.identify.fit.linear import NO_EFFECT
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.parameters.free_parameters import affine_map
 from jaxmb.identify.parameters.model_parameters import unit
-from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, Planned, PlannedInformation
+from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, Planned
 from jaxmb.identify.plan.exciting_motion import BaseDeviation, NextMotion, base_deviations, plan_motion
 from jaxmb.identify.plan.next_tests import NextPoses, NextTests, observability_of, plan_poses, plan_tests
 from jaxmb.identify.plan.why import remedies, why
@@ -38,7 +38,7 @@ from jaxmb.io.validation import Named, Table, listed, typed_arguments
 
 SCHEMA = 1
 PLANNERS: dict[str, Callable[..., Planned]] = {"frf": plan_tests, "torque": plan_motion, "pose": plan_poses}
-"""(study, linearization point, information so far) -> proposal for `[next]`, by kind of test."""
+"""(study, linearization point, information rows of the planned tests) -> proposal for `[next]`, by kind of test."""
 HOW_TO_ASK = (
     "no next test is proposed: a table [next] in the study lists candidate postures, points and bands, from which"
     " `jaxmb inspect` selects"
@@ -175,8 +175,7 @@ def inspect(study: Study) -> Inspection:
     identifiable = next((s for form in linear if (s := form.combinations(study.model, study.free)) is not None), None)
     chosen, remark, pool, information = Planned(None, HOW_TO_ASK)
     if study.next is not None:
-        before = PlannedInformation(values, made, prior_std, identifiable)
-        chosen, remark, pool, information = PLANNERS[study.next.kind](study, operating_point, before)
+        chosen, remark, pool, information = PLANNERS[study.next.kind](study, operating_point, made)
     data = jacobian[: study.problem.data_rows]
     correlations = correlation(known.covariance)
     reasons = _reasons(study, operating_point, values, known, correlations, combinations, made, pool, information)
@@ -209,7 +208,7 @@ def inspect(study: Study) -> Inspection:
         next=chosen,
         next_remark=remark,
         remarks=_remarks(study),
-        observability=observability_of(study, values, jacobian),
+        observability=observability_of(study, jacobian),
         uncertainty=budgets,
     )
 
@@ -220,8 +219,8 @@ def _values(study: Study) -> tuple[np.ndarray, str]:
     usable = np.isfinite(true) & (~np.array(study.free.logarithmic) | (true > 0.0))
     if usable.all():
         return true, "true values"
-    start = study.start
-    return known_values(study.model, study.free, start) if study.solver.is_linear else start.values, "initial values"
+    known = known_values(study.model, study.free, study.start)
+    return known if study.solver.is_linear else study.start.values, "initial values"
 
 
 def _jacobian(study: Study, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

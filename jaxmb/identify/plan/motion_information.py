@@ -11,14 +11,14 @@ import scipy
 from jaxtyping import Array, Float, Int
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.torque.effort_rows import closed_from
 from jaxmb.identify.regression.torque_regressor import stacked_torque_regressor, torque_regressor
 from jaxmb.identify.study.format.next_format import LimitsPart
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.machine.values import check_travel, check_turns
-from jaxmb.mechanics.loops import independent_coordinates, loop_motion
-from jaxmb.mechanics.postures import closed_along
+from jaxmb.mechanics.loops import loop_motion
 
 
 class Limits(NamedTuple):
@@ -195,8 +195,6 @@ def _start(series: Series, where: Vector, low: Vector, high: Vector) -> Vector:
     return xp.where(bounded, lower - low + part * room, series.around + where)
 
 
-APPROACH_STEPS = 256
-"""Steps from the reference posture to the start of a motion, along which loops are closed."""
 SMOOTH = 0.1
 """Speed over the smallest speed limit below which the sign of Coulomb friction is smoothed during the optimization."""
 
@@ -246,23 +244,9 @@ def criterion_of(objective: MotionObjective, rows: np.ndarray) -> float:
 def rows_along(objective: MotionObjective, motion: MotionSamples[np.ndarray]) -> Float[np.ndarray, "runs K i p"]:
     """Rows of Y over their standard deviations, scaled so that they sum up to the information of a whole motion; at
     joints with motors those of the drives."""
-    Y = objective.gears @ stacked_torque_regressor(objective.model, closed(objective, motion.z), motion.zd, motion.zdd)
+    q = closed_from(objective.model, motion.z, np.asarray(objective.model.reference))
+    Y = objective.gears @ stacked_torque_regressor(objective.model, q, motion.zd, motion.zdd)
     return Y * (objective.weight * np.sqrt(objective.samples / len(motion.z)))[:, None]
-
-
-def closed(objective: MotionObjective, z: np.ndarray) -> np.ndarray:
-    """All coordinates [K, n] along a motion, on the branch of the reference posture.
-
-    Raises:
-        ValueError: a loop cannot be closed along the motion.
-    """
-    model = objective.model
-    if not model.loops:
-        return z
-    reference = np.asarray(model.reference)
-    first = reference[[model.coordinates.index(name) for name in independent_coordinates(model)]]
-    approach = first + np.linspace(0.0, 1.0, APPROACH_STEPS, endpoint=False)[:, None] * (z[0] - first)
-    return closed_along(model, np.concatenate([approach, z]), reference)[APPROACH_STEPS:]
 
 
 def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vector) -> MotionSamples[Vector]:

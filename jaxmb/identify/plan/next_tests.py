@@ -16,13 +16,11 @@ from jaxmb.identify.estimation.identifiability import Identifiability, identifia
 from jaxmb.identify.experiments.components import Probe, can_be_planned
 from jaxmb.identify.experiments.poses.pose_rows import KIND
 from jaxmb.identify.experiments.poses.pose_test import PoseTest, with_scatter
-from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.fit.problem import state_of_test, test_at
 from jaxmb.identify.plan.candidates import (
     Candidate,
     OperatingPoint,
     Planned,
-    PlannedInformation,
     candidates_of,
     information_of,
     motion_of,
@@ -82,8 +80,7 @@ def improved(
                     options={"maxiter": MOST_STEPS})  # fmt: skip
     if best.fun >= value(first)[0]:
         return tuple(chosen)
-    postures = _postures(best.x, ends)
-    return tuple(_at_posture(operating_point.model, c, where, at) for c, at in zip(chosen, postures, strict=True))
+    return tuple(_at_postures(operating_point.model, chosen, where, ends, best.x))
 
 
 def objective(
@@ -108,8 +105,7 @@ def objective(
     weight = whitening.T @ whitening
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
-        postures = zip(chosen, _postures(x, ends), strict=True)
-        tests = [_at_posture(operating_point.model, c, where, values) for c, values in postures]
+        tests = _at_postures(operating_point.model, chosen, where, ends, x)
         found = [_observed_along(operating_point, t.probe, jnp.asarray(t.q), jnp.asarray(where)) for t in tests]
         rows, slopes = zip(*(map(np.asarray, each) for each in found), strict=True)
         matrix = before + sum(r.T @ r for r in (part @ transform for part in rows))
@@ -129,15 +125,14 @@ def objective(
     return value
 
 
-def _postures(x: np.ndarray, ends: tuple[np.ndarray, np.ndarray]) -> list[list[float]]:
-    """Values of the varying coordinates of each test, rad or m."""
-    low, high = ends
-    return (low + (high - low) * x.reshape(-1, low.size)).tolist()
-
-
-def _at_posture(model: Model, candidate: Candidate, where: np.ndarray, values: list[float]) -> Candidate:
-    names = [model.coordinates[i] for i in where]
-    return Candidate(candidate.probe, posture_near(model, candidate.q, dict(zip(names, values, strict=True))))
+def _at_postures(
+    model: Model, chosen: Sequence[Candidate], where: np.ndarray, ends: tuple[np.ndarray, np.ndarray], x: np.ndarray
+) -> list[Candidate]:
+    """The tests with the varying coordinates at relative positions in their ranges."""
+    (low, high), names = ends, [model.coordinates[i] for i in where]
+    values = (low + (high - low) * x.reshape(-1, low.size)).tolist()
+    stated = [dict(zip(names, row, strict=True)) for row in values]
+    return [Candidate(c.probe, posture_near(model, c.q, own)) for c, own in zip(chosen, stated, strict=True)]
 
 
 @compiled
@@ -239,7 +234,7 @@ class NextTests(Selection):
         return keys
 
 
-def plan_tests(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:
+def plan_tests(study: Study, operating_point: OperatingPoint, made: Float[np.ndarray, "m d"]) -> Planned:
     """The next FRF tests requested by a study, or a remark on why none could be chosen.
 
     Raises:
@@ -256,16 +251,20 @@ def plan_tests(study: Study, operating_point: OperatingPoint, before: PlannedInf
     left_out = len(candidates) - len(pool)
     try:
         chosen = choose_next(
-            part, like.name, pool, information, left_out, before.made, operating_point, before.prior_std
+            part, like.name, pool, information, left_out, made, operating_point, study.problem.prior_std
         )
     except ValueError as error:
         return Planned(None, f"no next test could be chosen: {error}", pool, information)
     infeasible = f" ({left_out} more are infeasible)" if left_out else ""
     count = len(chosen.tests)
     remark = f"{count} test{'s' if count > 1 else ''} chosen out of {len(pool)} candidates{infeasible}"
-    if chosen.directions < study.free.size:
-        remark += f" for the {chosen.directions} identifiable of {study.free.size} directions of the parameters"
-    return Planned(chosen, remark, pool, information)
+    return Planned(chosen, remark + _of_directions(chosen.directions, study), pool, information)
+
+
+def _of_directions(identifiable: int, study: Study) -> str:
+    """Clause on the number of identifiable directions of the parameters; empty where all are."""
+    size = study.free.size
+    return f" for the {identifiable} identifiable of {size} directions of the parameters" if identifiable < size else ""
 
 
 def choose_next(
@@ -369,16 +368,16 @@ class NextPoses(Selection):
         return ""
 
 
-def observability_of(study: Study, values: np.ndarray, jacobian: np.ndarray) -> Observability | None:
+def observability_of(study: Study, jacobian: np.ndarray) -> Observability | None:
     """Observability indices of the machine's parameters by the planned rows; None unless all tests are pose tests.
 
     Rows are in units of the noise, parameters in units of u; stations and offsets of distances are
     eliminated.
     """
-    entries = [entry for entry in study.fitted if entry.kind == "pose"]
-    if len(entries) < len(study.fitted):
+    tests = _pose_tests(study)
+    if len(tests) < len(study.tests):
         return None
-    return _indices(study, jacobian[: study.problem.data_rows], sum(len(_test(entry).q) for entry in entries))
+    return _indices(study, jacobian[: study.problem.data_rows], sum(len(test.q) for test in tests))
 
 
 def _indices(study: Study, rows: np.ndarray, poses: int) -> Observability | None:
@@ -388,63 +387,60 @@ def _indices(study: Study, rows: np.ndarray, poses: int) -> Observability | None
     return observability(rows[:, ~of_tests], poses, rows[:, of_tests])
 
 
-def _test(entry: Entry) -> PoseTest:
-    return cast(PoseTest, entry.test)
+def _pose_tests(study: Study) -> list[PoseTest]:
+    return [test for test in study.tests if isinstance(test, PoseTest)]
 
 
-def plan_poses(study: Study, operating_point: OperatingPoint, before: PlannedInformation) -> Planned:
+def plan_poses(study: Study, operating_point: OperatingPoint, made: Float[np.ndarray, "m d"]) -> Planned:
     """The next postures requested by a study, or a remark on why none could be chosen.
 
     Raises:
         ValueError: there is no such station.
     """
-    part = cast(NextPosePart, study.next)
-    tests = [_test(entry) for entry in study.fitted if entry.kind == "pose"]
-    like = cast(PoseTest, test_at(next(t for t in tests if part.like in (None, t.name)), study.free, before.values))
+    part, tests, values, u = (
+        cast(NextPosePart, study.next),
+        _pose_tests(study),
+        operating_point.values,
+        operating_point.u,
+    )
+    like = cast(PoseTest, test_at(next(t for t in tests if part.like in (None, t.name)), study.free, values))
     station = 0
     if part.station is not None:
         check_known("[next]: station", [part.station], like.stations)
         station = like.stations.index(part.station)
     q = postures_of(part, np.asarray(study.model.reference), study.model)
-    u = np.asarray(operating_point.u)
-    candidates = _at_postures(like, q, station, study.free.apply(study.model, before.values))
+    candidates = _measured_at(like, q, station, study.free.apply(study.model, values))
     template: Any = study.origin.file.test[test_names(study.origin.file.test).index(like.name)]
-    scatter = {name: 1e-3 * std for name, std in template.scatter_mrad.items()}
-    candidates = with_scatter(candidates, study.model, scatter)
-    _, slope = state_of_test(study.problem, candidates, u)
+    candidates = with_scatter(candidates, study.model, template.scatter)
+    _, slope = state_of_test(study.problem, candidates, np.asarray(u))
     finite = np.isfinite(slope).all(axis=1).reshape(len(q), -1).all(axis=1)
     information = slope.reshape(len(q), -1, slope.shape[1])[finite]
     if not len(information):
         raise ValueError(f"[next]: none of {len(q)} candidates can be predicted")
-    basis = known_directions(np.concatenate([before.made, *information]))
+    basis = known_directions(np.concatenate([made, *information]))
     try:
-        design = choose_tests(information @ basis, part.count, part.criterion, made=before.made @ basis)
+        design = choose_tests(information @ basis, part.count, part.criterion, made=made @ basis)
     except ValueError as error:
         return Planned(None, f"no next posture could be chosen: {error}")
-    rows = np.concatenate([before.made, *(information[i] for i in design.chosen)])
-    made = np.concatenate([state_of_test(study.problem, test, u)[1] for test in tests])
-    indices = _indices(
-        study, np.concatenate([made, *(information[i] for i in design.chosen)]),
-        sum(len(test.q) for test in tests) + len(design.chosen),
-    ) or Observability(0.0, 0.0, 0.0, 0.0, 0.0)  # fmt: skip
+    new = np.concatenate(information[list(design.chosen)])
+    rows, poses = np.concatenate([made, new]), sum(len(test.q) for test in tests) + len(design.chosen)
+    of_poses = np.concatenate([*(state_of_test(study.problem, test, np.asarray(u))[1] for test in tests), new])
     chosen = NextPoses(
         part=part,
         like=like.name,
         station=like.stations[station] if like.stations else "",
         q=q[finite][list(design.chosen)],
         candidates=len(information),
-        before=criterion_of(part.criterion, before.made @ basis),
+        before=criterion_of(part.criterion, made @ basis),
         chosen=criterion_of(part.criterion, rows @ basis),
-        known=identifiability(rows, np.ones(len(rows)), before.prior_std),
-        observability=indices,
+        known=identifiability(rows, np.ones(len(rows)), study.problem.prior_std),
+        observability=_indices(study, of_poses, poses) or Observability(0.0, 0.0, 0.0, 0.0, 0.0),
     )
     remark = f"{len(chosen.q)} postures chosen out of {chosen.candidates} candidates"
-    if basis.shape[1] < study.free.size:
-        remark += f" for the {basis.shape[1]} identifiable of {study.free.size} directions of the parameters"
-    return Planned(chosen, remark)
+    return Planned(chosen, remark + _of_directions(basis.shape[1], study))
 
 
-def _at_postures(like: PoseTest, q: np.ndarray, station: int, model: Model) -> PoseTest:
+def _measured_at(like: PoseTest, q: np.ndarray, station: int, model: Model) -> PoseTest:
     """A test like another one at other postures, each measured in all components that the other one measures from a
     station, as predicted for a machine."""
     count, size = len(q), KIND.size * len(like.points)

@@ -292,7 +292,17 @@ def recorded_path(model: Model, record: MotionRecord, start: Float[np.ndarray, "
     Raises:
         ValueError: a loop does not close at a sample, which is named.
     """
-    z = _with_recorded(model, record, record.position, start)
+    return closed_from(model, _with_recorded(model, record, record.position, start), start)
+
+
+def closed_from(model: Model, z: Float[np.ndarray, "k m"], start: Float[np.ndarray, "n"]) -> Float[np.ndarray, "k n"]:
+    """All coordinates along a motion of the independent ones, loops closed on the branch of a posture.
+
+    Raises:
+        ValueError: a loop does not close at a sample, which is named.
+    """
+    if not model.loops:
+        return z
     # from the posture to the first sample in short steps; few different step counts, as each is compiled
     before = _independent(model, start)
     count = PATH_STEPS * (1 + int(np.max(np.abs(z[0] - before)) / LONGEST_STEP) // PATH_STEPS)

@@ -204,6 +204,11 @@ class PoseTestPart(RecordedTestPart):
         position = STD_MM if self.std_mm == "estimate" else self.std_mm
         return 1e-3 * position, 1e-3 * self.std_mrad, 1e-3 * self.inclination_std_mrad, 1e-3 * self.distance_std_mm
 
+    @property
+    def scatter(self) -> dict[str, float]:
+        """`scatter_mrad` in rad."""
+        return {name: 1e-3 * std for name, std in self.scatter_mrad.items()}
+
     @model_validator(mode="after")
     def _estimated_by_a_fit(self) -> Self:
         if self.std_mm == "estimate" and self.role == "check":

@@ -164,10 +164,9 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
 
     def entry(some: PoseRows, role: Literal["fit", "check"], remarks: tuple[str, ...]) -> Entry:
         test = pose_test(label, some, stations, pose, std, elastic, part.levelled, known)
-        test = with_scatter(test, model, scatter)
+        test = with_scatter(test, model, part.scatter)
         return Entry("pose", test, PoseSource(row=some.row), truth, role=role, remarks=remarks)
 
-    scatter = {name: 1e-3 * std for name, std in part.scatter_mrad.items()}
     held_out = rows.chosen(rows.held_out)
     found = [entry(fitted, "fit", changed)] if fitted.row else []
     return found + ([entry(held_out, "check", () if found else changed)] if held_out.row else [])
