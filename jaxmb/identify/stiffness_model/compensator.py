@@ -55,7 +55,6 @@ def _second_derivative(leaves: Array, q: Array) -> Array:
 
 
 _added = jax.jit(jax.vmap(_second_derivative, in_axes=(None, 0)))
-_added_slope = jax.jit(jax.jacfwd(_added))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,24 +112,28 @@ def fit_compensator(
 
     q, measured, sigma = (np.asarray(x, dtype=float) for x in (angle, compliance, std))
     _check(q, measured, sigma, joint_stiffness, free)
-    problem = _Problem(q, dataclasses.astuple(start), tuple(NUMBERS.index(name) for name in free), joint_stiffness)
     whitening = _whitening(sigma, correlation)
+    known, index = np.array(dataclasses.astuple(start), float), np.array([NUMBERS.index(name) for name in free], int)
+    first = np.append(joint_stiffness, known[index])
+    scale = np.where(first == 0.0, 1.0, np.abs(first))
+    fixed = jax.device_put((scale, known, index, q))
     found = least_squares(
-        lambda x: whitening @ (problem.compliance(x) - measured),
-        problem.first,
-        jac=lambda x: whitening @ problem.slope(x),  # pyright: ignore[reportArgumentType]  (stubs know names alone)
+        lambda x: whitening @ (np.asarray(_compliance(x, *fixed)) - measured),
+        first / scale,
+        jac=lambda x: whitening @ np.asarray(_compliance_slope(x, *fixed)),  # pyright: ignore[reportArgumentType]  (stubs know names alone)
         x_scale="jac",
         xtol=1e-14,
         ftol=1e-14,
         gtol=1e-14,
-        max_nfev=MOST_EVALUATIONS * problem.first.size,
+        max_nfev=MOST_EVALUATIONS * first.size,
     )
-    deviations = identifiability(found.jac, np.ones(len(whitening))).std * problem.scale
+    deviations = identifiability(found.jac, np.ones(len(whitening))).std * scale
+    values = (found.x * scale).tolist()
     return CompensatorFit(
-        joint_stiffness=float(found.x[0] * problem.scale[0]),
-        spring=Compensator(*problem.leaves(found.x).tolist()),
+        joint_stiffness=values[0],
+        spring=dataclasses.replace(start, **dict(zip(free, values[1:], strict=True))),
         std=dict(zip(("joint_stiffness", *free), deviations.tolist(), strict=True)),
-        compliance=problem.compliance(found.x),
+        compliance=np.asarray(_compliance(found.x, *fixed)),
         chi_square=float(2.0 * found.cost),
         converged=bool(found.success),
     )
@@ -172,32 +175,14 @@ def _check(q: np.ndarray, measured: np.ndarray, sigma: np.ndarray, stiffness: fl
         )
 
 
-class _Problem:
-    """Compliance of a joint with its compensator as a function of scaled parameters x: joint stiffness, then the free
-    ones of the spring."""
+@jax.jit
+def _compliance(x: Array, scale: Array, known: Array, index: Array, q: Array) -> Array:
+    """Compliance at each angle for scaled values x of the joint's stiffness and of the free numbers of its spring."""
+    values = x * scale
+    return 1.0 / (values[0] + _added(known.at[index].set(values[1:]), q))
 
-    def __init__(self, q: np.ndarray, known: Sequence[float], index: tuple[int, ...], joint_stiffness: float) -> None:
-        self.known, self.index = np.array(known, dtype=float), list(index)
-        size = np.abs(self.known[self.index])
-        self.scale = np.concatenate([[joint_stiffness], np.where(size > 0.0, size, 1.0)])
-        self.first = np.concatenate([[joint_stiffness], self.known[self.index]]) / self.scale
-        self.q = jnp.asarray(q)
 
-    def leaves(self, x: np.ndarray) -> np.ndarray:
-        """Parameters of the spring."""
-        values = self.known.copy()
-        values[self.index] = x[1:] * self.scale[1:]
-        return values
-
-    def compliance(self, x: np.ndarray) -> np.ndarray:
-        """Compliance at each angle, rad/Nm."""
-        return 1.0 / (x[0] * self.scale[0] + np.asarray(_added(jnp.asarray(self.leaves(x)), self.q)))
-
-    def slope(self, x: np.ndarray) -> np.ndarray:
-        """d compliance / d x [angle, parameter]."""
-        change = np.asarray(_added_slope(jnp.asarray(self.leaves(x)), self.q))[:, self.index]
-        stiffness = np.concatenate([np.ones((len(change), 1)), change], axis=1) * self.scale
-        return -(self.compliance(x)[:, None] ** 2) * stiffness
+_compliance_slope = jax.jit(jax.jacfwd(_compliance))
 
 
 def spring_of(model: Model, joint: str) -> Compensator | None:
