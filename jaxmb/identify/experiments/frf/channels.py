@@ -75,62 +75,6 @@ def varying_matrices(view: AffineMotion, parameters: int) -> tuple[str, ...]:
     return found if len(found) * len(support) <= MOST_ENTRIES_PER_PARAMETER * parameters else ()
 
 
-def equations_by_entries(
-    view: AffineMotion,
-    names: tuple[str, ...],
-    values: Callable[[Float[Array, "d"]], Float[Array, "d"]],
-    u: Float[Array, "d"],
-    omega: Float[Array, "f"],
-    decay: Float[Array, ""],
-    residual_of: Callable[[Complex[Array, "f o i"]], Float[Array, "m"]],
-    scale: Float[Array, "f o i"],
-) -> NormalEquations:
-    """Normal equations of residuals scale log(H / measured), from dH = -X_o^T dZ X_i and dZ = dK + s dC + s^2 dM + j
-    dD.
-
-    Residuals depend on the parameters through few entries p of the tangent: with E = dr / dp and S = dp / du they are
-    S^T E^T r and S^T E^T E S. No derivative by a parameter, nor one of the logarithm, is formed at any line.
-
-    Args:
-        view: of the machine, as a function of the free values.
-        names: of the varying matrices (`varying_matrices`).
-        values: the free values, as a function of u.
-        u: unknowns of the fit.
-        omega: lines, rad/s.
-        decay: s = j omega + decay.
-        residual_of: returns residuals of receptances H, real parts then imaginary parts.
-        scale: of each line, 0 where it is not used.
-    """
-    used = scale > 0.0
-    # At an unused line the response may be NaN, and 0 times NaN is not 0.
-    of_use = jnp.any(used, axis=(1, 2))
-    omega = jnp.where(of_use, omega, omega[jnp.argmax(of_use)])
-    support = view.base.support or ()
-    row, column = np.array(support, dtype=int).reshape(-1, 2).T
-
-    def entries(u: Array) -> Array:
-        tangent = view(values(u)).tangent
-        return jnp.concatenate([getattr(tangent, name)[row, column] for name in names])
-
-    seen, s = view(values(u)), laplace(omega, decay)
-    t = with_decay(seen.tangent, decay)
-    fractional, power = (None, None) if t.fractional is None else (t.fractional.matrix, t.fractional.power(s))
-    z = DynamicStiffness(t.mass, t.damping, t.stiffness, omega, t.structural, fractional, power)
-    outputs, inputs = seen.output_rows, seen.output_rows if seen.input_rows is None else seen.input_rows
-    h, sensitivity = receptance_by_entries(z, outputs, inputs, support)
-    residual = residual_of(h)
-    size = h.real**2 + h.imag**2
-    part = jnp.where(used, -scale / jnp.where(used, size, 1.0), 0.0)
-    over = Parts((part * h.real).transpose(1, 2, 0), (-part * h.imag).transpose(1, 2, 0))
-    relative = sensitivity.times(jax.lax.optimization_barrier(over))
-    factors = {"stiffness": 1.0, "damping": s, "mass": s**2, "structural": 1j}
-    by_entry = [relative.times(factors[name]) for name in names]
-    rows = jnp.concatenate([jnp.stack(part, axis=1) for part in by_entry]).reshape(len(names) * len(support), -1)
-    right = residual.reshape(2, *h.shape).transpose(0, 2, 3, 1).ravel()
-    slope = jax.jacfwd(entries)(u)
-    return NormalEquations(residual @ residual, slope.T @ (rows @ right), slope.T @ (rows @ rows.T) @ slope)
-
-
 @compiled
 def predict_frf(
     view: MotionView,
@@ -194,16 +138,44 @@ class FrfEvaluation(MotionEvaluation["FrfTest"]):
     def normal_equations(
         self, view: AffineMotion, values: Callable[[Float[Array, "d"]], Float[Array, "d"]], u: Float[Array, "d"]
     ) -> NormalEquations:
-        """Normal equations of the residual at u; see `Evaluation.normal_equations`."""
+        """Normal equations of the residual at u; see `Evaluation.normal_equations`.
+
+        Where few entries p of the tangent vary, from dH = -X_o^T dZ X_i and dZ = dK + s dC + s^2 dM + j dD: with E =
+        dr / dp and S = dp / du they are S^T E^T r and S^T E^T E S. No derivative by a parameter, nor one of the
+        logarithm, is formed at any line.
+        """
         test, names = self.test, varying_matrices(view, u.size) if self.test.phase == "safe" else ()
         if not names:
             return super().normal_equations(view, values, u)
-
-        def residual_of(h: Array) -> Array:
-            seen = h * sensor_factor(laplace(test.omega, test.decay), test.derivatives, test.sensor)
-            return test.residual_of(
-                seen if test.channels is None else test.channels.applied_to(seen, test.omega, test.decay)
-            )
-
         scale = jnp.sqrt(test.weight) / test.noise_std
-        return equations_by_entries(view, names, values, u, test.omega, test.decay, residual_of, scale)
+        used = scale > 0.0
+        # At an unused line the response may be NaN, and 0 times NaN is not 0.
+        of_use = jnp.any(used, axis=(1, 2))
+        omega = jnp.where(of_use, test.omega, test.omega[jnp.argmax(of_use)])
+        support = view.base.support or ()
+        row, column = np.array(support, dtype=int).reshape(-1, 2).T
+
+        def entries(u: Array) -> Array:
+            tangent = view(values(u)).tangent
+            return jnp.concatenate([getattr(tangent, name)[row, column] for name in names])
+
+        view_there, s = view(values(u)), laplace(omega, test.decay)
+        t = with_decay(view_there.tangent, test.decay)
+        fractional, power = (None, None) if t.fractional is None else (t.fractional.matrix, t.fractional.power(s))
+        z = DynamicStiffness(t.mass, t.damping, t.stiffness, omega, t.structural, fractional, power)
+        outputs = view_there.output_rows
+        inputs = outputs if view_there.input_rows is None else view_there.input_rows
+        h, sensitivity = receptance_by_entries(z, outputs, inputs, support)
+        seen = h * sensor_factor(laplace(test.omega, test.decay), test.derivatives, test.sensor)
+        seen = seen if test.channels is None else test.channels.applied_to(seen, test.omega, test.decay)
+        residual = test.residual_of(seen)
+        size = h.real**2 + h.imag**2
+        part = jnp.where(used, -scale / jnp.where(used, size, 1.0), 0.0)
+        over = Parts((part * h.real).transpose(1, 2, 0), (-part * h.imag).transpose(1, 2, 0))
+        relative = sensitivity.times(jax.lax.optimization_barrier(over))
+        factors = {"stiffness": 1.0, "damping": s, "mass": s**2, "structural": 1j}
+        by_entry = [relative.times(factors[name]) for name in names]
+        rows = jnp.concatenate([jnp.stack(part, axis=1) for part in by_entry]).reshape(len(names) * len(support), -1)
+        right = residual.reshape(2, *h.shape).transpose(0, 2, 3, 1).ravel()
+        slope = jax.jacfwd(entries)(u)
+        return NormalEquations(residual @ residual, slope.T @ (rows @ right), slope.T @ (rows @ rows.T) @ slope)
