@@ -17,6 +17,7 @@ from jaxmb.identify.estimation.least_squares import NormalEquations, normal_equa
 from jaxmb.identify.experiments.motion_view import check_motion
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.parameters.free_parameters import Bound, FreeParameters
+from jaxmb.identify.regression.base_parameters import BaseParameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.tangent import LinearizeAt, motion_coordinates
@@ -165,53 +166,6 @@ class Noise(Component[T]):
         return drawn
 
 
-class Lines(Component[T]):
-    """Frequency lines of a test, some of which may be outliers. Abstract."""
-
-    @property
-    @abc.abstractmethod
-    def robust(self) -> bool:
-        """Whether outlier lines are excluded."""
-
-    @abc.abstractmethod
-    def decimate(self, most: int) -> T:
-        """The test on at most so many lines, evenly spaced and equally weighted, for a global search."""
-
-    @abc.abstractmethod
-    def sample(self, share: float) -> tuple[T, Int[np.ndarray, "k"]]:
-        """The test on a share of its lines, evenly spaced, and the rows of its residual that it keeps."""
-
-    @abc.abstractmethod
-    def outliers(self, residual: np.ndarray, row_weights: np.ndarray) -> Int[np.ndarray, "k"]:
-        """Indices of outlier lines."""
-
-    @property
-    @abc.abstractmethod
-    def excluded(self) -> Int[np.ndarray, "k"]:
-        """Indices of the lines excluded as outliers."""
-
-    @abc.abstractmethod
-    def without(self, lines: Int[np.ndarray, "k"]) -> T:
-        """The test without some lines."""
-
-    @abc.abstractmethod
-    def lines_text(self, lines: Int[np.ndarray, "k"]) -> str:
-        """Some lines as text, for messages."""
-
-    @abc.abstractmethod
-    def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
-        """Variance of the noise of each row by the line-to-line scatter of the residual, over that in the fit. No
-        smooth model reproduces the scatter."""
-
-    @abc.abstractmethod
-    def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Systematic fraction of the variance of the residual; 0 where it cannot be distinguished from noise."""
-
-    @abc.abstractmethod
-    def undefined(self, view: Any) -> tuple[str, ...]:
-        """Texts on measured responses that cannot be compared with the prediction."""
-
-
 class Equations(NamedTuple):
     """Linear equations of a test: measured = matrix @ x, row by row.
 
@@ -226,17 +180,6 @@ class Equations(NamedTuple):
     """Weight of the squared error of each row, in addition to its inverse variance."""
     case: Int[np.ndarray, "m"]
     """Index of the case of each row: rows measured together, such as under one load, share it."""
-
-
-class IdentifiableCombinations(NamedTuple):
-    """Linear combinations of machine parameters that are identifiable from a kind of test."""
-
-    names: tuple[str, ...]
-    """Parameter after which each combination is named."""
-    formulas: tuple[str, ...]
-    parameters: tuple[str, ...]
-    matrix: Float[np.ndarray, "s p"]
-    """Combinations = matrix @ [value of each of the parameters]."""
 
 
 class LinearForm(Component[T]):
@@ -262,7 +205,7 @@ class LinearForm(Component[T]):
         A column is zero where the prediction does not depend on the value.
         """
 
-    def combinations(self, model: Model, free: FreeParameters) -> IdentifiableCombinations | None:
+    def combinations(self, model: Model, free: FreeParameters) -> BaseParameters | None:
         """Parameter combinations identifiable from such tests. They depend on the machine's structure and on which
         parameters are free, not on their values. None where each parameter is identifiable by itself."""
         return None

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -127,8 +127,9 @@ def machine_errors(
         if model.frame_node[i] >= 0:
             errors = [StatedError(f"position of {frame} along {axis}", "frame_mm", 1e-3) for axis in "xyz"]
             if turns:
-                degree = np.pi / 180.0
-                errors += [StatedError(f"rotation of {frame} about {axis}", "frame_deg", degree) for axis in "xyz"]
+                errors += [
+                    StatedError(f"rotation of {frame} about {axis}", "frame_deg", np.pi / 180.0) for axis in "xyz"
+                ]
             for k, (error, axis) in enumerate(zip(errors, ELASTIC_AXES, strict=False)):
                 if f"frame.{frame}.{axis}" not in named:
                     yield error, right._replace(frame=_at(right.frame, i, k))
@@ -138,10 +139,12 @@ def machine_errors(
             key = f"tilt about {_axis_text(axis).upper()}"
             error = StatedError(key, "tilt_deg", np.pi / 180.0, starts=TILTS)
             yield error, right._replace(tilt=axis)
-        text = "a gravity of {:.3g} times the stated one".format
-        error = StatedError("gravity", size=1e-3, text=lambda x: text(1.0 + x), starts=(-1.0, -2.0), period=1.0)
         most = MOST_GRAVITY / size
-        yield error._replace(least=-most - 1.0, most=most - 1.0), right._replace(gravity=np.ones(()))
+        error = StatedError(
+            "gravity", size=1e-3, text=lambda x: f"a gravity of {1.0 + x:.3g} times the stated one", least=-most - 1.0,
+            most=most - 1.0, starts=(-1.0, -2.0), period=1.0,
+        )  # fmt: skip
+        yield error, right._replace(gravity=np.ones(()))
     yield from _of_axes(model, right, named)
 
 
@@ -181,8 +184,7 @@ def _of_bodies(
     heavy = np.flatnonzero(mass > 0.0).tolist()
     if not heavy:
         return
-    every = right._replace(log_mass=np.ones(right.log_mass.size))
-    yield StatedError("masses", size=0.1, text=_masses_text), every
+    yield StatedError("masses", size=0.1, text=_masses_text), right._replace(log_mass=np.ones(right.log_mass.size))
     for i in heavy:
         body, (_, about_centre) = model.masses[i], central_inertia(float(mass[i]), moment[i], inertia[i])
         if f"mass.{body}" not in free:
@@ -361,10 +363,12 @@ def carried_inertia(model: Model) -> Float[np.ndarray, "n"]:
     return np.where(found > 0.0, found, np.where(model.revolute, *_mass_and_inertia(model)[::-1]))
 
 
-def combined(directions: Sequence[T], numbers: Float[np.ndarray, "c"] | Array) -> T:
-    """Sum of errors, each a direction times its number; at least one."""
-    xp: Any = numbers.__array_namespace__()
-    return jax.tree.map(lambda *parts: xp.tensordot(numbers, np.stack(parts), 1), *directions)
+def total_error(known: Iterable[tuple[StatedError, T]], sizes: Mapping[str, float]) -> T | None:
+    """Sum of the directions of errors times their sizes by key, SI; None where no known error has a size."""
+    found = [(sizes[error.key], at) for error, at in known if sizes.get(error.key)]
+    numbers = np.array([size for size, _ in found])
+    directions = [at for _, at in found]
+    return jax.tree.map(lambda *parts: np.tensordot(numbers, np.stack(parts), 1), *directions) if found else None
 
 
 def corrected_machine(model: Model, errors: MachineErrors) -> Model:
@@ -453,10 +457,9 @@ def with_machine_errors(
 ) -> Model:
     """The model with errors of `machine_errors` corrected by key, SI, and free parameters unchanged; other keys have no
     effect."""
-    found = [(errors[error.key], at) for error, at in known if errors.get(error.key)]
-    if not found:
+    total = total_error(known, errors)
+    if total is None:
         return model
-    total = combined([at for _, at in found], np.array([x for x, _ in found]))
     values = [np.asarray(getattr(model, target.leaf))[target.entries[0]] for target in free.targets]
     return jax.device_put(assigned(corrected_machine(model, total), list(free.targets), values))
 
@@ -591,8 +594,7 @@ def with_further_springs(model: Model) -> Model:
     for name in _OF_COORDINATES:
         own = leaves.get(name, np.asarray(getattr(model, name)))
         leaves[name] = np.concatenate([own, padded.get(name, np.zeros((count, *own.shape[1:])))])
-    rate = np.asarray(model.transmission_rate)
-    leaves["transmission_rate"] = np.concatenate([rate, np.zeros((len(rate), count))], axis=1)
+    leaves["transmission_rate"] = np.pad(np.asarray(model.transmission_rate), ((0, 0), (0, count)))
     return dataclasses.replace(
         model,
         coordinates=(*model.coordinates, *names),

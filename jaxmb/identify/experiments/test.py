@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,16 +15,18 @@ from jaxmb.identify.experiments.components import (
     Description,
     Evaluation,
     LinearForm,
-    Lines,
     Noise,
     OwnParameters,
     Vibration,
 )
-from jaxmb.identify.experiments.machine_errors import combined
+from jaxmb.identify.experiments.machine_errors import total_error
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.machine.build import Model
 from jaxmb.measurement.modal.analysis import ModalAnalysis
 from jaxmb.response.modal import Modes
+
+if TYPE_CHECKING:
+    from jaxmb.identify.experiments.frf.noise import FrfLines
 
 View = TypeVar("View")
 """The quantities of a machine that a kind of test depends on: a pytree of arrays."""
@@ -108,7 +110,7 @@ class Test(eqx.Module, Generic[View]):
         return Evaluation(self)
 
     @property
-    def lines(self) -> Lines[Any] | None:
+    def lines(self) -> "FrfLines | None":
         """Frequency lines; None for tests without spectra."""
         return None
 
@@ -227,11 +229,8 @@ class Source:
         there = self.corrected(test, model, errors)
         if test.description is None:
             return np.asarray(_residual_of_model(without_name(there), model, None))
-        some = {} if there is not test else errors
-        known = test.description.errors(model) if some else ()
-        found = [(some[error.key], at) for error, at in known if some.get(error.key)]
-        numbers, none = np.array([x for x, _ in found]), test.description.none(model)
-        total = combined([at for _, at in found], numbers) if found else none
+        total = total_error(test.description.errors(model), errors) if errors and there is test else None
+        total = test.description.none(model) if total is None else total
         return np.asarray(_residual_of_model(without_name(there), model, jax.device_put(total)))
 
     def corrected(self, test: Any, model: Model, errors: Mapping[str, float]) -> Any:

@@ -228,7 +228,7 @@ def _weight(problem: Problem) -> float:
 
 
 def coarsened(problem: Problem, lines: int) -> Problem:
-    """The problem on fewer lines of each test that has lines (see `Lines.decimate`), fewer for many tests."""
+    """The problem on fewer lines of each test that has lines (see `FrfLines.decimate`), fewer for many tests."""
     count = sum(test.lines is not None for test in problem.tests)
     lines = min(lines, max(LEAST_LINES, -(-2 * lines // max(count, 1))))
     tests = (test if test.lines is None else test.lines.decimate(lines) for test in problem.tests)

@@ -18,9 +18,8 @@ from jaxmb.identify.estimation.identifiability import (
     identifiability,
     scaled_svd,
 )
-from jaxmb.identify.experiments.components import IdentifiableCombinations
 from jaxmb.identify.experiments.torque.effort_rows import closed_from
-from jaxmb.identify.experiments.torque.gears import brakes_released, drives_of, without_effect_on_drives
+from jaxmb.identify.experiments.torque.gears import brakes_released, drives_of, shaft_names, without_effect_on_drives
 from jaxmb.identify.experiments.torque.torque_test import TorqueEntry, torque_entries
 from jaxmb.identify.parameters.free_parameters import affine_map, values_by_name
 from jaxmb.identify.plan.candidates import OperatingPoint, Planned, proposal_toml
@@ -41,7 +40,7 @@ from jaxmb.identify.plan.motion_information import (
     value_and_slope,
     within,
 )
-from jaxmb.identify.regression.base_parameters import base_parameters
+from jaxmb.identify.regression.base_parameters import BaseParameters, base_parameters
 from jaxmb.identify.regression.torque_regressor import payload_columns, regressor_names
 from jaxmb.identify.study.format.next_format import NextMotionPart
 from jaxmb.identify.study.format.torque_format import MotionPart
@@ -208,9 +207,7 @@ def exciting_motion(
     base = base_parameters(model, free)
     chosen = [name for i, name in enumerate(names) if base.matrix[:, i].any()]
     columns = np.eye(len(names))[:, [names.index(name) for name in chosen]]
-    combinations = IdentifiableCombinations(base.names, base.formulas, names, base.matrix)
-    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
-    coordinates = [name for name in independent_coordinates(model) if name not in shafts]
+    coordinates = [name for name in independent_coordinates(model) if name not in shaft_names(model)]
     std = torque_std if isinstance(torque_std, Mapping) else dict.fromkeys(coordinates, torque_std)
     check_known("torque_std: coordinate", std, coordinates)
     for label, value in (*((f"torque_std of '{name}'", each) for name, each in std.items()), ("rate_hz", rate_hz)):
@@ -219,7 +216,7 @@ def exciting_motion(
         raise ValueError(f"torque_std is empty, expected that of at least one of {', '.join(coordinates)}")
     measured = np.array([1.0 / std[name] if name in std else 0.0 for name in independent_coordinates(model)])
     none = np.zeros((0, len(chosen)))
-    sought = MotionProblem(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, combinations)
+    sought = MotionProblem(tuple(chosen), np.ones(len(chosen)), columns, measured, rate_hz, none, base)
     return found_motion(machine, model, part, sought)
 
 
@@ -238,7 +235,7 @@ class MotionProblem(NamedTuple):
     """Independent samples per second."""
     made: Float[np.ndarray, "k d"]
     """Information rows of the planned tests and the prior."""
-    base: IdentifiableCombinations
+    base: BaseParameters
     """Base parameters."""
 
 
@@ -246,12 +243,14 @@ class MotionProblem(NamedTuple):
 def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: MotionProblem) -> ExcitingMotion:
     """The best of several optimized motions; see `exciting_motion`."""
     model, coordinates, gears = brakes_released(model), independent_coordinates(model), np.eye(len(sought.weight))
-    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
     for joint, shaft, ratio in drives_of(model):
         gears[joint, shaft] = ratio
-    driven = [n for n in coordinates if not model.locked[model.coordinates.index(n)] and n not in shafts]
-    reference = np.asarray(posture(model, {}))
-    rest = reference[[model.coordinates.index(name) for name in coordinates]]
+    driven = [
+        name
+        for name in coordinates
+        if not model.locked[model.coordinates.index(name)] and name not in shaft_names(model)
+    ]
+    rest = np.asarray(posture(model, {}))[[model.coordinates.index(name) for name in coordinates]]
     limits = limits_of(machine, driven, part.limits)
     index = np.array([coordinates.index(name) for name in driven])
     coarse, fine = (series_of(part.harmonics, part.base_hz, limits, rest[index], n) for n in (SAMPLES, FINE))
@@ -291,8 +290,7 @@ def found_motion(machine: Machine, model: Model, part: NextMotionPart, sought: M
 
 def _payload_mask(model: Model, machine: Machine, without: Sequence[str]) -> np.ndarray:
     """Diagonal matrix that removes the columns of absent payloads, and those without effect on drives."""
-    names = regressor_names(model)
-    keep = 1.0 - np.isin(names, without_effect_on_drives(model))
+    keep = 1.0 - np.isin(regressor_names(model), without_effect_on_drives(model))
     keep[payload_columns(model, without, [payload.name for payload in machine.payload], "without: payload")] = 0.0
     return np.diag(keep)
 
@@ -368,7 +366,7 @@ def base_columns(sought: MotionProblem) -> np.ndarray:
 
 
 def base_deviations(
-    rows: Float[np.ndarray, "k d"], base: IdentifiableCombinations, columns: Float[np.ndarray, "p d"]
+    rows: Float[np.ndarray, "k d"], base: BaseParameters, columns: Float[np.ndarray, "p d"]
 ) -> tuple[BaseDeviation, ...]:
     """Predicted standard deviations of the base parameters that contain a free parameter.
 

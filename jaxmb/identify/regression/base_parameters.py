@@ -106,6 +106,8 @@ class BaseParameters(NamedTuple):
     """Values of base parameters = matrix @ [value of each of `regressor_names`]."""
     formulas: tuple[str, ...]
     """Rows of the matrix as text, such as "inertia.crank.zz + 0.0064 mass.slider"."""
+    parameters: tuple[str, ...]
+    """`regressor_names`, the names of its columns."""
 
 
 @typed_arguments
@@ -187,7 +189,7 @@ def base_parameters(
     matrix[:, [names.index(name) for name in chosen]] = np.array(digits).reshape(factor.shape)
     own = tuple(chosen[i] for i in kept)
     formulas = [_formula(name, row, names) for name, row in zip(own, matrix, strict=True)]
-    return BaseParameters(own, matrix, tuple(formulas))
+    return BaseParameters(own, matrix, tuple(formulas), names)
 
 
 def standard_values(

@@ -9,7 +9,7 @@ import scipy
 from jaxtyping import Complex, Float, Int
 from scipy.special import chdtri
 
-from jaxmb.identify.experiments.components import BLOCKS, Correlation, Lines, Noise
+from jaxmb.identify.experiments.components import BLOCKS, Component, Correlation, Noise
 from jaxmb.identify.experiments.motion_view import MotionView
 from jaxmb.identify.experiments.test import Score
 from jaxmb.measurement.noise import (
@@ -289,8 +289,8 @@ class FrfNoise(Noise["FrfTest"]):
         return drawn.ravel() * np.sqrt(row_weights)
 
 
-class FrfLines(Lines["FrfTest"]):
-    """Frequency lines."""
+class FrfLines(Component["FrfTest"]):
+    """Frequency lines of a test, some of which may be outliers."""
 
     @property
     def robust(self) -> bool:
@@ -298,7 +298,7 @@ class FrfLines(Lines["FrfTest"]):
         return self.test.robust
 
     def decimate(self, most: int) -> "FrfTest":
-        """The test on at most so many of its used lines, evenly spaced, all with the same weight.
+        """The test on at most so many of its used lines, evenly spaced, all with the same weight, for a global search.
 
         Weighted peaks give a cost with narrow valleys. With even weights most random starts reach the right one, and a
         few lines suffice.
@@ -307,7 +307,7 @@ class FrfLines(Lines["FrfTest"]):
         return dataclasses.replace(self.test, **parts | {"weight": (parts["weight"] > 0.0).astype(float)})
 
     def sample(self, share: float) -> "tuple[FrfTest, Int[np.ndarray, 'k']]":
-        """The test on a share of its used lines, evenly spaced, and the rows that it keeps."""
+        """The test on a share of its used lines, evenly spaced, and the rows of its residual that it keeps."""
         lines, outputs, inputs = self.test.measured.shape
         picked = self._picked(int(np.ceil(share * lines)))
         rows = np.arange(self.test.rows).reshape(2, lines, outputs * inputs)[:, picked]
@@ -335,11 +335,12 @@ class FrfLines(Lines["FrfTest"]):
         return dataclasses.replace(self.test, weight=jax.device_put(weight), excluded=jax.device_put(excluded))
 
     def lines_text(self, lines: np.ndarray) -> str:
-        """Frequencies of some lines as text."""
+        """Frequencies of some lines as text, for messages."""
         return ", ".join(f"{f:.4g}" for f in np.asarray(self.test.omega)[lines] / (2.0 * np.pi)) + " Hz"
 
     def scatter(self, residual: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
-        """Variance of the noise of each row by the line-to-line scatter of the residual, over that in the fit.
+        """Variance of the noise of each row by the line-to-line scatter of the residual, over that in the fit. No
+        smooth model reproduces the scatter.
 
         The scatter determines the part of the noise that is not known, from the median squared second difference where
         this part is the larger one. Known noise remains: leakage of another response is smooth, so that the scatter

@@ -73,6 +73,11 @@ def without_masses(model: Model, names: Container[str]) -> Model:
     )
 
 
+def shaft_names(model: Model) -> list[str]:
+    """Coordinates of the shafts of the motors."""
+    return [model.coordinates[shaft] for _, shaft in model.motors]
+
+
 def drives_of(model: Model) -> list[tuple[int, int, float]]:
     """Indices of joint and shaft among the independent coordinates, and the gear ratio, of each motor.
 
@@ -236,8 +241,7 @@ def elastic_rows(
     rest = jnp.asarray(unloaded(model))
     for _ in range(NEWTON_STEPS):
         rows = stacked_torque_regressor(model, z, zd, zdd, rest)
-        missed = (rows[:, joints] @ p0)[:, :, None]
-        responses = _response(terms, missed, link, step_s, steps, at_rest)
+        responses = _response(terms, (rows[:, joints] @ p0)[:, :, None], link, step_s, steps, at_rest)
         z, zd, zdd = (state + part[:, :, 0] @ unit.T for state, part in zip((z, zd, zdd), responses, strict=True))
         largest = np.abs(responses[0]).max()
         if not largest <= LARGEST_DEFLECTION:
@@ -345,8 +349,7 @@ def _tangents(
     model: Model, absent: Sequence[int], names: Sequence[str], z: np.ndarray, zd: np.ndarray, zdd: np.ndarray
 ) -> list[Float[np.ndarray, "k m m"]]:
     """Derivatives of the efforts of links and shafts by coordinates, rates and accelerations, without gears."""
-    behind = {i for pair in model.motors for i in pair}
-    gears = jnp.array([i in behind for i in range(len(model.coordinates))])
+    gears = np.isin(np.arange(len(model.coordinates)), model.motors)
     carried = without_masses(frictionless(model), {names[i].split(".")[1] for i in absent})
     gearless = dataclasses.replace(carried, stiffness=jnp.where(gears, 0.0, model.stiffness))
     found = in_batches(functools.partial(_tangent_block, gearless), BLOCK, z, zd, zdd)

@@ -15,7 +15,6 @@ from jaxmb.compiled import compiled
 from jaxmb.identify.experiments.components import (
     Correlation,
     Equations,
-    IdentifiableCombinations,
     LinearForm,
     Noise,
     OwnParameters,
@@ -35,8 +34,7 @@ from jaxmb.identify.experiments.torque.gross_errors import DELAYS, unexplained_e
 from jaxmb.identify.experiments.torque.preliminary_fits import GAIN_FAMILY, DriveRecording
 from jaxmb.identify.parameters.free_parameters import FreeParameters, affine_map
 from jaxmb.identify.parameters.model_parameters import ParameterSpec
-from jaxmb.identify.regression.base_parameters import base_parameters, relevant_names
-from jaxmb.identify.regression.torque_regressor import regressor_names
+from jaxmb.identify.regression.base_parameters import BaseParameters, base_parameters, relevant_names
 from jaxmb.io.validation import display_name, listed
 from jaxmb.machine.build import Model
 from jaxmb.measurement.motion.record import Cutoff
@@ -211,10 +209,9 @@ class TorqueEquations(LinearForm[TorqueTest]):
             case=np.arange(self.test.rows),
         )
 
-    def combinations(self, model: Model, free: FreeParameters) -> IdentifiableCombinations:
+    def combinations(self, model: Model, free: FreeParameters) -> BaseParameters:
         """Base parameters."""
-        found = base_parameters(model, relevant_names(model, {name for names in free.tied for name in names}))
-        return IdentifiableCombinations(found.names, found.formulas, regressor_names(model), found.matrix)
+        return base_parameters(model, relevant_names(model, {name for names in free.tied for name in names}))
 
 
 class TorqueGains(OwnParameters[TorqueTest]):

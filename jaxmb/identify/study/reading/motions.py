@@ -19,6 +19,7 @@ from jaxmb.identify.experiments.torque.gears import (
     drives_of,
     elastic_rows,
     rigid_gears,
+    shaft_names,
     without_masses,
 )
 from jaxmb.identify.parameters.free_parameters import matching
@@ -56,8 +57,7 @@ def simulated_motion(
         ValueError: a coordinate is not independent, or a loop opens along the motion.
     """
     model = brakes_released(model)
-    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
-    names = [name for name in independent_coordinates(model) if name not in shafts]
+    names = [name for name in independent_coordinates(model) if name not in shaft_names(model)]
     check_known("motion: coordinate", spec.motion, names)
     time = np.arange(round(spec.duration_s * spec.rate_hz) + 1) / spec.rate_hz
     z, zd, zdd = states_along(spec.motion, spec.base_hz, time, names)
@@ -179,11 +179,9 @@ def check_moves(model: Model, record: MotionRecord, start: Float[np.ndarray, "n"
     if np.any(np.ptp(record.position, axis=0) >= STILL):
         return
     rest = np.zeros((1, len(independent_coordinates(model))))
-    acts = dict(
-        zip(regressor_names(model), stacked_torque_regressor(model, start[None], rest, rest)[0].any(0), strict=True)
-    )
-    wanted = [name for name in parameters(model) if any(matching([name], pattern) for pattern in free)]
-    lost = [name for name in wanted if not acts.get(name, False)]
+    acting = stacked_torque_regressor(model, start[None], rest, rest)[0].any(axis=0)
+    acts = {name for name, own in zip(regressor_names(model), acting, strict=True) if own}
+    lost = [name for name in parameters(model) if name not in acts and any(matching([name], p) for p in free)]
     said = f": at rest no torque depends on {', '.join(lost)}" if lost else ""
     raise ValueError(f"nothing moves ({', '.join(record.names)}), expected a motion that excites the parameters{said}")
 
@@ -296,8 +294,7 @@ def parallel_springs(model: Model, measured: Sequence[str], kinds: Sequence[str]
 
 def unrecorded(model: Model, recorded: Sequence[str]) -> list[str]:
     """Independent coordinates without a column, except locked ones and shafts, which turn with their joints."""
-    turned = {model.coordinates[shaft] for _, shaft in model.motors}
-    names = [name for name in independent_coordinates(model) if name not in (*recorded, *turned)]
+    names = [name for name in independent_coordinates(model) if name not in (*recorded, *shaft_names(model))]
     return [name for name in names if not model.locked[model.coordinates.index(name)]]
 
 
@@ -397,8 +394,7 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
     start, truth, at_shafts = np.asarray(stated), None, ()
     if part.simulate is None:
         file, names = str(part.file), independent_coordinates(context.model)
-        shafts = [model.coordinates[shaft] for _, shaft in model.motors]
-        ratios = dict(zip(shafts, np.asarray(model.gear_ratio).tolist(), strict=True))
+        ratios = dict(zip(shaft_names(model), np.asarray(model.gear_ratio).tolist(), strict=True))
         if Path(file).suffix.lower() == ".csv":  # joint angles and torques
             read = read_motion(context.folder / file, names, part.resample_hz is None, ratios)
             if read.doubtful_rate:
@@ -418,8 +414,8 @@ def read_recording(part: TorqueTestPart, label: str, context: ReadingContext, mo
         record, sides = at_joints(model, record, part.angles_at)
     if part.resample_hz is not None:
         steps = np.diff(record.time_s)
-        from_steps = f"from steps of {steps.min():.3g} to {steps.max():.3g} s"
-        remarks = (*remarks, f"resampled at {part.resample_hz:g} Hz, {from_steps}")
+        text = f"resampled at {part.resample_hz:g} Hz, from steps of {steps.min():.3g} to {steps.max():.3g} s"
+        remarks = (*remarks, text)
         with error_location("resample_hz"):
             record = resampled(record, part.resample_hz)
     check_moves(model, record, start, list(context.file.free))
@@ -440,9 +436,8 @@ def _column_remarks(
     part: TorqueTestPart, model: Model, read: MotionRecord, record: MotionRecord, sides: Mapping[str, Side]
 ) -> list[str]:
     """Sentences on missing columns of a table, and on angles whose side of the gear the study does not state."""
-    shafts = [model.coordinates[shaft] for _, shaft in model.motors]
     efforts = zip(record.names, record.effort.T, strict=True)
-    silent = [name for name, own in efforts if np.isnan(own).all() and name not in shafts]
+    silent = [name for name, own in efforts if np.isnan(own).all() and name not in shaft_names(model)]
     remarks = [f"{part.file} has no column '{name}.torque': the equation of {name} is left out" for name in silent]
     assumed = [name for name in sides if name in read.names and "angles_at" not in part.model_fields_set]
     if assumed:

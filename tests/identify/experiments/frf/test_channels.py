@@ -9,7 +9,7 @@ from scipy.optimize import least_squares
 
 from jaxmb.identify.assess.identify import identify
 from jaxmb.identify.assess.saved import load_result, write_result
-from jaxmb.identify.experiments.machine_errors import combined
+from jaxmb.identify.experiments.machine_errors import total_error
 from jaxmb.identify.study.study import make_study
 from jaxmb.io.validation import InputError
 from jaxmb.machine.file import write_machine
@@ -181,7 +181,7 @@ def test_a_gain_is_named_by_the_factor_that_corrects_it(tmp_path, what, factor):
     chosen = {e.key: (e, at) for e, at in small.description.errors(model)}[f"gain of {what} of hit"]
     text = {v: chosen[0].described(v) for v in (np.log(0.8), -np.log(0.8))}
     (value,) = (v for v in text if text[v] == f"a factor of {factor} on {what} of test 'hit'")
-    corrected = small.description.residual(model, combined([chosen[1]], np.array([value])))
+    corrected = small.description.residual(model, total_error([chosen], {chosen[0].key: value}))
     first = np.asarray(corrected).reshape(2, *test.measured.shape)[:, :, 0]
     np.testing.assert_allclose(first, 0.0, atol=1e-9)
 
@@ -202,7 +202,7 @@ def test_errors_of_a_receptance_from_0_hz_have_a_size(tmp_path):
     errors = list(description.errors(made.model))
     assert min(error.typical for error, _ in errors) > 0.0
     for error, at in errors:
-        scaled = combined([at], np.array([0.1 * error.typical]))
+        scaled = total_error([(error, at)], {error.key: 0.1 * error.typical})
         assert np.isfinite(description.residual(made.model, scaled)).all(), error.key
     for _, _, other in description.alternatives(made.model):
         assert np.isfinite(other.residual(other.view(made.model))).all()
