@@ -174,10 +174,8 @@ def physical_preference(complete: CompleteModel) -> dict[str, float]:
     translations, 0 for coupling terms, so that parameters with a physical interpretation are kept."""
     found = {}
     for name in complete.names:
-        _, _, entry = name.partition(" ")
-        a, _, b = entry.partition(",")
-        joint = not entry or name in complete.aggregated.values()
-        found[name] = 3.0 if joint else 0.0 if a != b else 2.0 if a.startswith("r") else 1.0
+        joint = " " not in name or name in complete.aggregated.values()
+        found[name] = 3.0 if joint else 0.0 if not is_diagonal(name) else 2.0 if ",r" in name else 1.0
     return found
 
 
@@ -196,8 +194,7 @@ def _symmetrisation(before: Sequence[str], after: Sequence[str]) -> Step:
     expand = np.zeros((len(before), len(after)))
     for i, name in enumerate(before):
         spring, _, entry = name.partition(" ")
-        a, _, b = entry.partition(",")
-        expand[i, after.index(name if name in after else _name(spring, b, a))] = 1.0
+        expand[i, after.index(name if name in after else _name(spring, *reversed(entry.split(","))))] = 1.0
     # The mean of the pair, equal to both for symmetric compliances.
     reduce = expand.T / expand.sum(axis=0)[:, None]
     return Step("M1", tuple(before), tuple(after), expand, reduce, np.zeros(len(before)), exact=False)
@@ -243,10 +240,9 @@ def _check_serial(model: Model) -> None:
             f"machine '{model.name}' has motors behind gears, expected none in a complete stiffness model"
         )
     if any(model.locked):
-        locked = model.coordinates[model.locked.index(True)]
         raise NotImplementedError(
-            f"machine '{model.name}' has the locked coordinate '{locked}', which is rigid, expected none in a complete"
-            " stiffness model"
+            f"machine '{model.name}' has the locked coordinate '{model.coordinates[model.locked.index(True)]}', which"
+            " is rigid, expected none in a complete stiffness model"
         )
     names = (*model.coordinates, *model.virtual_springs)
     child: dict[int, str] = {}

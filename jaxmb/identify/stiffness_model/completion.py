@@ -105,7 +105,6 @@ def completion(
     if np.linalg.eigvalsh(problem.cone.matrices(exact)).min() > 0.0:
         found, chi_square = problem.compliances(exact), 0.0
     joints, links = joints_and_links(problem.names, found)
-    by_name = dict(zip(problem.names, found.tolist(), strict=True))
     limit = float(chdtri(len(values), 1.0 - DOUBT))
     return Completion(
         possible=chi_square <= limit,
@@ -113,7 +112,7 @@ def completion(
         chi_square=chi_square,
         joints=joints,
         links=links,
-        values=by_name,
+        values=dict(zip(problem.names, found.tolist(), strict=True)),
         limit=limit,
         converged=gap <= 10.0 * GAP,
     )
@@ -213,8 +212,6 @@ class _Problem:
     """Mask of the entries of w that change the values."""
     nominal: np.ndarray
     """Scaled nominal compliances."""
-    weight: np.ndarray
-    """Number of entries of each compliance in its matrix."""
     cone: Cone
     diagonal: np.ndarray
     """Mask of the diagonal compliances, 1 or 0."""
@@ -268,7 +265,6 @@ def _problem(
         slope=slope,
         noise=np.arange(len(names)) >= len(names) - r,
         nominal=np.array([nominal.get(name, 0.0) for name in names]) / size,
-        weight=2.0 - diagonal,
         cone=Cone(start, slopes, np.zeros(len(names))),
         diagonal=diagonal,
     )
@@ -277,12 +273,11 @@ def _problem(
 def _nearest(problem: _Problem, gap: float) -> tuple[np.ndarray, float]:
     """w of the physically consistent compliances with the best fit, closest to the nominal ones among equal fits, and
     the gap by `minimise_over`."""
-    weighted = NEARNESS * problem.weight[:, None] * problem.slope
+    weighted = NEARNESS * (2.0 - problem.diagonal)[:, None] * problem.slope  # by the entries of each compliance
     hessian = problem.slope.T @ weighted + np.diag(problem.noise.astype(float))
     gradient = weighted.T @ (problem.base - problem.nominal)
     # Interior start for any data: a multiple of the identity with the best fit.
-    ones = problem.diagonal
-    back = np.linalg.inv(problem.slope)
+    ones, back = problem.diagonal, np.linalg.inv(problem.slope)
     along, off = (back @ ones)[problem.noise], (back @ problem.base)[problem.noise]
     share = np.clip(float(along @ off) / float(along @ along), 1e-3, 1e3)
     return minimise_over(problem.cone, hessian, gradient, back @ (share * ones - problem.base), gap)

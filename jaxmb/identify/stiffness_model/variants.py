@@ -25,7 +25,6 @@ from jaxmb.identify.stiffness_model.complete_model import CompleteModel, complet
 from jaxmb.io.validation import check_known
 from jaxmb.machine.build import Model
 
-VARIANTS = ("J1", "J2", "C1", "C2")
 SAME_ANGLE = 1e-3
 """Largest difference between equal angles of two tests, rad: the scatter of readings at one angle."""
 
@@ -128,7 +127,7 @@ def stiffness_models(
             term = complete.aggregated.get(compensated.joint, compensated.joint) if name == "C" else compensated.joint
             # a separate model; its physical steps are those of the plain one
             found[f"{name}2"] = _reduced(f"{name}2", model, tests, terms, names, (compensated, term), (), prefer)
-    return complete, {name: found[name] for name in VARIANTS if name in found}
+    return complete, found
 
 
 def fitted_variant(
@@ -203,20 +202,14 @@ def translations(measured: Sequence[LoadCase], predicted: Float[np.ndarray, "m"]
     Raises:
         ValueError: no translation was measured.
     """
-    residuals, deflections, row = [], [], 0
-    for test in measured:
-        count = int(test.measured.sum())
-        errors = np.full(test.displacement.shape, np.nan)
-        errors[test.measured] = test.displacement[test.measured] - predicted[row : row + count]
-        row += count
-        residuals.append(errors[:, :3])
-        deflections.append(test.displacement[:, :3])
-    deflection = np.concatenate(deflections)
-    known = np.isfinite(deflection).any(axis=1)
+    displacement = np.concatenate([test.displacement for test in measured])
+    residual, seen = np.zeros(displacement.shape), np.isfinite(displacement)
+    residual[seen] = displacement[seen] - predicted
+    known = seen[:, :3].any(axis=1)
     if not known.any():
         raise ValueError(f"deflection tests '{measured[0].name}' to '{measured[-1].name}': no translation was measured")
     # components that were not measured do not contribute to a norm
-    return np.nan_to_num(np.concatenate(residuals)[known]), np.nan_to_num(deflection[known])
+    return residual[known, :3], np.nan_to_num(displacement[known, :3])
 
 
 def _reduced(
@@ -238,17 +231,17 @@ def _reduced(
     return StiffnessModel(name, tuple(terms), tuple(names), compensated, chain)
 
 
-def _distances(joint: Compensated, model: Model, tests: Sequence[LoadCase]) -> np.ndarray:
-    """Distance of each test's angle from each of the joint's angles [t, a], rad."""
+def _distances(joint: Compensated, model: Model, tests: Sequence[LoadCase]) -> tuple[np.ndarray, np.ndarray]:
+    """Angle of the joint in each test [t], and its distance from each of the joint's angles [t, a], rad."""
     at = np.array([float(test.q[model.coordinates.index(joint.joint)]) for test in tests])
-    return np.abs(at[:, None] - np.array(joint.angles))
+    return at, np.abs(at[:, None] - np.array(joint.angles))
 
 
 def _not_tested(joint: Compensated, model: Model, tests: Sequence[LoadCase]) -> list[tuple[str, float]]:
     """Names and angles [rad] of tests at none of the joint's angles."""
-    far = _distances(joint, model, tests).min(axis=1) > SAME_ANGLE
-    index = model.coordinates.index(joint.joint)
-    return [(test.name, float(test.q[index])) for test, other in zip(tests, far, strict=True) if other]
+    at, distance = _distances(joint, model, tests)
+    far = np.flatnonzero(distance.min(axis=1) > SAME_ANGLE).tolist()
+    return [(tests[i].name, float(at[i])) for i in far]
 
 
 def _matrix(
@@ -265,7 +258,7 @@ def _matrix(
             f"deflection test '{test}': {joint.joint} is {np.degrees(angle):.6g} deg, where its compliance"
             f" was not identified, expected one of {joint.angles_text} deg"
         )
-    nearest = _distances(joint, model, tests).argmin(axis=1)
+    nearest = _distances(joint, model, tests)[1].argmin(axis=1)
     rows = np.repeat(nearest, [int(test.measured.sum()) for test in tests])
     column = list(names).index(angled)
     split = matrix[:, column, None] * (rows[:, None] == np.arange(len(joint.angles)))
