@@ -316,14 +316,6 @@ class AffineStiffness(eqx.Module):
         return self
 
 
-class _Posture(NamedTuple):
-    """Independent elastic coordinates at a posture, their stiffness at the middle of the bounds, and its slopes."""
-
-    columns: Float[np.ndarray, "e k"]
-    stiffness: Float[np.ndarray, "k k"]
-    slope: Float[np.ndarray, "d k k"]
-
-
 def affine_stiffness(
     model: Model,
     free: FreeParameters,
@@ -359,23 +351,22 @@ def affine_stiffness(
         # without the loop constraints, the stiffness is that of coordinates and beams, equal in all postures
         own = [np.asarray(_elastic_stiffness(one, jnp.asarray(q[0]), False)[1]) for one in (at_middle, *upper_models)]
     changes = [(there - own[0]) / by for there, by in zip(own[1:], steps, strict=True)] if own else None
-    postures = [_posture(at_middle, upper_models, steps, there, gravity, changes) for there in q]
-    if not all(np.all(np.linalg.eigvalsh(posture.stiffness) > 0.0) for posture in postures):
+    postures = (_posture(at_middle, upper_models, steps, there, gravity, changes) for there in q)
+    columns, stiffness, slopes = zip(*postures, strict=True)
+    if not all(np.all(np.linalg.eigvalsh(own) > 0.0) for own in stiffness):
         return None
-    at_point, effort = (
-        [part[rows[2] == t] @ posture.columns for t, posture in enumerate(postures)] for part in rows[:2]
-    )
+    at_point, effort = ([part[rows[2] == t] @ own for t, own in enumerate(columns)] for part in rows[:2])
     loaded = [
-        np.concatenate([np.unique(loads, axis=0), *map(directions_of_change, posture.slope)])
-        for loads, posture in zip(effort, postures, strict=True)
+        np.concatenate([np.unique(loads, axis=0), *map(directions_of_change, changes)])
+        for loads, changes in zip(effort, slopes, strict=True)
     ]
     size = max(map(len, loaded))
-    bases = [_basis(posture.stiffness, parts, size) for posture, parts in zip(postures, loaded, strict=True)]
+    bases = [_basis(own, parts, size) for own, parts in zip(stiffness, loaded, strict=True)]
     base, slope = [], []
-    for posture, basis in zip(postures, bases, strict=True):
-        slopes = basis.T @ posture.slope @ basis
-        slope.append(np.moveaxis(slopes, 0, -1))
-        base.append(basis.T @ posture.stiffness @ basis - np.einsum("drs,d->rs", slopes, middle))
+    for own, changes, basis in zip(stiffness, slopes, bases, strict=True):
+        reduced = basis.T @ changes @ basis
+        slope.append(np.moveaxis(reduced, 0, -1))
+        base.append(basis.T @ own @ basis - np.einsum("drs,d->rs", reduced, middle))
     seen = (np.concatenate([p @ basis for p, basis in zip(part, bases, strict=True)]) for part in (at_point, effort))
     return AffineStiffness(*map(jax.device_put, (np.stack(base), np.stack(slope), *seen)))
 
@@ -383,8 +374,9 @@ def affine_stiffness(
 def _posture(
     at_middle: Model, upper_models: Sequence[Model], steps: np.ndarray, q: np.ndarray, gravity: bool,
     changes: Sequence[np.ndarray] | None,
-) -> _Posture:  # fmt: skip
-    """A posture, its slopes from the stiffness of the elastic coordinates without loops where its changes are given."""
+) -> tuple[Float[np.ndarray, "e k"], Float[np.ndarray, "k k"], Float[np.ndarray, "d k k"]]:  # fmt: skip
+    """Independent elastic coordinates at a posture, their stiffness at the middle of the bounds, and its slopes: from
+    the stiffness of the elastic coordinates without loops where its changes are given."""
     columns, stiffness = map(np.asarray, _closed_stiffness(at_middle, jnp.asarray(q), gravity))
     if changes is None:
         there = [np.asarray(_closed_stiffness(model, jnp.asarray(q), gravity)[1]) for model in upper_models]
@@ -392,7 +384,7 @@ def _posture(
     else:
         acting = [(change, np.flatnonzero(change.any(axis=0))) for change in changes]
         slope = [columns[acts].T @ change[np.ix_(acts, acts)] @ columns[acts] for change, acts in acting]
-    return _Posture(columns, stiffness, np.stack(slope))
+    return columns, stiffness, np.stack(slope)
 
 
 def _basis(stiffness: Float[np.ndarray, "k k"], acting: Float[np.ndarray, "a k"], size: int) -> np.ndarray:
@@ -628,17 +620,14 @@ def _is_compliant_at_motor(model: Model, free: set[str]) -> bool:
 def compliance_terms(model: Model, free: FreeParameters) -> list[Term]:
     """Entries of the compliance of all elastic degrees of freedom that each free parameter represents; empty where it
     has no effect on deflections."""
-    terms: list[Term] = []
-    for names in free.tied:
-        entries: list[tuple[int, int]] = []
-        for name in names:
-            family, item, *axes = name.split(".")
-            if family == "stiffness" and item in model.coordinates:
-                entries += joint_terms(model, [item])[0]
-            elif family == "compliance":
-                entries += spring_term(model, item, axes[0], axes[1])
-        terms.append(tuple(entries))
-    return terms
+
+    def entries(name: str) -> Term:
+        family, item, *axes = name.split(".")
+        if family == "compliance":
+            return spring_term(model, item, axes[0], axes[1])
+        return joint_terms(model, [item])[0] if family == "stiffness" and item in model.coordinates else ()
+
+    return [tuple(entry for name in names for entry in entries(name)) for names in free.tied]
 
 
 def beam_compliances(model: Model, free: FreeParameters) -> dict[str, tuple[Float[np.ndarray, "e e"], float]]:

@@ -157,10 +157,9 @@ def planned_tests(spec: SimulateDeflections, part: DeflectionTestPart, std: np.n
     count = spec.tests if spec.design is None else spec.design.candidates
     for number in range(count):
         zone, ranges = zones[number % len(zones)]
-        q = _drawn(model, start, ranges, spec.floor_m, draw, zone)
+        postures.append(_drawn(model, start, ranges, spec.floor_m, draw, zone))
         direction = np.array(spec.directions[number % len(spec.directions)])
         forces.append(draw.uniform(*spec.force_n) * direction / np.linalg.norm(direction))
-        postures.append(q)
         names.append(f"{zone} {number // len(zones) + 1}")
     wrenches = _wrenches(model, part.frame, np.stack(postures), np.stack(forces), spec.offset_m)
     seen = np.where(POSITION | (spec.measured == "pose"), 0.0, np.nan)
@@ -278,13 +277,12 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     model = context.model
     if "frame" in part.model_fields_set and part.frame not in model.frames:
         raise ValueError(known_name("frame", part.frame, model.frames))
-    std = np.repeat([1e-3 * part.std_mm, DEGREE * part.std_deg], 3)
-    if part.instruments is not None:
-        std = np.repeat([part.instruments.translation_std, part.instruments.rotation_std], 3)
+    truth, stated, instruments = None, None, part.instruments
+    stated_std = (1e-3 * part.std_mm, DEGREE * part.std_deg)
+    std = np.repeat(stated_std if instruments is None else (instruments.translation_std, instruments.rotation_std), 3)
     # With tests of other kinds the fit is a search with gravity in all tests; alone, displacements remain linear.
     gravity = not all(other.static for other in context.file.test) and not model.virtual_springs
     q, changed = stated_posture(model, part.posture)
-    truth, stated, instruments = None, None, part.instruments
     if part.simulate is None:
         start = np.asarray(q)
         cases, stated, unstated, closed = read_table(model, context.folder / str(part.file), part.frame, start, std)
