@@ -69,8 +69,7 @@ def displacement(start: Float[Array, "4 4"], end: Float[Array, "4 4"]) -> Float[
 
 def transform(rotation: Float[Array, "3 3"], translation: Float[Array, "3"]) -> Float[Array, "4 4"]:
     """Homogeneous transform of a rotation and a translation."""
-    upper = jnp.concatenate([rotation, translation[:, None]], axis=1)
-    return jnp.concatenate([upper, jnp.array([[0.0, 0.0, 0.0, 1.0]])], axis=0)
+    return jnp.block([[rotation, translation[:, None]], [jnp.zeros((1, 3)), jnp.ones((1, 1))]])
 
 
 def pseudo_inertia(
@@ -84,6 +83,4 @@ def pseudo_inertia(
     Source: Wensing, Kim, Slotine 2018, "Linear matrix inequalities for physically consistent inertial parameters".
     """
     second_moment = 0.5 * jnp.trace(inertia) * jnp.eye(3) - inertia
-    upper = jnp.concatenate([second_moment, first_moment[:, None]], axis=1)
-    lower = jnp.concatenate([first_moment, mass[None]])
-    return jnp.concatenate([upper, lower[None, :]], axis=0)
+    return jnp.block([[second_moment, first_moment[:, None]], [first_moment[None, :], mass[None, None]]])

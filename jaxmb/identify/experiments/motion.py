@@ -200,9 +200,11 @@ def _posture_errors(
             displaced = none._replace(posture=column[: none.posture.size])
             revolute = model.revolute[model.coordinates.index(name)]
             kind, unit = joint_kind("posture", revolute)
-            what = name, display_name(test.name), revolute
-            key = f"posture of {test.name} {name}"
-            yield error_with_text(key, posture_text, *what, kind=kind, unit=unit), displaced
+            error = error_with_text(
+                f"posture of {test.name} {name}", posture_text, name, display_name(test.name), revolute, kind=kind,
+                unit=unit,
+            )  # fmt: skip
+            yield error, displaced
             yield zero_error(name, revolute), displaced
     for error, payload in payload_errors(model, test.name):
         yield error, none._replace(payload=payload)
@@ -223,8 +225,7 @@ def _point_errors(
                 error = StatedError(f"{what} {which} {name}{end} {how} {axis}", kind, size)
                 if not end:  # one common to all tests has no tolerance, as sensors are mounted anew
                     least, most = error.bounds
-                    text = error.described
-                    error = error._replace(kind="", size=error.typical, text=text, least=least, most=most)
+                    error = error._replace(kind="", size=error.typical, text=error.described, least=least, most=most)
                 yield error, none._replace(**{f"{which}_{field}": unit})
 
 
@@ -237,15 +238,12 @@ def posture_alternatives(test: P, model: Model) -> Iterator[tuple[str, str, P]]:
             yield (
                 "degrees",
                 "a posture in degrees that is stated in radians",
-                _at(test, np.where(turns, np.radians(q), q)),
+                dataclasses.replace(test, q=jax.device_put(np.where(turns, np.radians(q), q))),
             )
         for i in np.flatnonzero(turns & (np.abs(q) > 0.0)).tolist():
             name, sign = model.coordinates[i], np.where(np.arange(q.size) == i, -1.0, 1.0)
-            yield f"sign of {name}", f"the sign of {name} in the posture", _at(test, sign * q)
-
-
-def _at(test: P, q: np.ndarray) -> P:
-    return dataclasses.replace(test, q=jax.device_put(q))
+            there = dataclasses.replace(test, q=jax.device_put(sign * q))
+            yield f"sign of {name}", f"the sign of {name} in the posture", there
 
 
 def displaced_view(test: PostureTest, model: Model, errors: PostureErrors) -> MotionView:

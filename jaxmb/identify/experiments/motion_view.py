@@ -320,10 +320,9 @@ def affine_motion(
     def seen(v: np.ndarray) -> MotionView:
         return motion_view(free.apply(model, v), *view_arguments)
 
-    weightless = can_omit_gravity(model, free)
     active = [(), *((i,) for i in range(size)), *itertools.product(losses, others)]
     values = np.array([np.isin(np.arange(size), chosen) * step for chosen in active])
-    if weightless:
+    if can_omit_gravity(model, free):
         views, base = _weightless_views(view_arguments, model, free, values), seen(values[0])
         start_view = next(views)
     else:
@@ -336,10 +335,9 @@ def affine_motion(
         columns.append(
             dataclasses.replace(slope, tangent=_without_rounding(slope.tangent, upper_view.tangent, upper_step))
         )
-    start = base.tangent.structural
     bilinear: dict[tuple[int, int], np.ndarray] = {}
     for i, j in itertools.product(losses, others):
-        together = np.asarray(next(views).tangent.structural) - np.asarray(start)
+        together = np.asarray(next(views).tangent.structural) - np.asarray(base.tangent.structural)
         alone = step[i] * columns[i].tangent.structural + step[j] * columns[j].tangent.structural
         bilinear[i, j] = (together - alone) / (step[i] * step[j])
     basis = reducing_basis(base, columns, free, highest_hz)
@@ -347,18 +345,15 @@ def affine_motion(
         base, columns = reduced_view(base, basis), [reduced_view(column, basis) for column in columns]
         bilinear = {key: basis.T @ part @ basis for key, part in bilinear.items()}
     slope = jax.tree.map(lambda *c: jax.device_put(np.stack(c, axis=-1)), *columns)
-    matrices = [part for part in jax.tree.leaves(slope.tangent) if part.ndim == 3]
-    parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in matrices]
+    parts = [np.abs(np.asarray(part)).sum(axis=-1) for part in jax.tree.leaves(slope.tangent) if part.ndim == 3]
     bilinear_slope = None
     if bilinear:
-        count = base.tangent.mass.shape[0]
-        zero = np.zeros((count, count))
+        zero = np.zeros(base.tangent.mass.shape)
         rows = [np.stack([bilinear.get((i, j), zero) for j in range(size)], axis=-1) for i in losses]
         bilinear_slope = jax.device_put(np.stack(rows, axis=2))
         parts.append(np.abs(np.asarray(bilinear_slope)).sum(axis=(2, 3)))
     entries = np.argwhere(np.sum(parts, axis=0))
-    many = len(entries) > MOST_ENTRIES
-    support = None if many else tuple((int(i), int(j)) for i, j in entries)
+    support = None if len(entries) > MOST_ENTRIES else tuple((int(i), int(j)) for i, j in entries)
     return AffineMotion(dataclasses.replace(base, support=support), slope, losses, bilinear_slope)
 
 

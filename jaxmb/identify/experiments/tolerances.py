@@ -280,10 +280,8 @@ class Instruments(Part):
 
     def with_scatter(self, kind: int, factor: float) -> "Instruments":
         """The instruments with the errors of measured translations (0) or rotations (1) scaled."""
-        if kind == 1:
-            return self.model_copy(update={"reflectors_m": self.reflectors_m / factor})
-        changed = {"tracker_mm": factor * self.tracker_mm, "reflectors_m": factor * self.reflectors_m}
-        return self.model_copy(update=changed)
+        both = {"tracker_mm": factor * self.tracker_mm, "reflectors_m": factor * self.reflectors_m}
+        return self.model_copy(update={"reflectors_m": self.reflectors_m / factor} if kind == 1 else both)
 
     @property
     def translation_std(self) -> float:

@@ -120,8 +120,7 @@ def free_parameters(model: Model, bounds: Sequence[Bound], of_tests: Sequence[st
         raise ValueError("no parameter is free, expected at least one")
     entries = [(name, i) for i, bound in enumerate(bounds) for name in bound.names]
     targets = [(known[name], i) for name, i in entries if name in known]
-    lower = np.array([b.lower for b in bounds], dtype=float)
-    upper = np.array([b.upper for b in bounds], dtype=float)
+    lower, upper = np.array([(b.lower, b.upper) for b in bounds], dtype=float).T
     width = upper - lower
     logarithmic = np.array([b.logarithmic for b in bounds])
 

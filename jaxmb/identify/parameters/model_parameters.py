@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,6 @@ from jaxmb.machine.elements import TERMS
 from jaxmb.machine.families import FAMILIES, NOT_NEGATIVE, OF_GEOMETRY, Family, leaves_of
 from jaxmb.machine.values import GROUND
 from jaxmb.mechanics.kinematics import ELASTIC_AXES
-
-Vector = TypeVar("Vector", np.ndarray, Array)
 
 DEVIATIONS = frozenset(family.leaf for family in FAMILIES if family.name in OF_GEOMETRY)
 """Leaves of deviations from the stated geometry."""

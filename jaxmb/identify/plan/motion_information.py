@@ -47,10 +47,7 @@ def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, Limits
         part, coordinate = given.get(name, LimitsPart()), own[name]
         low, high = part.range or coordinate.range or (-np.inf, np.inf)
         for end in part.range or ():
-            if coordinate.type == "prismatic":
-                check_travel(f"limits of {name}: range", end)
-            else:
-                check_turns(f"limits of {name}: range", end)
+            (check_travel if coordinate.type == "prismatic" else check_turns)(f"limits of {name}: range", end)
         speed = part.speed or coordinate.speed_limit
         if speed is None:
             raise ValueError(f"'{name}' has no speed limit, expected one in the machine or in limits")

@@ -299,11 +299,11 @@ def choose_next(
     design = choose_tests(information @ basis, part.count, part.criterion, made=made @ basis)
     drawn = tuple(pool[i] for i in design.chosen)
     rows = [information[i] for i in design.chosen]
-    varied, *ends = ranges_of(part, operating_point.model.coordinates)
-    tests = drawn
+    varied, low, high = ranges_of(part, operating_point.model.coordinates)
+    tests, after = drawn, rows
     if varied.size:
-        tests = improved(operating_point, drawn, made, basis, part.criterion, varied, (ends[0], ends[1]))
-    after = rows if tests is drawn else information_of(operating_point, tests)
+        tests = improved(operating_point, drawn, made, basis, part.criterion, varied, (low, high))
+        after = information_of(operating_point, tests)
     return NextTests(
         part=part,
         like=like,
@@ -382,9 +382,7 @@ def observability_of(study: Study, jacobian: np.ndarray) -> Observability | None
 
 def _indices(study: Study, rows: np.ndarray, poses: int) -> Observability | None:
     of_tests = np.array([name.split(".")[0] in OF_TESTS for name in study.free.names])
-    if of_tests.all():
-        return None
-    return observability(rows[:, ~of_tests], poses, rows[:, of_tests])
+    return None if of_tests.all() else observability(rows[:, ~of_tests], poses, rows[:, of_tests])
 
 
 def _pose_tests(study: Study) -> list[PoseTest]:

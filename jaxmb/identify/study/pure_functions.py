@@ -115,8 +115,7 @@ class LogDensity:
 
     def from_unbounded(self, position: Mapping[str, ArrayLike]) -> dict[str, Array]:
         """Parameters by name of unbounded coordinates: the inverse of `to_unbounded`."""
-        free = self.free
-        return dict(zip(free.names, free.values(self._u(position)), strict=True))
+        return dict(zip(self.free.names, self.free.values(self._u(position)), strict=True))
 
     def of_unbounded(self, position: Mapping[str, ArrayLike]) -> Float[Array, ""]:
         """Log density of the unbounded coordinates, for samplers and optimizers without bounds."""

@@ -97,14 +97,11 @@ def peak_weights(
     """
     weights = np.full(frf.shape, float(elsewhere))
     usable = usable_lines(frf)
-    for o in range(frf.shape[1]):
-        for i in range(frf.shape[2]):
-            lines = np.flatnonzero(usable[:, o, i])
-            if not lines.size:
-                continue
-            level = np.log10(np.abs(frf[lines, o, i]))
-            for peak in lines[resonances(level, frequency_hz[lines], prominence)]:
-                weights[max(0, peak - half_width_lines) : peak + half_width_lines + 1, o, i] = peaks
+    for o, i in np.argwhere(usable.any(axis=0)):
+        lines = np.flatnonzero(usable[:, o, i])
+        level = np.log10(np.abs(frf[lines, o, i]))
+        for peak in lines[resonances(level, frequency_hz[lines], prominence)]:
+            weights[max(0, peak - half_width_lines) : peak + half_width_lines + 1, o, i] = peaks
     return weights
 
 

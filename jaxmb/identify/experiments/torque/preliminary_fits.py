@@ -414,8 +414,7 @@ def friction_terms(
         return FrictionChoice((), {})
     columns = np.stack([c.column for c in candidates], axis=1) / std[:, None]
     fold = FOLDS * np.argsort(np.argsort(rows.time_s, kind="stable"), kind="stable") // len(right)
-    choice = FrictionChoice((), {})
-    remaining = list(range(len(candidates)))
+    choice, remaining = FrictionChoice((), {}), list(range(len(candidates)))
     while remaining and len(choice.terms) < MOST_TERMS:
         whole = _Split(matrix, right, np.arange(0), columns[:, remaining])
         splits = [_Split(matrix, right, np.flatnonzero(fold == k), columns[:, remaining]) for k in range(FOLDS)]
@@ -437,9 +436,8 @@ def friction_terms(
         selected = candidates[remaining[n]]
         unit = float(np.mean(std[rows.coordinate == selected.coordinate]))
         before, after = (unit * float(np.sqrt(np.mean(part**2))) for part in errors.T)
-        temperature = None
-        if selected.kind == "temperature":
-            temperature = float(np.asarray(rows.all_samples.temperature).mean())
+        warm = selected.kind == "temperature"
+        temperature = float(np.asarray(rows.all_samples.temperature).mean()) if warm else None
         new = FrictionTerm(
             rows.measured[selected.coordinate], selected.kind, float(whole.coefficient[n]), coefficient_std,
             selected.speed, before, after, temperature,

@@ -236,8 +236,7 @@ def with_gains(record: MotionRecord, choice: PreliminaryGains | None) -> MotionR
     drives = record.drives
     if choice is None or drives is None:
         return record
-    pairs = zip(drives.names, drives.gain.tolist(), strict=True)
-    gains = np.array([choice.gains.get(name, gain) for name, gain in pairs])
+    gains = np.array([choice.gains.get(name, gain) for name, gain in zip(drives.names, drives.gain, strict=True)])
     own = drives._replace(gain=gains)
     return dataclasses.replace(record, drives=own, effort=own.effort)
 

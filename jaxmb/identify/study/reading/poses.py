@@ -91,9 +91,8 @@ def measured_rows(
     test = pose_test("", rows, tuple(dict.fromkeys(rows.station)), pose, std, elastic, levelled)
     seen, upward = predicted_poses(test, model)
     draw = np.random.default_rng(seed)
-    widths = 3, 3, 3, 1
-    noise = [s * draw.normal(size=(*seen.shape[:2], width)) for s, width in zip(std, widths, strict=True)]
-    noise = np.concatenate(noise, axis=-1)
+    parts = [s * draw.normal(size=(*seen.shape[:2], width)) for s, width in zip(std, (3, 3, 3, 1), strict=True)]
+    noise = np.concatenate(parts, axis=-1)
     measured = np.full(rows.measured.shape, np.nan)
     for at in np.ndindex(*seen.shape[:2]):
         turn = rotation_of(noise[at][ROTATION]) @ seen[at][:3, :3]
@@ -147,8 +146,7 @@ def read_pose_test(part: PoseTestPart, label: str, context: ReadingContext) -> l
     for point in rows.points:
         if model.frame_node[model.frames.index(point)] < 0:
             raise ValueError(f"point '{point}' does not move, expected a frame that the machine moves")
-    free_compliance = any(pattern.startswith(FREE_COMPLIANCE) for pattern in context.file.free)
-    elastic = free_compliance or _is_elastic(model)
+    elastic = any(pattern.startswith(FREE_COMPLIANCE) for pattern in context.file.free) or _is_elastic(model)
     stations = tuple(dict.fromkeys(rows.station))
     if part.levelled and not stations:
         raise ValueError("levelled is true, but no row has a station: expected the column 'station' in the table")
@@ -365,14 +363,15 @@ def _rows(
             if inclined[i] and not np.isfinite(measured[i, :, UPWARD]).any():
                 raise ValueError(f"role is {ROLES[2]} without ax, ay and az of any point, expected some")
     _check_extent(points, measured, station)
-    row = tuple(f"line {number}" for number, _ in lines)
     is_stated = bool(approach.any())
     if not is_stated:
         approach[1:] = np.sign(np.diff(q, axis=0))
         for before, own in itertools.pairwise(approach):  # a coordinate that does not move stays at its side
             own[own == 0.0] = before[own == 0.0]
-    by_distance = _by_distance(measured, station)
-    rows = PoseRows(points, q, measured, tuple(station), held_out, row, approach, is_stated, by_distance=by_distance)
+    rows = PoseRows(
+        points, q, measured, tuple(station), held_out, tuple(f"line {number}" for number, _ in lines), approach,
+        is_stated, by_distance=_by_distance(measured, station),
+    )  # fmt: skip
     return _split(rows, inclined) if inclined.any() else rows
 
 

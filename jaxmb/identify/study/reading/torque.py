@@ -209,12 +209,12 @@ def _reversed_gears(recording: Recording, context: ReadingContext) -> dict[tuple
     """Builders of the test with the gear ratio reversed in sign, for each joint recorded only at its shaft and for all
     of them, with rigid gears."""
 
-    def build(joints: tuple[str, ...]) -> Callable[[], TorqueTest]:
-        return lambda: cast(TorqueTest, _torque_entry(recording, context, reversed_gears=joints).test)
-
     at_shafts = recording.at_shafts
     each = [*((name,) for name in at_shafts), at_shafts] if at_shafts else []
-    return {joints: build(joints) for joints in dict.fromkeys(each)}
+    return {
+        joints: lambda joints=joints: cast(TorqueTest, _torque_entry(recording, context, reversed_gears=joints).test)
+        for joints in dict.fromkeys(each)
+    }
 
 
 def _known_load_parameters(model: Model, context: ReadingContext, not_carried: Sequence[int]) -> dict[str, float]:
