@@ -192,8 +192,9 @@ class PoseTest(Test[PoseView]):
         """Poses of all points at all rows in the device's frame."""
         if not self.stations:
             return view.poses
-        turned = jnp.swapaxes(jax.vmap(rotation_by)(self.pose[:, 3:]), 1, 2)[self.station]
-        position = view.poses[..., :3, 3] - self.pose[self.station, None, :3]
+        device = jax.vmap(_pose_matrix)(self.pose)
+        turned = jnp.swapaxes(device[:, :3, :3], 1, 2)[self.station]
+        position = view.poses[..., :3, 3] - device[self.station, None, :3, 3]
         rotation = turned[:, None] @ view.poses[..., :3, :3]
         upper = jnp.concatenate([rotation, jnp.einsum("tij,tpj->tpi", turned, position)[..., None]], axis=-1)
         return view.poses.at[..., :3, :].set(upper)
@@ -418,6 +419,10 @@ class DeviceParameters(OwnParameters[PoseTest]):
             Bound((name,), value - by, value + by, value, logarithmic=False)
             for name, value, by in zip(self.names, start.tolist(), reach.tolist(), strict=False)
         )
+
+
+def _pose_matrix(vector: Float[Array, "6"]) -> Float[Array, "4 4"]:
+    return jnp.eye(4).at[:3, :3].set(rotation_by(vector[3:])).at[:3, 3].set(vector[:3])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
