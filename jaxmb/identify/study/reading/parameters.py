@@ -227,11 +227,11 @@ def bodies_without_effect(machine: Machine, fitted: Sequence[Entry]) -> list[str
     tests = [entry.test for entry in torque_entries(fitted)]
     if len(tests) < len(fitted):
         return []
-    effect = dict.fromkeys(tests[0].parameters, 0.0)
+    effect = dict[str, float]()
     for test in tests:
         size = np.linalg.norm(np.asarray(test.regressor) / np.asarray(test.std)[:, None], axis=0)
         for name, own in zip(test.parameters, size.tolist(), strict=True):
-            effect[name] = max(effect[name], own)
+            effect[name] = max(effect.get(name, 0.0), own)
     smallest = NO_EFFECT * max(effect.values())
     acting = {name.split(".")[1] for name, own in effect.items() if name.split(".")[0] in OF_BODIES and own > smallest}
     frames = {body.name for body in machine.body if not body.joint and body.mass == 0.0}

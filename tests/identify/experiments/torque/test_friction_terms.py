@@ -31,6 +31,7 @@ from tests.identify.experiments.torque.test_torque_recovery import (
     TEST as ARM_TEST,
     TRUE as ARM_TRUE,
     identified,
+    study_of,
 )
 
 NAMES = ("inertia.bob.zz", "first_moment.bob.x", "damping.q", "friction.q")
@@ -257,3 +258,16 @@ def test_friction_that_bounds_keep_from_where_its_equations_hold(tmp_path):
         found = jaxmb.identify(study(tmp_path, extra, free=free, friction_terms=["stribeck"]))
         assert any(name.startswith("stribeck_speed.") for name in found.parameters)
         assert any("stribeck_speed.q" in remark for remark in found.doubts) == doubted
+
+
+def test_stribeck_friction_of_a_joint_whose_torque_only_one_test_has(tmp_path):
+    """Its speed is a number of that test alone."""
+    joint = ARM.body[1].joint[0].model_copy(update={"further_friction": STRIBECK})
+    machine = ARM.model_copy(update={"body": (ARM.body[0], ARM.body[1].model_copy(update={"joint": (joint,)}))})
+    time = np.arange(801) / 200.0
+    q = np.stack([np.sin(2.0 * time), np.cos(3.0 * time)], axis=1)
+    effort = np.stack([np.cos(5.0 * time), np.sin(4.0 * time)], axis=1)
+    for name, own in (("one", np.where([True, False], effort, np.nan)), ("both", effort)):
+        write_motion(tmp_path / f"{name}.csv", MotionRecord(time, ("a", "b"), q, own))
+    tests = [{"kind": "torque", "file": f"{name}.csv", "cutoff_hz": 20.0} for name in ("one", "both")]
+    assert set(study_of(tmp_path, *tests, machine=machine).free.names) == set(FREE)
