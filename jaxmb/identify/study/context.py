@@ -67,6 +67,15 @@ def simulated_machine(spec: Simulation, context: ReadingContext) -> tuple[Model,
     return model, seed, Truth(motion_coordinates(model), parameters(model))
 
 
+def assumed_std(of: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """A sentence on default standard deviations, as texts, of values that were measured without one; empty for none."""
+    remark = (
+        f"no standard deviation is stated for its {of}: {' and '.join(texts)} {'is' if len(texts) == 1 else 'are'}"
+        " assumed, and all standard deviations follow from it"
+    )
+    return (remark,) if texts else ()
+
+
 def assumed_values(part: RecordedTestPart, model: Model, absent: Sequence[str], q: np.ndarray) -> tuple[str, ...]:
     """A sentence on coordinates whose values neither the table of a test nor its posture states; empty for none.
 

@@ -34,7 +34,7 @@ from jaxmb.identify.fit.noise import FALSE_ALARM
 from jaxmb.identify.parameters.free_parameters import matching
 from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, compensated_joint, stiffness_models
-from jaxmb.identify.study.context import ReadingContext, assumed_values, simulated_machine
+from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, simulated_machine
 from jaxmb.identify.study.format.static_format import (
     CompletePart,
     DeflectionTestPart,
@@ -344,13 +344,8 @@ def _assumed(
     for i, test in enumerate(cases):
         lacking |= (test.measured if stated is None else test.measured & ~stated[i]).any(axis=0)
     kinds = (("std_mm", f"{part.std_mm:g} mm", lacking[:3]), ("std_deg", f"{part.std_deg:g} deg", lacking[3:]))
-    assumed = [text for key, text, lost in kinds if lost.any() and key not in part.model_fields_set]
-    if not assumed:
-        return ()
-    return (
-        f"no standard deviation is stated for its displacements: {' and '.join(assumed)}"
-        f" {'is' if len(assumed) == 1 else 'are'} assumed, and all standard deviations follow from it",
-    )
+    texts = [text for key, text, lost in kinds if lost.any() and key not in part.model_fields_set]
+    return assumed_std("displacements", texts)
 
 
 def _by_repeats(

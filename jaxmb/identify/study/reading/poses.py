@@ -22,7 +22,7 @@ from jaxmb.identify.experiments.poses.pose_rows import (
 )
 from jaxmb.identify.experiments.poses.pose_test import PoseSource, PoseTest, pose_test, predicted_poses, with_scatter
 from jaxmb.identify.experiments.test import Entry, Truth
-from jaxmb.identify.study.context import ReadingContext, assumed_values, simulated_machine
+from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, simulated_machine
 from jaxmb.identify.study.format.static_format import MOST_ROWS, PoseTestPart, SimulatePoses
 from jaxmb.io.files import csv_table, finite_number
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name
@@ -204,12 +204,7 @@ def _assumed(part: PoseTestPart, measured: Sequence[bool]) -> tuple[str, ...]:
         for key, unit, present in zip(keys, units, measured, strict=True)
         if present and key not in part.model_fields_set
     ]
-    if not texts:
-        return ()
-    return (
-        f"no standard deviation is stated for its poses: {' and '.join(texts)} {'is' if len(texts) == 1 else 'are'}"
-        " assumed, and all standard deviations follow from it",
-    )
+    return assumed_std("poses", texts)
 
 
 def _simulated(
