@@ -266,8 +266,9 @@ def plain_study(file: StudyFile, folder: Path, path_as: Callable[[Path], Any]) -
         folder: paths in it are relative to this one.
         path_as: replaces the path of a file.
     """
-    data = file.model_dump(mode="json", exclude_unset=True, exclude_none=True, warnings=False)
-    return _with_paths(data, folder, path_as)
+    return _with_paths(
+        file.model_dump(mode="json", exclude_unset=True, exclude_none=True, warnings=False), folder, path_as
+    )
 
 
 def study_digest(file: StudyFile, folder: Path) -> str:

@@ -213,15 +213,14 @@ def measured_with(
         nonlinear: whether the load acts on the deflected machine; otherwise to first order.
         gravity: whether the geometric stiffness of gravity acts, to first order.
     """
-    seen = []
-    for test, displacement in zip(
-        tests, true_displacements(model, tests, errors, draw, nonlinear, gravity), strict=True
-    ):
-        if errors is not None:
-            scale = np.repeat([errors.translation_std, errors.rotation_std], 3)
-            displacement = displacement + scale * draw.normal(size=displacement.shape)
-        seen.append(dataclasses.replace(test, displacement=np.where(test.measured, displacement, np.nan)))
-    return seen
+    found = true_displacements(model, tests, errors, draw, nonlinear, gravity)
+    if errors is not None:
+        scale = np.repeat([errors.translation_std, errors.rotation_std], 3)
+        found = [own + scale * draw.normal(size=own.shape) for own in found]
+    return [
+        dataclasses.replace(test, displacement=np.where(test.measured, own, np.nan))
+        for test, own in zip(tests, found, strict=True)
+    ]
 
 
 def true_displacements(

@@ -201,8 +201,7 @@ def bounds_of(model: Model, parts: dict[str, FreePart], fixed: set[str], of_test
         for each in ([together] if together else []) if part.tied else [(n,) for n in together]:
             logarithmic = each[0].split(".")[0] in LOGARITHMIC if part.scale is None else part.scale == "logarithmic"
             bounds.append(Bound(each, part.lower, part.upper, part.initial, logarithmic, part.needed or np.nan))
-    order = {name: i for i, name in enumerate(names)}
-    return sorted(bounds, key=lambda b: order[b.names[0]])
+    return sorted(bounds, key=lambda b: names.index(b.names[0]))
 
 
 def unnamed_bounds(tests: Sequence[Test], bounds: Sequence[Bound]) -> list[Bound]:
@@ -289,8 +288,7 @@ def initial_values(problem: Problem, bounds: Sequence[Bound]) -> tuple[np.ndarra
     if not scaled or not measured:
         return values, given
     number, target_hz = measured[0]
-    low = np.array([bounds[i].lower for i in scaled])
-    high = np.array([bounds[i].upper for i in scaled])
+    low, high = np.array([(bounds[i].lower, bounds[i].upper) for i in scaled]).T
 
     def with_factor(log_factor: float) -> np.ndarray:
         changed = values.copy()

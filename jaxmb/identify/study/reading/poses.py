@@ -376,14 +376,13 @@ def _split(rows: PoseRows, inclined: np.ndarray) -> PoseRows:
     measured = [each.measured.copy() for each in both]
     measured[0][inclined, :, UPWARD] = np.nan
     measured[1][..., : UPWARD.start] = measured[1][..., LENGTH] = np.nan
-    approach = None if rows.approach is None else np.concatenate([rows.approach, rows.approach[inclined]])
     return rows._replace(
         q=np.concatenate([each.q for each in both]),
         measured=np.concatenate(measured),
         station=both[0].station + both[1].station,
         held_out=np.concatenate([rows.held_out, np.zeros(int(inclined.sum()), bool)]),
         row=both[0].row + both[1].row,
-        approach=approach,
+        approach=None if rows.approach is None else np.concatenate([rows.approach, rows.approach[inclined]]),
     )
 
 

@@ -199,7 +199,6 @@ def _from_hits(
             raise ValueError(f"input '{' '.join(point)}': a hammer gives no moment, expected x, y or z")
     rows = np.stack([_hit_row(spec, model, q, point, rng) for point in inputs])
     impulse = spec.impulse_ns * np.exp(spec.impulse_log_std * rng.normal(size=(len(inputs), spec.hits)))
-    samples = round(spec.record_s * spec.sample_rate_hz)
     force, response = record_hits(
         view.tangent,
         motion_stiffness(with_loaded_stiffness(model, q)),
@@ -210,7 +209,7 @@ def _from_hits(
         start_s=PRETRIGGER * spec.record_s,
         length_s=1e-3 * spec.contact_ms,
         sample_rate_hz=spec.sample_rate_hz,
-        samples=samples,
+        samples=round(spec.record_s * spec.sample_rate_hz),
     )
     response = np.asarray(response) + spec.noise * rng.normal(size=response.shape)
     records = list(zip(np.asarray(force), response, strict=True))

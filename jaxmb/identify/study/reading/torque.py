@@ -192,9 +192,8 @@ def _rebuild(
             velocity=rate * motion.velocity[:, order],
             acceleration=rate * motion.acceleration[:, order],
         )
-        without_limit = settings._replace(least_speed=0.0)
         # loops are closed from the stated path, on which they are
-        found = effort_rows(brakes_released(other), unblurred, corrected, q, without_limit)
+        found = effort_rows(brakes_released(other), unblurred, corrected, q, settings._replace(least_speed=0.0))
         count = len(found.measured)
         # with the readings as stated some samples are at rest
         rows = count * np.searchsorted(found.time_s[::count], plain.time_s) + plain.coordinate
