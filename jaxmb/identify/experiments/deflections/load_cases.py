@@ -232,14 +232,15 @@ def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
     Raises:
         ValueError: no equilibrium was found; the load case is named.
     """
-    found = []
-    for test in cases:
-        displacements = np.asarray(
-            deflection(model, jnp.asarray(test.q), test.frame, jnp.asarray(test.wrench), test.points, linear=False)
+    found = [
+        np.asarray(
+            deflection(model, jnp.asarray(case.q), case.frame, jnp.asarray(case.wrench), case.points, linear=False)
         )
+        for case in cases
+    ]
+    for case, displacements in zip(cases, found, strict=True):
         if not np.all(np.isfinite(displacements)):
-            raise ValueError(f"deflection test '{test.name}': no equilibrium under the load was found")
-        found.append(displacements)
+            raise ValueError(f"deflection test '{case.name}': no equilibrium under the load was found")
     return found
 
 

@@ -143,12 +143,10 @@ def read_table(
     lines = csv_lines(path)
     if not lines:
         raise InputError(f"{path}: is empty, expected a line of headings and a line for each measured point")
-    try:
+    with error_location(str(path)):
         columns = _columns(model, lines[0][1])
         start = np.asarray(model.reference if posture is None else posture, float)
         cases, stated, changes = _tests(columns, lines[1:], frame, start, np.asarray(std, float), model)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}") from None
     follow = {model.coordinates[i] for i in model.dependent}
     more = f" ({len(changes)} tests in all)" if len(changes) > 1 else ""
     absent = tuple(name for name in model.joints if name not in columns and name not in follow)
