@@ -152,9 +152,7 @@ def _whitening(sigma: Float[np.ndarray, "k"], correlation: Float[np.ndarray, "k 
 
 
 def _check(q: np.ndarray, measured: np.ndarray, sigma: np.ndarray, stiffness: float, free: Sequence[str]) -> None:
-    wrong = [name for name in free if name not in NUMBERS]
-    if wrong:
-        raise ValueError(f"free: '{wrong[0]}' is not a compensator parameter, expected some of {', '.join(NUMBERS)}")
+    check_known("free: compensator parameter", free, NUMBERS)
     if not q.shape == measured.shape == sigma.shape or q.ndim != 1:
         raise ValueError(f"{q.size} angles, {measured.size} compliances and {sigma.size} deviations, expected as many")
     if not np.all(np.isfinite(q)):

@@ -96,7 +96,7 @@ def test_a_fit_that_ends_before_says_so(monkeypatch):
 def test_too_few_angles():
     with pytest.raises(ValueError, match="2 different angles for 3 parameters"):
         fit_compensator([0.1, 0.2, 0.2], [1e-7] * 3, [1e-9] * 3, SPRING, JOINT)
-    with pytest.raises(ValueError, match="free: 'length' is not a compensator parameter"):
+    with pytest.raises(ValueError, match="free: compensator parameter 'length' does not exist"):
         fit_compensator([0.1], [1e-7], [1e-9], SPRING, JOINT, free=("length",))
 
 
