@@ -34,8 +34,7 @@ def compiled(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]
         except (ValueError, NotImplementedError) as error:
             if not _raised_here(error.__traceback__):
                 raise
-            rethrown = type(error)(*error.args)
-        raise rethrown
+            raise type(error)(*error.args) from None
 
     return call
 

@@ -70,9 +70,8 @@ def one_thread() -> None:
 
     A warning is issued where JAX has already computed, so that the setting has no effect.
     """
-    if not BLOCKING[0] <= _release(version("jaxlib")) <= BLOCKING[1]:
-        return
-    if any(name in os.environ for name in POOL_SIZES):
+    blocking = BLOCKING[0] <= _release(version("jaxlib")) <= BLOCKING[1]
+    if not blocking or any(name in os.environ for name in POOL_SIZES):
         return
     if _has_computed() and (os.cpu_count() or 1) > 1:
         warnings.warn(
