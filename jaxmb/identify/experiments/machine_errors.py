@@ -341,8 +341,7 @@ def seen_at_joints(model: Model) -> Float[np.ndarray, "n"]:
     """Factor that converts a stiffness of each coordinate to its joint: 1, and the squared gear ratio for motor
     shafts."""
     seen = np.ones(len(model.coordinates))
-    for (_, shaft), ratio in zip(model.motors, np.asarray(model.gear_ratio), strict=True):
-        seen[shaft] = ratio**2
+    seen[[shaft for _, shaft in model.motors]] = np.asarray(model.gear_ratio) ** 2
     return seen
 
 

@@ -215,11 +215,9 @@ def directions_of_change(change: Float[np.ndarray, "m m"]) -> Float[np.ndarray, 
     """Eigenvectors of the non-zero part of a change of a symmetric matrix, as rows."""
     active = np.flatnonzero(np.any(change != 0.0, axis=0))
     found = np.zeros((active.size, change.shape[0]))
-    if not active.size:
-        return found
     values, vectors = np.linalg.eigh(change[np.ix_(active, active)])
     found[:, active] = vectors.T
-    return found[np.abs(values) > SMALLEST_EIGENVALUE * np.abs(values).max()]
+    return found[np.abs(values) > SMALLEST_EIGENVALUE * np.abs(values).max(initial=0.0)]
 
 
 def _frequency_error(tangent: Tangent, basis: Float[np.ndarray, "m r"], highest_hz: float) -> float:

@@ -258,9 +258,8 @@ class Source:
 @compiled
 def _residual_of_model(test: Test[Any], model: Model, errors: Any) -> Array:
     """Residual of a test, with errors of its description corrected where its kind has any."""
-    if test.description is None:
-        return test.residual(test.view(model))
-    return test.description.residual(model, errors)
+    description = test.description
+    return test.residual(test.view(model)) if description is None else description.residual(model, errors)
 
 
 ROLES = {"fit": "fitted", "check": "held out"}

@@ -220,8 +220,7 @@ def observed(probe: Probe, motion: Motion) -> Float[Array, "m d"]:
         return predict_frf(view, probe.omega, probe.derivatives, probe.decay)
 
     h, change = response(jnp.zeros(size)), jax.jacfwd(response)(jnp.zeros(size))
-    largest = jnp.max(jnp.abs(h), axis=(1, 2), keepdims=True)
-    used = jnp.abs(h) > SMALLEST_RATIO * largest
+    used = jnp.abs(h) > SMALLEST_RATIO * jnp.max(jnp.abs(h), axis=(1, 2), keepdims=True)
     rows = jnp.where(used[..., None], change / jnp.where(used, h, 1.0)[..., None], 0.0) / probe.noise_std
     rows = jnp.where(jnp.all(jnp.isfinite(h)), rows, jnp.nan)
     return jnp.concatenate([part.reshape(-1, size) for part in (rows.real, rows.imag)])

@@ -251,13 +251,12 @@ def _end_for(index: int, test: Test, modes: ModeShares) -> float | None:
 
 def posture_text(model: Model, q: Float[np.ndarray, "n"]) -> str:
     """Text of the independent coordinates that are not 0 both here and in the reference posture, in deg or m."""
-    given = independent_coordinates(model)
     coordinates = [
         f"{name} {np.degrees(value):.0f} deg" if turns else f"{name} {value:.3g} m"
         for name, turns, value, own in zip(
             model.coordinates, model.revolute, q.tolist(), np.asarray(model.reference), strict=True
         )
-        if (value != 0.0 or own != 0.0) and name in given
+        if (value != 0.0 or own != 0.0) and name in independent_coordinates(model)
     ]
     return ", ".join(coordinates) or "the zero posture"
 

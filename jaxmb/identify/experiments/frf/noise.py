@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import scipy
 from jaxtyping import Complex, Float, Int
-from scipy.special import chdtri
 
 from jaxmb.identify.experiments.components import BLOCKS, Component, Correlation, Noise
 from jaxmb.identify.experiments.motion_view import MotionView
@@ -352,7 +351,7 @@ class FrfLines(Component["FrfTest"]):
         shown = present & (known <= 0.5)
         three = shown[:, :-2] & shown[:, 1:-1] & shown[:, 2:]
         second_difference = errors[:, :-2] - 2.0 * errors[:, 1:-1] + errors[:, 2:]
-        rest = np.median(second_difference[three] ** 2) / (6.0 * chdtri(1, 0.5)) if three.any() else 1.0
+        rest = np.median(second_difference[three] ** 2) / (6.0 * scipy.special.chdtri(1, 0.5)) if three.any() else 1.0
         return np.tile((known + (1.0 - known) * rest).ravel(), 2)
 
     def systematic(self, residual: np.ndarray, row_weights: np.ndarray) -> float:

@@ -71,8 +71,7 @@ symmetry."""
 def usable_lines(frf: np.ndarray) -> np.ndarray:
     """Mask [f, o, i] of the entries with a valid logarithm: finite, not zero, and above the rounding of their line."""
     size = np.abs(np.where(np.isfinite(frf), frf, 0.0))
-    largest = size.max(axis=(1, 2), keepdims=True)
-    return np.isfinite(frf) & (size > SMALLEST_RATIO * largest)
+    return np.isfinite(frf) & (size > SMALLEST_RATIO * size.max(axis=(1, 2), keepdims=True))
 
 
 def peak_weights(

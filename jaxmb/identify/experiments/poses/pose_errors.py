@@ -120,8 +120,7 @@ class PoseDescription(Description["PoseTest"]):
 
     def _with(self, model: Model, q: np.ndarray, measured: Float[np.ndarray, "t p 10"]) -> "PoseTest":
         """The test with other joint values and measured values; its stations start where these fit the machine."""
-        arrays = jax.device_put(measured_arrays(measured) | {"q": q})
-        test = dataclasses.replace(self.test, **arrays)
+        test = dataclasses.replace(self.test, **jax.device_put(measured_arrays(measured) | {"q": q}))
         pose, station = np.array(test.pose), np.asarray(test.station)
         if not test.stations:
             return test

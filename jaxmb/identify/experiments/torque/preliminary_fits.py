@@ -142,11 +142,9 @@ def gain_columns(
         values: p.
     """
     torque = np.linalg.solve(drives.ratio.T, (samples.regressor @ values).T).T
-    columns = []
-    for name, gain in zip(free_drives, gains, strict=True):
-        m = drives.names.index(name)
-        columns.append(-samples.to_rows(torque[:, [m]] / gain * drives.ratio[m]))
-    return np.stack(columns, axis=1)
+    chosen = [drives.names.index(name) for name in free_drives]
+    efforts = [torque[:, [m]] / gain * drives.ratio[m] for m, gain in zip(chosen, gains, strict=True)]
+    return -np.stack([samples.to_rows(effort) for effort in efforts], axis=1)
 
 
 def _efforts(test: DriveRecording, free_drives: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
