@@ -1,7 +1,7 @@
 """Information of a motion on the parameters, and the minimised design criterion."""
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -221,33 +221,25 @@ class MotionObjective(eqx.Module):
     """Whether the criterion is the condition number of the rows instead of the variances."""
 
 
-class MotionSamples(NamedTuple, Generic[Vector]):
-    """Samples [K, i] of the i independent coordinates along a motion, SI units."""
-
-    z: Vector
-    """Positions."""
-    zd: Vector
-    """Rates."""
-    zdd: Vector
-    """Accelerations."""
-
-
 def criterion_of(objective: MotionObjective, rows: np.ndarray) -> float:
     """Design criterion: -log det M over the directions; log of the sum of squares of the target parameters' standard
     deviations over their tolerances; or log of the condition number of the rows with columns scaled to length 1."""
     return float(compiled(_criterion)(objective, jax.device_put(rows)))
 
 
-def rows_along(objective: MotionObjective, motion: MotionSamples[np.ndarray]) -> Float[np.ndarray, "runs K i p"]:
+def rows_along(
+    objective: MotionObjective, motion: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> Float[np.ndarray, "runs K i p"]:
     """Rows of Y over their standard deviations, scaled so that they sum up to the information of a whole motion; at
     joints with motors those of the drives."""
-    q = closed_from(objective.model, motion.z, np.asarray(objective.model.reference))
-    Y = objective.gears @ stacked_torque_regressor(objective.model, q, motion.zd, motion.zdd)
-    return Y * (objective.weight * np.sqrt(objective.samples / len(motion.z)))[:, None]
+    z, zd, zdd = motion
+    q = closed_from(objective.model, z, np.asarray(objective.model.reference))
+    Y = objective.gears @ stacked_torque_regressor(objective.model, q, zd, zdd)
+    return Y * (objective.weight * np.sqrt(objective.samples / len(z)))[:, None]
 
 
-def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vector) -> MotionSamples[Vector]:
-    """Samples of all independent coordinates, in NumPy or JAX.
+def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vector) -> tuple[Vector, Vector, Vector]:
+    """Positions, rates and accelerations [K, i] of the i independent coordinates along a motion, in NumPy or JAX.
 
     Args:
         objective: with the driven coordinates and the others at rest.
@@ -257,13 +249,13 @@ def trajectory(objective: MotionObjective, series: Series, c: Vector, start: Vec
     """
     driven = (objective.moved[:, None] == np.arange(len(objective.rest))).astype(float) @ objective.gears
     z = (start + series.position @ c.T) @ driven + objective.rest * (driven == 0.0).all(axis=0)
-    return MotionSamples(z, series.velocity @ c.T @ driven, series.acceleration @ c.T @ driven)
+    return z, series.velocity @ c.T @ driven, series.acceleration @ c.T @ driven
 
 
 @compiled
 def positions(objective: MotionObjective, series: Series, choice: Array) -> Float[Array, "K i"]:
     """Independent coordinates along the motion of an optimization vector."""
-    return trajectory(objective, series, *within(series, choice)).z
+    return trajectory(objective, series, *within(series, choice))[0]
 
 
 @compiled

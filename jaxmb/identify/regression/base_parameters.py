@@ -31,21 +31,19 @@ HALVINGS = 8
 """Largest number of halvings of a step for which the loops do not close."""
 
 
-class States(NamedTuple):
-    """k states of motion: closed postures, rates and accelerations of the independent coordinates, SI units."""
-
-    q: Float[np.ndarray, "k n"]
-    qd: Float[np.ndarray, "k m"]
-    qdd: Float[np.ndarray, "k m"]
-
-
-def random_states(model: Model, count: int, seed: int = 0) -> States:
-    """Random states within half a turn or the machine's size about the reference posture, rates of 1/s and 1/s^2.
+def random_states(
+    model: Model, count: int, seed: int = 0
+) -> tuple[Float[np.ndarray, "k n"], Float[np.ndarray, "k m"], Float[np.ndarray, "k m"]]:
+    """Random states of motion within half a turn or the machine's size about the reference posture, rates of 1/s and
+    1/s^2.
 
     Coordinates of an open chain are drawn uniformly. A closed chain follows a random walk by `closed_step`; a step that
     fails or leads to another branch is reversed and halved. Locked coordinates are fixed.
 
     Source: Pyrhonen et al. 2024, eq. 5-6.
+
+    Returns:
+        k closed postures, rates and accelerations of the independent coordinates, SI units.
     """
     random = np.random.default_rng(seed)
     index = np.array([model.coordinates.index(name) for name in independent_coordinates(model)], dtype=int)
@@ -56,7 +54,7 @@ def random_states(model: Model, count: int, seed: int = 0) -> States:
     q = np.tile(reference, (count, 1))
     if not model.loops:
         q[:, index] += random.uniform(-math.pi, math.pi, size=(count, index.size)) * unit
-        return States(q, qd, qdd)
+        return q, qd, qdd
     posture = reference
     for k in range(count):
         step = STEP * random.normal(size=index.size) * unit
@@ -69,7 +67,7 @@ def random_states(model: Model, count: int, seed: int = 0) -> States:
                     break
             step = -0.5 * step
         q[k] = posture
-    return States(q, qd, qdd)
+    return q, qd, qdd
 
 
 PREFERRED = (
@@ -156,11 +154,11 @@ def base_parameters(
     free = ~np.array(model.locked)[[i for i in range(len(model.coordinates)) if i not in model.dependent]]
     rows_of_state = int(np.sum(free)) if by == "torque" else 1
     count = samples or max(ROWS, math.ceil(ROWS * len(chosen) / rows_of_state))
-    states = random_states(model, count, seed)
+    q, qd, qdd = random_states(model, count, seed)
     if by == "torque":
-        stacked = stacked_torque_regressor(model, *states)[:, free]
+        stacked = stacked_torque_regressor(model, q, qd, qdd)[:, free]
     else:
-        stacked = np.asarray(_energies(model, jax.device_put(states.q), jax.device_put(states.qd)))
+        stacked = np.asarray(_energies(model, jax.device_put(q), jax.device_put(qd)))
     Y = stacked.reshape(-1, len(names))[:, [names.index(name) for name in chosen]]
     # States near dead points have much larger torques: rows are normalised before the rank is determined.
     size = np.linalg.norm(Y, axis=1, keepdims=True)
