@@ -10,7 +10,7 @@ import numpy as np
 from jaxmb.io.files import finite_number
 from jaxmb.io.validation import check_known, whole_number
 from jaxmb.machine.build import Model
-from jaxmb.machine.values import number_of_text
+from jaxmb.machine.values import check_travel, number_of_text
 from jaxmb.maps.position_solver import (
     PositionSolver,
     closed_solver,
@@ -187,8 +187,9 @@ def postures_over(
             them are not reached.
 
     Raises:
-        ValueError: a name is unknown, a grid is not ascending and finite, an angle exceeds a turn, no position is
-            reached, an option has no effect on a grid of coordinates, or the given coordinates overdetermine the loops.
+        ValueError: a name is unknown, a grid is not ascending and finite, an angle exceeds a turn, a travel 100 m,
+            no position is reached, an option has no effect on a grid of coordinates, or the given coordinates
+            overdetermine the loops.
     """
     return _postures(model, "over", over, held, frame, joints, orientation, limits)
 
@@ -217,8 +218,8 @@ def postures_along(
         limits: as there.
 
     Raises:
-        ValueError: a name is unknown, numbers are not finite or not equally many, an angle exceeds a turn, an
-            option has no effect on a path of coordinates, or no position is reached.
+        ValueError: a name is unknown, numbers are not finite or not equally many, an angle exceeds a turn, a travel
+            100 m, an option has no effect on a path of coordinates, or no position is reached.
     """
     return _postures(model, "path", path, held, frame, joints, orientation, limits)
 
@@ -327,6 +328,8 @@ def _checked_values(model: Model, option: str, name: str, values: Axis) -> np.nd
         expected = "two or more, ascending and finite" if is_axis else "two or more finite numbers"
         raise ValueError(f"{option}: {name} has values {found}, expected {expected}")
     angle = name in model.coordinates and model.revolute[model.coordinates.index(name)]
+    if name in model.coordinates and not angle:
+        check_travel(f"{option}: {name}", float(np.abs(found).max()))
     if angle and np.abs(found).max() > math.tau:  # probably in degrees
         ends = f"{found[0]:g} to {found[-1]:g} rad"
         raise ValueError(f"{option}: {name} from {ends} exceeds a full turn; np.radians converts degrees to radians")

@@ -145,3 +145,12 @@ def test_wrong_arguments(planar):
     robot = jaxmb.build_model(jaxmb.load_machine("kuka-kr90"))
     with pytest.raises(ValueError, match="9 coordinates move 'tool'"):
         postures_over(robot, {"tool.x": [1.0, 2.0]})
+
+
+def test_travels_in_millimetres_are_refused():
+    body = {"name": "tool", "joint": [{"name": "lift", "type": "prismatic"}]}
+    slide = jaxmb.build_model(jaxmb.Machine.model_validate({"name": "slide", "body": [body]}))
+    with pytest.raises(ValueError, match=r"over: lift is 200 m, expected at most 100 m, is it in mm\?"):
+        postures_over(slide, {"lift": [-200.0, 50.0]})
+    with pytest.raises(ValueError, match=r"path: lift is 200 m, expected at most 100 m"):
+        postures_along(slide, {"lift": [200.0, 0.0]})
