@@ -313,6 +313,13 @@ class FrfSet:
         return np.isfinite(self.frf)
 
 
+def check_phase(frf_set: FrfSet) -> None:
+    """Raise ValueError where no FRF has a phase: all are real and of one sign, as magnitudes, linear or in dB."""
+    finite = frf_set.frf[frf_set.finite]
+    if not np.imag(finite).any() and np.unique(np.sign(finite[finite != 0.0].real)).size == 1:
+        raise ValueError("all FRFs are real and of one sign, as magnitudes or dB: expected complex values")
+
+
 class FrfLabels(TypedDict, total=False):
     """Keyword arguments of the estimators that become fields of the `FrfSet`."""
 

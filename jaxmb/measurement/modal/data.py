@@ -6,7 +6,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxmb.io.validation import check_distinct
-from jaxmb.measurement.frf_set import UNKNOWN, FrfSet, dof_indices, in_band, select_channels, select_lines, unit_scale
+from jaxmb.measurement.frf_set import (
+    UNKNOWN,
+    FrfSet,
+    check_phase,
+    dof_indices,
+    in_band,
+    select_channels,
+    select_lines,
+    unit_scale,
+)
 from jaxmb.measurement.modal.model import ModalModel
 
 FEW_SENSORS = 3
@@ -206,7 +215,7 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
             whichever are fewer.
 
     Raises:
-        ValueError: band or references are not in the set, or nothing finite is left.
+        ValueError: band or references are not in the set, nothing finite is left, or no response has a phase.
     """
     used = frf_set if band_hz is None else in_band(frf_set, band_hz)
     remarks: list[str] = []
@@ -228,7 +237,9 @@ def modal_data(frf_set: FrfSet, band_hz: tuple[float, float] | None, references:
         remarks.append("the line at 0 Hz is omitted: residual terms are not finite there")
     if not np.any(good & ~static):
         raise ValueError(f"no line of '{frf_set.source}' in the band has only finite responses")
-    return ModalData(select_lines(used, good & ~static), transposed, int(np.sum(~good)), tuple(remarks))
+    used = select_lines(used, good & ~static)
+    check_phase(used)
+    return ModalData(used, transposed, int(np.sum(~good)), tuple(remarks))
 
 
 def _are_outputs(frf_set: FrfSet, references: Sequence[str]) -> bool:

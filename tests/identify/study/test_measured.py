@@ -299,9 +299,10 @@ def test_names_without_direction_are_taken_one_by_one(tmp_path):
     np.testing.assert_allclose(study(tmp_path, plain).tests[0].measured, exact().frf, rtol=1e-12)
 
 
-def test_magnitudes_are_no_responses(tmp_path):
-    magnitude = np.where(FREQUENCY[:, None, None] < 3.0, np.nan, np.abs(exact().frf)).astype(complex)
-    with pytest.raises(jaxmb.InputError, match=r"test 'set': all FRFs are real and none is negative, as magnitudes"):
+@pytest.mark.parametrize("level", [np.abs, lambda h: 20.0 * np.log10(np.abs(h) / 10.0)])
+def test_magnitudes_are_no_responses(tmp_path, level):
+    magnitude = np.where(FREQUENCY[:, None, None] < 3.0, np.nan, level(exact().frf)).astype(complex)
+    with pytest.raises(jaxmb.InputError, match=r"test 'set': all FRFs are real and of one sign, as magnitudes or dB"):
         study(tmp_path, dataclasses.replace(exact(), frf=magnitude))
 
 

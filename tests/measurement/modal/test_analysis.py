@@ -129,6 +129,13 @@ def test_noise_behind_an_exponential_window_is_no_mode():
     assert modal_analysis(dataclasses.replace(exact, frf=frf)).frequency_hz.size == 5
 
 
+@pytest.mark.parametrize("level", [np.abs, lambda h: 20.0 * np.log10(np.abs(h) / 1e6)])
+def test_magnitudes_have_no_poles(level):
+    frf_set = measured()
+    with pytest.raises(ValueError, match=r"all FRFs are real and of one sign, as magnitudes or dB"):
+        modal_analysis(dataclasses.replace(frf_set, frf=level(frf_set.frf).astype(complex)))
+
+
 def test_what_is_not_finite_is_left_out_and_remarked():
     frf_set = measured()
     h = frf_set.frf.copy()
@@ -292,7 +299,7 @@ def test_the_other_sign_of_time_is_remarked(decay):
 def test_noise_alone_and_a_constant_have_no_modes():
     rng = np.random.default_rng(3)
     noise = rng.normal(size=(301, 6, 2)) + 1j * rng.normal(size=(301, 6, 2))
-    for h in (noise, np.ones_like(noise)):
+    for h in (noise, np.full_like(noise, 1.0 + 0.01j)):
         analysis = modal_analysis(FrfSet(LINES, h, "accelerance"))
         assert analysis.poles == ()
         assert "no pole in the band is stable" in analysis.remarks

@@ -18,7 +18,7 @@ from jaxmb.identify.study.format.study_format import stated_tolerances
 from jaxmb.identify.study.format.vibration_format import FrfTestPart, ModesTestPart, SimulateModes
 from jaxmb.identify.study.reading.responses import responses_of_test, sensor_of
 from jaxmb.io.validation import check_distinct, check_known, listed
-from jaxmb.measurement.frf_set import FrfSet
+from jaxmb.measurement.frf_set import FrfSet, check_phase
 from jaxmb.measurement.noise import CoherenceNoise, coherence_noise, cross_axis_leak, misalignment_leak
 from jaxmb.measurement.reciprocity import Keep, kept_of_pairs
 from jaxmb.mechanics.beams import mesh_warnings
@@ -58,9 +58,8 @@ def read_frf_test(part: FrfTestPart, label: str, context: ReadingContext) -> lis
         check_distinct(dof_names(points), f"{what} holds the point '{{}}' twice, expected it once")
     source, truth, remarks = responses_of_test(part, outputs, inputs, context)
     measured = source.fitted
-    finite = measured.frf[measured.finite]
-    if part.simulate is None and finite.any() and np.all((np.imag(finite) == 0.0) & (np.real(finite) >= 0.0)):
-        raise ValueError("all FRFs are real and none is negative, as magnitudes without phase: expected complex values")
+    if part.simulate is None:
+        check_phase(measured)
     weight = _weights(part, measured, outputs, inputs)
     weight, notes = _usable(measured, weight, outputs, inputs)
     if measured.kind != "receptance" or sensor_of(part) != IDEAL:
