@@ -400,6 +400,8 @@ class TorqueSource(Source):
             for pair in itertools.combinations(own, 2):
                 text = f"exchanged {'angles' if revolute else 'travels'} of {' and '.join(pair)}"
                 yield text, self.rebuild(model, Readings(exchanged=pair))
+        # the noise of a torque, bounded by `variance_bound`, belongs to its column
+        scatter = std * np.sqrt(np.minimum(self.variance_bound(test), test.noise.correlation.lengths))
         for i, k in itertools.combinations(range(len(rows)), 2):
             # samples that are excluded of one joint have no counterpart
             _, of_i, of_k = np.intersect1d(self.time_s[rows[i]], self.time_s[rows[k]], return_indices=True)
@@ -407,7 +409,7 @@ class TorqueSource(Source):
                 continue  # without most samples any data are explained
             order, alone = np.arange(effort.size), np.concatenate([np.delete(rows[i], of_i), np.delete(rows[k], of_k)])
             order[rows[i][of_i]], order[rows[k][of_k]] = rows[k][of_k], rows[i][of_i]
-            own = std[order]
+            own = std * scatter[order] / scatter
             own[alone] = 1e6 * np.abs(effort).max()
             yield f"exchanged torques of {self.coordinates[i]} and {self.coordinates[k]}", measuring(effort[order], own)
         for joints, read in self.reversed_gears.items():

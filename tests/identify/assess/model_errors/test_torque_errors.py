@@ -109,6 +109,19 @@ def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
 
 
+def test_exchanged_torques_keep_their_noise(tmp_path):
+    """The error increases the estimates from the residual unequally; upper bounds from recorded spectra hold."""
+    study = written(tmp_path, lambda q, tau: (q, tau[:, ::-1]))
+    entry = study.fitted[0]
+    alternatives = {text: test for _, text, test in entry.source.alternatives(entry.test, study.model)}
+    bound = np.minimum(entry.source.variance_bound(entry.test), entry.test.noise.correlation.lengths)
+    before, after = (
+        [np.median((np.asarray(test.std) * np.sqrt(bound))[np.asarray(test.coordinate) == k]) for k in range(2)]
+        for test in (entry.test, alternatives["exchanged torques of q1 and q2"])
+    )
+    assert np.allclose(after, before[::-1], rtol=1e-6)
+
+
 def test_a_tilt_across_the_plane_of_motion_is_named_beside_a_smaller_gravity(tmp_path):
     """Both have the same effect, that of a tilt to second order: from 0 no derivative shows it."""
     fixed = {"friction": FRICTION, "torque_std": {"q1": 1.5, "q2": 0.8}}
