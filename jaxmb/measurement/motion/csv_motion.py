@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from jaxmb.io.files import csv_table, find_description, read_toml
 from jaxmb.io.validation import InputError, check_distinct, check_known, error_location, known_name, validated
 from jaxmb.machine.values import Angle, Name, NonZero, Number, Part, Positive
-from jaxmb.measurement.motion.record import PARTS, TEMPERATURE, Drives, MotionRecord, check_record
+from jaxmb.measurement.motion.record import PARTS, TEMPERATURE, Drives, MotionRecord, check_finite, check_record
 from jaxmb.measurement.records.file import data_path, is_number, read_columns
 from jaxmb.measurement.records.schema import DataFile, PublicData
 
@@ -163,6 +163,8 @@ class MotionFile(Part):
         for what, signals in (("position", self.position), ("effort", self.effort)):
             if len(signals.columns) != len(self.drive):
                 raise ValueError(f"{what} has {len(signals.columns)} columns for {len(self.drive)} drives")
+            if len(set(signals.columns)) != len(signals.columns):
+                raise ValueError(f"{what} names a column twice, expected one for each drive")
             if signals.public is not None and self.public is None:
                 raise ValueError("names public data, expected a table [public] with their repository")
         if "unit" in self.effort.model_fields_set:
@@ -216,6 +218,9 @@ def _joint_motion(about: MotionFile, folder: Path, coordinates: Sequence[str]) -
     )
     if len(angles) != len(efforts):
         raise ValueError(f"position has {len(angles)} samples and effort {len(efforts)}, expected the same number")
+    for what, signals in (("position", angles), ("effort", efforts)):
+        for drive, column in zip(about.drive, signals.T, strict=True):
+            check_finite(f"{what} of drive '{drive.name}'", column)
     if about.position.unit == "deg":
         angles = np.radians(angles)
     zero = np.array([about.zero.get(name, 0.0) for name in names])

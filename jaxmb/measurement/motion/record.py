@@ -255,9 +255,7 @@ def check_record(
     if count < LEAST_SAMPLES:
         raise ValueError(f"there are {count} samples, expected at least {LEAST_SAMPLES}")
     for name, column in record.columns.items():
-        wrong = np.flatnonzero(~np.isfinite(column))
-        if wrong.size:
-            raise ValueError(f"{name} is {column[wrong[0]]} at sample {wrong[0] + 1}, expected finite numbers")
+        check_finite(name, column)
     steps = np.diff(time)
     if np.any(steps <= 0.0):
         first = int(np.argmax(steps <= 0.0))
@@ -279,3 +277,10 @@ def check_record(
             raise ValueError(f"{name} goes to {largest:g}, expected rad or m: is it in degrees, or counts?")
     if np.isnan(record.effort).all():
         raise ValueError(f"no torque was measured, expected a column such as '{record.names[0]}.torque'")
+
+
+def check_finite(name: str, values: np.ndarray) -> None:
+    """Raise ValueError with the first sample that is not a finite number."""
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if wrong.size:
+        raise ValueError(f"{name} is {values[wrong[0]]} at sample {wrong[0] + 1}, expected finite numbers")

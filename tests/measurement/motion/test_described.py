@@ -44,6 +44,7 @@ def test_joint_motion_behind_coupled_gears(tmp_path):
         (", b = -40", "", "2 drives do not determine a"),
         ("[2, 3]", "[2]", "effort has 1 columns for 2 drives"),
         ("[2, 3]", "[2, 4]", "column is 4, expected at most the 3 of array 'current'"),
+        ("[2, 3]", "[3, 3]", "effort names a column twice, expected one for each drive"),
         ("a = 50", "a = 0", "ratio, a: found 0, expected another number than 0"),
         ("columns = [2, 3]", 'columns = [2, 3], unit = "deg"', "effort has unit 'deg', expected none: gain of a drive"),
         ("motors.npz", "absent.npz", "absent.npz: cannot be read: No such file"),
@@ -52,6 +53,17 @@ def test_joint_motion_behind_coupled_gears(tmp_path):
 def test_wrong_descriptions(tmp_path, old, new, message):
     write(tmp_path, TEXT.replace(old, new, 1))
     with pytest.raises(ValueError, match=message):
+        read_described("motion.toml", tmp_path, ("a", "b"))
+
+
+@pytest.mark.parametrize(("variable", "signal"), [("angle", "position"), ("current", "effort")])
+def test_a_missing_sample_is_that_of_a_drive(tmp_path, variable, signal):
+    """Coupled gears spread it over several coordinates."""
+    write(tmp_path)
+    columns = dict(np.load(tmp_path / "motors.npz"))
+    columns[variable][10, -1] = np.nan
+    np.savez(tmp_path / "motors.npz", **columns)
+    with pytest.raises(ValueError, match=f"{signal} of drive 'second' is nan at sample 11"):
         read_described("motion.toml", tmp_path, ("a", "b"))
 
 
