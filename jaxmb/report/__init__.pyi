@@ -1,9 +1,4 @@
 from .modal_maps import placement_chart as placement_chart
-from .mode_shapes import (
-    mode_shape_figures as mode_shape_figures,
-    mode_shape_grid as mode_shape_grid,
-    write_mode_animation as write_mode_animation,
-)
 from .modes import (
     ModePairs as ModePairs,
     mac_panels as mac_panels,
@@ -15,7 +10,10 @@ from .pick import (
 )
 from .rendering import (
     figure_of as figure_of,
+    mode_shape_figures as mode_shape_figures,
+    mode_shape_grid as mode_shape_grid,
     write_figure as write_figure,
+    write_mode_animation as write_mode_animation,
 )
 from .result_page import result_html as result_html
 from .result_sections import (

@@ -1,27 +1,14 @@
 """Report on a machine at one posture: predicted modes, FRFs and mode shapes."""
 
 import dataclasses
-import os
-import tempfile
-import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.animation import PillowWriter
-from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from jaxmb.io.files import write_atomically
-from jaxmb.io.validation import whole_number
 from jaxmb.machine.build import Model
-from jaxmb.report.charts import FITTED, ModeMotion, Skeleton
+from jaxmb.report.charts import FITTED, Arrows, Axis, Chart, Line, Mark, ModeMotion, Panel, Skeleton, Structure, in_grid
 from jaxmb.report.frf_charts import Curve, Responses, frf_chart
 from jaxmb.report.modes import predicted_modes_table
 from jaxmb.report.section import Lines, Picture, Section
@@ -34,12 +21,10 @@ from jaxmb.report.structure import (
     found_modes,
     machine_motion,
 )
-from jaxmb.report.style import drawing
 from jaxmb.response.modal import Modes
 
-AT_REST = "0.62"
+AT_REST, GROUND = "#9e9e9e", "#404040"
 DISPLACED = FITTED
-GROUND = "0.25"
 LEAST_EXTENT = 0.3
 """Smallest extent of the drawn box along an axis, over the largest."""
 MARGIN = 0.04
@@ -48,55 +33,9 @@ CELL, SINGLE = 2.4, 4.0
 """Width of the views of a mode in a figure of several modes and of a single mode, inches."""
 TALLEST = 1.6
 """Largest height of both views of a mode over their width."""
-LEFT, RIGHT, TITLE, GAP, BELOW = 0.55, 0.1, 0.3, 0.12, 0.4
-"""Margins around the views of a mode and gap between them, inches."""
-LETTERS_PER_INCH = 12
 LONGEST_ARROW = 0.2
 """Length of the longest arrow over the size of the machine, as on pages."""
 NOTE = f"displaced by at most {100 * DRAWN_PART:.0f} % of its size"
-
-
-def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> list[Figure]:
-    """One figure per mode for the first modes of a machine: at rest in grey, displaced in colour.
-
-    Side view and top view, ground axes in m at equal scale. Displacements are drawn at the phase of the largest motion
-    and scaled to a tenth of the machine's size.
-
-    Args:
-        model: the machine.
-        q: posture [n], rad or m.
-        count: largest number of modes.
-        found: its modes, from `modes` or `undamped_modes` of the machine linearized at q; computed if not given.
-
-    Raises:
-        ValueError: count is below 1, q does not have the machine's n coordinates, or a loop is open at q.
-    """
-    found = found_modes(model, q, found)
-    motion, figures = machine_motion(model, q, found, first_modes(found, count)), list[Figure]()
-    for mode in motion.modes:
-        figure, (views,) = _modes_figure(motion, [mode], SINGLE)
-        draw_displaced(views, motion, mode)
-        figures.append(figure)
-    return figures
-
-
-def mode_shape_grid(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> Figure:
-    """The first modes of a machine in one figure, three per row, each as in `mode_shape_figures`.
-
-    Raises:
-        ValueError: as `mode_shape_figures`, or the machine has no modes.
-    """
-    return skeleton_figure(mode_shape_skeleton(model, q, count, found))
-
-
-def skeleton_figure(motion: Skeleton) -> Figure:
-    """The modes of a skeleton in one figure, three per row; of a skeleton without modes its arrows."""
-    if not motion.modes:
-        return _arrows_figure(motion)
-    figure, every = _modes_figure(motion, motion.modes, CELL)
-    for views, mode in zip(every, motion.modes, strict=True):
-        draw_displaced(views, motion, mode)
-    return figure
 
 
 def mode_shape_skeleton(
@@ -131,18 +70,6 @@ def mode_shape_skeleton(
     )
 
 
-class View(NamedTuple):
-    """Axes and the indices of the two drawn directions, 0 for x."""
-
-    axes: Axes
-    shown: list[int]
-
-
-def draw_displaced(views: Sequence[View], motion: Skeleton, mode: ModeMotion, phase: float = 0.0) -> list[Any]:
-    """Draw the machine at a phase [rad] of a mode over the machine at rest; returns the removable artists."""
-    return _draw(views, motion, displaced(motion, mode, phase), DISPLACED, 1.3)
-
-
 def displaced(motion: Skeleton, mode: ModeMotion, phase: float = 0.0) -> Float[np.ndarray, "p 3"]:
     """Drawn positions [m] of the points of a machine at a phase [rad] of a mode; frame axes keep their length."""
     points = motion.points + (mode.displacement * np.exp(1j * phase)).real
@@ -152,182 +79,88 @@ def displaced(motion: Skeleton, mode: ModeMotion, phase: float = 0.0) -> Float[n
     return points
 
 
-def _modes_figure(motion: Skeleton, modes: Sequence[ModeMotion], width: float) -> tuple[Figure, list[list[View]]]:
-    """A figure of the machine at rest with views of the given width [inches] for each mode."""
-    reach = np.max([np.abs(mode.displacement) for mode in motion.modes], axis=0)
-    shown = np.concatenate([motion.points - reach, motion.points + reach])  # at all phases of all modes
-    titles = [mode.title + ("" if np.any(mode.displacement) else "\nno drawn point moves") for mode in modes]
-    return _figure(motion, shown, NOTE, titles, {"displaced": DISPLACED}, width)
+def skeleton_chart(motion: Skeleton, phase: float = 0.0) -> Chart:
+    """A machine from the side and from above at one scale: at rest in grey, and displaced in each of its modes.
 
-
-def _arrows_figure(motion: Skeleton) -> Figure:
-    """The machine at rest with its arrows at one scale, from the side and from above."""
+    Args:
+        motion: the machine; without modes its arrows are drawn, at one scale.
+        phase: of the modes, rad.
+    """
     longest = max((float(np.linalg.norm(a.vector, axis=1).max(initial=0.0)) for a in motion.arrows), default=0.0)
-    scale = LONGEST_ARROW * motion.size / longest if longest > 0.0 else 1.0
-    tips = [a.origin + scale * a.vector for a in motion.arrows]
-    shown = np.concatenate([motion.points, *(a.origin for a in motion.arrows), *tips])
-    note = f"displacements drawn {scale:.3g} times as long"
-    figure, (views,) = _figure(motion, shown, note, [""], {a.label: a.color for a in motion.arrows}, SINGLE)
-    for axes, across in views:
-        for a in motion.arrows:
-            axes.quiver(*a.origin[:, across].T, *scale * a.vector[:, across].T, color=a.color, angles="xy",
-                        scale_units="xy", scale=1.0, width=0.005, zorder=3.0)  # fmt: skip
-    return figure
-
-
-def _figure(
-    motion: Skeleton,
-    shown_points: Float[np.ndarray, "p 3"],
-    note: str,
-    titles: Sequence[str],
-    colors: Mapping[str, str],
-    width: float,
-) -> tuple[Figure, list[list[View]]]:
-    """A figure of the machine at rest with a pair of views for each title.
-
-    Args:
-        motion: the machine.
-        shown_points: all points that the views contain, m.
-        note: on the scale of the displacements.
-        titles: of the pairs of views.
-        colors: of displacements by their label in the legend.
-        width: of a view, inches.
-    """
-    low, high = _box(shown_points)
-    extent = high - low
+    magnified = LONGEST_ARROW * motion.size / longest if longest > 0.0 else 1.0
+    arrows = [Arrows(a.label, a.origin, magnified * a.vector, a.color) for a in motion.arrows]
+    reach = np.max([np.zeros(motion.points.shape), *(np.abs(mode.displacement) for mode in motion.modes)], axis=0)
+    of_arrows = [end for a in arrows for end in (a.origin, a.origin + a.vector)]
+    points = np.concatenate([motion.points - reach, motion.points + reach, *of_arrows])  # at all phases
+    middle, extent = 0.5 * (points.min(axis=0) + points.max(axis=0)), np.ptp(points, axis=0)
+    extent = (1.0 + 2.0 * MARGIN) * np.maximum(extent, LEAST_EXTENT * extent.max())
     along, across = (0, 1) if extent[0] >= extent[1] else (1, 0)
+    width = CELL if len(motion.modes) > 1 else SINGLE
     scale = min(width / extent[along], TALLEST * width / (extent[2] + extent[across]))
-    wide, heights = scale * extent[along], (scale * extent[2], scale * extent[across])
-    columns = min(COLUMNS, len(titles))
-    rows = -(-len(titles) // columns)
-    cell = np.array([LEFT + width + RIGHT, TITLE + heights[0] + GAP + heights[1] + BELOW])
-    size = cell * (columns, rows)
-    title = textwrap.wrap(f"{motion.name}: {note}", int(LETTERS_PER_INCH * size[0]))
-    size[1] += 0.6 + 0.16 * len(title)
-    figure = Figure(figsize=tuple(size))
-    figure.text(0.5, 1 - 0.08 / size[1], "\n".join(title), ha="center", va="top", fontsize=9)
-    _legend(figure, motion, colors)
-    every = []
-    for m, title_of_views in enumerate(titles):
-        row, column = divmod(m, columns)
-        x = cell[0] * column + LEFT + 0.5 * (width - wide)
-        y, views = 0.4 + cell[1] * (rows - 1 - row) + BELOW, list[View]()
-        for bottom, height, up in ((y + heights[1] + GAP, heights[0], 2), (y, heights[1], across)):
-            axes = figure.add_axes((x / size[0], bottom / size[1], wide / size[0], height / size[1]))
-            axes.set_xlim(low[along], high[along])
-            axes.set_ylim(low[up], high[up])
-            axes.set_ylabel(f"{'xyz'[up]} (m)")
-            for axis, length in ((axes.xaxis, wide), (axes.yaxis, height)):
-                axis.set_major_locator(MaxNLocator(max(2, round(2.0 * length)), steps=[1, 2, 5, 10]))
-            views.append(View(axes, [along, up]))
-        views[0].axes.set_title(title_of_views)
-        views[0].axes.tick_params(labelbottom=False)
-        views[1].axes.set_xlabel(f"{'xyz'[along]} (m)")
-        figure.align_ylabels([view.axes for view in views])
-        _draw(views, motion, motion.points, AT_REST, 0.9)
-        for axes, shown in views:
-            axes.plot(*motion.points[[motion.structure.ground]][:, shown].T, "^", ms=6, color=GROUND)
-        every.append(views)
-    return figure, every
-
-
-def _legend(figure: Figure, motion: Skeleton, colors: Mapping[str, str]) -> None:
-    structure = motion.structure
-    end_label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
-    handles = [
-        Line2D([], [], color=AT_REST, lw=0.9, label="at rest"),
-        *(Line2D([], [], color=color, lw=1.3, label=label) for label, color in colors.items()),
-        Line2D([], [], color="0.4", marker="o", ms=3.5, lw=0, label="joint"),
-        Line2D([], [], color=GROUND, marker="^", ms=5, lw=0, label="ground"),
-        *([Line2D([], [], color="0.4", marker="1", ms=8, lw=0, label=end_label)] if structure.ends else []),
+    extent[along] = width / scale
+    axes = [
+        Axis(f"{name} (m)", limits=(m - e / 2.0, m + e / 2.0)) for name, m, e in zip("xyz", middle, extent, strict=True)
     ]
-    columns = 5 if figure.get_figwidth() > 4.0 else 3
-    figure.legend(
-        handles=handles, loc="lower center", ncols=columns, columnspacing=1.0, handlelength=1.5, handletextpad=0.4
-    )
+    drawn = [(_mode_title(mode), displaced(motion, mode, phase)) for mode in motion.modes] or [("", None)]
+    cells = []
+    for title, points in drawn:
+        side, top = (
+            Panel(_view(motion, points, arrows, [along, up]), axes[along], axes[up], height=scale * extent[up])
+            for up in (2, across)
+        )
+        cells.append((dataclasses.replace(side, title=title), top))
+    note = NOTE if motion.modes else f"displacements drawn {magnified:.3g} times as long"
+    return Chart(f"{motion.name}: {note}", motion.caption, in_grid(cells, COLUMNS), width, shared_y=True)
 
 
-def _box(points: Float[np.ndarray, "p 3"]) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest x, y, z [m] of a box around some points."""
-    low, high = points.min(axis=0), points.max(axis=0)
-    middle, extent = 0.5 * (low + high), high - low
-    half = (0.5 + MARGIN) * np.maximum(extent, LEAST_EXTENT * extent.max())
-    return middle - half, middle + half
+def _mode_title(mode: ModeMotion) -> str:
+    return mode.title if np.any(mode.displacement) else f"{mode.title}\nno drawn point moves"
 
 
-def _draw(views: Sequence[View], motion: Skeleton, points: np.ndarray, color: str, width: float) -> list[Any]:
-    structure = motion.structure
+def _view(motion: Skeleton, points: np.ndarray | None, arrows: Sequence[Arrows], shown: list[int]) -> list[Mark]:
+    """A machine at rest with its displaced points or its arrows, along two of the axes."""
+    structure, rest = motion.structure, motion.points[:, shown]
+    marks = _machine(structure, rest, "at rest", AT_REST, 0.9)
+    marks.append(_line(rest[[structure.ground]], "ground", GROUND, 0.0, "", "^", 6.0))
+    if structure.ends:
+        label = structure.end_names[0] if len(structure.ends) == 1 else "end frames"
+        marks.append(_line(rest[[origin for origin, *_ in structure.ends]], label, AT_REST, 0.0, "", "+", 6.0))
+    if points is not None:
+        marks += _machine(structure, points[:, shown], "displaced", DISPLACED, 1.3)
+    for a in arrows:
+        ends = np.stack([a.origin, a.origin + a.vector], axis=1)[..., shown]
+        marks.append(_line(_joined(ends), a.label, a.color, 1.3))
+        marks.append(_line(ends[:, 1], "", a.color, 0.0, "", "o", 2.5))
+    return marks
+
+
+def _machine(structure: Structure, points: np.ndarray, label: str, color: str, width: float) -> list[Mark]:
+    """Lines and joints of a machine, of points [p, 2]."""
     triads = [(origin, tip) for origin, *tips in structure.ends for tip in tips]
-    drawn: list[Any] = []
-    for axes, shown in views:
-        seen = points[:, shown]
-        drawn += [
-            axes.add_collection(LineCollection([seen[list(line)] for line in lines], colors=color, lw=lw, ls=dashes))
-            for lines, lw, dashes in (
-                (structure.lines, width, "-"),
-                (structure.springs, 0.6 * width, "--"),
-                (triads, 0.8 * width, "-"),
-            )
-            if lines
-        ]
-        if structure.joints:
-            drawn += axes.plot(*seen[list(structure.joints)].T, "o", ms=2.3 * width, color=color, mec="none")
-    return drawn
+    kinds = (
+        (structure.lines, label, width, "-"),
+        (structure.springs, "", 0.6 * width, "--"),
+        (triads, "", 0.8 * width, "-"),
+    )
+    marks: list[Mark] = [
+        _line(_joined([points[list(line)] for line in lines]), name, color, thickness, dashes)
+        for lines, name, thickness, dashes in kinds
+        if lines
+    ]
+    if structure.joints:
+        marks.append(_line(points[list(structure.joints)], "joint", color, 0.0, "", "o", 2.3 * width))
+    return marks
 
 
-FRAMES = 30
-PERIOD_S = 2.0
-"""Period of the animation, s."""
-DPI = 120
+def _joined(lines: Iterable[np.ndarray]) -> np.ndarray:
+    """Lines [n, 2] as one [m, 2], with NaN after each."""
+    return np.concatenate([np.append(line, [[np.nan, np.nan]], axis=0) for line in lines])
 
 
-def write_mode_animation(
-    path: str | os.PathLike[str],
-    model: Model,
-    q: Float[Array, "n"],
-    mode: int = 1,
-    frames: int = FRAMES,
-    found: Modes | None = None,
-) -> Path:
-    """Write one period of a mode as a looping animated GIF that begins at the largest displacement.
-
-    Frames are as in `mode_shape_figures`; the amplitude is constant despite damping.
-
-    Args:
-        path: of the file.
-        model: the machine.
-        q: posture [n], rad or m.
-        mode: number of the mode, 1 is the lowest frequency.
-        frames: frames per period.
-        found: the machine's modes, from `modes` or `undamped_modes` of the machine linearized at q; computed if not
-            given.
-
-    Returns:
-        The path.
-
-    Raises:
-        ValueError: there is no such mode, frames is below 2, q does not have the machine's n coordinates, or a loop is
-            open at q.
-        OSError: the file cannot be written; no partial file remains.
-    """
-    whole_number("frames", frames, 2)
-    found = found_modes(model, q, found)
-    check_mode(model.name, found, mode)
-    motion = machine_motion(model, q, found, [mode])
-    (shown,) = motion.modes
-    path = Path(path)
-    with drawing(), tempfile.TemporaryDirectory() as folder:
-        figure, (views,) = _modes_figure(motion, [shown], SINGLE)
-        part, rate = Path(folder) / "mode.gif", frames / PERIOD_S
-        writer = PillowWriter(fps=rate)  # pyright: ignore[reportArgumentType]  (need not be whole)
-        with writer.saving(figure, part, DPI):
-            for phase in np.linspace(0.0, 2.0 * np.pi, frames, endpoint=False):
-                drawn = draw_displaced(views, motion, shown, phase)
-                writer.grab_frame()
-                for artist in drawn:
-                    artist.remove()
-        write_atomically(path, part.read_bytes())
-    return path
+def _line(
+    points: np.ndarray, label: str, color: str, width: float, dashes: str = "-", marker: str = "", size: float = 0.0
+) -> Mark:
+    return Line(points[:, 0], points[:, 1], label, color, width, dashes, marker, size)
 
 
 MOST_MODES = 6

@@ -3,6 +3,7 @@
 Margins are computed in inches from the lengths of the texts: a layout engine would draw every figure twice.
 """
 
+import dataclasses
 import os
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
@@ -21,8 +23,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
+from PIL import Image
 
 from jaxmb.io.files import write_atomically
+from jaxmb.io.validation import whole_number
+from jaxmb.machine.build import Model
 from jaxmb.report.charts import (
     Axis,
     Band,
@@ -42,10 +47,15 @@ from jaxmb.report.charts import (
     Skeleton,
     Span,
 )  # fmt: skip
+from jaxmb.report.mode_shapes import mode_shape_skeleton, skeleton_chart
 from jaxmb.report.section import Section, pictures
+from jaxmb.report.structure import check_mode, first_modes, found_modes, machine_motion
 from jaxmb.report.style import PowersOfTen, drawing
+from jaxmb.response.modal import Modes
 
-DPI = 200
+DPI, GIF_DPI = 200, 120
+PERIOD_S = 2.0
+"""Period of the animation of a mode, s."""
 EM = 0.6
 """Mean width of a letter over the size of the font."""
 TITLE, TEXT, SMALL = 9.0, 8.0, 7.0
@@ -106,11 +116,77 @@ def figure_of(chart: Chart | Skeleton | Figure) -> Figure:
     if isinstance(chart, Figure):
         return chart
     with drawing():
-        if isinstance(chart, Skeleton):
-            from jaxmb.report.mode_shapes import skeleton_figure
+        return _Sheet(skeleton_chart(chart) if isinstance(chart, Skeleton) else chart).figure()
 
-            return skeleton_figure(chart)
-        return _Sheet(chart).figure()
+
+def mode_shape_figures(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> list[Figure]:
+    """One figure per mode for the first modes of a machine: at rest in grey, displaced in colour.
+
+    Side view and top view, ground axes in m at equal scale. Displacements are drawn at the phase of the largest motion
+    and scaled to a tenth of the machine's size.
+
+    Args:
+        model: the machine.
+        q: posture [n], rad or m.
+        count: largest number of modes.
+        found: its modes, from `modes` or `undamped_modes` of the machine linearized at q; computed if not given.
+
+    Raises:
+        ValueError: count is below 1, q does not have the machine's n coordinates, or a loop is open at q.
+    """
+    found = found_modes(model, q, found)
+    motion = machine_motion(model, q, found, first_modes(found, count))
+    return [figure_of(dataclasses.replace(motion, modes=(mode,))) for mode in motion.modes]
+
+
+def mode_shape_grid(model: Model, q: Float[Array, "n"], count: int = 6, found: Modes | None = None) -> Figure:
+    """The first modes of a machine in one figure, three per row, each as in `mode_shape_figures`.
+
+    Raises:
+        ValueError: as `mode_shape_figures`, or the machine has no modes.
+    """
+    return figure_of(mode_shape_skeleton(model, q, count, found))
+
+
+def write_mode_animation(
+    path: str | os.PathLike[str],
+    model: Model,
+    q: Float[Array, "n"],
+    mode: int = 1,
+    frames: int = 30,
+    found: Modes | None = None,
+) -> Path:
+    """Write one period of a mode as a looping animated GIF that begins at the largest displacement.
+
+    Frames are as in `mode_shape_figures`; the amplitude is constant despite damping.
+
+    Args:
+        path: of the file.
+        model: the machine.
+        q: posture [n], rad or m.
+        mode: number of the mode, 1 is the lowest frequency.
+        frames: frames per period.
+        found: the machine's modes, from `modes` or `undamped_modes` of the machine linearized at q; computed if not
+            given.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: there is no such mode, frames is below 2, q does not have the machine's n coordinates, or a loop is
+            open at q.
+        OSError: the file cannot be written; no partial file remains.
+    """
+    whole_number("frames", frames, 2)
+    found = found_modes(model, q, found)
+    check_mode(model.name, found, mode)
+    motion = machine_motion(model, q, found, [mode])
+    phases = np.linspace(0.0, 2.0 * np.pi, frames, endpoint=False)
+    first, *others = (Image.open(BytesIO(png_of(skeleton_chart(motion, phase), GIF_DPI))) for phase in phases)
+    buffer = BytesIO()
+    first.save(buffer, "GIF", save_all=True, append_images=others, duration=1e3 * PERIOD_S / frames, loop=0)
+    write_atomically(Path(path), buffer.getvalue())
+    return Path(path)
 
 
 class _Sheet:

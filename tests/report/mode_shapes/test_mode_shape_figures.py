@@ -16,8 +16,9 @@ def machine(request):
 
 
 def lines_of(axes, color):
-    drawn = [c for c in axes.collections if np.allclose(c.get_edgecolor()[0], to_rgba(color))]
-    return [np.asarray(segment) for collection in drawn for segment in collection.get_segments()]
+    drawn = [np.column_stack(line.get_data()) for line in axes.lines
+             if line.get_linestyle() != "None" and to_rgba(line.get_color()) == to_rgba(color)]  # fmt: skip
+    return [points[np.isfinite(points[:, 0])] for points in drawn]
 
 
 def test_grid(machine, overlapping):
