@@ -508,64 +508,43 @@ def _gradients(
     vary: Vary, u: Array, rows: np.ndarray, frame: str, at: LinearizeAt, differentials: dict[str, Differentials]
 ) -> dict[str, np.ndarray]:
     """Gradients [b, ..., d] by u of the quantities with these differentials."""
-    names = ("left", "right", "weight") if at == "posture" else tuple(side.name for side in fields(Differentials))
+    names = [side.name for side in fields(Differentials)]
     sides = [np.concatenate([getattr(part, name) for part in differentials.values()], axis=1) for name in names]
-
-    def gradient_of(*parts: Array) -> tuple[Array]:
-        return (_pull_back(vary, u, *parts) if at == "posture" else _push_forward(vary, u, frame, *parts),)
-
-    (gradient,) = in_batches(gradient_of, batch_size_for(len(rows), CHUNK, sides[0].shape[2]), rows, *sides)
+    (gradient,) = in_batches(
+        lambda *parts: (_slopes(vary, u, frame, at, *parts),),
+        batch_size_for(len(rows), CHUNK, sides[0].shape[2]),
+        rows,
+        *sides,
+    )
     ends = np.cumsum([part.left.shape[1] for part in differentials.values()])
     parts = np.split(gradient, ends[:-1], axis=1)
     return {name: part if name in BY_MODE else part[:, 0] for name, part in zip(differentials, parts, strict=True)}
 
 
 @compiled
-def _pull_back(
-    vary: Vary,
-    u: Float[Array, "d"],
-    postures: Float[Array, "b n"],
-    left: Complex[Array, "b s n"],
-    right: Complex[Array, "b s n"],
-    weight: Complex[Array, "b s 4"],
-) -> Float[Array, "b s d"]:
-    """Derivatives by u of Re(sum_k w_k l^T A_k r) over A = M, C, K and, if any, D, with l, r and w constant."""
-
-    def at(q: Array, left: Array, right: Array, weight: Array) -> Array:
-        tangent, pull = jax.vjp(lambda x: tangent_about(vary(x), q, q), u)
-        # Only the real part of (w l) r^T is needed, which halves the products.
-        scaled = weight[:, : len(jax.tree.leaves(tangent)), None] * left[:, None, :]
-        outer = jnp.einsum("ski,sj->ksij", scaled.real, right.real) - jnp.einsum(
-            "ski,sj->ksij", scaled.imag, right.imag
-        )
-        return jax.vmap(pull)(Tangent(*outer))[0]
-
-    return jax.vmap(at)(postures, left, right, weight)
-
-
-@compiled
-def _push_forward(
+def _slopes(
     vary: Vary,
     u: Float[Array, "d"],
     frame: str,
+    at: LinearizeAt,
     postures: Float[Array, "b n"],
     left: Complex[Array, "b s n"],
     right: Complex[Array, "b s n"],
     weight: Complex[Array, "b s 4"],
-    of_left: Complex[Array, "b s 4"],
+    of_left: Complex[Array, "b s 3"],
     of_right: Complex[Array, "b s 3"],
 ) -> Float[Array, "b s d"]:
-    """`_pull_back` at the equilibrium, with p^T J l + q^T J r: the equilibrium and the tool's Jacobian depend on u.
+    """Derivatives by u of Re(sum_k w_k l^T A_k r + p^T J l + q^T J r) over A = M, C, K and, if any, D.
 
-    Forward mode, as the equilibrium is an implicit function.
+    Forward mode, as an equilibrium is an implicit function.
     """
 
-    def at(q: Array, x: Array, y: Array, w: Array, of_x: Array, of_y: Array) -> Array:
-        slope, of_jacobian = jax.jacfwd(lambda v: _tangent(vary(v), q, frame, "equilibrium"))(u)
+    def at_posture(q: Array, x: Array, y: Array, w: Array, of_x: Array, of_y: Array) -> Array:
+        slope, of_jacobian = jax.jacfwd(lambda v: _tangent(vary(v), q, frame, at))(u)
         matrices = jnp.stack(jax.tree.leaves(slope))
         whole = jnp.einsum("sk,si,kijd,sj->sd", w[:, : len(matrices)], x, matrices, y)
         whole += jnp.einsum("sa,aid,si->sd", of_x, of_jacobian, x)
         whole += jnp.einsum("sa,aid,si->sd", of_y, of_jacobian, y)
         return whole.real
 
-    return jax.vmap(at)(postures, left, right, weight, of_left, of_right)
+    return jax.vmap(at_posture)(postures, left, right, weight, of_left, of_right)

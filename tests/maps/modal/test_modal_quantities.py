@@ -7,9 +7,10 @@ import pytest
 from scipy.optimize import brentq
 
 import jaxmb
+from jaxmb.identify.parameters.free_parameters import Bound, free_parameters
 from jaxmb.machine.schema import Machine
 from jaxmb.maps import MODAL_QUANTITIES, modal_quantities
-from jaxmb.maps.modal import FreeModel, logarithmic
+from jaxmb.maps.modal import FreeModel, free_values, logarithmic
 from jaxmb.maps.modal_properties import CHUNK
 
 NAMES = tuple(MODAL_QUANTITIES)
@@ -105,6 +106,26 @@ def test_gradients_against_finite_differences(arm, direction, point):
     # all act but the first lever's mass without its moments, which is on the axis: none is zero by mistake
     largest = np.abs(found.gradients["frequency"]).max(axis=(0, 1))
     assert [j for j, size in enumerate(largest) if size == 0.0] == [10]
+
+
+@pytest.mark.parametrize("point", ["posture", "equilibrium"])
+def test_gradients_by_the_geometry(arm, point):
+    """A frame or joint that is elsewhere changes the Jacobian of the tool as well."""
+    names, rows, step = ("frame.tool.x", "frame.tool.rz", "origin.r.y"), postures(arm, 3), 1e-5
+    vary = FreeModel(arm, free_parameters(arm, [Bound((name,), -1.0, 1.0, None, False) for name in names]))
+    start = np.asarray(vary.free.encode(free_values(arm, vary.free)))
+    quantities = ("static_compliance", "dynamic_compliance")
+    found = modal_quantities(arm, rows, quantities, 4, vary=vary, u=start, at=point)
+    for j, unit in enumerate(np.eye(len(names))):
+        above, below = (
+            modal_quantities(vary(jnp.asarray(start + side * unit)), rows, quantities, 4, at=point).values
+            for side in (step, -step)
+        )
+        for name in quantities:
+            numeric = (above[name] - below[name]) / (2.0 * step)
+            np.testing.assert_allclose(
+                found.gradients[name][:, j], numeric, atol=1e-7 * found.values[name].max(), err_msg=f"{name} {j}"
+            )
 
 
 def test_static_compliance_in_closed_form(arm):
