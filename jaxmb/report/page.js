@@ -8,12 +8,6 @@
     return new Response(stream).text();
   };
   const data = JSON.parse(read("data"));
-  const resolve = (value) => {
-    if (Array.isArray(value)) return value.map(resolve);
-    if (value === null || typeof value !== "object") return value;
-    if ("$" in value) return data.arrays[value.$];
-    return Object.fromEntries(Object.entries(value).map(([key, v]) => [key, resolve(v)]));
-  };
   const axisLook = { automargin: true, ticks: "outside", ticklen: 3, showline: true, mirror: true, linecolor: "#8a929c",
     gridcolor: "#e8ebee", exponentformat: "power", zeroline: false, title: { font: { size: 12 }, standoff: 6 } };
   const look = { autosize: true, showlegend: false, hovermode: "x", hoversubplots: "axis", dragmode: "zoom", barmode: "overlay",
@@ -114,9 +108,9 @@
     element.dataset.state = "drawn";
     const cell = data.cells[Number(element.dataset.cell)];
     try {
-      const layout = layoutOf(resolve(cell.layout), cell.height, element.clientWidth);
+      const layout = layoutOf(cell.layout, cell.height, element.clientWidth);
       element.style.height = `${layout.height}px`;
-      Plotly.newPlot(element, resolve(cell.data), layout, config);
+      Plotly.newPlot(element, cell.data, layout, config);
       element.home = [...element._fullLayout.xaxis.range];
       if (cell.link) link(element, cell.link);
       if (!cell.link || element === element.closest("figure").querySelector(".plot")) keys(element);

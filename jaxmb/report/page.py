@@ -12,7 +12,7 @@ from functools import partial
 from html import escape
 from importlib import resources, util
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,8 +34,6 @@ TALL = 900
 """Height of a figure in pixels from which it may be split between printed pages."""
 LONG = 40
 """Characters of a cell of a table from which it may be wrapped."""
-SHARED = 16
-"""Numbers of an array from which it is stored once, however often it is used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,34 +49,8 @@ class Page:
     sections: Sequence[Section]
 
 
-class _Data:
-    """Numbers of the figures of a page."""
-
-    def __init__(self) -> None:
-        self.arrays = list[str]()
-        self.known = dict[str, int]()
-        self.cells = list[str]()
-        self.skeletons = list[str]()
-
-    def shared(self, value: Json) -> Json:
-        """A value with the index of each long array in its place."""
-        if isinstance(value, dict):
-            return {key: self.shared(each) for key, each in value.items()}
-        if not isinstance(value, list):
-            return value
-        if len(value) < SHARED or any(isinstance(each, dict | list | str) for each in value):
-            return [self.shared(each) for each in value]
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-        if text not in self.known:
-            self.known[text] = len(self.arrays)
-            self.arrays.append(text)
-        return {"$": self.known[text]}
-
-    def text(self) -> str:
-        """The data as JSON that may be inside a script element."""
-        lists = {"arrays": self.arrays, "cells": self.cells, "skeletons": self.skeletons}
-        text = "{" + ",".join(f'"{name}":[{",".join(each)}]' for name, each in lists.items()) + "}"
-        return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+Data = dict[Literal["cells", "skeletons"], list[Object]]
+"""Numbers of the figures of a page."""
 
 
 def page_html(page: Page) -> str:
@@ -87,7 +59,7 @@ def page_html(page: Page) -> str:
     Raises:
         ModuleNotFoundError: plotly is not installed.
     """
-    data = _Data()
+    data: Data = {"cells": [], "skeletons": []}
     names = _anchors([section.title for section in page.sections])
     draw = partial(_figure, data=data)
     body = []
@@ -95,7 +67,9 @@ def page_html(page: Page) -> str:
         parts = "\n".join(_part(part, draw) for part in section.parts)
         body.append(f'<section id="{name}"><h2>{escape(section.title)}</h2>\n{parts}\n</section>\n')
     toc = "".join(f'<li><a href="#{n}">{escape(s.title)}</a></li>' for n, s in zip(names, page.sections, strict=True))
-    bundle = f'<script type="text/plain" id="plotly">{_plotly()}</script>' if data.cells else ""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")  # inside a script element
+    bundle = f'<script type="text/plain" id="plotly">{_plotly()}</script>' if data["cells"] else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -119,7 +93,7 @@ def page_html(page: Page) -> str:
 <footer>Charts: drag to zoom, double-click to reset, click a legend entry to hide it; keys + and - zoom, arrows move, 0
 resets. Machines: drag or arrow keys to turn, space to pause. The file is complete and needs no network.</footer>
 </div>
-<script type="application/json" id="data">{data.text()}</script>
+<script type="application/json" id="data">{text}</script>
 {bundle}
 <script>{_asset("page.js")}</script>
 </body>
@@ -235,7 +209,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _figure(picture: Picture, data: _Data) -> str:
+def _figure(picture: Picture, data: Data) -> str:
     chart = picture.chart()
     inside = _skeleton(chart, data) if isinstance(chart, Skeleton) else _cells(chart, data)
     note = f'<p class="note">{escape(chart.note)}</p>' if isinstance(chart, Chart) and chart.note else ""
@@ -247,7 +221,7 @@ def _figure(picture: Picture, data: _Data) -> str:
     )
 
 
-def _cells(chart: Chart, data: _Data) -> str:
+def _cells(chart: Chart, data: Data) -> str:
     columns = max(map(len, chart.rows))
     width = round((chart.width + 1.6) * PIXELS * columns) + 20
     figures = []
@@ -256,9 +230,9 @@ def _cells(chart: Chart, data: _Data) -> str:
         text = f"{chart.alternative_text} Panel: {cell[0].title}" if cell[0].title else chart.alternative_text
         figures.append(
             f'<div class="cell"><div class="plot" role="img" aria-label="{escape(text)}"'
-            f' data-cell="{len(data.cells)}" style="height:{figure["height"]}px"></div></div>'
+            f' data-cell="{len(data["cells"])}" style="height:{figure["height"]}px"></div></div>'
         )
-        data.cells.append(json.dumps(data.shared(figure), separators=(",", ":"), allow_nan=False))
+        data["cells"].append(figure)
     return f'<div class="cells" style="--columns:{columns};--width:{width}px">{"".join(figures)}</div>'
 
 
@@ -307,8 +281,8 @@ def _symbol(marker: str, color: str, filled: bool) -> str:
     return f'<circle cx="13" cy="7" r="3.2" {fill}/>'
 
 
-def _skeleton(body: Skeleton, data: _Data) -> str:
-    data.skeletons.append(json.dumps(_body(body), separators=(",", ":"), allow_nan=False))
+def _skeleton(body: Skeleton, data: Data) -> str:
+    data["skeletons"].append(_body(body))
     options = "".join(f"<option>{escape(mode.title.replace(', damping', ','))}</option>" for mode in body.modes)
     what = "Amplitude" if body.modes else "Length of the arrows"
     scale = (
@@ -326,7 +300,7 @@ def _skeleton(body: Skeleton, data: _Data) -> str:
         ),
     )
     return (
-        f'<div class="skeleton" data-skeleton="{len(data.skeletons) - 1}"><canvas tabindex="0" role="img"'
+        f'<div class="skeleton" data-skeleton="{len(data["skeletons"]) - 1}"><canvas tabindex="0" role="img"'
         f' aria-label="{escape(body.alternative_text)}"></canvas><div class="controls">{"".join(controls)}</div></div>'
     )
 
