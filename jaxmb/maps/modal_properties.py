@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Inexact
+from scipy.optimize.elementwise import find_root
 from threadpoolctl import threadpool_limits
 
 from jaxmb.compiled import batch_size_for, compiled, in_batches, padded
@@ -91,10 +92,6 @@ HALF_WIDTHS = np.array([-8.0, -4.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0, 8
 REFINED = 2
 """Number of local maxima of the coarse search that are refined: a peak exceeds its neighbouring samples by at most
 3 %."""
-GOLDEN_STEPS = 16
-"""Steps of golden section, which reduce the bracket to 5e-4 of its width."""
-SECANT_STEPS = 5
-"""Subsequent secant steps on the slope, which determines the frequency to rounding, unlike the value."""
 LEAST_DAMPED = 1e-9
 """Damping ratio up to which the peak of a mode is treated as infinite."""
 LEAST_STABLE = 1e-12
@@ -203,42 +200,24 @@ def _best_frequency(residue: np.ndarray, eigenvalue: np.ndarray, low: float, hig
     before, after = (np.pad(size, ((0, 0), pad), constant_values=-1.0) for pad in ((1, 0), (0, 1)))
     peaks = np.where((size >= before[:, :-1]) & (size >= after[:, 1:]), size, -1.0)
     best = np.argsort(-peaks, axis=1, kind="stable")[:, :REFINED]
-    left = np.take_along_axis(omega, np.maximum(best - 1, 0), axis=1)
-    right = np.take_along_axis(omega, np.minimum(best + 1, omega.shape[1] - 1), axis=1)
-    ratio = (np.sqrt(5.0) - 1.0) / 2.0
-    inner, outer = right - ratio * (right - left), left + ratio * (right - left)
-    at_inner, at_outer = gain(inner), gain(outer)
-    for _ in range(GOLDEN_STEPS):
-        rises = at_inner < at_outer
-        left, right = np.where(rises, inner, left), np.where(rises, right, outer)
-        kept, at_kept = np.where(rises, outer, inner), np.where(rises, at_outer, at_inner)
-        fresh = np.where(rises, left + ratio * (right - left), right - ratio * (right - left))
-        at_fresh = gain(fresh)
-        inner, outer = np.where(rises, kept, fresh), np.where(rises, fresh, kept)
-        at_inner, at_outer = np.where(rises, at_kept, at_fresh), np.where(rises, at_fresh, at_kept)
-    # The highest one; a maximum at the end of the band is kept.
-    which = np.argmax(gain(0.5 * (left + right)), axis=1)[:, None]
-    left, right = (np.take_along_axis(end, which, axis=1)[:, 0] for end in (left, right))
-    return _flattest(residue, eigenvalue, left, right)
+    left, middle, right = (
+        np.take_along_axis(omega, np.clip(best + k, 0, omega.shape[1] - 1), axis=1).ravel() for k in (-1, 0, 1)
+    )
 
-
-def _flattest(residue: np.ndarray, eigenvalue: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Frequency [b] of zero slope of the largest singular value between two frequencies [b], else one of these."""
-
-    def slope(omega: np.ndarray) -> np.ndarray:
-        near = 1.0 / (1j * omega[:, None] - eigenvalue)
-        h, change = (np.einsum("bijr,br->bij", residue, part) for part in (near, -1j * near**2))
+    def slope(omega: np.ndarray, posture: np.ndarray) -> np.ndarray:
+        near = 1.0 / (1j * omega[:, None] - eigenvalue[posture])
+        h, change = (np.einsum("bijr,br->bij", residue[posture], part) for part in (near, -1j * near**2))
         u, _, v = np.linalg.svd(h)
         return np.real(np.einsum("bi,bij,bj->b", np.conj(u[:, :, 0]), change, np.conj(v[:, 0])))
 
-    low, high = left, right
-    at_left, at_right = slope(left), slope(right)
-    for _ in range(SECANT_STEPS):
-        rise = at_right - at_left
-        step = np.where(rise != 0.0, at_right * (right - left) / np.where(rise != 0.0, rise, 1.0), 0.0)
-        left, at_left, right = right, at_right, np.clip(right - step, low, high)
-        at_right = slope(right)
-    return right
+    posture = np.repeat(np.arange(b), best.shape[1])
+    rises = slope(middle, posture) > 0.0
+    # the slope at 0 Hz is 0 by symmetry
+    bracket = np.where(rises, middle, np.maximum(left, 1e-6 * middle)), np.where(rises, right, middle)
+    root = find_root(slope, bracket, args=(posture,))
+    # without a root between them the maximum is at the end of the band
+    found = np.where(root.success, root.x, np.where(rises, right, left)).reshape(b, -1)
+    return np.take_along_axis(found, np.argmax(gain(found), axis=1)[:, None], axis=1)[:, 0]
 
 
 def _largest_square(h: Complex[np.ndarray, "... k k"]) -> Float[np.ndarray, "..."]:
