@@ -187,8 +187,8 @@ def _best_frequency(residue: np.ndarray, eigenvalue: np.ndarray, low: float, hig
     by_root = np.swapaxes(residue.reshape(b, k * k, -1), 1, 2)
 
     def gain(omega: np.ndarray) -> np.ndarray:
-        h = (1.0 / (1j * omega[:, :, None] - eigenvalue[:, None])) @ by_root
-        return _largest_square(h.reshape(*omega.shape, k, k))
+        h = ((1.0 / (1j * omega[:, :, None] - eigenvalue[:, None])) @ by_root).reshape(*omega.shape, k, k)
+        return np.linalg.eigvalsh(np.conj(np.swapaxes(h, -1, -2)) @ h)[..., -1]  # a third faster than by svd
 
     first = np.array([low]) if np.isinf(high) else np.array([low, high])
     frequency, decay = np.imag(eigenvalue)[:, :, None], np.real(eigenvalue)[:, :, None]
@@ -218,27 +218,6 @@ def _best_frequency(residue: np.ndarray, eigenvalue: np.ndarray, low: float, hig
     # without a root between them the maximum is at the end of the band
     found = np.where(root.success, root.x, np.where(rises, right, left)).reshape(b, -1)
     return np.take_along_axis(found, np.argmax(gain(found), axis=1)[:, None], axis=1)[:, 0]
-
-
-def _largest_square(h: Complex[np.ndarray, "... k k"]) -> Float[np.ndarray, "..."]:
-    """Largest eigenvalue of H^H H, for one row or for three, the latter by the trigonometric solution of the cubic."""
-    if h.shape[-1] == 1:
-        return np.abs(h[..., 0, 0]) ** 2
-    gram = np.einsum("...ki,...kj->...ij", np.conj(h), h)
-    diagonal = np.real(np.diagonal(gram, axis1=-2, axis2=-1))
-    mean = diagonal.mean(axis=-1)
-    off = np.abs(gram[..., 0, 1]) ** 2 + np.abs(gram[..., 0, 2]) ** 2 + np.abs(gram[..., 1, 2]) ** 2
-    scale = np.sqrt((np.sum((diagonal - mean[..., None]) ** 2, axis=-1) + 2.0 * off) / 6.0)
-    unit = (gram - mean[..., None, None] * np.eye(3)) / np.where(scale > 0.0, scale, 1.0)[..., None, None]
-    half = np.clip(0.5 * _determinant(unit), -1.0, 1.0)
-    return mean + 2.0 * scale * np.cos(np.arccos(half) / 3.0)
-
-
-def _determinant(h: np.ndarray) -> np.ndarray:
-    """Determinants of Hermitian 3 x 3 matrices."""
-    a, b, c = (np.real(h[..., i, i]) for i in range(3))
-    d, e, f = h[..., 0, 1], h[..., 0, 2], h[..., 1, 2]
-    return a * (b * c - np.abs(f) ** 2) - b * np.abs(e) ** 2 - c * np.abs(d) ** 2 + 2.0 * np.real(d * f * np.conj(e))
 
 
 MODAL_QUANTITIES = {
