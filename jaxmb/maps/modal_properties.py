@@ -1,9 +1,8 @@
 """Frequencies, damping and compliance of a machine at any number of postures, and their parameter sensitivities."""
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from typing import TypedDict, Unpack
 
@@ -232,11 +231,7 @@ MOST_MODES = 4
 """Default number of modes."""
 CHUNK = 256
 """Postures per batch."""
-AHEAD = 2
-"""Queued batches per worker, which limits the memory."""
 
-Matrices = tuple[np.ndarray, ...]
-"""M, C and K, each [b, n, n], and D with structural damping."""
 Vary = Callable[[Float[Array, "d"]], Model]
 """The machine as a function of a vector u; an equinox Module, so that its numbers are traced."""
 
@@ -324,23 +319,29 @@ def modal_quantities(
     check_choice("at", at, ("posture", "equilibrium"))
     directions = np.eye(3) if along is None else (along / np.linalg.norm(along))[None]
 
-    def solve(matrices: Matrices, jacobian: np.ndarray, rows: np.ndarray) -> Solution:
-        exists = np.asarray(np.isfinite(matrices[2]).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2)))
+    def solve(first: int) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, Differentials]]:
+        """A batch of postures with its quantities and their differentials."""
+        rows = postures[first : first + size]
+        found = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(padded(rows, size)), frame, at))
+        tangent, jacobian = jax.tree.map(lambda part: part[: len(rows)], found)
+        exists = np.asarray(np.isfinite(tangent.stiffness).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2)))
         # Postures without an equilibrium are computed with finite dummy matrices and set to NaN at the end.
-        matrices = tuple(np.where(exists[:, None, None], part, np.eye(part.shape[1])) for part in matrices)
+        matrices = [np.where(exists[:, None, None], part, np.eye(part.shape[1])) for part in jax.tree.leaves(tangent)]
         if set(quantities) - {"static_compliance"}:
             check_masses(model, matrices[0], rows)
         observed = directions @ np.where(exists[:, None, None], jacobian, 0.0)
         values, differentials = _solve(matrices, observed, quantities, modes, band_hz)
         for value in values.values():
             value[~exists] = np.nan
-        return values, {name: part.in_space(directions) for name, part in differentials.items()}
+        return rows, values, {name: part.in_space(directions) for name, part in differentials.items()}
 
     found: list[dict[str, np.ndarray]] = []
     slopes: list[dict[str, np.ndarray]] = []
-    done = 0
-    with threadpool_limits(1, user_api="blas"):  # for small matrices threads within LAPACK only add overhead
-        for rows, (values, differentials) in _solve_batches(model, postures, frame, at, solve):
+    size, done = batch_size_for(len(postures), CHUNK, len(motion_coordinates(model))), 0
+    # NumPy's LAPACK is called on threads to use all cores; within XLA it uses one (see `jaxmb.runtime`). For small
+    # matrices threads within LAPACK only add overhead.
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+        for rows, values, differentials in pool.map(solve, range(0, len(postures), size)):
             found.append(values)
             if vary is not None and u is not None:
                 slopes.append(_gradients(vary, jnp.asarray(u), rows, frame, at, differentials))
@@ -377,39 +378,6 @@ def _checked_options(
     return None if direction is None else checked_direction(direction), band_hz
 
 
-Solution = tuple[dict[str, np.ndarray], dict[str, Differentials]]
-"""Quantities of a batch by name, and their differentials."""
-
-
-def _solve_batches(
-    model: Model,
-    postures: np.ndarray,
-    frame: str,
-    at: LinearizeAt,
-    solve: Callable[[Matrices, np.ndarray, np.ndarray], Solution],
-) -> Iterator[tuple[np.ndarray, Solution]]:
-    """Postures of each batch and the result of `solve` for their matrices, Jacobians and themselves, in order.
-
-    NumPy's LAPACK is called on threads to use all cores; within XLA it uses one (see `jaxmb.runtime`).
-    """
-    size = batch_size_for(len(postures), CHUNK, len(motion_coordinates(model)))
-    workers = os.cpu_count() or 1
-    waiting: deque[tuple[np.ndarray, Future]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
-        for first in range(0, len(postures), size):
-            rows = postures[first : first + size]
-            tangent, jacobian = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(padded(rows, size)), frame, at))
-            count = len(rows)
-            matrices = tuple(part[:count] for part in jax.tree.leaves(tangent))
-            waiting.append((rows, pool.submit(solve, matrices, jacobian[:count], rows)))
-            if len(waiting) >= AHEAD * workers:
-                rows, future = waiting.popleft()
-                yield rows, future.result()
-        while waiting:
-            rows, future = waiting.popleft()
-            yield rows, future.result()
-
-
 @compiled
 def _tangents(
     model: Model, postures: Float[Array, "b n"], frame: str, at: LinearizeAt
@@ -430,13 +398,21 @@ def _tangent(model: Model, q: Array, frame: str, at: LinearizeAt) -> tuple[Tange
 
 
 def _solve(
-    matrices: Matrices,
+    matrices: Sequence[np.ndarray],
     rows: np.ndarray,
     quantities: Sequence[str],
     modes: int,
     band_hz: tuple[float, float] | None,
-) -> Solution:
-    """Quantities of a batch; rows [b, k, n] are the observed displacements of the frame."""
+) -> tuple[dict[str, np.ndarray], dict[str, Differentials]]:
+    """Quantities of a batch by name, and their differentials.
+
+    Args:
+        matrices: M, C and K, each [b, n, n], and D with structural damping.
+        rows: observed displacements of the frame [b, k, n].
+        quantities: as of `modal_quantities`.
+        modes: their number.
+        band_hz: band of the dynamic compliance.
+    """
     M, C, K, *structural = matrices
     values: dict[str, np.ndarray] = {}
     differentials: dict[str, Differentials] = {}
