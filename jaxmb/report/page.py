@@ -60,13 +60,12 @@ def page_html(page: Page) -> str:
         ModuleNotFoundError: plotly is not installed.
     """
     data: Data = {"cells": [], "skeletons": []}
-    names = _anchors([section.title for section in page.sections])
     draw = partial(_figure, data=data)
     body = []
-    for section, name in zip(page.sections, names, strict=True):
+    for k, section in enumerate(page.sections, 1):
         parts = "\n".join(_part(part, draw) for part in section.parts)
-        body.append(f'<section id="{name}"><h2>{escape(section.title)}</h2>\n{parts}\n</section>\n')
-    toc = "".join(f'<li><a href="#{n}">{escape(s.title)}</a></li>' for n, s in zip(names, page.sections, strict=True))
+        body.append(f'<section id="s{k}"><h2>{escape(section.title)}</h2>\n{parts}\n</section>\n')
+    toc = "".join(f'<li><a href="#s{k}">{escape(s.title)}</a></li>' for k, s in enumerate(page.sections, 1))
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")  # inside a script element
     bundle = f'<script type="text/plain" id="plotly">{_plotly()}</script>' if data["cells"] else ""
@@ -163,14 +162,6 @@ def _plotly() -> str:
 def _prose(text: str) -> str:
     """A sentence, with commands in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
-
-
-def _anchors(titles: Sequence[str]) -> list[str]:
-    found = list[str]()
-    for k, title in enumerate(titles, 1):
-        plain = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40]
-        found.append(f"s{k}-{plain}" if plain else f"s{k}")
-    return found
 
 
 def _part(part: Part, draw: Callable[[Picture], str]) -> str:
