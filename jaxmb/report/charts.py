@@ -154,7 +154,7 @@ class Colors:
     """Colour scale of a heat map."""
 
     name: str
-    """Of a colour map of matplotlib: viridis, magma, Blues or RdBu, reversed with "_r"."""
+    """Of a colour map of matplotlib."""
     limits: tuple[float, float]
     label: str = ""
     log: bool = False

@@ -11,6 +11,8 @@ from html import escape
 from typing import TypeAlias
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
 from jaxmb.report.charts import (
     Axis,
@@ -52,13 +54,8 @@ SYMBOLS = {"o": "circle", "D": "diamond", "s": "square", "^": "triangle-up", "v"
 OPEN = ("x-thin", "cross-thin", "line-ns", "line-ew")
 """Symbols that consist of lines only."""
 DASHES = {"-": "solid", "--": "dash", ":": "dot"}
-SCALES = {
-    "viridis": ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725"),
-    "magma": ("#000004", "#221150", "#5f187f", "#982d80", "#d3436e", "#f8765c", "#febb81", "#fcfdbf"),
-    "Blues": ("#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08306b"),
-    "RdBu": ("#67001f", "#b2182b", "#d6604d", "#fddbc7", "#f7f7f7", "#d1e5f0", "#4393c3", "#2166ac", "#053061"),
-}
-"""Colours at equal distances of the colour maps."""
+STOPS = 8
+"""Intervals of a colour scale."""
 
 
 def cell_figure(chart: Chart, cell: Cell) -> Table:
@@ -339,39 +336,29 @@ def raster(mark: Patches) -> Cells:
 
 def _shades(colors: Colors, values: np.ndarray, trace: Table) -> Table:
     """Colour scale of a trace; values on a logarithmic scale or in bands are drawn by position in the scale."""
-    name, reverse = colors.name.removesuffix("_r"), colors.name.endswith("_r")
-    stops = list(reversed(SCALES[name])) if reverse else list(SCALES[name])
     bar: Table = {"title": {"text": markup(colors.label), "side": "right"}, "thickness": 12, "outlinewidth": 0}
-    continuous = [[k / (len(stops) - 1), color] for k, color in enumerate(stops)]
+    continuous: list[Json] = [[k / STOPS, color] for k, color in enumerate(_colors(colors.name, STOPS + 1))]
     found: Table = {"showscale": colors.bar, "colorscale": continuous}
-    low, high = colors.limits
+    (low, high), place = colors.limits, None
     if colors.levels is not None:
         levels = np.asarray(colors.levels, dtype=float)
-        place = np.interp(values, levels, np.arange(levels.size))
-        found["z"] = [numbers(row) for row in np.where(np.isfinite(values), place, np.nan)]
-        found |= {"text": [numbers(row) for row in values], "hovertemplate": "%{text}<extra></extra>"}
-        low, high = 0.0, float(levels.size - 1)
+        count = levels.size - 1
+        place, low, high = np.interp(values, levels, np.arange(levels.size)), 0.0, float(count)
         step = max(1, levels.size // 7)
         bar |= {"tickvals": list(range(0, levels.size, step)), "ticktext": [f"{x:g}" for x in levels[::step]]}
         if trace["type"] == "heatmap":
-            found["colorscale"] = _banded(stops, levels.size - 1)
+            bands = enumerate(_colors(colors.name, count))
+            found["colorscale"] = [[end / count, color] for k, color in bands for end in (k, k + 1)]
     elif colors.log:
-        logarithm = np.log10(np.clip(values, low, high))
-        found["z"] = [numbers(row) for row in logarithm]
-        found |= {"text": [numbers(row) for row in values], "hovertemplate": "%{text}<extra></extra>"}
-        low, high = math.log10(low), math.log10(high)
-        bar |= {"tickvals": [low, 0.5 * (low + high), high],
-                "ticktext": [f"{10.0**x:g}" for x in (low, 0.5 * (low + high), high)]}  # fmt: skip
+        place, low, high = np.log10(np.clip(values, low, high)), math.log10(low), math.log10(high)
+        ticks = [low, 0.5 * (low + high), high]
+        bar |= {"tickvals": ticks, "ticktext": [f"{10.0**x:g}" for x in ticks]}
+    if place is not None:
+        found |= {"z": [numbers(row) for row in place], "text": [numbers(row) for row in values]}
+        found["hovertemplate"] = "%{text}<extra></extra>"
     return found | {"zmin": low, "zmax": high, "zauto": False, "colorbar": bar}
 
 
-def _banded(stops: Sequence[str], count: int) -> list[Json]:
-    """Constant colours in `count` bands."""
-    known = [[int(color[k : k + 2], 16) for color in stops] for k in (1, 3, 5)]
-    place = np.linspace(0.0, len(stops) - 1.0, count)
-    channels = [np.interp(place, np.arange(len(stops)), channel).round().astype(int) for channel in known]
-    found = list[Json]()
-    for k, (red, green, blue) in enumerate(zip(*channels, strict=True)):
-        color = f"#{red:02x}{green:02x}{blue:02x}"
-        found += [[k / count, color], [(k + 1) / count, color]]
-    return found
+def _colors(name: str, count: int) -> list[str]:
+    """Colours at equal distances of a colour map of matplotlib."""
+    return [to_hex(color) for color in colormaps[name](np.linspace(0.0, 1.0, count))]
