@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from jaxmb.maps.kinetostatic import LENGTHS
 from jaxmb.maps.kinetostatic_maps import PostureMap, Ranges
@@ -168,13 +169,9 @@ def bands(values: np.ndarray, by_ratio: bool = False, count: int = BANDS) -> np.
     if not high - low > SAME * abs(high):
         low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
     if by_ratio and low > 0.0 and high / low > LARGE_RATIO:
-        decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)))
-        levels = np.append(np.outer(decades, [1.0, 2.0, 5.0]).ravel(), 10.0 * decades[-1])
+        levels = np.asarray(LogLocator(subs=(1.0, 2.0, 5.0), numticks=99).tick_values(low, high))
         return levels[np.searchsorted(levels, low, "right") - 1 : np.searchsorted(levels, high) + 1]
-    raw = (high - low) / count
-    power = 10.0 ** np.floor(np.log10(raw))
-    step = power * next(nice for nice in (1.0, 2.0, 2.5, 5.0, 10.0) if nice * power >= raw * (1.0 - 1e-9))
-    return step * np.arange(np.floor(low / step + 1e-9), np.ceil(high / step - 1e-9) + 0.5)
+    return np.asarray(MaxNLocator(count, steps=[1.0, 2.0, 2.5, 5.0, 10.0]).tick_values(low, high))
 
 
 def _colors(found: PostureMap, values: np.ndarray) -> Colors:
