@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.spatial.transform import Rotation
 
 from jaxmb.compiled import batch_size, compiled, in_batches
 from jaxmb.io.validation import check_known, finite_number, whole_number
@@ -56,9 +57,7 @@ def placed_paths(
 
 def _about_z(angle: np.ndarray) -> np.ndarray:
     turn = np.tile(np.eye(4), (len(angle), 1, 1))
-    turn[:, 0, 0] = turn[:, 1, 1] = np.cos(angle)
-    turn[:, 1, 0] = np.sin(angle)
-    turn[:, 0, 1] = -turn[:, 1, 0]
+    turn[:, :3, :3] = Rotation.from_euler("z", angle[:, None]).as_matrix()
     return turn
 
 
@@ -402,22 +401,21 @@ def _refine(
     at = [int(np.argmin(np.abs(v - start[i]))) for v, i in zip(values, varied, strict=True)]
     low = np.array([v[max(k - 1, 0)] for v, k in zip(values, at, strict=True)])
     high = np.array([v[min(k + 1, len(v) - 1)] for v, k in zip(values, at, strict=True)])
-    best = [np.inf, start]
 
-    def cost(x: np.ndarray) -> float:
+    def placed(x: np.ndarray) -> np.ndarray:
         placement = start.copy()
         placement[varied] = low + x * (high - low)
-        value = next(best_along(follower, path, placement[None])).cost
-        if value < best[0]:
-            best[:] = [value, placement]
-        return min(value, NOT_POSSIBLE)
+        return placement
+
+    def cost(x: np.ndarray) -> float:
+        return min(next(best_along(follower, path, placed(x)[None])).cost, NOT_POSSIBLE)
 
     x = (start[varied] - low) / (high - low)
     toward = np.where(x > 0.5, -0.4, 0.4)
     simplex = np.vstack([x, x + np.diag(toward)])
     options = {"initial_simplex": simplex, "xatol": 1e-3, "fatol": 1e-9, "maxfev": 60 * len(varied)}
     found = minimize(cost, x, method="Nelder-Mead", bounds=[(0.0, 1.0)] * len(varied), options=options)
-    return np.asarray(best[1]), int(found.nfev)
+    return placed(found.x), int(found.nfev)
 
 
 def _sample(model: Model, joints: Joints, count: int) -> np.ndarray:

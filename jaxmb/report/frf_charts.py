@@ -506,10 +506,8 @@ def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Chart:
     for row, (entry, frequency_hz) in enumerate(zip(entries, spans, strict=True)):
         residual = standard_residuals(result, entry)
         bins = np.clip(np.digitize(frequency_hz, edges) - 1, 0, edges.size - 2)
-        for k in np.unique(bins):
-            inside = residual[:, bins == k]
-            if np.isfinite(inside).any():
-                squares[row, k] = np.nanmean(inside**2)
+        for k in np.unique(bins[np.isfinite(residual).any(axis=(0, 2, 3))]):
+            squares[row, k] = np.nanmean(residual[:, bins == k] ** 2)
     rms = np.sqrt(squares)
     worst = int(np.nanargmax(np.nanmean(squares, axis=1)))
     named = len(entries) <= MOST_NAMES
