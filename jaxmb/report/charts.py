@@ -189,18 +189,7 @@ class Contours:
     colors: Colors
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Patches:
-    """Small quadrilaterals coloured by value, later ones on top."""
-
-    corners: np.ndarray
-    """[n, 4, 2]"""
-    values: np.ndarray
-    """[n]"""
-    colors: Colors
-
-
-Mark = Line | Band | Intervals | Bars | Span | Rule | Note | Cells | Contours | Patches
+Mark = Line | Band | Intervals | Bars | Span | Rule | Note | Cells | Contours
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

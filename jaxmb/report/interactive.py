@@ -3,7 +3,6 @@
 plotly's Python classes are not used: only its JavaScript is needed, and that by the page alone.
 """
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from functools import singledispatch
@@ -29,7 +28,6 @@ from jaxmb.report.charts import (
     Mark,
     Note,
     Panel,
-    Patches,
     Rule,
     Span,
 )
@@ -42,8 +40,6 @@ PIXELS = 88.0
 """Pixels per inch of a chart."""
 MOST_POINTS = 2000
 """Points of a curve, or without one, above which they are decimated."""
-MOST_CELLS = 160
-"""Cells along the longer axis of a surface."""
 LETTER = 6.5
 """Mean width of a letter of the names of ticks, pixels."""
 DIGITS = 6
@@ -306,32 +302,6 @@ def _(mark: Contours) -> list[Table]:
     trace: Table = {"type": "contour", "x": numbers(mark.x), "y": numbers(mark.y), "connectgaps": False}
     trace |= {"contours": {"start": 0, "end": levels.size - 1, "size": 1}, "line": {"width": 0.5, "color": "#404040"}}
     return [trace | _shades(mark.colors, values, trace)]
-
-
-@traces_of.register
-def _(mark: Patches) -> list[Table]:
-    return traces_of(raster(mark))
-
-
-def raster(mark: Patches) -> Cells:
-    """Square cells of the plane with the value of the uppermost patch in each; NaN is transparent."""
-    low, high = mark.corners.min(axis=(0, 1)), mark.corners.max(axis=(0, 1))
-    size = max(float((high - low).max()), 1e-9) / MOST_CELLS
-    columns, rows = (int(extent / size) + 1 for extent in high - low)
-    known = np.isfinite(mark.values)
-    corners, values = mark.corners[known], mark.values[known]
-    # points of a patch are so dense that none of its cells stays empty
-    sides = np.abs(np.diff(corners, axis=1, append=corners[:, :1])).max(initial=0.0)
-    count = int(2.0 * sides / size) + 1
-    places = (np.arange(count) + 0.5) / count
-    uppermost = np.full((rows, columns), -1)
-    for u, v in itertools.product(places, places):
-        points = np.array([(1.0 - u) * (1.0 - v), u * (1.0 - v), u * v, (1.0 - u) * v]) @ corners
-        column, row = ((points - low) / size).astype(int).T
-        at = np.minimum(row, rows - 1), np.minimum(column, columns - 1)
-        np.maximum.at(uppermost, at, np.arange(len(values)))
-    x, y = (start + size * np.arange(n + 1) for start, n in zip(low, (columns, rows), strict=True))
-    return Cells(x, y, np.append(values, np.nan)[uppermost], mark.colors)
 
 
 def _shades(colors: Colors, values: np.ndarray, trace: Table) -> Table:

@@ -23,7 +23,6 @@ from jaxmb.report.charts import (
     Mark,
     Note,
     Panel,
-    Patches,
     Rule,
     Span,
 )  # fmt: skip
@@ -320,21 +319,19 @@ def _flat(found: PostureMap) -> np.ndarray:
     return (np.fmax if found.about.higher_is_better else np.fmin).reduce(values, axis=rest)
 
 
-FINE = 240
-"""Approximate number of patches along each axis of a map of two coordinates: with fewer, edges of bands are jagged."""
-MOST_FACTOR = 12
-"""Largest number of patches between two points of the grid."""
-MOST_CELLS = 160
-"""Largest number of cells along the longer axis of the workspace for a map of more than two coordinates."""
+MOST_CELLS = 240
+"""Largest number of cells along the longer axis of the workspace."""
+MOST_FINE = 1500
+"""Largest number of points along a coordinate of the finer grid of a map of two coordinates."""
 POSTURES_PER_CELL = 4.0
-"""Mean number of postures per cell for a map of more than two coordinates."""
+"""Mean number of postures per cell."""
 
 
 def workspace_chart(found: PostureMap, plane: str | None = None) -> Chart:
     """Values at the positions of the shown frame in two ground axes, with zones outlined and named.
 
-    If several postures reach the same position, the best one is on top. For a map of more than two coordinates each
-    cell of the plane shows its best posture; cells without postures stay white.
+    Each cell of the plane shows its best posture; cells without postures stay white. Maps of two coordinates are
+    interpolated linearly between the postures.
 
     Args:
         found: a map of two or more coordinates.
@@ -348,16 +345,12 @@ def workspace_chart(found: PostureMap, plane: str | None = None) -> Chart:
     width, height = (abs(high - low) for low, high in ends)
     scale = 4.2 / max(width, height)  # the aspect ratio of the workspace, at most 4.2 inches
     size = max(scale * width, 0.4), max(scale * height, 0.4)
-    marks: list[Mark]
-    if values.ndim > 2:
-        *edges, best = best_in_cells(x, y, values, better)
-        marks = [Cells(edges[0], edges[1], best.T, colors)]
-    else:
-        patches, middle = fine_patches(x, y, values)
-        # The best is drawn last, on top.
-        order = np.argsort(middle if better else -middle, kind="stable")
-        marks = [Patches(patches[order], middle[order], colors)]
-        marks += outlined_zones(x, y, found, size) + singular_lines(x, y, found)
+    outlines: list[Mark] = []
+    if values.ndim == 2:
+        outlines = [*outlined_zones(x, y, found, size), *singular_lines(x, y, found)]
+        x, y, values = interpolated(x, y, values)
+    *edges, best = best_in_cells(x, y, values, better)
+    marks = [Cells(edges[0], edges[1], best.T, colors), *outlines]
     names = [f"{axis} of {found.postures.frame} (m)" for axis in plane]
     axes = [Axis(n, limits=e) for n, e in zip(names, ends, strict=True)]
     panel = Panel(marks, axes[0], axes[1], height=size[1], equal=True)
@@ -370,14 +363,15 @@ def workspace_chart(found: PostureMap, plane: str | None = None) -> Chart:
     )
 
 
-def fine_patches(x: np.ndarray, y: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Corners [patch, 4, 2] and values [patch] of a surface over two coordinates, linearly interpolated."""
+def interpolated(x: np.ndarray, y: np.ndarray, values: np.ndarray) -> list[np.ndarray]:
+    """Positions and values of a map of two coordinates at points closer than half a cell of the workspace."""
+    near = 0.5 * max(float(np.ptp(x)), float(np.ptp(y)), 1e-3) / MOST_CELLS
+    parts = [x, y, values]
     for axis in (0, 1):
-        factor = int(np.clip(-(-FINE // (values.shape[axis] - 1)), 1, MOST_FACTOR))
-        x, y, values = (_finer(c, axis, factor) for c in (x, y, values))
-    corners = [np.stack([c[:-1, :-1], c[1:, :-1], c[1:, 1:], c[:-1, 1:]], axis=-1).reshape(-1, 4) for c in (x, y)]
-    middle = 0.25 * (values[:-1, :-1] + values[1:, :-1] + values[1:, 1:] + values[:-1, 1:]).ravel()
-    return np.stack(corners, axis=-1), middle
+        farthest = max(float(np.abs(np.diff(c, axis=axis)).max()) for c in parts[:2])
+        factor = int(np.clip(farthest / near + 1.0, 1, max(MOST_FINE // values.shape[axis], 1)))
+        parts = [_finer(c, axis, factor) for c in parts]
+    return parts
 
 
 def best_in_cells(

@@ -19,8 +19,8 @@ import numpy as np
 from jaxmb.io.files import read_strict, versions, write_atomically
 from jaxmb.io.validation import InputError
 from jaxmb.report import charts as of_charts, section as of_sections
-from jaxmb.report.charts import Bars, Chart, Intervals, Line, Mark, Patches, Rule, Skeleton
-from jaxmb.report.interactive import DIGITS, PIXELS, Json, Table as Object, cell_figure, numbers, raster
+from jaxmb.report.charts import Bars, Chart, Intervals, Line, Mark, Rule, Skeleton
+from jaxmb.report.interactive import DIGITS, PIXELS, Json, Table as Object, cell_figure, numbers
 from jaxmb.report.rendering import png_of
 from jaxmb.report.section import Cell, Facts, Group, Lines, Part, Picture, Section, Table
 
@@ -390,8 +390,6 @@ def _encoded(value: Any) -> Any:
     """A value of strict JSON for a part of a report."""
     if isinstance(value, Picture):
         return {"kind": "Picture", "name": value.name, "chart": _encoded(value.chart())}
-    if isinstance(value, Patches):
-        value = raster(value)
     if isinstance(value, np.ndarray | range):
         return _array(np.asarray(value))
     if type(value).__name__ in CLASSES:

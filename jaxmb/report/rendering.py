@@ -17,7 +17,6 @@ from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import PolyCollection
 from matplotlib.colors import BoundaryNorm, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -42,7 +41,6 @@ from jaxmb.report.charts import (
     Mark,
     Note,
     Panel,
-    Patches,
     Rule,
     Skeleton,
     Span,
@@ -322,7 +320,7 @@ def _bar_room(cell: Cell) -> float:
 
 
 def _colors(mark: Mark) -> Colors | None:
-    return mark.colors if isinstance(mark, Cells | Contours | Patches) else None
+    return mark.colors if isinstance(mark, Cells | Contours) else None
 
 
 def is_upright(names: Sequence[str], width: float) -> bool:
@@ -350,7 +348,7 @@ def draw_panel(axes: Axes, panel: Panel, width: float, size: float) -> None:
         draw_mark(mark, axes, 1.0 + 0.01 * order)
     if panel.background != "#ffffff":
         axes.set_facecolor(panel.background)
-    if any(isinstance(mark, Cells | Contours | Patches) for mark in panel.marks):
+    if any(isinstance(mark, Cells | Contours) for mark in panel.marks):
         axes.grid(False)
     if panel.title:
         axes.set_title(panel.title, pad=3, y=1.0, fontsize=size)
@@ -469,15 +467,6 @@ def _(mark: Note, axes: Axes, order: float) -> None:
         textcoords="offset points", color="white" if mark.boxed else mark.color, ha=mark.align, va="center",
         fontsize=SMALL, bbox=box, zorder=order + 2.0, weight="bold" if mark.boxed else "normal", arrowprops=arrow,
     )  # fmt: skip
-
-
-@draw_mark.register
-def _(mark: Patches, axes: Axes, order: float) -> None:
-    drawn = PolyCollection(
-        mark.corners,  # pyright: ignore[reportArgumentType]  (much faster than a list)
-        array=mark.values, norm=_norm(mark.colors), cmap=mark.colors.name, edgecolors="face", lw=0.3, zorder=order,
-    )  # fmt: skip
-    axes.add_collection(drawn, autolim=False)
 
 
 @draw_mark.register

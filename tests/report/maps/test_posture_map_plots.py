@@ -5,15 +5,21 @@ import dataclasses
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib.collections import PolyCollection
 from matplotlib.colors import BoundaryNorm, to_rgb
 
 import jaxmb
 from jaxmb.maps import Placement, PlacementResult, find_zones, posture_maps
 from jaxmb.maps.placement import PlacementSettings
-from jaxmb.report.charts import Cells, Colors, Patches
-from jaxmb.report.interactive import raster, traces_of
-from jaxmb.report.maps import bands, best_in_cells, joint_space_chart, posture_map_sections, workspace_chart
+from jaxmb.report.charts import Cells, Colors
+from jaxmb.report.interactive import traces_of
+from jaxmb.report.maps import (
+    bands,
+    best_in_cells,
+    interpolated,
+    joint_space_chart,
+    posture_map_sections,
+    workspace_chart,
+)
 from jaxmb.report.modal_maps import placement_chart
 from jaxmb.report.rendering import figure_of, write_pictures
 
@@ -54,27 +60,24 @@ def test_a_label_stands_in_its_zone(maps):
         assert zone.mask[tuple(at)]
 
 
-def test_workspace_has_the_best_on_top(maps):
-    for name, sign in (("dexterity", 1.0), ("nu_r", -1.0)):
-        figure = figure_of(workspace_chart(maps[name]))
-        drawn = next(c for c in figure.axes[0].collections if isinstance(c, PolyCollection))
-        assert np.all(np.diff(sign * drawn.get_array()) >= 0.0)
-        assert len(drawn.get_paths()) == 29 * 30 * 9 * 8  # fine enough not to show as saw teeth
-        assert figure.axes[0].get_xlabel() == "x of tool (m)"
-
-
-def test_patches_fill_the_cells_of_a_page():
-    """A page shows cells: those of large patches have no gaps, the uppermost value counts, NaN hides nothing."""
+def test_the_workspace_of_two_coordinates_has_no_gaps():
+    """Cells between the postures of a coarse grid are filled; the better of two surfaces counts, NaN hides nothing."""
     x, y = np.meshgrid(np.arange(9.0), np.arange(5.0), indexing="ij")
-    turned = np.array([[0.8, -0.6], [0.6, 0.8]])
-    corners = np.stack([np.stack([c[:-1, :-1], c[1:, :-1], c[1:, 1:], c[:-1, 1:]], axis=-1) for c in (x, y)], axis=-1)
-    corners = np.tile(corners.reshape(-1, 4, 2) @ turned.T, (3, 1, 1))
-    found = raster(Patches(corners, np.repeat([1.0, 2.0, np.nan], 32), Colors("viridis", (1.0, 2.0))))
-    middle = np.meshgrid(*(0.5 * (np.asarray(edge)[1:] + np.asarray(edge)[:-1]) for edge in (found.x, found.y)))
-    u, v = np.moveaxis(np.stack(middle, axis=-1) @ turned, -1, 0)
-    inside = (u > 0.1) & (u < 7.9) & (v > 0.1) & (v < 3.9)
-    np.testing.assert_array_equal(found.values[inside], 2.0)
-    assert np.isnan(found.values[(u < -0.1) | (v < -0.1)]).all()
+    surfaces = []
+    for value in (1.0, 2.0, np.nan):
+        found = interpolated(0.8 * x - 0.6 * y, 0.6 * x + 0.8 * y, np.full(x.shape, value))
+        surfaces.append([part.ravel() for part in found])
+    edge_x, edge_y, best = best_in_cells(*(np.concatenate(parts) for parts in zip(*surfaces, strict=True)), True)
+    assert max(best.shape) > 200  # fine enough not to show as saw teeth
+    at = np.meshgrid(0.5 * (edge_x[1:] + edge_x[:-1]), 0.5 * (edge_y[1:] + edge_y[:-1]), indexing="ij")
+    u, v = 0.8 * at[0] + 0.6 * at[1], -0.6 * at[0] + 0.8 * at[1]
+    np.testing.assert_array_equal(best[(u > 0.1) & (u < 7.9) & (v > 0.1) & (v < 3.9)], 2.0)
+    assert np.isnan(best[(u < -0.1) | (v < -0.1)]).all()
+
+
+def test_workspace_axes(maps):
+    figure = figure_of(workspace_chart(maps["nu_r"]))
+    assert figure.axes[0].get_xlabel() == "x of tool (m)"
 
 
 def test_the_bands_of_a_page_have_the_colours_of_the_picture():
