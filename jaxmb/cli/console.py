@@ -122,12 +122,10 @@ def deliver(
         figure: writes a further figure in a folder and returns its path.
     """
     from jaxmb.report.page import REPORT
-    from jaxmb.report.terminal import on_terminal
 
     written = [*files, REPORT]
     writable(folder, tuple(written))
-    console = console_of()
-    console.print(on_terminal(sections, console.width))
+    print_sections(sections)
     with writing(folder):
         aside = move_aside(folder, tuple(written))
         for file, write in files.items():
@@ -136,6 +134,14 @@ def deliver(
             figures = write_report_files(name, folder, sections)
             figures += [] if figure is None else [f"figures/{figure(folder / 'figures').name}"]
     print_written(folder, [*files, *figures], aside)
+
+
+def print_sections(sections: "Sequence[Section]") -> None:
+    """Print the sections of a report."""
+    from jaxmb.report.terminal import on_terminal
+
+    console = console_of()
+    console.print(on_terminal(sections, console.width))
 
 
 def write_report_files(name: str, folder: Path, sections: "Sequence[Section]") -> list[str]:

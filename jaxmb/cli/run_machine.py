@@ -95,7 +95,8 @@ def predict(options: PredictOptions) -> None:
             raise ValueError(str(error)) from None
         if options.animate is not None:
             check_mode(robot.name, found, options.animate)
-        low_hz, high_hz = options.band_hz or _band_around(np.asarray(found.frequency_hz).tolist())
+        first_hz = np.asarray(found.frequency_hz)[:6].tolist()
+        low_hz, high_hz = options.band_hz or ((0.2 * first_hz[0], 1.25 * first_hz[-1]) if first_hz else (1.0, 100.0))
         frequency_hz = np.linspace(low_hz, high_hz, PREDICTED_LINES)
         h = np.asarray(jaxmb.frf(model, q, frequency_hz, options.frame, options.kind, at=robot.linearize_at))  # pyright: ignore[reportArgumentType]  (checked)
         if not h.any():
@@ -125,13 +126,6 @@ def predict(options: PredictOptions) -> None:
         else lambda folder: write_mode_animation(folder / f"mode-{mode}.gif", model, q, mode, found=found)
     )
     deliver(robot.name, robot.folder(options.out, "predict"), report, files, figure)
-
-
-def _band_around(frequency_hz: list[float]) -> tuple[float, float]:
-    """A band around the first six modes, Hz; 1 to 100 Hz for a machine without modes."""
-    if not frequency_hz:
-        return 1.0, 100.0
-    return 0.2 * frequency_hz[0], 1.25 * frequency_hz[:6][-1]
 
 
 def compensate(

@@ -20,6 +20,7 @@ from jaxmb.cli.console import (
     console_of,
     deliver,
     move_aside,
+    print_sections,
     print_written,
     progress,
     say,
@@ -104,7 +105,6 @@ def identify(options: IdentifyOptions) -> None:
     from jaxmb.io.validation import error_location
     from jaxmb.report.page import REPORT
     from jaxmb.report.result_sections import sections
-    from jaxmb.report.terminal import on_terminal
 
     with wrong_input():
         if options.distributed:
@@ -130,10 +130,9 @@ def identify(options: IdentifyOptions) -> None:
                 _drawn(result, count, name)
             return
     writable(folder, (RESULT, MACHINE, STUDY))
-    console = console_of()
     with writing(folder):
         if options.resume and not state.exists():
-            console.print(f"no saved state in {folder}: starting from the beginning", soft_wrap=True)
+            console_of().print(f"no saved state in {folder}: starting from the beginning", soft_wrap=True)
         elif not options.resume:
             state.unlink(missing_ok=True)  # an early interruption must not offer the state of another run
         try:
@@ -146,7 +145,7 @@ def identify(options: IdentifyOptions) -> None:
             raise typer.Exit(say_interrupted(state)) from None
         state.unlink(missing_ok=True)
         shown = sections(result)
-        console.print(on_terminal(shown, console.width))
+        print_sections(shown)
         for name, count in resampling:  # before the figures, which would delay other processes
             written = [*written, _draw(result, count, name, folder)]
         written = [*written, *_report_files(result, shown, folder, options.report)]
@@ -186,13 +185,11 @@ def _draw(result: "Result", count: int, name: str, folder: Path) -> str:
     """Fit `count` draws about the result, print their table and write them; returns the name of the file."""
     from jaxmb.identify.assess.uncertainty.monte_carlo import write_draws
     from jaxmb.report.parameters import draws_sections
-    from jaxmb.report.terminal import on_terminal
 
-    console = console_of()
     with wrong_input(), collective(), progress(result.study.name, name) as line:
         found = _drawn(result, count, name, lambda done, of: line(f"{name}: {done} of {of}"))
     what = "draws of the residual" if name == "bootstrap" else "draws of the noise"
-    console.print(on_terminal(draws_sections(found, result, what), console.width))
+    print_sections(draws_sections(found, result, what))
     write_draws(folder / f"{name}.npz", found)
     return f"{name}.npz"
 
@@ -340,7 +337,6 @@ def inspect(
     from jaxmb.identify.study.study import make_study
     from jaxmb.io.files import write_atomically
     from jaxmb.report.inspection import inspection_sections
-    from jaxmb.report.terminal import on_terminal
 
     with wrong_input(), progress(path.stem, "reading the study"):
         loaded = make_study(file, path.stem, path.parent, str(path))
@@ -350,8 +346,7 @@ def inspect(
         inspection = run(loaded)
     shown = inspection_sections(inspection)
     if out is None:
-        console = console_of()
-        console.print(on_terminal(shown, console.width))
+        print_sections(shown)
         return
     text = inspection.json_text().encode()
     deliver(loaded.name, out, shown, {"inspect.json": lambda path: write_atomically(path, text)})
