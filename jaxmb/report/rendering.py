@@ -341,9 +341,8 @@ def title_size(panels: Iterable[Panel], width: float) -> float:
 
 def draw_panel(axes: Axes, panel: Panel, width: float, size: float) -> None:
     """Draw the marks and axes of a panel of a given width [inches] and size of the title [points]."""
-    for direction, axis in (("x", panel.x), ("y", panel.y)):
-        if axis.log:
-            (axes.set_xscale if direction == "x" else axes.set_yscale)("log")
+    both = {"x": panel.x, "y": panel.y}
+    axes.set(**{f"{direction}scale": "log" for direction, axis in both.items() if axis.log})
     for order, mark in enumerate(panel.marks):
         draw_mark(mark, axes, 1.0 + 0.01 * order)
     if panel.background != "#ffffff":
@@ -352,10 +351,9 @@ def draw_panel(axes: Axes, panel: Panel, width: float, size: float) -> None:
         axes.grid(False)
     if panel.title:
         axes.set_title(panel.title, pad=3, y=1.0, fontsize=size)
-    for direction, axis in (("x", panel.x), ("y", panel.y)):
+    for direction in both:
         _draw_axis(axes, direction, panel, width)
-        if axis.limits is not None:
-            (axes.set_xlim if direction == "x" else axes.set_ylim)(*axis.limits)
+    axes.set(**{f"{direction}lim": axis.limits for direction, axis in both.items() if axis.limits is not None})
 
 
 def _draw_axis(axes: Axes, direction: str, panel: Panel, width: float) -> None:

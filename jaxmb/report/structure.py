@@ -28,21 +28,6 @@ NodePoint = tuple[int, np.ndarray]
 """A node, -1 for the ground, and an offset in its axes [3], m."""
 
 
-class _Points:
-    """Numbering of the points on nodes; coincident points share a number."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[int, float, float, float], int] = {}
-
-    def number(self, point: NodePoint) -> int:
-        x, y, z = (round(float(value) / SAME_POINT) * SAME_POINT for value in point[1])
-        return self.known.setdefault((point[0], x, y, z), len(self.known))
-
-    def link(self, point: NodePoint) -> tuple[int, int]:
-        """Line from the origin of the point's node to the point."""
-        return self.number((point[0], np.zeros(3))), self.number(point)
-
-
 def structure_of(model: Model) -> Structure:
     """Line drawing of a machine.
 
@@ -50,7 +35,12 @@ def structure_of(model: Model) -> Structure:
     frames of springs and loops, and the end frames (`_end_frames`). A node without such points has a line to its centre
     of mass.
     """
-    points = _Points()
+    known: dict[tuple[int, float, float, float], int] = {}
+
+    def number(node: int, offset: np.ndarray | tuple[float, ...] = (0.0, 0.0, 0.0)) -> int:
+        x, y, z = (round(float(value) / SAME_POINT) * SAME_POINT for value in offset)
+        return known.setdefault((node, x, y, z), len(known))
+
     frame_offset, mass_offset = np.asarray(model.frame_offset), np.asarray(model.mass_offset)
     frames: list[NodePoint] = [(n, o[:3, 3]) for n, o in zip(model.frame_node, frame_offset, strict=True)]
     frame_pairs = [*model.spring_frames, *model.loop_frames]
@@ -60,23 +50,24 @@ def structure_of(model: Model) -> Structure:
     carried += [frames[f] for f in (*(frame for pair in frame_pairs for frame in pair), *ends)]
     reaching = {node for node, offset in carried if np.any(offset)} | {node for node, _ in begins.values()}
     carried += [(node, center) for node, center in _centers(model).items() if node not in reaching]
-    links = dict.fromkeys(pair for pair in map(points.link, carried) if pair[0] != pair[1])
+    pairs = [(number(node), number(node, offset)) for node, offset in carried]
+    links = dict.fromkeys(pair for pair in pairs if pair[0] != pair[1])
 
     joints = [i for i in begins if i < len(model.coordinates)]
-    slides = [(points.number(begins[i]), points.number((i, np.zeros(3)))) for i in joints if not model.revolute[i]]
+    slides = [(number(*begins[i]), number(i)) for i in joints if not model.revolute[i]]
     loops = [pair for pair, kind in zip(model.loop_frames, model.loop_type, strict=True) if kind in SLIDING]
-    springs = [(points.number(frames[a]), points.number(frames[b])) for a, b in (*model.spring_frames, *loops)]
-    marks = tuple(points.number((i, np.zeros(3))) for i in joints)
-    ground = points.number((-1, np.zeros(3)))
+    springs = [(number(*frames[a]), number(*frames[b])) for a, b in (*model.spring_frames, *loops)]
+    marks = tuple(number(i) for i in joints)
+    ground = number(-1)
     axes = []
     for f in ends:
         node, origin = frames[f]
-        x, y, z = (points.number((node, origin + frame_offset[f, :3, k])) for k in range(3))
-        axes.append((points.number((node, origin)), x, y, z))
+        x, y, z = (number(node, origin + frame_offset[f, :3, k]) for k in range(3))
+        axes.append((number(node, origin), x, y, z))
     return Structure(
-        node=np.array([key[0] for key in points.known], dtype=int),
-        offset=np.array([key[1:] for key in points.known], dtype=float),
-        lines=(*links, *slides, *_beam_lines(model, len(points.known))),
+        node=np.array([key[0] for key in known], dtype=int),
+        offset=np.array([key[1:] for key in known], dtype=float),
+        lines=(*links, *slides, *_beam_lines(model, len(known))),
         springs=tuple(springs),
         joints=marks,
         ground=ground,
