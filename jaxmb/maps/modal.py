@@ -179,10 +179,11 @@ def load_identified(folder: str | os.PathLike[str]) -> Identified:
             raise ValueError(
                 "the fitted parameters are compliances of a stiffness model, not parameters of the machine"
             )
-        bounds = [
-            _bound(data["parameters"][tied[0]], tied, scale)
-            for tied, scale in zip(saved["tied"], saved["scale"], strict=True)
-        ]
+        bounds = []
+        for tied, scale in zip(saved["tied"], saved["scale"], strict=True):
+            check_choice(f"covariance: the scale of {tied[0]}", scale, ("log", "linear"))
+            first = data["parameters"][tied[0]]
+            bounds.append(Bound(tuple(tied), float(first["lower"]), float(first["upper"]), None, scale == "log"))
         of_tests = [name for tied in saved["tied"] if _is_of_channel(tied) for name in tied]
         every = free_parameters(model, bounds, of_tests)
         width = np.where(every.logarithmic, 1.0, every.width)
@@ -202,11 +203,6 @@ def _of_machine(model: Model, bounds: Sequence[Bound], covariance: np.ndarray, a
 
 def _is_of_channel(names: Sequence[str]) -> bool:
     return names[0].partition(".")[0] in OF_CHANNELS
-
-
-def _bound(saved: Mapping[str, float], tied: Sequence[str], scale: str) -> Bound:
-    check_choice(f"covariance: the scale of {tied[0]}", scale, ("log", "linear"))
-    return Bound(tuple(tied), float(saved["lower"]), float(saved["upper"]), None, scale == "log")
 
 
 INTERVAL_95 = 1.96

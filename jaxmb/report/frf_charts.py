@@ -351,10 +351,6 @@ def _shown_weight(test: FrfTest) -> np.ndarray:
     return weight
 
 
-def _title(entry: FrfEntry) -> str:
-    return f"{entry.name}, held out" if entry.role == "check" else entry.name
-
-
 def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> FrfSet | None:
     """Measured FRFs at the points and lines of a test; None if the study specifies other lines."""
     measured = data.measured
@@ -479,7 +475,7 @@ def frf_overview(result: Result, entries: Sequence[FrfEntry], note: str) -> Char
         units = {unit_in_si(o, i, test.derivatives) for o in test.outputs for i in test.inputs}
         y = Axis(f"magnitude ({units.pop()})" if len(units) == 1 else "magnitude, SI units", log=True)
         x = Axis(f"frequency ({entry.source.frequency_unit})", limits=_span(frequency_hz))
-        cells.append((Panel(marks, x, y, short_title(entry), 1.1),))
+        cells.append((Panel(marks, x, y, _title(entry, LONGEST_NAME), 1.1),))
     scores = (result.metrics.fit, result.metrics.holdout)
     errors = [s.log_error for s in scores if s is not None and s.log_error is not None]
     error = f"error of log H {number(max(errors), 2)}" if errors else "agreement of the FRFs"
@@ -491,9 +487,9 @@ def frf_overview(result: Result, entries: Sequence[FrfEntry], note: str) -> Char
     )
 
 
-def short_title(entry: FrfEntry) -> str:
-    """Shortened name and role of a test."""
-    return f"{entry.name[:LONGEST_NAME]}{', held out' if entry.role == 'check' else ''}"
+def _title(entry: Entry, most: int | None = None) -> str:
+    """Name of a test, at most its first `most` characters, and its role."""
+    return f"{entry.name[:most]}{', held out' if entry.role == 'check' else ''}"
 
 
 def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Chart:
@@ -511,7 +507,7 @@ def residual_overview(result: Result, entries: Sequence[FrfEntry]) -> Chart:
     rms = np.sqrt(squares)
     worst = int(np.nanargmax(np.nanmean(squares, axis=1)))
     named = len(entries) <= MOST_NAMES
-    ticks, names = (range(len(entries)), [short_title(entry) for entry in entries]) if named else ((), ())
+    ticks, names = (range(len(entries)), [_title(entry, LONGEST_NAME) for entry in entries]) if named else ((), ())
     colors = Colors("RdBu_r", (0.1, 10.0), "RMS residual / noise", log=True)
     mark = Cells(edges, np.arange(len(entries) + 1) - 0.5, rms, colors)
     x = Axis(f"frequency ({frequency_unit(entries)})", limits=(float(edges[0]), float(edges[-1])))

@@ -83,13 +83,8 @@ def parameter_table(result: Result) -> Table:
         *right("error %"), *right("initial", minor=2), *right("lower", "upper", minor=3),
         *left("identifiable"),
     )  # fmt: skip
-    return table("", columns, rows, what_marks_mean(result))
-
-
-def what_marks_mean(result: Result) -> str:
-    """Legend of "yes", "weak", "no" and the star in this study."""
     starred = any(on_bound(result.parameters[name]) for _, name in free_values(result))
-    return f"{verdict_legend(result.study, 'data')}{'; * on a bound' if starred else ''}"
+    return table("", columns, rows, verdict_legend(result.study, "data") + ("; * on a bound" if starred else ""))
 
 
 def verdict_legend(study: Study, data: str) -> str:

@@ -315,18 +315,18 @@ def _vibration_section(
 
 def _modes_table(result: Result, record: FrfMetrics, entry: Entry) -> Table:
     """Modes at the posture of an FRF test, with its unit of frequency."""
-    found, unit = _modes_in_hertz(result, record, entry), entry.source.frequency_unit
-    columns = (dataclasses.replace(each, heading=each.heading.replace("Hz", unit)) for each in found.columns)
-    return dataclasses.replace(found, columns=tuple(columns))
-
-
-def _modes_in_hertz(result: Result, record: FrfMetrics, entry: Entry) -> Table:
     pairs = [line for line in record.measured_modes or () if line.posture == entry.name]
     unpaired = [line for line in record.unmatched_modes or () if line.posture == entry.name]
-    if pairs or unpaired:
-        return analysed_modes_table(result, entry.name, pairs, unpaired)
     true = [line for line in result.metrics.true_modes or () if line.posture == entry.name]
-    return true_modes_table(result, entry.name, true) if true else identified_modes_table(result, entry.name)
+    if pairs or unpaired:
+        found = analysed_modes_table(result, entry.name, pairs, unpaired)
+    elif true:
+        found = true_modes_table(result, entry.name, true)
+    else:
+        found = identified_modes_table(result, entry.name)
+    unit = entry.source.frequency_unit
+    columns = (dataclasses.replace(each, heading=each.heading.replace("Hz", unit)) for each in found.columns)
+    return dataclasses.replace(found, columns=tuple(columns))
 
 
 def modes_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
