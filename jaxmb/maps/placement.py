@@ -196,7 +196,8 @@ def best_along(follower: Follower, path: ToolPath, places: Float[np.ndarray, "p 
     )
     branches = [_distinct(follower, first[which == i][distance[which == i] < REACHED]) for i in range(count)]
     owner = np.repeat(np.arange(count), [len(b) for b in branches])
-    found = [np.zeros(0)] * 5
+    shape = 0, poses.shape[1]
+    found = [np.zeros((*shape, starts.shape[1])), *[np.zeros(shape)] * 4]
     if len(owner):
         found = in_batches(
             lambda p, w, q: _follow(follower.model, p, w, q, *names, follower.settings.length_m),
@@ -211,32 +212,22 @@ def best_along(follower: Follower, path: ToolPath, places: Float[np.ndarray, "p 
 
 
 def _best(follower: Follower, place: Mapping[str, float], poses: int, found: Sequence[np.ndarray]) -> Placement:
-    joints = follower.joints
-    paths, distance, deflection, dexterity, side = found
-    best, reason, chosen = np.inf, 1, -1
-    nearest = np.inf
-    shifted = [_within(joints, path) for path in paths]
-    for b, path in enumerate(shifted):
-        if np.any(distance[b] >= REACHED):
-            continue
-        inside = np.all((path[:, joints.index] >= joints.low) & (path[:, joints.index] <= joints.high))
-        if not inside:
-            reason = max(reason, 2)
-            continue
-        singular = np.any(dexterity[b] < follower.settings.least_dexterity) or np.any(dexterity[b] == 0.0)
-        if singular or np.ptp(side[b]) > 0.0:
-            reason = max(reason, 3)
-            continue
-        cost = float(np.max(deflection[b]) if follower.criterion == "max" else np.sqrt(np.mean(deflection[b] ** 2)))
-        middle = (path[:, joints.index] - 0.5 * (joints.low + joints.high)) / (joints.high - joints.low)
-        away = float(np.abs(middle).max())
-        if cost < best * (1.0 - 1e-9) or (cost < best * (1.0 + 1e-9) and away < nearest):
-            best, chosen, nearest = cost, b, away
-    if chosen < 0:
+    joints, (paths, distance, deflection, dexterity, side) = follower.joints, found
+    paths = _within(joints, paths)
+    driven = paths[:, :, joints.index]
+    inside = np.all((driven >= joints.low) & (driven <= joints.high), axis=(1, 2))
+    singular = np.any((dexterity < follower.settings.least_dexterity) | (dexterity == 0.0), axis=1)
+    crossing = np.ptp(side, axis=1) > 0.0
+    reason = np.select([np.any(distance >= REACHED, axis=1), ~inside, singular | crossing], [1, 2, 3])
+    if np.all(reason):
         nothing = np.full(poses, np.nan)
         postures = np.full((poses, len(follower.model.coordinates)), np.nan)
-        return Placement(place, False, REASONS[reason], np.inf, postures, nothing, nothing)
-    return Placement(place, True, "", best, shifted[chosen], deflection[chosen], dexterity[chosen])
+        return Placement(place, False, REASONS[reason.max(initial=1)], np.inf, postures, nothing, nothing)
+    cost = np.max(deflection, axis=1) if follower.criterion == "max" else np.sqrt(np.mean(deflection**2, axis=1))
+    cost = np.where(reason == 0, cost, np.inf)
+    away = np.abs((driven - 0.5 * (joints.low + joints.high)) / (joints.high - joints.low)).max(axis=(1, 2))
+    b = int(np.argmin(np.where(cost <= cost.min() * (1.0 + 1e-9), away, np.inf)))
+    return Placement(place, True, "", float(cost[b]), paths[b], deflection[b], dexterity[b])
 
 
 def _distinct(follower: Follower, solutions: np.ndarray) -> np.ndarray:
@@ -256,13 +247,13 @@ def _distinct(follower: Follower, solutions: np.ndarray) -> np.ndarray:
     return found
 
 
-def _within(joints: Joints, path: np.ndarray) -> np.ndarray:
-    """The path with its angles shifted by whole turns to the middle of the limits."""
-    driven = path[:, joints.index]
-    between = 0.5 * (driven.min(axis=0) + driven.max(axis=0))
+def _within(joints: Joints, paths: np.ndarray) -> np.ndarray:
+    """Paths [b, k, n] with their angles shifted by whole turns to the middle of the limits."""
+    driven = paths[:, :, joints.index]
+    between = 0.5 * (driven.min(axis=1, keepdims=True) + driven.max(axis=1, keepdims=True))
     turns = np.where(joints.revolute, np.round((0.5 * (joints.low + joints.high) - between) / (2.0 * np.pi)), 0.0)
-    shifted = path.copy()
-    shifted[:, joints.index] = driven + 2.0 * np.pi * turns
+    shifted = paths.copy()
+    shifted[:, :, joints.index] = driven + 2.0 * np.pi * turns
     return shifted
 
 
