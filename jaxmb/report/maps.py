@@ -294,7 +294,8 @@ def joint_space_chart(found: PostureMap) -> Chart:
             marks.append(Note(f"Z{count}", float(shown.mean()), top, FITTED))
         y = Axis(label(found))
     else:
-        values = _flat(found) * scale
+        best = np.fmax if found.about.higher_is_better else np.fmin
+        values = best.reduce(bounded(found.values), axis=tuple(range(2, found.values.ndim))) * scale
         x, z = np.meshgrid(grid[0], grid[1], indexing="ij")
         marks.append(Contours(grid[0], grid[1], values.T, _colors(found, values)))
         marks += singular_lines(x, z, found) + outlined_zones(x, z, found, JOINT_SIZE)
@@ -308,15 +309,6 @@ def joint_space_chart(found: PostureMap) -> Chart:
         JOINT_SIZE[0],
         note=conditions(found, more="grey: loops do not close" if grey else ""),
     )
-
-
-def _flat(found: PostureMap) -> np.ndarray:
-    """Best values over all but the first two coordinates, NaN in place of infinities."""
-    values = bounded(found.values)
-    rest = tuple(range(2, values.ndim))
-    if not rest:
-        return values
-    return (np.fmax if found.about.higher_is_better else np.fmin).reduce(values, axis=rest)
 
 
 MOST_CELLS = 240

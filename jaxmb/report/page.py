@@ -228,16 +228,21 @@ def _cells(chart: Chart, data: Data) -> str:
 
 
 def _legend(chart: Chart) -> str:
-    marks = chart.legend()
-    if not marks:
-        return ""
-    entries = []
-    for mark in marks:
-        label = escape(getattr(mark, "label", ""))
-        entries.append(
-            f'<li><button type="button" aria-pressed="true" data-name="{label}">{_swatch(mark)}{label}</button></li>'
-        )
-    return f'<ul class="legend" aria-label="Legend">{"".join(entries)}</ul>'
+    marks = [(escape(getattr(mark, "label", "")), _swatch(mark)) for mark in chart.legend()]
+    entries = "".join(
+        f'<li><button type="button" aria-pressed="true" data-name="{label}">{swatch}{label}</button></li>'
+        for label, swatch in marks
+    )
+    return f'<ul class="legend" aria-label="Legend">{entries}</ul>' if marks else ""
+
+
+SYMBOLS = {
+    "o": "M10 7a3 3 0 1 0 6 0a3 3 0 1 0-6 0", "s": "M10 4H16V10H10Z", "D": "M13 3L17 7L13 11L9 7Z",
+    "^": "M13 3L17 11H9Z", "v": "M13 11L17 3H9Z", "<": "M9 7L16 3V11Z", ">": "M17 7L10 3V11Z",
+    "x": "M10 4L16 10M16 4L10 10", "+": "M13 3V11M9 7H17", "|": "M13 2V12", "_": "M8 7H18",
+    "*": "M13 2L14.5 5.8L18 6L15.3 8.5L16.2 12L13 10L9.8 12L10.7 8.5L8 6L11.5 5.8Z",
+}  # fmt: skip
+"""Outline of a marker in the legend."""
 
 
 def _swatch(mark: Mark) -> str:
@@ -250,26 +255,15 @@ def _swatch(mark: Mark) -> str:
             f'<path d="M1 7H25" stroke="{color}" stroke-width="{max(mark.width, 1.2):.1f}" stroke-dasharray="{dash}"/>'
         )
     if isinstance(mark, Line | Intervals) and mark.marker:
-        body += _symbol(mark.marker, color, mark.filled)
+        fill = color if mark.filled else "#fff"
+        shape = SYMBOLS.get(mark.marker, SYMBOLS["o"])
+        body += f'<path d="{shape}" fill="{fill}" stroke="{color}" stroke-width="1.4"/>'
     if not body:
         hatch = isinstance(mark, Bars) and mark.hatched
         fill = f'fill="#fff" stroke="{color}"' if hatch else f'fill="{color}"'
         body = f'<rect x="3" y="2" width="20" height="10" {fill} opacity="{getattr(mark, "opacity", 1.0)}"/>'
         body += f'<path d="M4 12L11 2M11 12L18 2" stroke="{color}"/>' if hatch else ""
     return f'<svg width="26" height="14" aria-hidden="true">{body}</svg>'
-
-
-def _symbol(marker: str, color: str, filled: bool) -> str:
-    fill = f'fill="{color}"' if filled else f'fill="#fff" stroke="{color}" stroke-width="1.4"'
-    shapes = {"D": "13,3 17,7 13,11 9,7", "s": "10,4 16,4 16,10 10,10", "^": "13,3 17,11 9,11", "v": "13,11 17,3 9,3",
-              "<": "9,7 16,3 16,11", ">": "17,7 10,3 10,11",
-              "*": "13,2 14.5,5.8 18,6 15.3,8.5 16.2,12 13,10 9.8,12 10.7,8.5 8,6 11.5,5.8"}  # fmt: skip
-    strokes = {"x": "M10 4L16 10M16 4L10 10", "+": "M13 3V11M9 7H17", "|": "M13 2V12", "_": "M8 7H18"}
-    if marker in strokes:
-        return f'<path d="{strokes[marker]}" stroke="{color}" stroke-width="1.8"/>'
-    if marker in shapes:
-        return f'<polygon points="{shapes[marker]}" {fill}/>'
-    return f'<circle cx="13" cy="7" r="3.2" {fill}/>'
 
 
 def _skeleton(body: Skeleton, data: Data) -> str:
