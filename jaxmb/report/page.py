@@ -5,7 +5,6 @@ import base64
 import dataclasses
 import gzip
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -401,10 +400,7 @@ def _encoded(value: Any) -> Any:
 def _array(values: np.ndarray) -> Any:
     if np.iscomplexobj(values):
         return {"kind": "complex", "real": _array(np.real(values)), "imag": _array(np.imag(values))}
-    if values.ndim > 1:
-        return {"kind": "array", "shape": list(values.shape), "values": _array(values.ravel())["values"]}
-    numbers = [float(f"{x:.{DIGITS}g}") if math.isfinite(x) else None for x in values.astype(float).tolist()]
-    return {"kind": "array", "shape": [values.size], "values": numbers}
+    return {"kind": "array", "shape": list(values.shape), "values": numbers(values)}
 
 
 def _decoded(value: Any) -> Any:
