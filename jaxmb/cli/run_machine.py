@@ -205,9 +205,6 @@ def _postures(path: Path, model: "Model") -> list[list[float]]:
     return found
 
 
-SHOW = ["dexterity"]
-
-
 class MapOptions(NamedTuple):
     """Options of `jaxmb map`."""
 
@@ -235,7 +232,7 @@ class MapOptions(NamedTuple):
             help="dexterity, nu_p, nu_r, deflection, stiffness, least_stiffness or greatest_stiffness; or frequency,"
             " damping, static_compliance or dynamic_compliance. More than once."
         ),
-    ] = SHOW
+    ] = ["dexterity"]
     modes: Annotated[
         int | None,
         typer.Option(help="Number of modes in maps of frequency and damping.", show_default="4, or all of fewer"),

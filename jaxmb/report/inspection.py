@@ -70,17 +70,6 @@ def tests_report(found: Inspection, chosen: NextTests) -> NextReport:
     values = f"{_criterion(chosen)}, {number(chosen.chosen)} with the chosen tests"
     improved = f", {number(chosen.improved)} with their postures improved by gradient"
     values += improved if chosen.improved != chosen.chosen else ""
-    return NextReport((next_table(found, chosen),), (f"{found.next_remark}; {values}",))
-
-
-def _criterion(chosen: NextTests | NextPoses) -> str:
-    """Clause on the design criterion before the next tests."""
-    name = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
-    return f"{name}: {number(chosen.before)} now" if math.isfinite(chosen.before) else f"{name}: unbounded now"
-
-
-def next_table(found: Inspection, chosen: NextTests) -> Table:
-    """Table of the proposed next tests."""
     rows = []
     for k, test in enumerate(chosen.tests, 1):
         outputs, inputs = (points_text(end) for end in test.probe.ends)
@@ -92,11 +81,15 @@ def next_table(found: Inspection, chosen: NextTests) -> Table:
                 str(test.probe.omega.size),
             )
         )  # fmt: skip
-    return Table(
-        f"Next tests, like {chosen.like}",
-        (*left("", "posture", "outputs", "inputs"), *right("band Hz", "lines")),
-        tuple(rows),
-    )
+    columns = (*left("", "posture", "outputs", "inputs"), *right("band Hz", "lines"))
+    proposed = Table(f"Next tests, like {chosen.like}", columns, tuple(rows))
+    return NextReport((proposed,), (f"{found.next_remark}; {values}",))
+
+
+def _criterion(chosen: NextTests | NextPoses) -> str:
+    """Clause on the design criterion before the next tests."""
+    name = {"A": "sum of the variances", "D": "logarithm of the determinant of the covariance"}[chosen.part.criterion]
+    return f"{name}: {number(chosen.before)} now" if math.isfinite(chosen.before) else f"{name}: unbounded now"
 
 
 def motion_report(found: Inspection, chosen: NextMotion) -> NextReport:
@@ -349,7 +342,8 @@ def direction_chart(found: Inspection) -> Chart:
     rows = sorted({i for group in groups for i in group.members})[:MOST_BARS]
     parts = np.array([group.parts[rows] for group in groups]).T
     colors = Colors("RdBu_r", (-1.0, 1.0), "component")
-    names, stds = [found.study.free.names[i] for i in rows], [_std(group.std) for group in groups]
+    names = [found.study.free.names[i] for i in rows]
+    stds = [percent(100.0 * group.std) if np.isfinite(group.std) else "∞" for group in groups]
     label = f"standard deviation of the direction ({_deviation_unit(found).removeprefix('std ')})"
     shown = np.where(np.abs(parts) >= 0.095, parts, 0.0)
     panel = matrix_panel(shown, names, stds, colors, cell=0.22, labels=("", label), decimals=1)
@@ -360,10 +354,6 @@ def direction_chart(found: Inspection) -> Chart:
         "Components of the parameters in each weak direction, the least known first.",
         max(0.42 * len(groups), 2.6),
     )
-
-
-def _std(std: float) -> str:
-    return percent(100.0 * std) if np.isfinite(std) else "∞"
 
 
 SAMPLES = 500
