@@ -347,9 +347,9 @@ def inspect(
     shown = inspection_sections(inspection)
     if out is None:
         print_sections(shown)
-        return
-    text = inspection.json_text().encode()
-    deliver(loaded.name, out, shown, {"inspect.json": lambda path: write_atomically(path, text)})
+    else:
+        text = inspection.json_text().encode()
+        deliver(loaded.name, out, shown, {"inspect.json": lambda path: write_atomically(path, text)})
 
 
 def report(
@@ -366,8 +366,7 @@ def report(
     from jaxmb.report.result_page import page_of_folders
 
     with wrong_input(), progress(out.stem, "reading the results") as line:
-        page = page_of_folders([Path(folder) for folder in results], line)
-        write_page(page, out)
+        write_page(page_of_folders(results, line), out)
     typer.echo(f"written: {out}")
 
 

@@ -96,8 +96,7 @@ def checked_covariance(
         raise ValueError("covariance: found infinite or undefined covariances, or negative variances")
     if np.any(np.abs(inner - inner.T) > 1e-6 * np.outer(size, size)):
         raise ValueError("covariance: not symmetric")
-    matrix[~known] = np.nan
-    matrix[:, ~known] = np.nan
+    matrix[~np.logical_and.outer(known, known)] = np.nan
     return matrix
 
 
