@@ -109,7 +109,7 @@ def skeleton_chart(motion: Skeleton, phase: float = 0.0) -> Chart:
             for up in (2, across)
         )
         cells.append((dataclasses.replace(side, title=title), top))
-    note = NOTE if motion.modes else f"displacements drawn {magnified:.3g} times as long"
+    note = NOTE if motion.modes else f"displacements drawn {magnified:.3g} times as long, a dot at their end"
     return Chart(f"{motion.name}: {note}", motion.caption, in_grid(cells, COLUMNS), width, shared_y=True)
 
 
