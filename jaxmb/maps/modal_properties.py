@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
+from threading import Lock
 from typing import TypedDict, Unpack
 
 import jax
@@ -322,7 +323,8 @@ def modal_quantities(
     def solve(first: int) -> tuple[np.ndarray, dict[str, np.ndarray], dict[str, Differentials]]:
         """A batch of postures with its quantities and their differentials."""
         rows = postures[first : first + size]
-        found = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(padded(rows, size)), frame, at))
+        with alone:
+            found = jax.tree.map(np.asarray, _tangents(model, jnp.asarray(padded(rows, size)), frame, at))
         tangent, jacobian = jax.tree.map(lambda part: part[: len(rows)], found)
         exists = np.asarray(np.isfinite(tangent.stiffness).all(axis=(1, 2)) & np.isfinite(jacobian).all(axis=(1, 2)))
         # Postures without an equilibrium are computed with finite dummy matrices and set to NaN at the end.
@@ -338,13 +340,15 @@ def modal_quantities(
     found: list[dict[str, np.ndarray]] = []
     slopes: list[dict[str, np.ndarray]] = []
     size, done = batch_size_for(len(postures), CHUNK, len(motion_coordinates(model))), 0
-    # NumPy's LAPACK is called on threads to use all cores; within XLA it uses one (see `jaxmb.runtime`). For small
-    # matrices threads within LAPACK only add overhead.
+    # NumPy's LAPACK is called on threads to use all cores; within XLA it uses one, and concurrent calls can deadlock
+    # (see `jaxmb.runtime`). For small matrices threads within LAPACK only add overhead.
+    alone = Lock()
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
         for rows, values, differentials in pool.map(solve, range(0, len(postures), size)):
             found.append(values)
             if vary is not None and u is not None:
-                slopes.append(_gradients(vary, jnp.asarray(u), rows, frame, at, differentials))
+                with alone:
+                    slopes.append(_gradients(vary, jnp.asarray(u), rows, frame, at, differentials))
             done += len(rows)
             if report is not None:
                 report(done, len(postures))
@@ -445,7 +449,7 @@ def _gradients(
     names = [side.name for side in fields(Differentials)]
     sides = [np.concatenate([getattr(part, name) for part in differentials.values()], axis=1) for name in names]
     (gradient,) = in_batches(
-        lambda *parts: (_slopes(vary, u, frame, at, *parts),),
+        lambda q, *parts: (_slopes(vary, u, frame, at, q, parts),),
         batch_size_for(len(rows), CHUNK, sides[0].shape[2]),
         rows,
         *sides,
@@ -462,15 +466,11 @@ def _slopes(
     frame: str,
     at: LinearizeAt,
     postures: Float[Array, "b n"],
-    left: Complex[Array, "b s n"],
-    right: Complex[Array, "b s n"],
-    weight: Complex[Array, "b s 4"],
-    of_left: Complex[Array, "b s 3"],
-    of_right: Complex[Array, "b s 3"],
+    sides: tuple[Complex[Array, "b s _"], ...],
 ) -> Float[Array, "b s d"]:
     """Derivatives by u of Re(sum_k w_k l^T A_k r + p^T J l + q^T J r) over A = M, C, K and, if any, D.
 
-    Forward mode, as an equilibrium is an implicit function.
+    Sides are l, r, w, p and q, as in `Differentials`. Forward mode, as an equilibrium is an implicit function.
     """
 
     def at_posture(q: Array, x: Array, y: Array, w: Array, of_x: Array, of_y: Array) -> Array:
@@ -481,4 +481,4 @@ def _slopes(
         whole += jnp.einsum("sa,aid,si->sd", of_y, of_jacobian, y)
         return whole.real
 
-    return jax.vmap(at_posture)(postures, left, right, weight, of_left, of_right)
+    return jax.vmap(at_posture)(postures, *sides)
