@@ -93,27 +93,24 @@ def _criterion(chosen: NextTests | NextPoses) -> str:
 
 
 def motion_report(found: Inspection, chosen: NextMotion) -> NextReport:
-    """Amplitudes of the motion, its figure, and the standard deviations of the base parameters after it."""
-    return NextReport(
-        (motion_table(chosen), Picture("next-motion", partial(motion_chart, found.study.name, chosen))),
-        (f"{found.next_remark}; condition number {number(chosen.motion.condition_number)}",),
-        tuple(row.std for row in chosen.motion.base),
-    )
-
-
-def motion_table(chosen: NextMotion) -> Table:
-    """Start posture and Fourier coefficients of the proposed motion."""
+    """Start posture and Fourier coefficients of the motion, its figure, and the standard deviations of the base
+    parameters after it."""
     motion, series = chosen.motion, list(chosen.motion.motion.values())
     rows = [("start", *(f"{motion.posture[name]:.5f}" for name in motion.motion))]
     for kind, parts in (("sine", [m.sine for m in series]), ("cosine", [m.cosine for m in series])):
         rows += [
             (f"{kind} {k}", *(f"{value:.5f}" for value in row)) for k, row in enumerate(zip(*parts, strict=True), 1)
         ]
-    return Table(
+    amplitudes = Table(
         f"Next motion, like {chosen.like}: start + sum_k sine_k sin(k w t) + cosine_k (cos(k w t) - 1), rad or m,"
         f" base_hz {motion.base_hz:g}, {motion.duration_s:g} s",
         (*left(""), *right(*motion.motion)),
         tuple(rows),
+    )
+    return NextReport(
+        (amplitudes, Picture("next-motion", partial(motion_chart, found.study.name, chosen))),
+        (f"{found.next_remark}; condition number {number(motion.condition_number)}",),
+        tuple(row.std for row in motion.base),
     )
 
 

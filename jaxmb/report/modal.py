@@ -71,8 +71,17 @@ def modal_sections(
         Picture("coherence", partial(coherence_chart, name, analysis, compared)) if has_coherence else None,
         Picture("automac", partial(automac_chart, name, analysis)) if has_mac else None,
     )
-    summary = Lines(tuple(_summary(analysis, compared, remarks, records)))
-    return [*section(f"Modes of {name}", parts), *section("Data and model", (summary,))]
+    worst = np.unravel_index(np.nanargmin(compared.frac), compared.frac.shape)
+    measured = compared.measured
+    summary = (
+        f"FRAC of synthesized and measured FRFs: median {np.nanmedian(compared.frac):.4f},"
+        f" least {compared.frac[worst]:.4f} ({measured.outputs[worst[0]]} / {measured.inputs[worst[1]]})",
+        f"lines: {measured.frequency_hz.size} from {measured.frequency_hz[0]:g} to {measured.frequency_hz[-1]:g} Hz,"
+        f" {counted(len(measured.outputs), 'output')}, {counted(len(measured.inputs), 'input')}, unit {measured.unit}",
+        *records,
+        *(f"remark: {remark}" for remark in (*remarks, *analysis.remarks)),
+    )
+    return [*section(f"Modes of {name}", parts), *section("Data and model", (Lines(summary),))]
 
 
 def modal_table(analysis: ModalAnalysis) -> Table:
@@ -99,22 +108,6 @@ def modal_table(analysis: ModalAnalysis) -> Table:
     caption = "MPC, MPD: modal phase collinearity (1: real shape) and deviation (0°: real shape)"
     between = "" if scatter is None else f"scatter: standard deviation of the frequency between {scatter.between}"
     return table("", columns, rows, caption, {"scatter %": between})
-
-
-def _summary(
-    analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str], records: Sequence[str]
-) -> list[str]:
-    worst = np.unravel_index(np.nanargmin(compared.frac), compared.frac.shape)
-    pair = f"{compared.measured.outputs[worst[0]]} / {compared.measured.inputs[worst[1]]}"
-    lines = [
-        f"FRAC of synthesized and measured FRFs: median {np.nanmedian(compared.frac):.4f},"
-        f" least {compared.frac[worst]:.4f} ({pair})",
-        f"lines: {compared.measured.frequency_hz.size} from {compared.measured.frequency_hz[0]:g}"
-        f" to {compared.measured.frequency_hz[-1]:g} Hz, {counted(len(compared.measured.outputs), 'output')},"
-        f" {counted(len(compared.measured.inputs), 'input')}, unit {compared.measured.unit}",
-        *records,
-    ]
-    return lines + [f"remark: {remark}" for remark in (*remarks, *analysis.remarks)]
 
 
 def modal_json(name: str, analysis: ModalAnalysis, compared: Comparison, remarks: Sequence[str]) -> str:
