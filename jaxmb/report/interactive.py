@@ -189,7 +189,7 @@ def decimated(x: np.ndarray, y: np.ndarray, most: int = MOST_POINTS) -> tuple[np
     """A curve of at most about `most` points with the extremes and the first gap of each group of neighbouring ones."""
     if y.size <= most:
         return x, y
-    size = -(-3 * y.size // most)
+    size = 3 * y.size // most
     groups = np.minimum(np.arange(-(-y.size // size) * size), y.size - 1).reshape(-1, size)
     own, gaps = y[groups], ~np.isfinite(y[groups])
     picks = (
