@@ -132,7 +132,7 @@ def mode_sections(result: Result) -> list[Section]:
     """Section with the animated mode shapes of the identified machine at the postures of its vibration tests."""
     entries = [entry for entry in result.study.entries if entry.test.vibration is not None]
     distinct = {tuple(np.asarray(entry.test.vibration.q).tolist()): entry for entry in reversed(entries)}
-    entries = list(distinct.values())[::-1]
+    entries = sorted(distinct.values(), key=entries.index)
     groups = list[Part]()
     for k, entry in enumerate(entries):
         picture = Picture(f"modes-{k + 1}", partial(_mode_shapes, result, entry))

@@ -77,6 +77,14 @@ def test_verdict_and_parameters(html, folder):
     assert 'data-skeleton="0"' in html
 
 
+def test_mode_shapes_are_in_the_order_of_the_tests():
+    """Each posture once, with the name of its first test."""
+    tests = (("a", 0.0), ("b", 1.0), ("c", 0.0))
+    entries = [SimpleNamespace(name=n, test=SimpleNamespace(vibration=SimpleNamespace(q=[q]))) for n, q in tests]
+    (section,) = mode_sections(SimpleNamespace(study=SimpleNamespace(entries=entries)))
+    assert [part.title for part in section.parts] == ["Modes at the posture of a", "Modes at the posture of b"]
+
+
 def test_mode_shapes_are_at_the_linearization_point_of_the_test(folder):
     result = jaxmb.load_result(folder)
     test = dataclasses.replace(result.study.fitted[0].test, at="equilibrium")
