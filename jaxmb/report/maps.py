@@ -311,7 +311,7 @@ def joint_space_chart(found: PostureMap) -> Chart:
     )
 
 
-MOST_CELLS = 240
+MOST_CELLS = 200
 """Largest number of cells along the longer axis of the workspace."""
 MOST_FINE = 1500
 """Largest number of points along a coordinate of the finer grid of a map of two coordinates."""

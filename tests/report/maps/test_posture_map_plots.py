@@ -68,7 +68,7 @@ def test_the_workspace_of_two_coordinates_has_no_gaps():
         found = interpolated(0.8 * x - 0.6 * y, 0.6 * x + 0.8 * y, np.full(x.shape, value))
         surfaces.append([part.ravel() for part in found])
     edge_x, edge_y, best = best_in_cells(*(np.concatenate(parts) for parts in zip(*surfaces, strict=True)), True)
-    assert max(best.shape) > 200  # fine enough not to show as saw teeth
+    assert max(best.shape) > 150  # fine enough not to show as saw teeth
     at = np.meshgrid(0.5 * (edge_x[1:] + edge_x[:-1]), 0.5 * (edge_y[1:] + edge_y[:-1]), indexing="ij")
     u, v = 0.8 * at[0] + 0.6 * at[1], -0.6 * at[0] + 0.8 * at[1]
     np.testing.assert_array_equal(best[(u > 0.1) & (u < 7.9) & (v > 0.1) & (v < 3.9)], 2.0)
