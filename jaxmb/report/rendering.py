@@ -203,8 +203,8 @@ class _Sheet:
             self.width = 4.4
         self.title_size = title_size(chart.panels, chart.width)
         self.handles = [handle(mark) for mark in chart.legend()]
-        self.title = _wrapped(chart.title, self.width, TITLE)
-        self.note = _wrapped(chart.note, self.width, SMALL)
+        self.title = _wrapped(chart.title, self.width - 2 * EDGE, TITLE)
+        self.note = _wrapped(chart.note, self.width - 2 * EDGE, SMALL)
         self.legend_columns = self._legend_columns()
         self.legend_rows = -(-len(self.handles) // self.legend_columns) if self.handles else 0
         self.top = EDGE + LINE * (len(self.title) + len(self.note) + self.legend_rows) + 0.08
@@ -299,8 +299,7 @@ def _title_room(panel: Panel) -> float:
 
 def label_lines(axis: Axis, length: float) -> list[str]:
     """Lines of the label of an axis, about as long as the axis [inches]."""
-    most = max(int(1.08 * length / (EM * TEXT / 72.0)), 8)
-    return [line for part in axis.label.split("\n") for line in textwrap.wrap(part, most, break_long_words=False)]
+    return _wrapped(axis.label, length, TEXT, 8, break_words=False)
 
 
 def _label_room(panel: Panel) -> float:
@@ -328,9 +327,10 @@ def is_upright(names: Sequence[str], width: float) -> bool:
     return len(names) * (max((inches(name, SMALL) for name in names), default=0.0) + 0.08) > width
 
 
-def _wrapped(text: str, width: float, size: float) -> list[str]:
-    most = int((width - 2 * EDGE) / (EM * size / 72.0) * 1.08)
-    return [line for part in text.split("\n") for line in textwrap.wrap(part, max(most, 20))] if text else []
+def _wrapped(text: str, width: float, size: float, least: int = 20, break_words: bool = True) -> list[str]:
+    """Lines of a text about as long as a width [inches], of at least some characters."""
+    most = max(int(1.08 * width / (EM * size / 72.0)), least)
+    return [line for part in text.split("\n") for line in textwrap.wrap(part, most, break_long_words=break_words)]
 
 
 def title_size(panels: Iterable[Panel], width: float) -> float:
