@@ -316,7 +316,7 @@ class FrfSet:
 def check_phase(frf_set: FrfSet) -> None:
     """Raise ValueError where no FRF has a phase: all are real and of one sign, as magnitudes, linear or in dB."""
     finite = frf_set.frf[frf_set.finite]
-    if not np.imag(finite).any() and np.unique(np.sign(finite[finite != 0.0].real)).size == 1:
+    if not np.imag(finite).any() and np.unique(np.sign(np.real(finite[finite != 0.0]))).size == 1:
         raise ValueError("all FRFs are real and of one sign, as magnitudes or dB: expected complex values")
 
 
