@@ -39,7 +39,7 @@ outputs = [["tool", "z"]]
 URDF = '<robot name="&#10;{0}"><link name="{0}"/><joint name="{0}" type="{0}"><child link="b"/></joint></robot>'
 PLAIN = {"name": '"plain"', "joint": '"j"', "frame": '"tool"'}
 OF_STUDY = {"machine": '"arm.toml"', "text": '"test"', "kind": '"frf"', "more": "", "free": '"stiffness.*"'}
-FRFS = {"frequency_hz": np.arange(1.0, 40.0), "frf": np.ones((39, 1, 1), complex), "kind": "accelerance",
+FRFS = {"frequency_hz": np.arange(1.0, 40.0), "frf": np.full((39, 1, 1), 1.0 + 1.0j), "kind": "accelerance",
         "outputs": ["tool z"], "inputs": ["tool z"]}  # fmt: skip
 
 
