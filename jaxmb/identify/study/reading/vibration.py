@@ -177,9 +177,10 @@ def _usable(measured: FrfSet, weight: np.ndarray, outputs: tuple, inputs: tuple)
     lost = lines - np.sum(usable, axis=0)
     for o, i in np.argwhere(lost == lines):
         if outputs[o] == inputs[i] or not np.isfinite(measured.frf[:, o, i]).any():
+            what = f"the FRF from {' '.join(inputs[i])} to {' '.join(outputs[o])}"
             raise ValueError(
-                f"the FRF from {' '.join(inputs[i])} to {' '.join(outputs[o])} has no finite non-zero value in {lines}"
-                " lines"
+                f"{what} has no finite non-zero value in {lines} lines, expected FRFs from all inputs to all outputs;"
+                " other combinations need a test of their own"
             )
     weight = np.where(usable, weight, 0.0)
     if not weight.any():
