@@ -379,8 +379,9 @@ class LinearHypothesisSearch:
             return np.nan_to_num(residual, nan=1e6)
 
         def secant(size: np.ndarray) -> np.ndarray:
-            half = 0.5 * error.step / error.typical
-            return ((residual_at(size + half) - residual_at(size - half)) / (2.0 * half))[:, None]
+            half = 0.5 * (error.step / error.typical or STEP * max(1.0, abs(float(size[0]))))
+            before, behind = np.maximum(size - half, low), np.minimum(size + half, high)
+            return ((residual_at(behind) - residual_at(before)) / (behind - before))[:, None]
 
         low, high = (bound / error.typical for bound in error.bounds)
         starts = [0.0, *(start / error.typical for start in error.starts if low <= start / error.typical <= high)]
@@ -391,8 +392,8 @@ class LinearHypothesisSearch:
         start = starts[first]
         inside = float(np.clip(start, low + 1e-9 * max(abs(low), 1.0) if np.isfinite(low) else -np.inf, high))
         found = scipy.optimize.least_squares(
-            residual_at, [inside], secant if error.step else "2-point", bounds=([low], [high]), diff_step=STEP,
-            x_scale=max(abs(inside), 1.0), ftol=1e-4 if error.step else 1e-6, max_nfev=MOST_STEPS,
+            residual_at, [inside], secant, bounds=([low], [high]), x_scale=max(abs(inside), 1.0),
+            ftol=1e-4 if error.step else 1e-6, max_nfev=MOST_STEPS,
         )  # fmt: skip
         size, residual = float(found.x[0]), found.fun
         if residual @ residual > (1.0 - SAME) * costs[first]:

@@ -9,6 +9,9 @@ import scipy
 import tomli_w
 
 import jaxmb
+from jaxmb.identify.assess.hypotheses import Hypothesis, metric
+from jaxmb.identify.assess.linear_estimate import LinearHypothesisSearch
+from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.study.reading.motions import saturation_remarks
 from jaxmb.measurement.motion.record import MotionRecord
 
@@ -277,3 +280,18 @@ def test_delayed_torques_are_those_of_an_earlier_motion(tmp_path):
     assert 0.7 < np.mean(known) < 1.0
     # apart from reversals within a sample
     assert np.quantile(np.abs(predicted - expected)[known], 0.95) < 0.1 * FRICTION.min()
+
+
+class Rounded(LinearHypothesisSearch):
+    """One residual, 0 at a size of 2000, to the accuracy of a bounded least-squares fit of dependent columns."""
+
+    def solved(self, tests, errors):
+        (size,) = errors.values()
+        return np.zeros(1), np.array([1e-3 * (size - 2000.0) - 1e-7 * np.sin(1e9 * size)])
+
+
+def test_the_size_of_an_error_is_fitted_from_a_residual_with_rounding_errors():
+    """A zero that is 90 deg off has 1800 times its typical size; no small step shows its effect."""
+    search = Rounded(None, None, None, (), metric(np.ones(1), np.zeros((1, 0))))
+    end = search.fitted(Hypothesis(StatedError("zero", size=1.0)))
+    assert abs(end.size - 2000.0) < 1.0
