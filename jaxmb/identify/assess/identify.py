@@ -60,6 +60,7 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.fit.two_steps import two_step_fit
 from jaxmb.identify.study.study import Solver, Study
 from jaxmb.io.validation import display_name, error_location, typed_arguments, warnings_as_remarks
+from jaxmb.linalg.responses import FEW
 from jaxmb.machine.build import Model
 from jaxmb.machine.schema import Machine
 from jaxmb.response.modal import modes, select_modes
@@ -338,7 +339,10 @@ has converged."""
 CONVERGED_CHI2 = 1e-2
 """Largest predicted decrease of chi-square, over its mean for a row, at convergence with noisy data: a tenth of a
 standard deviation."""
-NOT_SEARCHED = "errors in the description were not searched for: the Jacobian is too large for the memory"
+NOT_SEARCHED = (
+    "errors in the description were not searched for: the machine has more than"
+    f" {FEW} degrees of freedom, or the Jacobian is too large for the memory"
+)
 NOISY = 0.1
 """Mean square of the residual, in units of the stated noise, above which data count as noisy."""
 
@@ -415,6 +419,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         fit: the finished fit.
     """
     run, goodness, ambiguous = estimate.run, estimate.goodness, list[str]()
+    problem = estimate.study.problem
     if run.information is None:
         estimate, ambiguous = ambiguity(with_curvature(estimate), fit, run.variances)
     estimate, bounded = not_bound_limited(estimate)
@@ -428,7 +433,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     wrong = bool(
         goodness.not_reproduced or goodness.is_inconsistent or goodness.systematic or hypotheses or contradiction
     )
-    if wrong and not (goodness.all_by_errors or is_large(estimate.study.problem)):
+    if wrong and not (goodness.all_by_errors or is_large(problem)):
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     estimate = with_hypotheses(estimate, hypotheses)
     excess = goodness.excess is not None and not goodness.excess.explained
@@ -445,7 +450,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         ),
         remarks=(
             *search_remarks(estimate.study, fit),
-            *([NOT_SEARCHED] if (wrong or excess) and is_large(estimate.study.problem) else []),
+            *([NOT_SEARCHED] if (wrong or excess) and (problem.one_by_one or is_large(problem)) else []),
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
             *systematic,
         ),

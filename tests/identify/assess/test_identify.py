@@ -1,5 +1,7 @@
 """Results of studies with tests of several kinds: known truth, bounds, priors, and what is said of values."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,14 @@ def test_a_misfit_beside_noise_to_be_estimated_is_a_doubt(tmp_path):
     doubts = _doubts(estimate, Diagnosis(estimate, True, (), ()), fit_metrics(estimate), study.machine)
     (misfit,) = [text for text in doubts if "stated noise" in text]
     assert misfit.startswith("test 'loads': reduced chi-square")
+
+
+def test_a_misfit_of_many_degrees_of_freedom_remarks_that_no_error_was_searched_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("jaxmb.identify.fit.problem"), "FEW", 0)
+    other = loads()["simulate"] | {"parameters": {"stiffness.b": 8e3}}
+    study = study_of(tmp_path, frf(noise=0.01), loads(simulate=other))
+    estimate = estimate_at(study, study.free.encode(np.array([TRUTH[name] for name in study.free.names])))
+    assert any(text.startswith("errors in the description were not searched for") for text in assess(estimate).remarks)
 
 
 def test_a_test_without_standard_deviations_leaves_none_in_a_search(tmp_path, monkeypatch):
