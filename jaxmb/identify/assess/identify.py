@@ -339,6 +339,10 @@ has converged."""
 CONVERGED_CHI2 = 1e-2
 """Largest predicted decrease of chi-square, over its mean for a row, at convergence with noisy data: a tenth of a
 standard deviation."""
+NOT_PROPAGATED = (
+    "standard deviations do not contain the tolerances of machine and tests, which were not propagated: the machine has"
+    f" more than {FEW} degrees of freedom, or the Jacobian is too large for the memory"
+)
 NOT_SEARCHED = (
     "errors in the description were not searched for: the machine has more than"
     f" {FEW} degrees of freedom, or the Jacobian is too large for the memory"
@@ -420,6 +424,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
     """
     run, goodness, ambiguous = estimate.run, estimate.goodness, list[str]()
     problem = estimate.study.problem
+    is_costly = problem.one_by_one or is_large(problem)
     if run.information is None:
         estimate, ambiguous = ambiguity(with_curvature(estimate), fit, run.variances)
     estimate, bounded = not_bound_limited(estimate)
@@ -450,7 +455,12 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         ),
         remarks=(
             *search_remarks(estimate.study, fit),
-            *([NOT_SEARCHED] if (wrong or excess) and (problem.one_by_one or is_large(problem)) else []),
+            *([NOT_SEARCHED] if (wrong or excess) and is_costly else []),
+            *(
+                [NOT_PROPAGATED]
+                if estimate.study.tolerances is not None and is_costly and not goodness.not_reproduced
+                else []
+            ),
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
             *systematic,
         ),

@@ -274,6 +274,10 @@ def _parameters(
 def _remarks(study: Study) -> tuple[str, ...]:
     remarks = [study.note] if study.note else []
     remarks += data_remarks(study)
+    if study.tolerances is not None and study.problem.one_by_one:
+        remarks.append(
+            "standard deviations do not contain the tolerances of machine and tests: too many degrees of freedom"
+        )
     if study.laws is not None:
         remarks.append("[laws]: the prediction is for constant parameters, without laws")
     weighted = any(

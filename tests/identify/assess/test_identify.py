@@ -75,6 +75,14 @@ def test_a_misfit_of_many_degrees_of_freedom_remarks_that_no_error_was_searched_
     assert any(text.startswith("errors in the description were not searched for") for text in assess(estimate).remarks)
 
 
+@pytest.mark.parametrize(("tolerances", "remarked"), [({}, True), ("exact", False)])
+def test_tolerances_that_are_not_propagated_are_remarked(tmp_path, monkeypatch, tolerances, remarked):
+    monkeypatch.setattr(importlib.import_module("jaxmb.identify.fit.problem"), "FEW", 0)
+    study = study_of(tmp_path, frf(noise=0.01), tolerances=tolerances)
+    estimate = estimate_at(study, study.free.encode(np.array([TRUTH[name] for name in study.free.names])))
+    assert any("do not contain the tolerances" in r for r in assess(estimate).remarks) == remarked
+
+
 def test_a_test_without_standard_deviations_leaves_none_in_a_search(tmp_path, monkeypatch):
     """As saturated torques beside FRFs; in a linear study alone they did."""
     study = study_of(tmp_path, frf(noise=0.01), tolerances="exact")

@@ -12,6 +12,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.assess.modal_agreement import ModeShares
 from jaxmb.identify.estimation.identifiability import identifiability
+from jaxmb.identify.fit import problem
 from jaxmb.identify.plan.inspection import _remarks
 from jaxmb.identify.plan.why import posture_text, why
 from jaxmb.identify.study.format.study_format import StudyFile
@@ -180,6 +181,14 @@ def test_json_is_strict_and_complete(narrow, elbow):
     assert unknown["groups"][0]["std"] is None
 
 
+def test_tolerances_of_many_degrees_of_freedom_are_not_predicted(tmp_path, monkeypatch):
+    study = study_of(tmp_path, frf(noise=0.01), tolerances={})
+    assert _remarks(study) == ()
+    monkeypatch.setattr(problem, "FEW", 0)
+    (remark,) = _remarks(study)
+    assert "do not contain the tolerances" in remark
+
+
 def test_the_noise_that_stands_for_one_to_be_estimated_is_told(tmp_path):
     (told,) = jaxmb.inspect(study_of(tmp_path, frf(noise_log_std="estimate", name="arm"))).remarks
     assert told.startswith("the noise of arm is to be estimated from a fit: a standard deviation of 0.01 of log H")
@@ -193,7 +202,7 @@ def test_each_assumed_noise_is_that_of_its_own_tests(known):
                         row_weights=lambda: np.ones(2))
         for name, text in noise.items() if known or text
     ]  # fmt: skip
-    study = SimpleNamespace(note="", remarks=(), entries=(), tests=tests, laws=None, next=None)
+    study = SimpleNamespace(note="", remarks=(), entries=(), tests=tests, laws=None, next=None, tolerances=None)
     assert [text.partition(" assumed")[0] for text in _remarks(study)] == [
         "the noise of a, c is to be estimated from a fit: a standard deviation of 0.01 of log H is",
         "the noise of b is to be estimated from a fit: a standard deviation of 0.1 mm is",
