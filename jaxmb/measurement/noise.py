@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Complex, Float
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy.special import chdtri
 
 from jaxmb.measurement.frf_set import FrfSet, chance_correlation, split_dof, unbiased_coherence
 from jaxmb.response.frf_kind import turns
@@ -65,7 +64,8 @@ def window_length(errors: np.ndarray, present: np.ndarray) -> float:
         present: mask of the errors that exist, same shape.
     """
     count, square, lags = int(np.sum(present)), float(np.sum(errors**2)), range(1, FIRST_LAG + LAGS)
-    if not 0.0 < square <= chdtri(count, LARGER) or errors.shape[1] <= lags.stop:
+    usual_square = count + NormalDist().inv_cdf(1.0 - LARGER) * np.sqrt(2.0 * count)
+    if not 0.0 < square <= usual_square or errors.shape[1] <= lags.stop:
         return 1.0
     usual = CLIPPED_AT * NORMAL * float(np.median(np.abs(errors[present])))
     clipped = np.clip(errors, -usual, usual) / np.sqrt(square / count)
