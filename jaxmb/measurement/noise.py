@@ -52,12 +52,12 @@ def correlation_length(errors: np.ndarray, present: np.ndarray) -> float:
     return count
 
 
-def window_length(errors: np.ndarray, present: np.ndarray) -> float:
-    """Correlation length of errors in lines by the window of the spectra (Hann: 1 + 2 (4 / 9 + 1 / 36) = 1.94).
+def window_correlation_of(errors: np.ndarray, present: np.ndarray) -> Float[np.ndarray, "lag"]:
+    """Correlation of errors one line apart, two lines, ... by the window of the spectra (Hann: 4 / 9, 1 / 36, 0).
 
-    The integrated autocorrelation over the lags below `FIRST_LAG`, less the mean of those beyond, which a window does
-    not explain; 1 where that of neighbouring lines is not significant, and where the errors exceed their standard
-    deviation: a model error that does not is not significant either.
+    The autocorrelation over the lags below `FIRST_LAG`, less the mean of those beyond, which a window does not explain;
+    0 where that of neighbouring lines is not significant, and where the errors exceed their standard deviation: a model
+    error that does not is not significant either.
 
     Args:
         errors: in units of their standard deviation [part, f, ...], 0 where missing.
@@ -66,14 +66,14 @@ def window_length(errors: np.ndarray, present: np.ndarray) -> float:
     count, square, lags = int(np.sum(present)), float(np.sum(errors**2)), range(1, FIRST_LAG + LAGS)
     usual_square = count + NormalDist().inv_cdf(1.0 - LARGER) * np.sqrt(2.0 * count)
     if not 0.0 < square <= usual_square or errors.shape[1] <= lags.stop:
-        return 1.0
+        return np.zeros(FIRST_LAG - 1)
     usual = CLIPPED_AT * NORMAL * float(np.median(np.abs(errors[present])))
     clipped = np.clip(errors, -usual, usual) / np.sqrt(square / count)
     pairs = [max(int(np.sum(present[:, k:] & present[:, :-k])), 1) for k in lags]
     rho = np.array([np.sum(clipped[:, k:] * clipped[:, :-k]) / of for k, of in zip(lags, pairs, strict=True)])
     own = rho[: FIRST_LAG - 1] - max(float(np.mean(rho[FIRST_LAG - 1 :])), 0.0)
     is_significant = float(own[0]) * np.sqrt(pairs[0]) > SIGNIFICANT
-    return 1.0 + 2.0 * float(np.sum(np.maximum(own, 0.0))) if is_significant else 1.0
+    return np.maximum(own, 0.0) if is_significant else np.zeros(own.size)
 
 
 def systematic(errors: np.ndarray, present: np.ndarray, window: float = 1.0) -> float:

@@ -307,9 +307,9 @@ def noise_variances(solution: Solution) -> Float[np.ndarray, "m"]:
         weights = solution.row_weights[rows]
         if not (test.noise.is_known or test.lines is None):
             found[rows] *= test.lines.scatter(solution.residual[rows], weights)
-        correlation = test.noise.correlation
-        found[rows] *= correlation.variance_factor(svd.basis(jacobian[rows]), weights)
-        found[rows] *= correlation.known_length(solution.residual[rows], weights)
+        basis, correlation = svd.basis(jacobian[rows]), test.noise.correlation
+        found[rows] *= correlation.variance_factor(basis, weights)
+        found[rows] *= correlation.known_factor(basis, solution.residual[rows], weights)
     return found
 
 

@@ -73,8 +73,9 @@ class Correlation(Component[T]):
         """Correlation length of the residual, in rows: that many rows carry the information of one independent row."""
         return 1.0
 
-    def known_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Correlation length of known noise, in rows, as the residual shows it. This default: independent errors."""
+    def known_factor(self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Factor by which a correlation of known noise that the residual shows increases the variance of the errors
+        projected onto some directions. This default: independent errors."""
         return 1.0
 
     @property

@@ -176,9 +176,8 @@ def row_variances(
     """Variance of every residual: its weight, times the reduced chi-square where the noise is estimated.
 
     The same holds where the noise is stated and the model does not reproduce the test. A systematic residual is
-    correlated along frequency: the variance is multiplied by the correlation length, as is that of stated noise by the
-    one of a window that the residual shows. Known correlation of errors increases the variance by its effect on the
-    estimate.
+    correlated along frequency: the variance is multiplied by the correlation length. Known correlation of errors, and
+    that of a window that the residual shows, increase the variance by their effect on the estimate.
 
     Args:
         problem: the fitted problem.
@@ -191,12 +190,13 @@ def row_variances(
     found, svd = misfits_of_tests(problem, residual, jacobian, row_weights), jacobian_svd(jacobian)
     explained = (False,) * len(found) if explained is None else explained
     for rows, test, own, allowed in zip(problem.row_slices, problem.tests, found, explained, strict=True):
+        basis, weights, correlation = svd.basis(jacobian[rows]), row_weights[rows], test.noise.correlation
         if test.noise.is_known and (own.explained or allowed):
-            larger = test.noise.correlation.known_length(residual[rows], row_weights[rows])
+            larger = correlation.known_factor(basis, residual[rows], weights)
         else:
-            larger = own.square * correlated_by_misfit(test, residual[rows], row_weights[rows])
+            larger = own.square * correlated_by_misfit(test, residual[rows], weights)
             larger = larger if test.noise.is_one_factor else max(larger, 1.0)
-        variances[rows] *= larger * test.noise.correlation.variance_factor(svd.basis(jacobian[rows]), row_weights[rows])
+        variances[rows] *= larger * correlation.variance_factor(basis, weights)
     return variances
 
 

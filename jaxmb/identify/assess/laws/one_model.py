@@ -153,7 +153,8 @@ def _block(
         r, j, c = (part / np.sqrt(scatter) for part in (r, j, c))  # larger noise is no disagreement of tests
     basis = scaled_svd(jacobian).range(residual.size)
     used_weights, correlation = np.where(used, row_weights, 0.0), test.noise.correlation
-    larger = correlation.variance_factor(basis, used_weights) * correlation.known_length(residual, used_weights)
+    larger = correlation.variance_factor(basis, used_weights)
+    larger *= correlation.known_factor(basis, residual, used_weights)
     triangle = np.asarray(np.linalg.qr(np.column_stack([j, c, r]) / np.sqrt(larger), mode="r"))
     j, c = np.split(triangle[:, :-1], [j.shape[1]], axis=1)
     return Block(test.name, triangle[:, -1], j, max(count, 0), degrees, lines, c)

@@ -18,7 +18,7 @@ from jaxmb.measurement.noise import (
     smooth_share,
     systematic,
     window_correlation,
-    window_length,
+    window_correlation_of,
 )
 from jaxmb.response.frf_kind import dof_names
 
@@ -152,12 +152,16 @@ class FrfCorrelation(Correlation["FrfTest"]):
         """Correlation length of the residual along frequency, in lines (see `correlation_length`)."""
         return correlation_length(*line_errors(self.test, residual, row_weights))
 
-    def known_length(self, residual: np.ndarray, row_weights: np.ndarray) -> float:
-        """Correlation length of known noise by the window of the spectra (see `window_length`); 1 with an exponential
-        one, which `variance_factor` contains."""
+    def known_factor(self, basis: Float[np.ndarray, "m r"], residual: np.ndarray, row_weights: np.ndarray) -> float:
+        """Factor by which the window of the spectra increases the variance of known noise projected onto some
+        directions (see `window_correlation_of`); 1 with an exponential one, which `variance_factor` contains."""
         if not self.test.noise_is_known or float(self.test.decay) > 0.0:
             return 1.0
-        return window_length(*line_errors(self.test, residual, row_weights))
+        rho = window_correlation_of(*line_errors(self.test, residual, row_weights))
+        by_line = (basis * np.sqrt(row_weights)[:, None]).reshape(2, len(self.test.measured), -1)
+        products = [float(np.sum(by_line[:, k:] * by_line[:, :-k])) for k in range(1, rho.size + 1)]
+        square = float(np.sum(by_line**2))
+        return max(1.0 + 2.0 * float(rho @ products) / square, 1.0) if square > 0.0 else 1.0
 
     @property
     def groups(self) -> Int[np.ndarray, "g m"]:
