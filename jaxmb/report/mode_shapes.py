@@ -129,7 +129,7 @@ def _view(motion: Skeleton, points: np.ndarray | None, arrows: Sequence[Arrows],
         marks += _machine(structure, points[:, shown], "displaced", DISPLACED, 1.3)
     for a in arrows:
         ends = np.stack([a.origin, a.origin + a.vector], axis=1)[..., shown]
-        marks.append(_line(_joined(ends), a.label, a.color, 1.3))
+        marks.append(_line(_one_line(ends), a.label, a.color, 1.3))
         marks.append(_line(ends[:, 1], "", a.color, 0.0, "", "o", 2.5))
     return marks
 
@@ -143,7 +143,7 @@ def _machine(structure: Structure, points: np.ndarray, label: str, color: str, w
         (triads, "", 0.8 * width, "-"),
     )
     marks: list[Mark] = [
-        _line(_joined([points[list(line)] for line in lines]), name, color, thickness, dashes)
+        _line(_one_line([points[list(line)] for line in lines]), name, color, thickness, dashes)
         for lines, name, thickness, dashes in kinds
         if lines
     ]
@@ -152,7 +152,7 @@ def _machine(structure: Structure, points: np.ndarray, label: str, color: str, w
     return marks
 
 
-def _joined(lines: Iterable[np.ndarray]) -> np.ndarray:
+def _one_line(lines: Iterable[np.ndarray]) -> np.ndarray:
     """Lines [n, 2] as one [m, 2], with NaN after each."""
     return np.concatenate([np.append(line, [[np.nan, np.nan]], axis=0) for line in lines])
 

@@ -29,6 +29,7 @@ from jaxmb.identify.assess.metrics import Metrics
 from jaxmb.identify.assess.model_errors import model_errors, model_errors_text, most_likely_errors, with_hypotheses
 from jaxmb.identify.assess.remarks import (
     INFLATED,
+    NOT_PROPAGATED,
     UNKNOWN,
     bound_remarks,
     data_remarks,
@@ -339,10 +340,6 @@ has converged."""
 CONVERGED_CHI2 = 1e-2
 """Largest predicted decrease of chi-square, over its mean for a row, at convergence with noisy data: a tenth of a
 standard deviation."""
-NOT_PROPAGATED = (
-    "standard deviations do not contain the tolerances of machine and tests, which were not propagated: the machine has"
-    f" more than {FEW} degrees of freedom, or the Jacobian is too large for the memory"
-)
 NOT_SEARCHED = (
     "errors in the description were not searched for: the machine has more than"
     f" {FEW} degrees of freedom, or the Jacobian is too large for the memory"
@@ -423,7 +420,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         fit: the finished fit.
     """
     run, goodness, ambiguous = estimate.run, estimate.goodness, list[str]()
-    problem = estimate.study.problem
+    problem, is_stated = estimate.study.problem, estimate.study.tolerances is not None
     is_costly = problem.one_by_one or is_large(problem)
     if run.information is None:
         estimate, ambiguous = ambiguity(with_curvature(estimate), fit, run.variances)
@@ -456,11 +453,7 @@ def diagnosed_search(estimate: Estimate, fit: Fit) -> Diagnosis:
         remarks=(
             *search_remarks(estimate.study, fit),
             *([NOT_SEARCHED] if (wrong or excess) and is_costly else []),
-            *(
-                [NOT_PROPAGATED]
-                if estimate.study.tolerances is not None and is_costly and not goodness.not_reproduced
-                else []
-            ),
+            *([NOT_PROPAGATED] if is_stated and is_costly and not goodness.not_reproduced else []),
             *(bound_remarks(estimate, fit.initial_u) if fit.initial_u is not None else ()),
             *systematic,
         ),

@@ -22,6 +22,7 @@ from jaxmb.identify.fit.state import Fit
 from jaxmb.identify.parameters.model_parameters import parameters, unit
 from jaxmb.identify.study.study import Study
 from jaxmb.io.validation import display_name, listed, percentage, sentence
+from jaxmb.linalg.responses import FEW
 from jaxmb.machine.families import OF_DAMPING
 from jaxmb.machine.schema import Machine
 
@@ -36,6 +37,10 @@ def data_remarks(study: Study) -> list[str]:
     ]
 
 
+NOT_PROPAGATED = (
+    "standard deviations do not contain the tolerances of machine and tests, which were not propagated: the machine has"
+    f" more than {FEW} degrees of freedom, or the Jacobian is too large for the memory"
+)
 INFLATED = "; standard deviations were inflated accordingly"
 """End of a sentence on a misfit, left out where no standard deviation is known."""
 MOST_EXCEEDED = 3

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from jaxmb.identify.assess.budget import DescribedTests, ParameterBudget, budget, nonlinear_refit, parameter_budgets
 from jaxmb.identify.assess.modal_agreement import mode_shares
-from jaxmb.identify.assess.remarks import data_remarks
+from jaxmb.identify.assess.remarks import NOT_PROPAGATED, data_remarks
 from jaxmb.identify.estimation.design import Observability
 from jaxmb.identify.estimation.identifiability import (
     Group,
@@ -275,9 +275,7 @@ def _remarks(study: Study) -> tuple[str, ...]:
     remarks = [study.note] if study.note else []
     remarks += data_remarks(study)
     if study.tolerances is not None and study.problem.one_by_one:
-        remarks.append(
-            "standard deviations do not contain the tolerances of machine and tests: too many degrees of freedom"
-        )
+        remarks.append(NOT_PROPAGATED)
     if study.laws is not None:
         remarks.append("[laws]: the prediction is for constant parameters, without laws")
     weighted = any(
