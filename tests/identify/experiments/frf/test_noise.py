@@ -224,11 +224,12 @@ def test_exchanged_channels_are_compared_where_both_were_measured(tmp_path):
 def test_stated_noise_of_hann_windows_has_fewer_independent_lines(tmp_path):
     """H1 of random forces, boxcar and Hann: 1 + 2 (4 / 9 + 1 / 36) times the variance."""
     std, rng = list[np.ndarray](), np.random.default_rng(1)
-    exact = study_of(tmp_path, frf()).tests[0]
+    band = {"first_hz": 1.0, "last_hz": 25.0, "step_hz": 0.05}
+    exact = study_of(tmp_path, frf(simulate={"lines": band, "noise_log_std": 0.0})).tests[0]
     lines, measured = np.asarray(exact.omega) / (2.0 * np.pi), np.asarray(exact.measured)
-    for window in (np.ones(1000), np.hanning(1001)[:-1]):
+    for window in (np.ones(1200), np.hanning(1201)[:-1]):
         force, response = (
-            np.fft.rfft(rng.normal(size=(4, 21, 1000)) * window)[..., 20 : 20 + lines.size] for _ in range(2)
+            np.fft.rfft(rng.normal(size=(4, 21, 1200)) * window)[..., 20 : 20 + lines.size] for _ in range(2)
         )
         error = np.sum(response * force.conj(), axis=1) / np.sum(np.abs(force) ** 2, axis=1)
         noisy = measured * np.exp(0.02 * error.T.reshape(measured.shape))
