@@ -95,8 +95,8 @@ class Drive(Part):
     motor: Motor | None = None
     """Motor behind a gear, whose spring and damper are those of the coordinate."""
     range: Annotated[tuple[CoordinateValue, CoordinateValue], RISING] | None = None
-    """Lowest and highest value; without it there is no limit. Planned motions respect it, recorded ones are checked
-    against it [rad, m]."""
+    """Lowest and highest value; without it there is no limit. Planned motions and postures respect it, recorded ones
+    are checked against it [rad, m]."""
     speed_limit: Positive | None = None
     """Largest speed of planned motions [rad/s, m/s]."""
     acceleration_limit: Positive | None = None

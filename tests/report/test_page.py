@@ -109,7 +109,8 @@ def test_a_page_without_a_proposal_states_how_to_get_one_and_repeats_nothing(fol
     ((text,),) = (part.lines for part in found.parts)
     assert not any(each.removeprefix("To do: ") in text for each in page.sentences)
     assert text.startswith("No next test is proposed") is doubtful
-    check_next(NextPart.model_validate(tomllib.loads(text.split("`")[1])["next"]), study.model, ["test"])
+    part = NextPart.model_validate(tomllib.loads(text.split("`")[1])["next"])
+    check_next(part, study.machine, study.model, ["test"])
 
 
 def test_example_candidates_of_a_linear_axis_are_in_metres():

@@ -407,7 +407,12 @@ def _problem_and_start(
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     if file.next is not None:
         with error_location("[next]"):
-            check_next(file.next, model, [entry.name for entry in fitted if entry.kind == file.next.kind])
+            check_next(
+                file.next,
+                context.unlocked_machine,
+                model,
+                [entry.name for entry in fitted if entry.kind == file.next.kind],
+            )
     if file.laws is not None:
         with error_location("[laws]"):
             law_terms(file.laws, model, free, fitted)

@@ -122,6 +122,15 @@ def test_candidates_of_a_closed_chain_are_closed(tmp_path):
         study_of(tmp_path, test, next={"postures": {"q2": [-0.9, -0.8]}}, **more)
 
 
+@pytest.mark.parametrize(("postures", "found"), [({"b": [-0.5, 1.3]}, "b = 1.3"), ([{"b": -2.0}], "b = -2")])
+def test_postures_beyond_the_range_of_the_machine_are_not_planned(made, postures, found):
+    machine = MACHINE.model_dump(mode="json", exclude_unset=True)
+    (joint,) = (joint for body in machine["body"] for joint in body.get("joint", ()) if joint.get("name") == "b")
+    joint["range"] = [-1.0, 1.2]
+    with pytest.raises(InputError, match=rf"\[next\]: postures: {found} rad, expected .* -1 to 1.2 rad"):
+        made(planned_test(), machine=Machine.model_validate(machine), next={"postures": postures})
+
+
 def test_observability_is_of_the_parameters_of_the_machine():
     study = SimpleNamespace(free=SimpleNamespace(names=("zero.q2", "station.t.A.x", "distance_offset.t")))
     rows = np.random.default_rng(1).normal(size=(9, 3))

@@ -17,6 +17,7 @@ from jaxmb.identify.study.reading.torque import read_torque_test
 from jaxmb.identify.study.reading.vibration import read_frf_test, read_modes_test
 from jaxmb.io.validation import check_distinct, check_known, display_name, error_location
 from jaxmb.machine.build import Model
+from jaxmb.machine.schema import Machine
 from jaxmb.mechanics.compliance import elastic_springs
 from jaxmb.mechanics.loops import independent_coordinates
 from jaxmb.mechanics.postures import posture
@@ -118,12 +119,13 @@ def check_stiffness(file: StudyFile, model: Model) -> None:
                 )
 
 
-def check_next(part: AnyNextPart, model: Model, tests: Sequence[str]) -> None:
+def check_next(part: AnyNextPart, machine: Machine, model: Model, tests: Sequence[str]) -> None:
     """Raise ValueError where no test is a template of the next ones, or the machine has no such posture or point.
 
     Args:
         part: the table `[next]`.
-        model: the machine.
+        machine: its coordinates may have a `range`.
+        model: of the machine.
         tests: names of the fitted tests of its kind.
     """
     if not tests:
@@ -135,8 +137,17 @@ def check_next(part: AnyNextPart, model: Model, tests: Sequence[str]) -> None:
     if model.loops and isinstance(stated, dict):
         check_known("postures: independent coordinate", stated, independent_coordinates(model))
     ends = [{name: ends[k] for name, ends in stated.items()} for k in (0, 1)] if isinstance(stated, dict) else stated
+    ranges = {part.name: part.range for part in machine.moving_parts}
     for values in ends:
         posture(model, values)
+        for name, value in values.items():
+            low, high = ranges.get(name) or (-np.inf, np.inf)
+            if not low <= float(value) <= high:
+                unit = "rad" if model.revolute[model.coordinates.index(name)] else "m"
+                raise ValueError(
+                    f"postures: {name} = {float(value):.4g} {unit}, expected a value within its range of {low:.4g} to"
+                    f" {high:.4g} {unit} in the machine description"
+                )
     for points in part.points if isinstance(part, NextPart) else ():
         check_points(model, [point for end in points.ends for point in end])
 
