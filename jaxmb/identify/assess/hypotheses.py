@@ -8,19 +8,20 @@ import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import chdtri
 
 from jaxmb.identify.assess.corrected import Corrected, inverse_std, rotated
-from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd
+from jaxmb.identify.estimation.identifiability import RANK_TOLERANCE, scaled_svd, triangular_factor
 from jaxmb.identify.estimation.least_squares import MOST_EVALUATIONS, host_minimum
 from jaxmb.identify.experiments.machine_errors import damping_key
 from jaxmb.identify.experiments.motion import PostureTest
 from jaxmb.identify.experiments.test import Test, residual_of_test
 from jaxmb.identify.experiments.tolerances import StatedError
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.fit.problem import test_at
+from jaxmb.identify.fit.problem import Prior, test_at
 from jaxmb.io.validation import display_name
 
 EXPLAINS = 0.9
@@ -173,6 +174,8 @@ class HypothesisSearch:
     """Rows that are left out."""
     allowance: float | None = None
     """Sum of squares above `noise` that counts as noise; None for that of its chi-square distribution."""
+    elsewhere: float = 0.0
+    """Part of the sum of squares that is in no row."""
 
     @property
     def enough(self) -> float:
@@ -219,7 +222,7 @@ class HypothesisSearch:
             lower, upper = np.append(lower, low / error.typical), np.append(upper, high / error.typical)
         state = functools.partial(self.state, hypothesis)
         x, residual = host_minimum(functools.partial(rotated, state), first, lower, upper, evaluations)
-        return FittedHypothesis(hypothesis, x, float(residual @ residual))
+        return FittedHypothesis(hypothesis, x, float(residual @ residual) + self.elsewhere)
 
     def at_size(self, hypothesis: Hypothesis, first: np.ndarray) -> FittedHypothesis:
         """Fit of the free parameters at the size of an error in a start: one of 90 deg displaces them."""
@@ -232,7 +235,7 @@ class HypothesisSearch:
         u, residual = host_minimum(
             functools.partial(rotated, state), first[:-1], np.asarray(free.lower), np.asarray(free.upper), SCREENED
         )
-        return FittedHypothesis(hypothesis, np.append(u, first[-1]), float(residual @ residual))
+        return FittedHypothesis(hypothesis, np.append(u, first[-1]), float(residual @ residual) + self.elsewhere)
 
     def reproduces(self, end: FittedHypothesis) -> bool:
         """Whether a refit reproduces its alternatives to tests: smaller lengths have smaller residuals in any case."""
@@ -282,7 +285,11 @@ def refitted(
     errors, channel = search.corrected.errors, _without_channel(search, points[0])
     at = [*points, *([] if channel is None else [channel[0]])]
     expected, distinct, inside = _expected(search, at, None if channel is None else channel[1])
-    tried = _scanned(search, points[0], range(len(errors)))
+    parts = _in_single_tests(search, points[0])
+    inner = {k: part for numbers, part in parts for k in numbers}
+    tried = _scanned(search, points[0], [k for k in range(len(errors)) if k not in inner])
+    for numbers, part in parts:
+        tried |= _scanned(part, points[0], numbers)
     if channel is not None:
         tried |= _scanned(search, channel[0], np.flatnonzero(inside).tolist())
     expected = np.concatenate([expected, [[tried[k][0].chi_square for k in range(len(errors))]]])
@@ -297,7 +304,7 @@ def refitted(
             if best <= enough and not far and expected[:, k].min() > best + LINEAR * (chi_square - best):
                 continue  # another error leaves noise alone, and this one more to first order
             first = np.append(at[int(np.argmin(expected[: len(at), k]))], 0.0)
-            sized = [search.at_size(end.hypothesis, end.x) for end in tried[k]]
+            sized = [inner.get(k, search).at_size(end.hypothesis, end.x) for end in tried[k]]
             nearest = min(sized, key=lambda end: end.chi_square)
             ends = (search.fitted(nearest.hypothesis, start, SCREENED) for start in (first, nearest.x))
             end = min(ends, key=lambda end: end.chi_square)
@@ -306,7 +313,8 @@ def refitted(
                 damping = next((error for error in errors if error.key == damping_key(errors[k].key)), None)
                 if damping is not None and end.chi_square > enough:
                     end = search.fitted(Hypothesis(errors[k], beside=damping), np.insert(end.x, search.size, 0.0))
-            usual = [end for end in sized if end.size != 0.0 and end.surprise < 1e-9]  # a convention, such as 90 deg
+            conventions = (end for end in sized if end.size != 0.0 and end.surprise < 1e-9)  # such as 90 deg
+            usual = [search.at_size(end.hypothesis, end.x) for end in conventions]
             found[k] = min([end, *usual], key=lambda end: end.score)
             if _is_usual(found[k]):
                 best = min(best, found[k].chi_square)
@@ -320,7 +328,7 @@ def refitted(
     nearer = np.full(len(errors), np.inf)
     # the fit may be so far off that no step from it shows what a payload or a missing elasticity explains
     for k in {*likely()[:LIKELY], *(k for k in likely() if errors[k].starts)}:
-        nearer[k] = search.at_size(tried[k][0].hypothesis, tried[k][0].x).chi_square
+        nearer[k] = inner.get(k, search).at_size(tried[k][0].hypothesis, tried[k][0].x).chi_square
     expected = np.concatenate([expected, nearer[None]])
     refit(likely()[:TRIED])
     refit([k for k in likely() if errors[k].starts][:TRIED])
@@ -333,6 +341,36 @@ def refitted(
         # of errors with one effect, only those that are more plausible
         refit([k for k in more if distinct[k] or similar[k].surprise < 0.99 * surprise][:TRIED])
     return [*found.values(), *(() if best <= enough else _alternatives(search, at))]
+
+
+def _in_single_tests(search: HypothesisSearch, u: np.ndarray) -> list[tuple[list[int], HypothesisSearch]]:
+    """Of each of many tests, the errors that no other has, by index, and a search in its rows: the residual of other
+    tests is linear in the free parameters, about u, so that the time does not grow with the square of their number."""
+    corrected, problem, metric = search.corrected, search.corrected.problem, search.metric
+    if len(problem.tests) <= MOST_TESTS:
+        return []
+    found, of_tests = list[tuple[list[int], HypothesisSearch]](), np.concatenate([index for index, _ in corrected.own])
+    residual, jacobian = search.state(NONE, u)
+    known = np.broadcast_to(corrected.known, residual.size)
+    for test, view, own, rows in zip(problem.tests, problem.views, corrected.own, problem.row_slices, strict=True):
+        others = np.delete(np.column_stack([jacobian, residual]), rows, axis=0)
+        factor = triangular_factor([others, np.zeros((u.size, u.size + 1))])[: u.size]
+        mean = u - np.linalg.lstsq(factor[:, :-1], factor[:, -1])[0]
+        prior = Prior(*map(jax.device_put, (mean, np.ones(u.size), factor[:, :-1])))
+        inside = dataclasses.replace(
+            corrected,
+            problem=dataclasses.replace(problem, tests=(test,), views=(view,), prior=prior),
+            own=(own,),
+            known=np.pad(known[rows], (0, u.size)),
+        )
+        effects = np.pad(metric.effects[rows], ((0, u.size), (0, 0)))
+        variances = np.append(metric.variances[rows], np.ones(u.size))
+        part = dataclasses.replace(search, corrected=inside, metric=Metric(variances, effects))
+        at_u = part.state(NONE, u)[0]
+        part = dataclasses.replace(part, elsewhere=float(residual @ residual - at_u @ at_u))
+        single = [k for k in own[0].tolist() if k >= corrected.of_machine and np.sum(of_tests == k) == 1]
+        found.append((single, part))
+    return found
 
 
 def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) -> dict[int, list[FittedHypothesis]]:
@@ -357,7 +395,8 @@ def _scanned(search: HypothesisSearch, u: np.ndarray, numbers: Sequence[int]) ->
         stepped = np.clip(start - (svd.gain @ (svd.range(len(at_u)).T @ at_u)).T, free.lower, free.upper)
         for points, found in ((start, at_u), (stepped, search.metric(corrected.residuals(stepped, x).T))):
             for (k, size), point, chi_square in zip(some, points, np.sum(found**2, axis=0), strict=True):
-                end = FittedHypothesis(Hypothesis(errors[k]), np.append(point, size), float(chi_square))
+                whole = float(chi_square) + search.elsewhere
+                end = FittedHypothesis(Hypothesis(errors[k]), np.append(point, size), whole)
                 key = k, abs(size)
                 best[key] = min(best.get(key, end), end, key=lambda end: end.chi_square)
     ends = sorted(best.items(), key=lambda each: each[1].score)

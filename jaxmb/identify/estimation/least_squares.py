@@ -23,6 +23,9 @@ BOUND_PASSES = 5
 SMALLEST = 1e-300
 MOST_EVALUATIONS, SETTLED = 40, 1e-5
 """Evaluations of a minimum found by SciPy, and relative decrease of the cost in its last step."""
+MANY = 500
+"""Number of unknowns beyond which SciPy finds steps by iteration: most of the Jacobian of many tests is 0, and the time
+of its decomposition grows with the cube of their number."""
 
 Residual = Callable[[Float[Array, "d"]], Float[Array, "m"]]
 
@@ -214,11 +217,15 @@ def host_minimum(
         residual, jacobian = state(np.frombuffer(key))
         return np.nan_to_num(residual, nan=1e6), np.nan_to_num(jacobian)
 
+    def slopes(x: np.ndarray) -> Any:
+        found = at(x.tobytes())[1]
+        return found if x.size <= MANY else scipy.sparse.csr_array(found)
+
     def minimum(method: Literal["trf", "dogbox"]) -> Any:
         return scipy.optimize.least_squares(
             lambda x: at(x.tobytes())[0],
             np.clip(first, lower + 1e-9 * width, upper - 1e-9 * width),
-            jac=lambda x: at(x.tobytes())[1],  # pyright: ignore[reportArgumentType]  (stubs know names alone)
+            jac=slopes,  # pyright: ignore[reportArgumentType]  (stubs know names alone)
             bounds=(lower, upper),
             method=method,
             x_scale="jac",

@@ -1,5 +1,6 @@
 """Bounded least squares against SciPy's trust region, on small problems of every kind of minimum."""
 
+import importlib
 from functools import partial
 
 import equinox as eqx
@@ -258,3 +259,35 @@ def test_a_decomposition_that_does_not_converge(monkeypatch):
     x, residual = host_minimum(lambda x: (slope @ x - data, slope), np.zeros(2), -bound, bound)
     np.testing.assert_allclose(x, np.linalg.lstsq(slope, data)[0], atol=1e-6)
     np.testing.assert_allclose(residual, slope @ x - data)
+
+
+@pytest.mark.parametrize("bound", [10.0, 1.0])
+def test_the_minimum_of_many_unknowns(monkeypatch, bound):
+    """Unknowns of six tests and common ones: found by iteration as by decompositions, some on their bounds."""
+    draw, tests, common, own = np.random.default_rng(5), 6, 3, 5
+    slope = np.zeros((20 * tests, common + own * tests))
+    for k in range(tests):
+        of_test = np.arange(common + own * k, common + own * (k + 1))
+        slope[20 * k : 20 * (k + 1), [*range(common), *of_test]] = draw.normal(size=(20, common + own))
+    slope *= 10.0 ** draw.uniform(-1.0, 1.0, slope.shape[1])
+    truth = draw.uniform(-1.2, 1.2, slope.shape[1])
+
+    def predicted(x):
+        return np.sinh(0.2 * slope @ x)
+
+    data = predicted(truth) + 0.1 * draw.normal(size=len(slope))
+
+    def state(x):
+        return predicted(x) - data, 0.2 * np.cosh(0.2 * slope @ x)[:, None] * slope
+
+    limits = np.full(truth.size, bound)
+    found = []
+    for most in (500, 1):
+        monkeypatch.setattr(importlib.import_module("jaxmb.identify.estimation.least_squares"), "MANY", most)
+        x, residual = host_minimum(state, np.zeros(truth.size), -limits, limits)
+        found.append((x, residual @ residual))
+    (exact, least), (iterated, reached) = found
+    assert np.any(np.abs(exact) > 0.99 * bound) == (bound == 1.0)
+    assert np.any(iterated != exact)
+    assert reached == pytest.approx(least, rel=1e-4)
+    np.testing.assert_allclose(iterated, exact, atol=2e-2)

@@ -569,3 +569,23 @@ def test_a_direction_common_to_all_tests_within_the_tolerance_of_each_is_no_erro
     assert _is_tolerated(corrected, made, common, 1.5 * one_deg)
     assert not _is_tolerated(corrected, made, common, -2.1 * one_deg)
     assert not _is_tolerated(corrected, made, errors["gain of p0"], 0.0)
+
+
+def test_errors_of_single_tests_are_searched_in_their_rows(tmp_path, monkeypatch):
+    module = importlib.import_module("jaxmb.identify.assess.hypotheses")
+    monkeypatch.setattr(module, "MOST_TESTS", 1)
+    made = study(tmp_path, step=2.0, offset=0.05)
+    corrected, rows = Corrected.of(made, made.model), made.problem.data_rows
+    search = HypothesisSearch(corrected, Metric(np.full(rows, 4.0), np.zeros((rows, 0))), rows)
+    u = np.asarray(made.free.encode(made.start.values))
+    parts = module._in_single_tests(search, u)
+    assert len(parts) == len(made.problem.tests)
+    for (numbers, part), test in zip(parts, made.problem.tests, strict=True):
+        keys = [corrected.errors[k].key for k in numbers]
+        assert f"gain of {test.name}" in keys
+        assert "time base" not in keys
+        hypothesis = Hypothesis(corrected.errors[numbers[keys.index(f"gain of {test.name}")]])
+        for du in (0.0, 1e-3):  # linear elsewhere
+            at = np.append(u + du, 2.0)
+            whole, inside = (np.sum(each.state(hypothesis, at)[0] ** 2) for each in (search, part))
+            assert inside + part.elsewhere == pytest.approx(whole, rel=1e-9 + 10.0 * du**1.5)
