@@ -13,6 +13,7 @@ from jaxmb.io.validation import typed_arguments
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import (
     cartesian_compliance,
+    closed_stiffness,
     compliance_matrix,
     elastic_deflection,
     elastic_jacobian,
@@ -125,20 +126,26 @@ def _names(points: Sequence[str]) -> tuple[str, ...]:
 
 
 @compiled
-def _jacobian_and_compliance(
-    model: Model, q: Float[Array, "n"], frame: str
-) -> tuple[Float[Array, "6 e"], Float[Array, "e e"]]:
-    return elastic_jacobian(model, q, frame), compliance_matrix(model, q)
+def _compliant_motion(model: Model, q: Float[Array, "n"], frame: str) -> tuple[Float[Array, "6 k"], Array]:
+    """Twists of a frame that span its deflections under any load, and whether the machine is stable.
+
+    They follow from elastic motions that keep the loops closed; in open machines from the columns of the compliance
+    matrix, since that of a virtual spring may be singular.
+    """
+    compliance = compliance_matrix(model, q)
+    diagonal = jnp.diagonal(compliance)
+    motion = compliance / jnp.where(diagonal > 0.0, diagonal, 1.0)
+    if model.following:
+        motion = closed_stiffness(model, q, gravity=False)[0]
+    return elastic_jacobian(model, q, frame) @ motion, jnp.all(jnp.isfinite(compliance))
 
 
 def _check_compliant_in_all_directions(model: Model, q: Array, frame: str) -> None:
-    jacobian, compliance = (np.asarray(part) for part in _jacobian_and_compliance(model, jnp.asarray(q), frame))
-    if not np.all(np.isfinite(compliance)):
+    twists, is_stable = (np.asarray(part) for part in _compliant_motion(model, jnp.asarray(q), frame))
+    if not is_stable:
         raise ValueError(f"machine '{model.name}' is unstable at this posture: its stiffness is not positive definite")
-    is_compliant = np.diagonal(compliance) > 0.0
-    columns = jacobian[:, is_compliant]
-    length = np.linalg.norm(columns[:3], axis=0).max(initial=0.0) or 1.0
-    scaled = columns * np.array([1.0 / length] * 3 + [1.0] * 3)[:, None]
+    length = np.linalg.norm(twists[:3], axis=0).max(initial=0.0) or 1.0
+    scaled = twists * np.array([1.0 / length] * 3 + [1.0] * 3)[:, None]
     rank = constraint_rank(scaled)
     if rank < 6:
         raise ValueError(

@@ -240,6 +240,33 @@ def test_what_cannot_give_way(rigid):
         cartesian_stiffness(rigid, Q, "tool", jnp.zeros(3))
 
 
+def test_rigid_directions_of_a_closed_chain_and_of_a_singular_virtual_spring():
+    axes = [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    arms = [[0.0, 0.0, 0.3], [0.0, 0.1, 0.4], [0.5, 0.0, 0.1], [0.3, 0.0, 0.0], [0.1, 0.05, 0.0], [0.1, 0.0, 0.1]]
+    body = [
+        {"name": f"b{i}", "parent": f"b{i - 1}" if i else "ground", "origin": {"xyz": arm}}
+        | {"joint": [{"name": f"q{i}", "axis": axis, "stiffness": 1e4}]}
+        for i, (axis, arm) in enumerate(zip(axes, arms, strict=True))
+    ]
+    machine = {"name": "arm", "body": body, "posture": {f"q{i}": 0.2 + 0.1 * i for i in range(6)}}
+    arm = jaxmb.build_model(Machine.model_validate(machine))
+    q = jaxmb.reference_posture(arm)
+    assert np.linalg.matrix_rank(jaxmb.cartesian_stiffness(arm, q, "b5")) == 6
+    end = {"name": "end", "body": "ground", "origin": {"xyz": jaxmb.frame_pose(arm, q, "b5")[:3, 3].tolist()}}
+    loop = {"name": "ball", "frame_a": "end", "frame_b": "b5", "type": "spherical"}
+    closed = jaxmb.build_model(Machine.model_validate(machine | {"frame": [end], "loop": [loop]}))
+    with pytest.raises(ValueError, match="rigid in 3 of six directions"):
+        jaxmb.cartesian_stiffness(closed, q, "b5")
+
+    along = np.array([0.0, 2e-3, 0.0, 0.0, 0.0, 1e-2])  # a rotation about an axis beside the spring
+    spring = {"name": "bearing", "body": "b1", "compliance": np.outer(along, along).tolist()}
+    body[1]["joint"] = body[2]["joint"] = []
+    machine["posture"] = {"q0": 0.1, "q3": 0.4, "q4": 0.5, "q5": 0.6}
+    hinged = jaxmb.build_model(Machine.model_validate(machine | {"virtual_spring": [spring]}))
+    with pytest.raises(ValueError, match="rigid in 1 of six directions"):
+        jaxmb.cartesian_stiffness(hinged, jaxmb.reference_posture(hinged), "b5")
+
+
 def test_batches(rigid):
     many = jnp.stack([Q, Q + 0.1])
     stiffness = jax.jit(jax.vmap(lambda q: cartesian_stiffness(rigid, q, "tool")))(many)
