@@ -130,6 +130,10 @@ def _limits(limit: _Element, kind: str, location: str) -> Table:
     """Limits of range, speed and effort of a joint; 0 and `OUT_OF_REACH` mean no limit."""
     result: Table = {}
     low, high = (_numbers(limit, key, 1, location, "0")[0] for key in ("lower", "upper"))
+    if kind != "continuous" and low > high:
+        raise ValueError(
+            f"{location}: line {limit.line}: found lower={low:g} above upper={high:g}, expected rising limits"
+        )
     if kind != "continuous" and low < high and max(-low, high) < OUT_OF_REACH:
         result["range"] = [low, high] if kind == "prismatic" else [AngleText(low), AngleText(high)]
     for key, name in (("velocity", "speed_limit"), ("effort", "effort_limit")):

@@ -37,6 +37,12 @@ def test_limits_of_a_urdf_are_written_and_read(tmp_path):
     assert [other.velocityLimit[joint.idx_v] for joint in at.values()] == [3.0, 1e9, 0.5]
 
 
+def test_falling_limits_of_a_urdf():
+    text = URDF.replace('lower="-1.5" upper="2"', 'lower="2" upper="-1.5"')
+    with pytest.raises(ValueError, match=r"joint '.*', limit: line \d+: found lower=2 above upper=-1\.5, expected"):
+        machine_from_urdf(text, "arm")
+
+
 def test_a_joint_of_a_urdf_may_have_several_turns():
     machine = machine_from_urdf(URDF.replace('lower="-1.5" upper="2"', 'lower="-20" upper="20"'), "arm")
     assert machine.moving_parts[0].range == (-20.0, 20.0)
