@@ -35,6 +35,9 @@ TALLEST = 1.6
 """Largest height of both views of a mode over their width."""
 LONGEST_ARROW = 0.2
 """Length of the longest arrow over the size of the machine, as on pages."""
+LEAST_GROWTH = 1e-2, 1e-6
+"""Rate of growth, 1/s and over the largest angular frequency, up to which a positive eigenvalue of a machine is
+rounding, as of rigid-body modes."""
 NOTE = f"displaced by at most {100 * DRAWN_PART:.0f} % of its size"
 
 
@@ -224,4 +227,8 @@ def predicted_sections(
     )
     shown = count if count <= LISTED_MODES else max(int(np.sum(modes_hz <= frequency_hz[-1])), 1)
     more = (Lines((f"and {count - shown} more above {modes_hz[shown - 1]:.6g} Hz",)),) if shown < count else ()
+    growth = float(np.max(found.overdamped, initial=0.0))
+    if growth > max(LEAST_GROWTH[0], LEAST_GROWTH[1] * np.max(np.abs(found.eigenvalue), initial=0.0)):
+        cause = "unstable: the weight or a loaded spring exceeds the stiffness"
+        more = (*more, Lines((f"{cause}; a motion grows as exp({growth:.3g} t), t in s",)))
     return [Section(f"Modes of {name}", (predicted_modes_table(found, at, shown), *more, Picture("frf", draw)))]

@@ -182,7 +182,8 @@ class Modes(eqx.Module):
     shape: Complex[Array, "n mode"]
     """Mode shapes in columns, the largest component 1."""
     overdamped: Float[Array, "root"]
-    """Real eigenvalues of overdamped modes, 1/s."""
+    """Real eigenvalues, 1/s: of overdamped modes, of rigid-body ones (0 up to rounding), and of unstable motions, where
+    they are positive."""
 
 
 @typed_arguments
@@ -203,7 +204,7 @@ def modes(tangent: Tangent) -> Modes:
         RuntimeError: a mode of a machine with fractional damping was not found.
 
     Returns:
-        The modes with Im(lambda) > 0, without rigid-body ones, and separately the overdamped roots. For use inside
+        The modes with Im(lambda) > 0, without rigid-body ones, and separately the real eigenvalues. For use inside
         `jit`, where the number of modes must be known beforehand, see `oscillating_modes`.
 
     Source: Huynh et al. 2020, eq. 18-20.

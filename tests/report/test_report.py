@@ -313,6 +313,20 @@ def test_zero_frfs_have_no_scale():
     figure.draw_without_rendering()
 
 
+def test_an_unstable_machine_is_named():
+    tangent = jaxmb.Tangent(np.diag([1.0, 2.0]), np.zeros((2, 2)), np.diag([-9.0, 800.0]))
+    parts = []
+    for stiffness in (tangent.stiffness, np.diag([0.0, 800.0])):
+        found = jaxmb.modes(dataclasses.replace(tangent, stiffness=stiffness))
+        h = np.ones((3, 1, 1), dtype=complex)
+        (section,) = predicted_sections("arm", found, np.arange(1.0, 4.0), h, (("tool", "x"),), 2, {"a": 0.0}, ["a"])
+        parts.append([line for part in section.parts if isinstance(part, Lines) for line in part.lines])
+    assert len(parts[0]) == 1
+    assert parts[0][0].startswith("unstable: the weight or a loaded spring exceeds the stiffness; ")
+    assert parts[0][0].endswith("a motion grows as exp(3 t), t in s")
+    assert parts[1] == []
+
+
 @pytest.mark.parametrize(
     ("weight", "shaded", "label"),
     [([1, 1, 80, 1], [0, 0, 1, 0], "lines of higher weight"), ([1, 0.02, 1, 0], [0, 1, 0, 0], "lines of lower weight"),
