@@ -89,17 +89,19 @@ def build_model(machine: Machine) -> Model:
     named = [model.coordinates.index(name) for name in machine.independent]
     elastic = [bool(k > 0.0) for k in np.asarray(model.stiffness)]
     coupled = [i for i, _ in model.couplings]
-    later_choice = [i for i in range(n) if (elastic[i] or model.locked[i]) and i not in [*named, *coupled]]
-    preferred = [i for i in range(n) if i not in [*named, *coupled, *later_choice]]
+    locked = [i for i in range(n) if model.locked[i]]  # independent if possible: dependent ones follow the others
+    others = [i for i in range(n) if i not in [*named, *coupled, *locked]]
+    preferred, later_choice = ([i for i in others if elastic[i] is k] for k in (False, True))
     # the reference posture may be far from closed: named coordinates keep their values
     guess = np.array(model.reference)
     for k, (i, other) in enumerate(model.couplings):
         if model.coordinates[i] not in machine.posture:
             guess[i] = model.coupling_ratio[k] * guess[other] + model.coupling_offset[k]
     # the constraints' rank is evaluated at closed postures: elsewhere redundant constraints seem independent
-    free = [*coupled, *preferred, *later_choice]
+    unlocked = [*coupled, *preferred, *later_choice]
+    free = [*unlocked, *(i for i in locked if i not in named)]
     try:
-        reference = _closed_reference(model, guess, [coupled, [*coupled, *preferred], free])
+        reference = _closed_reference(model, guess, [coupled, [*coupled, *preferred], unlocked, free])
     except ValueError:
         closed, remaining = newton(model, guess, list(range(n)))
         if remaining <= CLOSED:
@@ -107,7 +109,8 @@ def build_model(machine: Machine) -> Model:
         raise
     slope = gap(model, reference).slope
     _check_given(machine, slope, free)
-    dependent = dependent_coordinates(slope, [coupled, preferred, later_choice])
+    named_free = [i for i in named if i not in locked]
+    dependent = dependent_coordinates(slope, [coupled, preferred, later_choice, named_free, locked])
     _check_regular(model, reference, slope, dependent)
     _check_branch(machine, model, guess, reference, dependent)
     for i in dependent:

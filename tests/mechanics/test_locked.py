@@ -76,3 +76,45 @@ def test_deflection(locked, without):
 def test_it_has_no_elastic_parameters(locked):
     assert not {"stiffness.turn", "damping.turn", "rotor_inertia.turn"} & jaxmb.parameters(locked).keys()
     assert {"stiffness.a", "stiffness.b"} <= jaxmb.parameters(locked).keys()
+
+
+def test_a_closed_chain_with_a_locked_joint_moves_without_it():
+    def bar(name, parent, xyz, joint, **keys):
+        return BODY | {
+            "name": name, "parent": parent, "origin": {"xyz": xyz},
+            "joint": [{"name": joint, "stiffness": 3e3, "damping": 2.0} | keys],
+        }  # fmt: skip
+
+    five_bar = {
+        "name": "five-bar",
+        "gravity": [0.0, -9.81, 0.0],
+        "independent": ["b", "c"],
+        "posture": {"a": 2.0, "b": -1.2, "c": 1.1, "d": 1.0},
+        "body": [
+            bar("left", "ground", [0.0, 0.0, 0.0], "a", locked=True),
+            bar("far-left", "left", [0.5, 0.0, 0.0], "b"),
+            bar("right", "ground", [0.6, 0.0, 0.0], "c"),
+            bar("far-right", "right", [0.5, 0.0, 0.0], "d"),
+        ],
+        "frame": [{"name": f"end-{side}", "body": f"far-{side}", "origin": {"xyz": [0.7, 0.0, 0.0]}}
+                  for side in ("left", "right")],
+        "loop": [{"name": "pin", "frame_a": "end-left", "frame_b": "end-right"}],
+    }  # fmt: skip
+    model = jaxmb.build_model(jaxmb.Machine.model_validate(five_bar))
+    q = jaxmb.reference_posture(model)
+    names = jaxmb.independent_coordinates(model)
+    assert names[0] == "a"
+    body = copy.deepcopy(five_bar["body"])
+    body[0] |= {"joint": [], "origin": {"rpy": [0.0, 0.0, float(q[0])]}}
+    posture = dict(zip("bcd", q[1:].tolist(), strict=True))
+    four_bar = jaxmb.build_model(
+        jaxmb.Machine.model_validate(five_bar | {"body": body, "posture": posture, "independent": [names[1]]})
+    )
+    found = jaxmb.forward_dynamics(model, q, [0.0, 0.5], [0.0, 20.0])
+    expected = jaxmb.forward_dynamics(four_bar, q[1:], [0.5], [20.0])
+    np.testing.assert_allclose(found, [0.0, expected[0]], rtol=1e-9)
+    body[0] = bar("left", "ground", [0.0, 0.0, 0.0], "a")
+    body[3]["joint"][0]["locked"] = body[2]["joint"][0]["locked"] = True
+    fixed = jaxmb.Machine.model_validate(five_bar | {"body": body, "independent": ["a", "b"]})
+    with pytest.raises(ValueError, match="with its loops and locks no coordinate can move"):
+        jaxmb.build_model(fixed)
