@@ -37,6 +37,8 @@ from jaxmb.machine.values import (
 
 MOST_COORDINATES = 200
 """Limit for machines that are read: above it, compiling the equations takes minutes."""
+LARGEST_GRAVITY = 1000.0
+"""Largest component of gravity, m/s^2; a larger number is probably in mm/s^2."""
 EXACT = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """No deviation of a pose."""
 MOST_SHOWN = 9
@@ -405,6 +407,7 @@ class Machine(Part):
             ("body or payload", [*bodies, *(p.name for p in self.payload)]),
             ("loop", [loop.name for loop in self.loop]),
             ("coupling: coordinate", [coupling.coordinate for coupling in self.coupling]),
+            ("independent: coordinate", self.independent),
             ("virtual spring", [s.name for s in self.virtual_spring]),
             ("location of a virtual spring", [f"{s.at} of {s.body}" for s in self.virtual_spring]),
         ):
@@ -439,6 +442,10 @@ class Machine(Part):
             check_travel(f"posture: {name}", self.posture.get(name, 0.0))
         for name in {c.name for body in self.body for c in body.joint} - {*prismatic}:
             check_turns(f"posture: {name}", self.posture.get(name, 0.0))
+        if max(map(abs, self.gravity)) > LARGEST_GRAVITY:
+            raise ValueError(
+                f"gravity is {list(self.gravity)}, expected at most {LARGEST_GRAVITY:g} m/s^2, is it in mm/s^2?"
+            )
         if not self.coordinates and not self.beam:
             raise ValueError("the machine has no coordinate: every joint is fixed")
         if len(self.coordinates) > MOST_COORDINATES:

@@ -179,6 +179,12 @@ def test_byte_order_mark_is_no_error(tmp_path):
             " in m",
         ),
         ('"arm"', '"arm"\ngravity = 9.81', "gravity: found 9.81, expected a list"),
+        ('"arm"', '"arm"\ngravity = [0, 0, -9810]', "expected at most 1000 m/s^2, is it in mm/s^2?"),
+        (
+            '"arm"',
+            '"arm"\nindependent = ["lift", "lift"]',
+            "the independent: coordinate name 'lift' is used twice, expected each once",
+        ),
         ('"arm"', '"arm', "not valid TOML: Illegal character '\\n' (at line 2, column 12)"),
         ('"arm"', "arm", "not valid TOML: Invalid value (at line 2, column 8); text needs quotes"),
         ('name = "arm"', "", "name: missing, expected a value"),
