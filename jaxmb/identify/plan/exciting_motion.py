@@ -178,8 +178,8 @@ def exciting_motion(
     quasi-Newton steps minimise -log det (J^T J), J the regressor over the standard deviations of the torques, on the
     identifiable directions of the parameters; the sum of the variances of `wanted`; or, with the criterion "condition",
     the condition number of the regressor of base parameters, columns scaled to length 1. The motion respects the limits
-    of range, speed and acceleration at all times. Collisions are not checked. Motors turn with their joints, through
-    rigid gears.
+    of range, speed and acceleration of independent and coupled coordinates at all times; those of dependent coordinates
+    in loops and collisions are not checked. Motors turn with their joints, through rigid gears.
 
     Args:
         machine: its coordinates have `speed_limit` and optionally `range` and `acceleration_limit`.

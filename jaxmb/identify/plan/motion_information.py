@@ -31,7 +31,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, LimitsPart]) -> Limits:
-    """Limits of coordinates: those of the machine, or the given ones in their place.
+    """Limits of coordinates: those of the machine, or the given ones in their place, and those of coupled coordinates.
 
     Args:
         machine: with `range`, `speed_limit` and `acceleration_limit` of its coordinates.
@@ -51,7 +51,15 @@ def limits_of(machine: Machine, names: Sequence[str], given: Mapping[str, Limits
         speed = part.speed or coordinate.speed_limit
         if speed is None:
             raise ValueError(f"'{name}' has no speed limit, expected one in the machine or in limits")
-        rows.append((low, high, speed, part.acceleration or coordinate.acceleration_limit or np.inf))
+        acceleration = part.acceleration or coordinate.acceleration_limit or np.inf
+        for coupling in machine.coupling:
+            if coupling.follows == name and coupling.ratio:
+                follower, ratio = own[coupling.coordinate], coupling.ratio
+                ends = sorted((end - coupling.offset) / ratio for end in follower.range or (-np.inf, np.inf))
+                low, high = max(low, ends[0]), min(high, ends[1])
+                speed = min(speed, (follower.speed_limit or np.inf) / abs(ratio))
+                acceleration = min(acceleration, (follower.acceleration_limit or np.inf) / abs(ratio))
+        rows.append((low, high, speed, acceleration))
     return Limits(*np.array(rows, dtype=float).T)
 
 

@@ -6,7 +6,7 @@ import pytest
 import jaxmb
 from jaxmb.identify.plan import exciting_motion
 from jaxmb.identify.plan.exciting_motion import Found
-from jaxmb.identify.plan.motion_information import FINE, Limits, at_limits, random_choice, series_of, within
+from jaxmb.identify.plan.motion_information import FINE, Limits, at_limits, limits_of, random_choice, series_of, within
 from tests.identify.experiments.torque.test_torque_recovery import ARM
 
 LIMITS = {"a": {"range": [-1.0, 2.0], "speed": 3.0, "acceleration": 20.0},
@@ -23,6 +23,15 @@ def found():
 @pytest.fixture(scope="module")
 def random():
     return jaxmb.exciting_motion(ARM, FREE, **HOW | {"steps": 0})
+
+
+def test_limits_of_a_coupled_coordinate_bound_the_one_that_it_follows():
+    joints = {"a": {"range": (-2.0, 2.0), "speed_limit": 2.0}, "b": {"range": (-0.1, 0.3), "speed_limit": 0.3}}
+    joints["b"]["acceleration_limit"] = 5.0
+    body = [{"name": f"{name}-body", "mass": 1.0, "joint": [{"name": name} | keys]} for name, keys in joints.items()]
+    coupling = [{"coordinate": "b", "follows": "a", "ratio": -0.5, "offset": 0.1}]
+    machine = jaxmb.Machine.model_validate({"name": "gripper", "body": body, "coupling": coupling})
+    np.testing.assert_allclose(np.ravel(limits_of(machine, ["a"], {})), [-0.4, 0.4, 0.6, 10.0], rtol=1e-12)
 
 
 def test_limits_are_kept_at_all_times_and_used():
