@@ -200,7 +200,7 @@ def modes(tangent: Tangent) -> Modes:
         tangent: from `linearize`.
 
     Raises:
-        ValueError: the mass matrix is singular.
+        ValueError: the mass matrix is singular, or a matrix is not finite.
         RuntimeError: a mode of a machine with fractional damping was not found.
 
     Returns:
@@ -214,6 +214,10 @@ def modes(tangent: Tangent) -> Modes:
     K = K if tangent.structural is None else K + 1j * np.asarray(tangent.structural)
     n = M.shape[0]
     check_mass_matrix(M)
+    for label, part in (("stiffness", K), ("damping", C)):
+        if not np.isfinite(part).all():
+            cause = "as where the ends of a spring of type 'length' coincide"
+            raise ValueError(f"the {label} matrix is not finite, {cause}")
     if tangent.fractional is not None:
         E, order = np.asarray(tangent.fractional.matrix), float(tangent.fractional.order)
         found = fractional_modes(M, C, K.astype(complex), E, order)

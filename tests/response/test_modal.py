@@ -247,3 +247,14 @@ def test_a_locked_machine_has_no_modes():
     nothing = jnp.zeros((0, 0))
     found = modes(Tangent(nothing, nothing, nothing))
     assert (found.frequency_hz.size, found.shape.shape, found.overdamped.size) == (0, (0, 0), 0)
+
+
+def test_a_spring_whose_ends_coincide_has_no_modes():
+    body = {"name": "bar", "mass": 1.0, "center_of_mass": [0.2, 0.0, 0.0], "joint": [{"name": "q", "stiffness": 9.0}]}
+    origin = {"xyz": [0.0, 0.0, 0.1]}
+    frames = [{"name": name, "body": at, "origin": origin} for name, at in (("a", "ground"), ("b", "bar"))]
+    spring = {"name": "s", "frame_a": "a", "frame_b": "b", "type": "length", "free_length": 0.1, "stiffness": 3.0}
+    machine = Machine.model_validate({"name": "bar", "body": [body], "frame": frames, "spring": [spring]})
+    model = build_model(machine)
+    with pytest.raises(ValueError, match="the stiffness matrix is not finite, as where the ends of a spring"):
+        modes(linearize(model, model.reference))
