@@ -69,7 +69,8 @@ def plain_sections(result: Result, entries: Sequence[Entry]) -> list[Section]:
 
 
 def score_table(result: Result, entries: Sequence[Entry]) -> Table:
-    """Prediction scores of the identified machine for each test, with the columns that apply to any of the tests."""
+    """Prediction scores of the identified machine for each test, with the number of values that were not left out and
+    the columns that apply to any of the tests."""
     rows = []
     for entry in entries:
         score = score_of(result, entry)
@@ -78,7 +79,7 @@ def score_table(result: Result, entries: Sequence[Entry]) -> Table:
             (
                 entry.name,
                 ROLES[entry.role],
-                str(entry.test.rows),
+                str(np.count_nonzero(entry.test.row_weights())),
                 *(None if value is None else form(value) for value, form in cells),
             )
         )
@@ -144,7 +145,7 @@ def budget_table(budget: Mapping[str, Mapping[str, float]] | None) -> Table | No
     names = list(dict.fromkeys(name for shares in budget.values() for name in shares))
     largest = {name: max(shares.get(name, 0.0) for shares in budget.values()) for name in names}
     shown = [name for name in names if largest[name] >= LEAST_SHARE]
-    rows = tuple((name, *(f"{shares.get(name, 0.0):.1f}" for shares in budget.values())) for name in shown)
+    rows = tuple((name, *(f"{shares.get(name, 0.0):z.1f}" for shares in budget.values())) for name in shown)
     return Table(
         "Share of the deflections (%)",
         (*left("joint or link"), *right(*budget)),

@@ -44,7 +44,7 @@ from jaxmb.report.modes import (
 from jaxmb.report.parameters import _error, budget_table, cost_chart, parameter_chart, parameter_sections
 from jaxmb.report.result_sections import data_sentences, fit_section, sections
 from jaxmb.report.section import Lines, Picture, Table, deviation, number, percent, pictures, sentence, short
-from jaxmb.report.tests import SECTIONS, frf_sections, geometry_table
+from jaxmb.report.tests import SECTIONS, frf_sections, geometry_table, score_table
 from jaxmb.response.modal import Modes
 from tests.identify.crane import FREE, MODES, crane_study
 
@@ -80,6 +80,15 @@ def result(tmp_path_factory):
         }
     )
     return jaxmb.identify(make_study(file, "two", tmp_path_factory.mktemp("study")))
+
+
+def test_table_of_scores_counts_the_values_that_are_used(result):
+    of_frf, of_modes = result.study.entries
+    weight = of_frf.test.weight.at[:10].set(0.0)
+    partial = dataclasses.replace(of_frf, test=dataclasses.replace(of_frf.test, weight=weight))
+    without_content = dataclasses.replace(of_modes.test, content=np.zeros_like(of_modes.test.content))
+    table = score_table(result, (partial, dataclasses.replace(of_modes, test=without_content)))
+    assert [row[2] for row in table.rows] == [str(2 * 9 * (59 - 10)), "6"]
 
 
 def test_tables(result, text_of):
