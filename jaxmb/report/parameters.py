@@ -112,7 +112,7 @@ def together_lines(result: Result) -> list[str]:
         else:
             text = "  ".join(f"{size:+.2f} {name}" for name, size in group.parameters.items())
         lines.append(
-            f"identifiable only in combination: {text}, std of this sum {percent(100.0 * group.std)} %"
+            f"identifiable only in combination: {text}, std of this sum due to noise {percent(100.0 * group.std)} %"
             if math.isfinite(group.std)
             else f"not identifiable: {text}"
         )

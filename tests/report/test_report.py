@@ -13,6 +13,7 @@ import jaxmb
 from jaxmb.identify.assess.budget import ParameterBudget
 from jaxmb.identify.assess.result import Mode, Parameter
 from jaxmb.identify.assess.tests.frf import ModesMetrics
+from jaxmb.identify.estimation.identifiability import KnownTogether
 from jaxmb.identify.fit.noise import Misfit
 from jaxmb.identify.fit.problem import Prior
 from jaxmb.identify.study.format.study_format import StudyFile
@@ -41,7 +42,14 @@ from jaxmb.report.modes import (
     measured_modes_table,
     predicted_modes_table,
 )
-from jaxmb.report.parameters import _error, budget_table, cost_chart, parameter_chart, parameter_sections
+from jaxmb.report.parameters import (
+    _error,
+    budget_table,
+    cost_chart,
+    parameter_chart,
+    parameter_sections,
+    together_lines,
+)
 from jaxmb.report.result_sections import data_sentences, fit_section, sections
 from jaxmb.report.section import Lines, Picture, Table, deviation, number, percent, pictures, sentence, short
 from jaxmb.report.tests import SECTIONS, frf_sections, geometry_table, score_table
@@ -80,6 +88,15 @@ def result(tmp_path_factory):
         }
     )
     return jaxmb.identify(make_study(file, "two", tmp_path_factory.mktemp("study")))
+
+
+def test_lines_of_combinations_say_that_their_std_is_that_of_noise(result):
+    groups = (KnownTogether(0.1, 1, {"a": 0.8, "b": -0.6}), KnownTogether(np.inf, 2, {"a": 1.0, "b": 1.0}))
+    metrics = dataclasses.replace(result.metrics, known_together=groups)
+    assert together_lines(dataclasses.replace(result, metrics=metrics)) == [
+        "identifiable only in combination: +0.80 a  -0.60 b, std of this sum due to noise 10 %",
+        "not identifiable: a, b (2 directions)",
+    ]
 
 
 def test_table_of_scores_counts_the_values_that_are_used(result):
