@@ -100,7 +100,7 @@ def diagnosed_linear(estimate: Estimate, linear: LinearSystem) -> Diagnosis:
         estimate = estimate.with_std(np.maximum(estimate.std, jackknife_std(estimate)))
     common = [] if wrong else _common_factor(estimate, linear)
     estimate = with_hypotheses(estimate, hypotheses)
-    if common or any(entry.source.std_unknown for entry in estimate.study.fitted):
+    if common or estimate.std_unknown:
         estimate = estimate.without_std
     stated = estimate.goodness.budget
     known = estimate.identifiability if stated is None else estimate.with_added(stated.covariance).identifiability

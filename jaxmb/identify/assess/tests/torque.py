@@ -302,7 +302,7 @@ def _essential(
         parts.append((regressor[:, own], without, np.asarray(test.std)))
     matrix, measured, std = (np.concatenate(column) for column in zip(*parts, strict=True))
     found = essential_parameters(matrix, measured, std, base_parameters.names)
-    known = [std if np.isfinite(std) else None for std in found.std.tolist()]
+    known = [std if estimate.has_std and np.isfinite(std) else None for std in found.std.tolist()]
     by_name = dict(zip(found.names, zip(found.values.tolist(), known, strict=True), strict=True))
     values = np.array([by_name.get(name, (0.0, None))[0] for name in base_parameters.names])
     return by_name, functools.partial(with_base, values)

@@ -110,6 +110,8 @@ def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
     assert result.status.startswith("data not followed")
     assert named in result.doubts[0]
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
+    assert not any("essential_std" in row for row in result.metrics["base"])
+    assert not any("identifiable 'yes'" in remark for remark in result.remarks)
 
 
 def test_exchanged_torques_keep_their_noise(tmp_path):
@@ -194,6 +196,8 @@ def test_a_saturated_torque_is_a_doubt(tmp_path):
     assert sum("it saturates and is not that of the motion" in doubt for doubt in result.doubts) == 2
     assert {parameter.identifiable for parameter in result.parameters.values()} == {"no"}
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
+    assert not any("essential_std" in row for row in result.metrics["base"])
+    assert not any("identifiable 'yes'" in remark for remark in result.remarks)
 
 
 @pytest.mark.parametrize(
