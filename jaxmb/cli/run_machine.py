@@ -34,8 +34,9 @@ class PredictOptions(NamedTuple):
     machine: RobotArgument
     out: Out = None
     posture: Annotated[
-        str, typer.Option(help='Coordinates, as "z2=70 deg,z3=-100 deg"; the others as in the reference posture.')
-    ] = ""
+        list[str] | None,
+        typer.Option(help='Coordinates, as "z2=70 deg,z3=-100 deg"; the others as in the reference posture.'),
+    ] = None
     frame: Annotated[str, typer.Option(help="Frame of the force and of the motion.", show_default=FRAME_DEFAULT)] = (
         "tool"
     )
@@ -81,7 +82,7 @@ def predict(options: PredictOptions) -> None:
         derivatives = check_kind(options.kind)
         points, _ = endpoints(frame_name(model, options.frame), None, None)
         check_points(model, points)
-        q = jaxmb.posture(model, coordinate_values(options.posture))
+        q = jaxmb.posture(model, coordinate_values(",".join(options.posture or ())))
         if options.band_hz is not None and not 0.0 <= options.band_hz[0] < options.band_hz[1] < math.inf:
             low_hz, high_hz = options.band_hz
             raise ValueError(
@@ -224,8 +225,9 @@ class MapOptions(NamedTuple):
     ] = None
     out: Out = None
     posture: Annotated[
-        str, typer.Option(help='Other coordinates, as "q4=45 deg,q5=45 deg"; the rest as in the reference posture.')
-    ] = ""
+        list[str] | None,
+        typer.Option(help='Other coordinates, as "q4=45 deg,q5=45 deg"; the rest as in the reference posture.'),
+    ] = None
     show: Annotated[
         list[str],
         typer.Option(
@@ -347,7 +349,7 @@ def _mapped(options: MapOptions, robot: Robot, quantities: tuple[str, ...]) -> "
     from jaxmb.maps.workspace_grid import grid_of, limits_of, path_of, thresholds_of
 
     is_modal, model, path, limits = _is_modal(options, quantities), robot.model, options.path, options.limits
-    held = coordinate_values(options.posture)
+    held = coordinate_values(",".join(options.posture or ()))
     over = grid_of(model, options.over or [], options.points) if path is None else {}
     if not is_modal:
         with progress(robot.name, "mapping"):
