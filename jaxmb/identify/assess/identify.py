@@ -228,7 +228,10 @@ def assess(estimate: Estimate) -> Result:
         budgets = parameter_budgets(goodness.budget, study.free, estimate.std, slope) or None
         estimate = estimate.with_added(goodness.budget.covariance)
     rows = information_rows(estimate.jacobian, run.variances) if run.information is None else run.information
-    known_together = groups_by_name(groups(rows, estimate.identifiability.prior_std), study.free.names)
+    combinations = groups(rows, estimate.identifiability.prior_std)
+    if not estimate.has_std:
+        combinations = tuple(group for group in combinations if np.isinf(group.std))
+    known_together = groups_by_name(combinations, study.free.names)
     metrics = dataclasses.replace(
         fit_metrics(estimate),
         known_together=known_together,

@@ -111,6 +111,7 @@ def test_a_gross_error_of_torques_is_named(tmp_path, wrong, named):
     assert named in result.doubts[0]
     assert {row["std"] for row in result.metrics["base"]} == {np.inf}
     assert not any("essential_std" in row for row in result.metrics["base"])
+    assert {group["std"] for group in result.metrics["known_together"]} <= {np.inf}
     assert not any("identifiable 'yes'" in remark for remark in result.remarks)
 
 
