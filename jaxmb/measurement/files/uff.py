@@ -237,7 +237,7 @@ def _values(
 def _fill(file: BinaryIO, function: Function, target: np.ndarray, frequency_hz: np.ndarray, first: Function) -> None:
     """Store the values of a function and check its frequency axis, which the first function defines."""
     kind, label = function.abscissa
-    if kind not in (0, 1, 18) or label.lower() not in ("", "hz", "cps", "1/s"):
+    if kind not in (0, 1, 18) or label.strip("[] ").lower() not in ("", "hz", "cps", "1/s"):
         raise ValueError(
             f"{function.location}, record 8, line {function.dataset.line + 8}: abscissa has data type {kind}"
             f" and unit '{label}', expected frequency (18) in Hz"

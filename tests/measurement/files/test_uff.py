@@ -175,6 +175,13 @@ def test_what_real_files_hold(tmp_path):
     assert "Müller" in made.source
 
 
+def test_labels_in_brackets(tmp_path):
+    frf = function(H[:, 0, 0], above=(12, "NONE", "[g]"), below=(13, "NONE", "[N]"))
+    made = read(tmp_path, frf.replace(b"Hz  ", b"[Hz]"))
+    np.testing.assert_array_equal(made.frequency_hz, FREQUENCY)
+    assert made.unit == "g/N"
+
+
 def test_entities_and_missing_functions(tmp_path):
     made = read(
         tmp_path,
