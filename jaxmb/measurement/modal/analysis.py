@@ -323,9 +323,15 @@ def _by_rule(search: Search, report: Callable[[str], None], single: SingleHits |
     if weighted is not search:
         search = weighted
         refined, doubtful = with_residual_poles(search, with_poles_beside(search, refined))
+    remarks: tuple[str, ...] = ()
     if search.frf.shape[2] == 1:
-        refined = without_twins(search, refined)
-    mode, remarks = is_mode(refined, search.band_hz, search.rule), ()
+        refined, twins = without_twins(search, refined)
+        remarks = tuple(
+            f"{hz:.6g} Hz may be a mode too: it is omitted, since it is within a half-power bandwidth of another one"
+            " and there is one reference; if both are modes, select both by hand"
+            for hz in twins
+        )
+    mode = is_mode(refined, search.band_hz, search.rule)
     if not mode.any() and stable_poles(chart_of(search, search.frf.conj(), search.orders)).size:
         remarks = ("damping is negative: if the FRFs are for exp(-j omega t), conjugate them",)
     return _Found(search, chart, start, refined, mode, None, doubtful, remarks)

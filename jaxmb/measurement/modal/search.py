@@ -347,11 +347,13 @@ def with_residual_poles(search: Search, refined: RefinedPoles) -> tuple[RefinedP
     return refined, doubtful
 
 
-def without_twins(search: Search, refined: RefinedPoles) -> RefinedPoles:
-    """The poles without the weaker of any two modes within a half-power bandwidth, for one reference.
+def without_twins(search: Search, refined: RefinedPoles) -> tuple[RefinedPoles, np.ndarray]:
+    """The poles without the weaker of any two modes within a half-power bandwidth, for one reference; and frequencies
+    of the poles removed, Hz.
 
     One reference does not distinguish close modes from a mode that varies or is nonlinear.
     """
+    removed: list[float] = []
     while True:
         place, width = np.abs(refined.eigenvalue), -2.0 * np.real(refined.eigenvalue)
         near = np.abs(place[:, None] - place) < np.maximum(width[:, None], width)
@@ -359,8 +361,9 @@ def without_twins(search: Search, refined: RefinedPoles) -> RefinedPoles:
         near &= mode[:, None] & mode & (refined.strength[:, None] < refined.strength)
         twin = near.any(axis=1)
         if not twin.any():
-            return refined
+            return refined, np.array(removed)
         keep = np.arange(twin.size) != np.argmin(np.where(twin, refined.strength, np.inf))
+        removed += list(place[~keep] / (2 * np.pi))
         refined = refine_poles(search.lines, refined.eigenvalue[keep], refined.participation[keep], refined.noise)
 
 

@@ -104,6 +104,18 @@ def test_repeated_modes_need_two_references():
     assert not any("one reference" in remark for remark in found.remarks)
 
 
+def test_the_mode_that_one_reference_does_not_distinguish_from_its_neighbour_is_named():
+    frf_set = select_channels(measured(), inputs=["1 z"])
+    found = modal_analysis(frf_set)
+    reported = int(np.sum(np.abs(found.frequency_hz - 31.05) < 0.1))
+    (remark,) = (remark for remark in found.remarks if "may be a mode too" in remark)
+    omitted = float(remark.split()[0])
+    assert reported == 1
+    assert min(abs(omitted - 31.0), abs(omitted - 31.1)) < 0.01
+    both = modal_analysis(frf_set, chosen=list(FREQUENCY_HZ))
+    assert np.all(np.abs(both.frequency_hz - FREQUENCY_HZ) < 5 * both.model.frequency_std_hz)
+
+
 def test_the_window_is_taken_out_of_the_poles():
     decay = 0.5 * np.abs(EIGENVALUE.real).min()
     frf_set = measured(decay_1_s=decay)
