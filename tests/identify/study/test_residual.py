@@ -25,6 +25,11 @@ TESTS = {
         "simulate": {"tests": 6, "force_n": [2000.0, 2500.0], "directions": [[0, 0, -1], [0, 1, 0]], "plan_seed": 1,
                      "noise_seed": 1, "zones": {"work": {"z2": ["20 deg", "110 deg"], "z3": ["-130 deg", "-20 deg"]}}},
     },
+    "pose": {
+        "std_mm": 0.001,
+        "simulate": {"rows": 12, "stations": 0, "noise_seed": 1, "measured": "pose",
+                     "ranges": {"z1": [-1.0, 1.0], "z2": ["20 deg", "110 deg"], "z3": ["-130 deg", "-20 deg"]}},
+    },
 }  # fmt: skip
 
 
@@ -41,7 +46,7 @@ def study(kind, folder):
     return make_study(StudyFile.model_validate(data), kind, folder)
 
 
-@pytest.mark.parametrize("kind", ["frf", "modes", "deflection", "torque"])
+@pytest.mark.parametrize("kind", ["frf", "modes", "deflection", "torque", "pose"])
 def test_residual(kind, tmp_path):
     result = jaxmb.identify(study(kind, tmp_path))
     f = jaxmb.residual(result.study)

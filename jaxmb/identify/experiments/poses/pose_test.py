@@ -96,7 +96,7 @@ def poses_by_row_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
             used = eqx.filter(slope, jax.tree.map(lambda t: t is not None, directions, is_leaf=lambda t: t is None))
             parts = zip(jax.tree.leaves(used), jax.tree.leaves(directions), strict=True)
             found = sum((s.reshape(len(s), -1) @ t.ravel() for s, t in parts), start=jnp.zeros(component.size))
-            return jnp.zeros(shift.size).at[component].set(found).reshape(shift.shape)
+            return jnp.zeros(shift.size).at[component].set(found, unique_indices=True).reshape(shift.shape)
 
         change = jnp.zeros_like(poses)
         if moving.size:
