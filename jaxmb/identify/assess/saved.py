@@ -1,5 +1,6 @@
 """Results in folders: written, and read back without another fit."""
 
+import contextlib
 import csv
 import io
 import math
@@ -212,6 +213,9 @@ def load_result(folder: str | os.PathLike[str]) -> Result:
         metrics = read_metrics(saved["metrics"], study)
         parameters = {name: _parameter(data) for name, data in saved["parameters"].items()}
         model, machine = _machine(study, metrics, parameters)
+        if study.relinearized:
+            with contextlib.suppress(ValueError):  # as in the fit, which goes on without it
+                study = study.linearized_about(model)
         study = study.at_values(np.array([parameters[name].value for name in study.free.names]))
         study = _with_noise(study, model, saved["estimated_noise"], saved.get("lines_left_out", {}))
         result = Result(

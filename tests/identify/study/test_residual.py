@@ -66,6 +66,19 @@ def test_residual(kind, tmp_path):
     np.testing.assert_allclose(several[1], f(others | {name: 1.1 * value}), rtol=1e-9, atol=1e-12)
 
 
+def test_a_result_read_again_has_the_residual_of_its_fit(tmp_path):
+    """With free geometry deflections are linearized about the fitted machine, not about the stated one."""
+    tests = [{"kind": kind, **TESTS[kind]} for kind in ("modes", "deflection")]
+    tests[0]["posture"] = POSTURE
+    zero = {"zero.z3": {"lower": -0.1, "upper": 0.1}}
+    data = {"machine": "manipulator-3r", "test": tests, "free": SPRINGS | zero, "tolerances": "exact", **BRIEF}
+    result = jaxmb.identify(make_study(StudyFile.model_validate(data), "both", tmp_path))
+    jaxmb.write_result(result, tmp_path / "out")
+    again = jaxmb.load_result(tmp_path / "out")
+    r = np.asarray(jaxmb.residual(again.study)({name: p.value for name, p in again.parameters.items()}))
+    assert r @ r == pytest.approx(result.cost, rel=1e-5)
+
+
 def test_wrong_names_and_shapes_are_sentences(tmp_path):
     of = study("frf", tmp_path)
     f = jaxmb.residual(of)
