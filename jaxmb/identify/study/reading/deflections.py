@@ -307,11 +307,14 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     if 0 < len(singular) < len(cases):
         more = f", and {len(singular) - 1} more" if len(singular) > 1 else ""
         changed = (*changed, f"{singular[0]}{more}: such postures determine only a combination of these joints")
+    free_geometry = _frees_geometry(context)
+    if free_geometry and any(other.kind != "deflection" for other in context.file.test):
+        changed = (*changed, "the geometry is identified by the other tests: deflections are those of the fit before")
     remarks = (*_assumed(part, cases, stated), *changed)
     changes = instruments is not None and instruments.changes_cases
     source = DeflectionSource(
         cases=tuple(cases), instruments=instruments, rotation_weight=part.rotation_weight,
-        linearized_about=about if changes or _frees_geometry(context) else None,
+        linearized_about=about if changes or free_geometry else None,
     )  # fmt: skip
     return [about(model)]
 
