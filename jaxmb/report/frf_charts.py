@@ -296,15 +296,14 @@ def frf_test_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
     """
     test = entry.test
     data = entry.source
-    weight = _shown_weight(test)
-    used = weight > 0.0
+    measured, weight = _shown(test)
     free = result.study.free
     initial = free.apply(result.study.model, np.array([result.parameters[name].initial for name in free.names]))
     before, after = (np.asarray(test.predict(test.view(model))) for model in (initial, result.model))
     frequency_hz = np.asarray(test.omega) / (2 * np.pi)
     raw = _as_measured(data, test, frequency_hz)
     given = data_label(entry)
-    curves = [Curve(data.treatment or given, np.where(used, np.asarray(test.measured), np.nan), MEASURED, 3.2, "-")]
+    curves = [Curve(data.treatment or given, np.where(weight > 0.0, measured, np.nan), MEASURED, 3.2, "-")]
     if data.treatment and raw is not None:
         window = ", exponential window" if raw.decay_1_s > 0.0 and data.fitted.decay_1_s == 0.0 else ""
         curves.append(Curve(f"as {given}{window}", raw.frf, "#595959", 0.7, "-"))
@@ -340,15 +339,16 @@ def _agreement(result: Result, entry: FrfEntry, word: str, given: str) -> str:
     return f"{word} FRFs differ from the {given} ones by {size} (RMS)"
 
 
-def _shown_weight(test: FrfTest) -> np.ndarray:
-    """Weights [f, o, i] as drawn: the weight of a reciprocal pair is divided equally between the two FRFs."""
-    weight = np.asarray(test.weight).copy()
+def _shown(test: FrfTest) -> tuple[np.ndarray, np.ndarray]:
+    """FRFs and weights [f, o, i] as drawn: both of a reciprocal pair are equal, with half of its weight each."""
+    measured, weight = np.array(test.measured), np.array(test.weight)
     outputs, inputs = list(test.outputs), list(test.inputs)
     for o, i in np.argwhere(~weight.any(axis=0)):
         if outputs[o] in inputs and inputs[i] in outputs:
             one, other = (slice(None), o, i), (slice(None), outputs.index(inputs[i]), inputs.index(outputs[o]))
             weight[one] = weight[other] = weight[other] / 2.0
-    return weight
+            measured[one] = measured[other]
+    return measured, weight
 
 
 def _as_measured(data: FrfSource, test: FrfTest, frequency_hz: np.ndarray) -> FrfSet | None:
@@ -390,7 +390,7 @@ def residual_chart(result: Result, entry: FrfEntry, link: str = "") -> Chart:
     size = np.abs(residual[np.isfinite(residual)])
     largest = float(np.quantile(size, WITHIN)) if size.size else 0.0
     reach = float(np.clip(1.15 * largest, LEAST_REACH, LARGEST_REACH))
-    outputs, inputs, shown = dof_names(test.outputs), dof_names(test.inputs), _shown_weight(test)
+    outputs, inputs, shown = dof_names(test.outputs), dof_names(test.inputs), _shown(test)[1]
     grid = []
     for o in range(rows):
         cells = []

@@ -61,6 +61,8 @@ def test_a_fit_on_synthesized_responses_is_not_called_measured(result, overlappi
     labels = sorted(text.get_text() for text in frf.legends[0].get_texts())
     assert labels == ["as simulated, exponential window", "fitted", "initial", "synthesized and mirrored"]
     assert len(frf.axes) == 3 * 9  # magnitude, phase and coherence
+    by_title = {axes.get_title(): axes.lines[0].get_ydata() for axes in frf.axes}
+    np.testing.assert_array_equal(by_title["tool y / tool x"], by_title["tool x / tool y"])  # mirrored
     drawn = [text.get_text() for text in figures["synthesized-hammer"].legends[0].get_texts()]
     assert drawn == ["simulated", "synthesized"]
 
