@@ -258,7 +258,8 @@ SCANNED = (2.0, -2.0, 8.0, -8.0, 32.0, -32.0)
 MOST_SCANNED, POINTS = 10**7, 64
 """Largest number of rows times errors for sizes other than the starts of an error, and points at a time."""
 MOST_TESTS, MOST_CHANNELS = 4, 6
-"""Largest number of tests, and number of sensors and inputs, for fits without each of them."""
+"""Largest number of tests, and number of sensors and inputs, for fits without each of them; of more tests errors of a
+single one are compared in its rows."""
 MOST_PAIRS = 15
 """Largest number of pairs of tests that are tried with exchanged postures."""
 LINEAR = 0.1

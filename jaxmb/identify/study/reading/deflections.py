@@ -309,7 +309,8 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
         changed = (*changed, f"{singular[0]}{more}: such postures determine only a combination of these joints")
     free_geometry = _frees_geometry(context)
     if free_geometry and any(other.kind != "deflection" for other in context.file.test):
-        changed = (*changed, "the geometry is identified by the other tests: deflections are those of the fit before")
+        text = "deflections are computed with the geometry of the previous fit: only tests of other kinds determine it"
+        changed = (*changed, text)
     remarks = (*_assumed(part, cases, stated), *changed)
     changes = instruments is not None and instruments.changes_cases
     source = DeflectionSource(
