@@ -35,7 +35,7 @@ LEAST_STABLE = 1e-10
 
 
 def elastic_jacobian(
-    model: Model, q: Float[Array, "n"], frame: str, e: Float[Array, "e"] | None = None
+    model: Model, q: Float[Array, "n"], frame: str | Int[Array, ""], e: Float[Array, "e"] | None = None
 ) -> Float[Array, "6 e"]:
     """Jacobian of a frame's twist, ground axes, with respect to the elastic degrees of freedom.
 
@@ -44,24 +44,25 @@ def elastic_jacobian(
     Args:
         model: the machine.
         q: coordinates held by the drives [n], rad or m.
-        frame: name of the frame.
+        frame: name of the frame, or its index.
         e: deflection [e]; by default 0.
 
     Returns:
         J [6, e], linear velocity then angular velocity.
     """
     n, springs = len(model.coordinates), len(model.elastic_nodes)
-    index = frame_index(model, frame)
+    index = frame_index(model, frame) if isinstance(frame, str) else frame
+    node = jnp.array(model.frame_node)[index]
     deflection = None if e is None else e[n:].reshape(springs, 6)
     poses = node_poses(model, q if e is None else whole(model, q) + e)
-    target = (poses[model.frame_node[index]] @ frame_offsets(model)[index])[:3, 3]
+    target = (poses[node] @ frame_offsets(model)[index])[:3, 3]
     # A coordinate does not move its own axis, which can therefore be taken from its node's pose.
     turn, axial = joint_rates(model, poses[:n])
     columns = jnp.concatenate([axial + jnp.cross(turn, target - poses[:n, :3, 3]), turn], axis=1)
     if springs:
         columns = jnp.concatenate([columns, _spring_columns(poses[n : n + springs], deflection, target)])
-    is_ancestor = ancestor_matrix(model.parent)[model.frame_node[index]] > 0.0
-    is_moving = np.concatenate([is_ancestor[:n], np.repeat(is_ancestor[n:], 6)])
+    is_ancestor = jnp.asarray(ancestor_matrix(model.parent))[node] > 0.0
+    is_moving = jnp.concatenate([is_ancestor[:n], jnp.repeat(is_ancestor[n:], 6)])
     return jnp.where(is_moving[:, None], columns, 0.0).T
 
 

@@ -63,9 +63,8 @@ def deflection_budget(test: DeflectionTest, model: Model) -> dict[str, float]:
         model: of the identified machine.
     """
     _, first = np.unique(np.asarray(test.case), return_index=True)
-    with_loaded_stiffness = dataclasses.replace(test, at_point=test.effort)
     scales = jnp.zeros(sum(map(len, _elements(model))))
-    shares = -100.0 * np.asarray(_logarithmic_slope(with_loaded_stiffness, model, jnp.asarray(first), scales))
+    shares = -100.0 * np.asarray(_logarithmic_slope(test, model, jnp.asarray(first), scales))
     names = [name for part in _elements(model) for name in part]
     return dict(zip(names, shares.tolist(), strict=True))
 
@@ -90,7 +89,8 @@ def _logarithmic_slope(test: DeflectionTest, model: Model, first: Array, scales:
             young_modulus=model.young_modulus * beam,
             shear_modulus=model.shear_modulus * beam,
         )
-        return jnp.log(jnp.sum(test.predict(test.view(scaled))[first]))
+        view = test.view(scaled)
+        return jnp.log(jnp.sum(test.predict(view._replace(at_point=view.effort))[first]))
 
     return jax.grad(logarithm)(scales)
 

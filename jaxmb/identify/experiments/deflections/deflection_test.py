@@ -24,6 +24,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     compliances,
     decorrelation,
     displaced_posture,
+    elastic_jacobians,
     elastic_rows,
     joint_terms,
     measured_displacements,
@@ -47,11 +48,11 @@ from jaxmb.identify.experiments.tolerances import (
     zero_error,
 )
 from jaxmb.identify.parameters.free_parameters import FreeParameters
-from jaxmb.identify.parameters.model_parameters import parameters, set_parameters
+from jaxmb.identify.parameters.model_parameters import DEVIATIONS, parameters, set_parameters
 from jaxmb.io.validation import display_name
 from jaxmb.machine.build import Model
 from jaxmb.mechanics.compliance import closed_stiffness, elastic_springs, elastic_stiffness, has_guides, stable_inverse
-from jaxmb.mechanics.kinematics import frame_pose
+from jaxmb.mechanics.kinematics import frame_index, frame_pose
 
 Change = Callable[[LoadCase], LoadCase]
 
@@ -413,7 +414,7 @@ LINEAR_IN = {"stiffness": 1.0, "compliance": 0.0, "young_modulus": 1.0, "shear_m
 class DeflectionTest(Test[ElasticView]):
     """Displacements under loads, row by row: displacement = J_p C J_l^T w, linear in the compliance C.
 
-    Postures are given and geometry is not free, so both Jacobians are numbers.
+    Postures are given, so that both Jacobians are numbers unless the geometry deviates from the stated one.
     """
 
     name: str = eqx.field(static=True)
@@ -425,6 +426,13 @@ class DeflectionTest(Test[ElasticView]):
     """Row of the measured point's elastic Jacobian."""
     effort: Float[Array, "m e"]
     """J_l^T w of the loaded frame."""
+    point: Int[Array, "m"]
+    """Index of the measured frame."""
+    axis: Int[Array, "m"]
+    """0 to 2 for translations, 3 to 5 for rotations."""
+    frame: Int[Array, "t"]
+    """Index of the loaded frame."""
+    wrench: Float[Array, "t 6"]
     displacement: Float[Array, "m"]
     """m or rad."""
     std: Float[Array, "m"]
@@ -446,7 +454,12 @@ class DeflectionTest(Test[ElasticView]):
         frames, loops, guides or gravity."""
         each = model.springs or model.loops or has_guides(model) or self.gravity
         compliance = compliances(model, self.q, self.gravity) if each else compliances(model, self.q[:1])[0]
-        return ElasticView(compliance, self.at_point, self.effort)
+        if not model.deviates:
+            return ElasticView(compliance, self.at_point, self.effort)
+        of_points = elastic_jacobians(model, self.q[self.case], self.point)
+        at_point = jnp.take_along_axis(of_points, self.axis[:, None, None], axis=1)[:, 0]
+        effort = jnp.einsum("txe,tx->te", elastic_jacobians(model, self.q, self.frame), self.wrench)
+        return ElasticView(compliance, at_point, effort[self.case])
 
     def predict(self, view: ElasticView) -> Float[Array, "m"]:
         """Displacements of all rows, m and rad, to first order in the loads."""
@@ -522,8 +535,11 @@ class DeflectionEquations(LinearForm[DeflectionTest]):
 
     def reciprocal(self, model: Model, free: FreeParameters) -> Float[np.ndarray, "d"] | None:
         """Displacements are linear in compliances, the reciprocals of stiffnesses and of moduli of beams. None with
-        springs between frames, loops, guides, compliance at motors (which gears transmit) or gravity stiffness."""
+        free geometry, springs between frames, loops, guides, compliance at motors (which gears transmit) or gravity
+        stiffness."""
         named = {name for names in free.tied for name in names}
+        if not DEVIATIONS.isdisjoint(target.leaf for target in free.targets):
+            return None
         springs = elastic_springs(model, named)
         if springs or model.loops or has_guides(model) or self.test.gravity or _is_compliant_at_motor(model, named):
             return None
@@ -604,8 +620,18 @@ def deflection_test(
 
 def _arrays_of(model: Model, cases: Sequence[LoadCase]) -> dict[str, Array]:
     """Postures, rows and displacements of a `DeflectionTest`."""
-    rows, (displacement, std) = elastic_rows(model, cases), measured_displacements(cases)
-    arrays = rows._asdict() | {"q": np.stack([case.q for case in cases]), "displacement": displacement, "std": std}
+    displacement, std = measured_displacements(cases)
+    places = [np.nonzero(case.measured) for case in cases]
+    frames = [np.array([frame_index(model, name) for name in case.points]) for case in cases]
+    arrays = elastic_rows(model, cases)._asdict() | {
+        "q": np.stack([case.q for case in cases]),
+        "point": np.concatenate([own[point] for own, (point, _) in zip(frames, places, strict=True)]),
+        "axis": np.concatenate([axis for _, axis in places]),
+        "frame": np.array([frame_index(model, case.frame) for case in cases]),
+        "wrench": np.stack([case.wrench for case in cases]),
+        "displacement": displacement,
+        "std": std,
+    }
     return {name: jnp.asarray(array) for name, array in arrays.items()}
 
 

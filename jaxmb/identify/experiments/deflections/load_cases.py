@@ -169,17 +169,14 @@ def case_jacobians(
     model: Model, cases: Sequence[LoadCase]
 ) -> tuple[list[Float[np.ndarray, "p 6 e"]], list[Float[np.ndarray, "e"]]]:
     """Elastic Jacobian of all points of each load case, whose first columns are those of the coordinates, and
-    generalized forces J_l^T w; in one program for cases with the same frames."""
-    jacobians, efforts = dict[int, np.ndarray](), dict[int, np.ndarray]()
-    for frame, points in dict.fromkeys((case.frame, case.points) for case in cases):
-        members = [i for i, case in enumerate(cases) if (case.frame, case.points) == (frame, points)]
-        q, wrench = (
-            jnp.asarray(np.stack(part)) for part in zip(*((cases[i].q, cases[i].wrench) for i in members), strict=True)
-        )
-        parts = _jacobians(model, q, wrench, frame_index(model, frame), tuple(frame_index(model, p) for p in points))
-        for found, part in zip((jacobians, efforts), parts, strict=True):
-            found |= dict(zip(members, np.asarray(part), strict=True))
-    return [jacobians[i] for i in range(len(cases))], [efforts[i] for i in range(len(cases))]
+    generalized forces J_l^T w."""
+    count = [len(case.points) for case in cases]
+    q, wrench = np.stack([case.q for case in cases]), np.stack([case.wrench for case in cases])
+    names = [name for case in cases for name in case.points] + [case.frame for case in cases]
+    frames = np.array([frame_index(model, name) for name in names])
+    jacobians = np.asarray(elastic_jacobians(model, np.concatenate([np.repeat(q, count, axis=0), q]), frames))
+    of_points, of_loads = np.split(jacobians, [sum(count)])
+    return np.split(of_points, np.cumsum(count)[:-1]), list(np.einsum("txe,tx->te", of_loads, wrench))
 
 
 def turning(model: Model, q: np.ndarray) -> Float[np.ndarray, "n k"]:
@@ -215,15 +212,9 @@ def observation_matrix(model: Model, cases: Sequence[LoadCase], terms: Sequence[
 
 
 @compiled
-def _jacobians(
-    model: Model, q: Float[Array, "t n"], wrench: Float[Array, "t 6"], frame: int, points: tuple[int, ...]
-) -> tuple[Array, Array]:
-    def one(at: Array, load: Array) -> tuple[Array, Array]:
-        loaded = elastic_jacobian(model, at, model.frames[frame])
-        jacobians = [loaded if p == frame else elastic_jacobian(model, at, model.frames[p]) for p in points]
-        return jnp.stack(jacobians), loaded.T @ load
-
-    return jax.vmap(one)(q, wrench)
+def elastic_jacobians(model: Model, q: Float[Array, "k n"], frame: Int[Array, "k"]) -> Float[Array, "k 6 e"]:
+    """Elastic Jacobian of one frame, given by its index, at each posture."""
+    return jax.vmap(lambda at, index: elastic_jacobian(model, at, index))(q, frame)
 
 
 def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:

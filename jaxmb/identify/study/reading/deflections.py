@@ -31,8 +31,6 @@ from jaxmb.identify.experiments.deflections.table import DEGREE, read_table
 from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.experiments.tolerances import Instruments
 from jaxmb.identify.fit.noise import FALSE_ALARM
-from jaxmb.identify.parameters.free_parameters import matching
-from jaxmb.identify.parameters.model_parameters import parameter_table
 from jaxmb.identify.stiffness_model.variants import StiffnessModel, compensated_joint, stiffness_models
 from jaxmb.identify.study.context import ReadingContext, assumed_std, assumed_values, simulated_machine
 from jaxmb.identify.study.format.static_format import (
@@ -43,7 +41,6 @@ from jaxmb.identify.study.format.static_format import (
 )
 from jaxmb.io.validation import check_known, known_name
 from jaxmb.machine.build import Model
-from jaxmb.machine.families import OF_GEOMETRY
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.mechanics.postures import check_ranges, close_loops, lowest_frame, posture, stated_posture
 
@@ -307,23 +304,13 @@ def read_deflection_test(part: DeflectionTestPart, label: str, context: ReadingC
     if 0 < len(singular) < len(cases):
         more = f", and {len(singular) - 1} more" if len(singular) > 1 else ""
         changed = (*changed, f"{singular[0]}{more}: such postures determine only a combination of these joints")
-    free_geometry = _frees_geometry(context)
-    if free_geometry and any(other.kind != "deflection" for other in context.file.test):
-        text = "deflections are computed with the geometry of the previous fit: only tests of other kinds determine it"
-        changed = (*changed, text)
     remarks = (*_assumed(part, cases, stated), *changed)
     changes = instruments is not None and instruments.changes_cases
     source = DeflectionSource(
         cases=tuple(cases), instruments=instruments, rotation_weight=part.rotation_weight,
-        linearized_about=about if changes or free_geometry else None,
+        linearized_about=about if changes else None,
     )  # fmt: skip
     return [about(model)]
-
-
-def _frees_geometry(context: ReadingContext) -> bool:
-    """Whether deviations from the stated geometry of the machine may be free."""
-    names = [name for name in parameter_table(context.model) if name.split(".")[0] in OF_GEOMETRY]
-    return context.file.prior_from is not None or any(matching(names, pattern) for pattern in context.file.free)
 
 
 def _check_frames(model: Model, cases: Sequence[LoadCase]) -> None:

@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+import jaxmb
 from jaxmb.identify.experiments.deflections.deflection_test import deflection_test
 from jaxmb.identify.experiments.deflections.load_cases import LoadCase, predicted
 from jaxmb.identify.parameters.model_parameters import set_parameters
@@ -51,6 +53,22 @@ def test_springs_between_frames(tmp_path):
     (entry,) = study.entries
     moved = np.concatenate([moved_by_hand(case, 5e4, 9e3, 2e4) for case in entry.source.cases])
     np.testing.assert_allclose(entry.test.predict(entry.test.view(study.model)), moved, rtol=1e-9, atol=1e-15)
+
+
+def test_free_zeros(tmp_path):
+    """Displacements depend on joint zeros as on postures, and identify them without any other test."""
+    free = {"stiffness.*": FREE["stiffness.*"], "zero.b": {"lower": -0.2, "upper": 0.2}}
+    study = study_of(tmp_path, loads(), free=free)
+    assert not study.solver.is_linear
+    (entry,) = study.entries
+    cases = [dataclasses.replace(case, q=case.q + np.array([0.0, 0.05])) for case in entry.source.cases]
+    moved = np.concatenate([moved_by_hand(case, 4e4, 1e4) for case in cases])
+    model = study.free.apply(study.model, np.array([4e4, 1e4, 0.05]))
+    np.testing.assert_allclose(entry.test.predict(entry.test.view(model)), moved, rtol=1e-9, atol=1e-15)
+    measured = dataclasses.replace(entry, test=dataclasses.replace(entry.test, displacement=jnp.asarray(moved)))
+    result = jaxmb.identify(study._with_entries([measured]))
+    found = [result.parameters[name].value for name in study.free.names]
+    np.testing.assert_allclose(found, [4e4, 1e4, 0.05], rtol=1e-6)
 
 
 def case(name, q, force, measured):
