@@ -311,7 +311,9 @@ def modal_quantities(
     n, d = len(model.coordinates), 0 if u is None else len(u)
     modes = number_of_modes(model, modes)
     check_quantities(quantities, MODAL_QUANTITIES)
-    frame_index(model, frame)
+    by_mode_only = set(quantities).issubset(BY_MODE)
+    if model.frame_node[frame_index(model, frame)] < 0 and not by_mode_only:
+        raise ValueError(f"frame '{frame}' does not move, expected one that the machine moves")
     along, band_hz = _checked_options(**compliance)
     postures = np.asarray(postures, dtype=float)
     if postures.ndim != 2 or postures.shape[1] != n or not np.all(np.isfinite(postures)):

@@ -252,7 +252,8 @@ def law_sections(result: Result) -> list[Section]:
 def one_model_part(found: OneModel, result: Result) -> Lines | Table:
     """A line if one model is consistent with all tests, else a table of the parameters that would have to vary."""
     tests = len(result.study.tests)
-    size = f"residual {number(found.residual_over_noise, 3)} times the noise, tolerances included"
+    included = ", tolerances included" if result.metrics.uncertainty else ""
+    size = f"residual {number(found.residual_over_noise, 3)} times the noise{included}"
     if found.is_consistent:
         return Lines((f"one model is consistent with all {tests} tests: {size}",))
     rows = []

@@ -283,6 +283,7 @@ def test_wrong_arguments(arm):
         ({"quantities": ["frequencies"]}, "did you mean 'frequency'"),
         ({"modes": 0}, "modes: 0, expected 1 to 4"),
         ({"frame": "tol"}, "frame 'tol'"),
+        ({"quantities": ["static_compliance"], "frame": "ground"}, "frame .ground. does not move"),
         ({"direction": (0, 0, 0)}, "direction: "),
         ({"band_hz": (2.0, 1.0)}, "band_hz: 2 to 1 Hz"),
     ]:
