@@ -243,6 +243,10 @@ def _frfs_text(marked: np.ndarray, outputs: tuple, inputs: tuple) -> str:
     return f"{'; '.join(rows)} ({count} FRF{'s' if count > 1 else ''})"
 
 
+LEAST_DAMPING_PERCENT = 0.1
+"""Damping ratio, %, below which all modes of an assembled machine are doubtful."""
+
+
 def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) -> list[Entry]:
     """A modal test, measured or simulated.
 
@@ -264,6 +268,9 @@ def read_modes_test(part: ModesTestPart, label: str, context: ReadingContext) ->
     if part.simulate is None:
         frequency_hz, damping_percent = np.array(part.frequency_hz), np.array(part.damping_percent)
         shape = np.array(part.shapes or np.zeros((frequency_hz.size, 0)), dtype=complex)
+        if damping_percent.max() < LEAST_DAMPING_PERCENT:
+            text = f"damping_percent is at most {damping_percent.max():.2g}: expected %, are these fractions?"
+            changed = (*changed, text)
     else:
         frequency_hz, damping_percent, shape, truth = _simulated_modes(part, part.simulate, context)
     count = frequency_hz.size

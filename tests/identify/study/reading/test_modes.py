@@ -12,6 +12,10 @@ def test_shapes_from_numbers(tmp_path):
     test = shapes(shapes=[[1.0, [0.5, 0.1], -2.0, 0.0], [1.0, 0.0, 0.0, 0.0]], **given)
     (made,) = study_of(tmp_path, test).tests
     np.testing.assert_allclose(made.shape[0], [-0.5, -0.25 - 0.05j, 1.0, 0.0])
+    for damping, doubted in (([0.01, 0.02], True), ([0.02, 1.0], False)):
+        plain = shapes(shapes=None, outputs=[], **given | {"damping_percent": damping})
+        remarks = study_of(tmp_path, plain).entries[0].remarks
+        assert any("damping_percent is at most 0.02" in remark for remark in remarks) == doubted
     for changes, message in (
         ({"shapes": [[1.0, 0.0]]}, "shape 1 has 2 entries for 4 outputs"),
         ({"shapes": [[1.0] * 4]}, "shapes has 1 entries for 2 frequencies"),
