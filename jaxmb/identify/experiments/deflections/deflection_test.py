@@ -26,6 +26,7 @@ from jaxmb.identify.experiments.deflections.load_cases import (
     displaced_posture,
     elastic_jacobians,
     elastic_rows,
+    frames_of,
     joint_terms,
     measured_displacements,
     observation,
@@ -73,7 +74,7 @@ class DeflectionSource(Source):
 
     def frames(self, test: Any) -> dict[str, bool]:
         """Loaded and measured frames."""
-        return dict.fromkeys((name for case in self.cases for name in (case.frame, *case.points)), False)
+        return dict.fromkeys(frames_of(self.cases), False)
 
     def errors(self, test: Any, model: Model) -> Iterator[StatedError]:
         """Errors of the loads and of the axes of the displacements, common to all cases, of the zeros of coordinates
@@ -152,7 +153,7 @@ class DeflectionSource(Source):
                 )
                 axes = np.concatenate([np.broadcast_to(np.arange(6), c.measured.shape)[c.measured] for c in plain])
                 yield text, text, dataclasses.replace(there, std=jnp.where(jnp.asarray(axes == k), 1e3, there.std))
-        for name in dict.fromkeys(name for case in plain for name in (case.frame, *case.points)):
+        for name in frames_of(plain):
             for frame in _other_frames(model, name):
                 for what, of_load, of_point in FIELDS:
                     cases = [_renamed(_wide(model, c, 1.0), name, frame, of_load, of_point) for c in plain]
@@ -426,12 +427,14 @@ class DeflectionTest(Test[ElasticView]):
     """Row of the measured point's elastic Jacobian."""
     effort: Float[Array, "m e"]
     """J_l^T w of the loaded frame."""
+    frames: Int[Array, "f"]
+    """Loaded and measured frames, by their indices in the machine."""
     point: Int[Array, "m"]
-    """Index of the measured frame."""
+    """Measured frame of each row, by its number in `frames`."""
     axis: Int[Array, "m"]
     """0 to 2 for translations, 3 to 5 for rotations."""
-    frame: Int[Array, "t"]
-    """Index of the loaded frame."""
+    loaded: Int[Array, "t"]
+    """Loaded frame of each case, by its number in `frames`."""
     wrench: Float[Array, "t 6"]
     displacement: Float[Array, "m"]
     """m or rad."""
@@ -456,10 +459,10 @@ class DeflectionTest(Test[ElasticView]):
         compliance = compliances(model, self.q, self.gravity) if each else compliances(model, self.q[:1])[0]
         if not model.deviates:
             return ElasticView(compliance, self.at_point, self.effort)
-        of_points = elastic_jacobians(model, self.q[self.case], self.point)
-        at_point = jnp.take_along_axis(of_points, self.axis[:, None, None], axis=1)[:, 0]
-        effort = jnp.einsum("txe,tx->te", elastic_jacobians(model, self.q, self.frame), self.wrench)
-        return ElasticView(compliance, at_point, effort[self.case])
+        jacobians = elastic_jacobians(model, self.q, self.frames)
+        at_load = jacobians[jnp.arange(len(self.q)), self.loaded]
+        effort = jnp.einsum("txe,tx->te", at_load, self.wrench)
+        return ElasticView(compliance, jacobians[self.case, self.point, self.axis], effort[self.case])
 
     def predict(self, view: ElasticView) -> Float[Array, "m"]:
         """Displacements of all rows, m and rad, to first order in the loads."""
@@ -622,12 +625,14 @@ def _arrays_of(model: Model, cases: Sequence[LoadCase]) -> dict[str, Array]:
     """Postures, rows and displacements of a `DeflectionTest`."""
     displacement, std = measured_displacements(cases)
     places = [np.nonzero(case.measured) for case in cases]
-    frames = [np.array([frame_index(model, name) for name in case.points]) for case in cases]
+    names = frames_of(cases)
+    numbers = [np.array([names.index(name) for name in case.points]) for case in cases]
     arrays = elastic_rows(model, cases)._asdict() | {
         "q": np.stack([case.q for case in cases]),
-        "point": np.concatenate([own[point] for own, (point, _) in zip(frames, places, strict=True)]),
+        "frames": np.array([frame_index(model, name) for name in names]),
+        "point": np.concatenate([own[point] for own, (point, _) in zip(numbers, places, strict=True)]),
         "axis": np.concatenate([axis for _, axis in places]),
-        "frame": np.array([frame_index(model, case.frame) for case in cases]),
+        "loaded": np.array([names.index(case.frame) for case in cases]),
         "wrench": np.stack([case.wrench for case in cases]),
         "displacement": displacement,
         "std": std,

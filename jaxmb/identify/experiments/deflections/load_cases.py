@@ -170,13 +170,16 @@ def case_jacobians(
 ) -> tuple[list[Float[np.ndarray, "p 6 e"]], list[Float[np.ndarray, "e"]]]:
     """Elastic Jacobian of all points of each load case, whose first columns are those of the coordinates, and
     generalized forces J_l^T w."""
-    count = [len(case.points) for case in cases]
-    q, wrench = np.stack([case.q for case in cases]), np.stack([case.wrench for case in cases])
-    names = [name for case in cases for name in case.points] + [case.frame for case in cases]
+    names = frames_of(cases)
     frames = np.array([frame_index(model, name) for name in names])
-    jacobians = np.asarray(elastic_jacobians(model, np.concatenate([np.repeat(q, count, axis=0), q]), frames))
-    of_points, of_loads = np.split(jacobians, [sum(count)])
-    return np.split(of_points, np.cumsum(count)[:-1]), list(np.einsum("txe,tx->te", of_loads, wrench))
+    every = np.asarray(elastic_jacobians(model, np.stack([case.q for case in cases]), frames))
+    points = [own[[names.index(name) for name in case.points]] for own, case in zip(every, cases, strict=True)]
+    return points, [own[names.index(case.frame)].T @ case.wrench for own, case in zip(every, cases, strict=True)]
+
+
+def frames_of(cases: Sequence[LoadCase]) -> list[str]:
+    """Loaded and measured frames."""
+    return list(dict.fromkeys(name for case in cases for name in (case.frame, *case.points)))
 
 
 def turning(model: Model, q: np.ndarray) -> Float[np.ndarray, "n k"]:
@@ -212,9 +215,9 @@ def observation_matrix(model: Model, cases: Sequence[LoadCase], terms: Sequence[
 
 
 @compiled
-def elastic_jacobians(model: Model, q: Float[Array, "k n"], frame: Int[Array, "k"]) -> Float[Array, "k 6 e"]:
-    """Elastic Jacobian of one frame, given by its index, at each posture."""
-    return jax.vmap(lambda at, index: elastic_jacobian(model, at, index))(q, frame)
+def elastic_jacobians(model: Model, q: Float[Array, "t n"], frames: Int[Array, "f"]) -> Float[Array, "t f 6 e"]:
+    """Elastic Jacobians of frames, given by their indices, at some postures."""
+    return jax.vmap(lambda at: jax.vmap(lambda index: elastic_jacobian(model, at, index))(frames))(q)
 
 
 def equilibria(model: Model, cases: Sequence[LoadCase]) -> list[np.ndarray]:
