@@ -1,5 +1,6 @@
 """Studies as users write them: what each setting changes, and that each mistake is named with its place."""
 
+import json
 import time
 import warnings
 
@@ -8,6 +9,7 @@ import pytest
 import tomli_w
 
 from jaxmb.identify.assess.identify import identify
+from jaxmb.identify.parameters.model_parameters import parameters
 from jaxmb.identify.study.format.study_format import StudyFile, study_names
 from jaxmb.identify.study.study import load_study
 from jaxmb.io.validation import InputError
@@ -190,6 +192,19 @@ def test_prior(study):
     found = dict(zip(made.free.names, np.asarray(made.problem.prior.std), strict=True))
     assert found["damping.b"] == 0.1
     np.testing.assert_allclose(made.problem.prior.mean, np.log([2e4, 2e4, 10.0, 10.0]))
+
+
+def test_a_held_value_overrules_that_of_an_earlier_result(study, tmp_path):
+    names, values = ["stiffness.b", "damping.a", "damping.b"], [9e3, 25.0, 4.0]
+    covariance = np.array([[4.0, 1.0, 2.0], [1.0, 9.0, 3.0], [2.0, 3.0, 16.0]]) * 1e-4
+    part = {"names": names, "tied": [[n] for n in names], "scale": ["log"] * 3, "matrix": covariance.tolist()}
+    earlier = {n: {"value": x, "lower": 0.1 * x, "upper": 10.0 * x} for n, x in zip(names, values, strict=True)}
+    (tmp_path / "result.json").write_text(json.dumps({"parameters": earlier, "covariance": part}))
+    made = study(prior_from="result.json", hold={"damping.a": 40.0}, free=None)
+    assert made.free.names == ("stiffness.b", "damping.b")
+    assert parameters(made.model)["damping.a"] == 40.0
+    whitening = np.asarray(made.problem.prior.whitening)
+    np.testing.assert_allclose(np.linalg.inv(whitening.T @ whitening), covariance[::2, ::2])
 
 
 def test_tests_without_a_name(study, tmp_path):
