@@ -351,10 +351,16 @@ def comparison_chart(results: Sequence[Result], names: Sequence[str], shared: Se
 
 
 def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Section]:
-    """Section on the modes at postures of the same name, in the order of frequency."""
+    """Section on the modes in tests of the same name and posture, in the order of frequency."""
     parts = list[Part]()
     for posture in dict.fromkeys(mode.posture for result in results for mode in result.modes):
-        columns = [[mode for mode in result.modes if mode.posture == posture] for result in results]
+        found = [_coordinates(result, posture) for result in results]
+        first = next(filter(None, found))
+        same = [all(math.isclose(q[n], first[n], abs_tol=1e-9) for n in q.keys() & first.keys()) for q in found]
+        columns = [
+            [mode for mode in result.modes if is_same and mode.posture == posture]
+            for result, is_same in zip(results, same, strict=True)
+        ]
         if sum(map(bool, columns)) < 2:
             continue
         rows = []
@@ -372,6 +378,12 @@ def _compared_modes(results: Sequence[Result], names: Sequence[str]) -> list[Sec
         )
         parts.append(Table(f"Modes, {posture}", columns_of, tuple(rows), "in the order of frequency"))
     return section("Modes compared", parts)
+
+
+def _coordinates(result: Result, test: str) -> dict[str, float]:
+    """Coordinates in the posture of a vibration test, rad or m; empty without this test."""
+    tests = (e.test.vibration for e in result.study.entries if e.name == test and e.test.vibration is not None)
+    return next((dict(zip(result.model.coordinates, np.asarray(own.q).tolist(), strict=True)) for own in tests), {})
 
 
 SAVED = "Tables and charts are those that were saved with the result"

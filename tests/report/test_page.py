@@ -210,6 +210,18 @@ def test_results_of_different_machines_beside_each_other(folder):
     assert picture.chart().panels[0].x.limits == (0.1, 10.0)
 
 
+def test_modes_of_another_posture_are_not_compared(folder):
+    """Tests without a name have their number as one, whatever their posture."""
+    result = jaxmb.load_result(folder)
+    test = dataclasses.replace(result.study.fitted[0].test, q=result.study.fitted[0].test.q + 0.1)
+    other = dataclasses.replace(result, study=result.study.with_problem(with_tests(result.study.problem, [test])))
+    shown = [
+        {each.title for each in comparison_page(pair, ["one", "two"]).sections}
+        for pair in ([result, result], [result, other])
+    ]
+    assert shown[0] - shown[1] == {"Modes compared"}
+
+
 def test_logarithmic_axes_have_two_labels_and_dashes_on_their_grid_are_visible():
     """plotly labels powers of ten at distances of the decades over `nticks`, rounded up, and its grid hides shapes
     below it."""
