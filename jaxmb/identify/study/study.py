@@ -402,7 +402,8 @@ def _problem_and_start(
         bounds = bounds_of(model, stated, fixed.keys() | insensitive, of_tests)
         bounds += unnamed_bounds(tests, bounds)
         if earlier is not None:
-            bounds += earlier.bounds(model, bounds, fixed.keys())
+            machine = with_locked(context.unlocked_machine, file.lock)
+            bounds += earlier.bounds(study_model(machine, file), bounds, fixed.keys())
         check_geometry(model, bounds)
         free = free_parameters(model, bounds, of_tests) if file.complete is None else nothing_free()
     if file.next is not None:

@@ -195,13 +195,16 @@ def test_prior(study):
 
 
 def test_a_held_value_overrules_that_of_an_earlier_result(study, tmp_path):
-    names, values = ["stiffness.b", "damping.a", "damping.b"], [9e3, 25.0, 4.0]
+    """Also that of a mass, which scales the inertia of its body."""
+    names = ["stiffness.b", "damping.a", "inertia.lower.yy"]
     covariance = np.array([[4.0, 1.0, 2.0], [1.0, 9.0, 3.0], [2.0, 3.0, 16.0]]) * 1e-4
     part = {"names": names, "tied": [[n] for n in names], "scale": ["log"] * 3, "matrix": covariance.tolist()}
-    earlier = {n: {"value": x, "lower": 0.1 * x, "upper": 10.0 * x} for n, x in zip(names, values, strict=True)}
+    own = parameters(MODEL)
+    earlier = {n: {"value": own[n], "lower": 0.1 * own[n], "upper": 10.0 * own[n]} for n in names}
     (tmp_path / "result.json").write_text(json.dumps({"parameters": earlier, "covariance": part}))
-    made = study(prior_from="result.json", hold={"damping.a": 40.0}, free=None)
-    assert made.free.names == ("stiffness.b", "damping.b")
+    made = study(prior_from="result.json", hold={"damping.a": 40.0, "mass.lower": 6.0}, free=None)
+    assert made.free.names == ("stiffness.b", "inertia.lower.yy")
+    assert made.start.values.tolist() == [own["stiffness.b"], own["inertia.lower.yy"]]
     assert parameters(made.model)["damping.a"] == 40.0
     whitening = np.asarray(made.problem.prior.whitening)
     np.testing.assert_allclose(np.linalg.inv(whitening.T @ whitening), covariance[::2, ::2])

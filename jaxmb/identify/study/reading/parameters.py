@@ -76,7 +76,7 @@ class EarlierResult(BaseModel):
         """Bounds of the machine's parameters with a standard deviation, without those that a study names itself.
 
         Args:
-            model: the identified machine.
+            model: the identified machine, without values of `[hold]`.
             others: bounds of the study.
             fixed: names of held parameters.
 
@@ -88,7 +88,7 @@ class EarlierResult(BaseModel):
         found = []
         for tied, scale, is_known in zip(self.covariance.tied, self.covariance.scale, known.tolist(), strict=True):
             first = self.parameters[tied[0]]
-            if tied[0] not in own or tied[0] in fixed:  # a station, a gain, a value that the study states
+            if tied[0] not in own:  # a station, a gain
                 continue
             if not np.isclose(own[tied[0]], first.value, rtol=ROUNDING, atol=ROUNDING * (first.upper - first.lower)):
                 raise ValueError(
