@@ -15,6 +15,7 @@ from jaxmb.identify.experiments.test import Entry
 from jaxmb.identify.study.study import Solver
 from jaxmb.io.files import nearby
 from jaxmb.io.validation import InputError, listed
+from jaxmb.machine.families import STATION
 from jaxmb.mechanics.kinematics import frame_pose
 from jaxmb.report.charts import (
     FITTED,
@@ -214,7 +215,8 @@ def comparison_page(results: Sequence[Result], names: Sequence[str]) -> Page:
         names: their headings.
     """
     repeated = set.intersection(*({n for tied in r.study.free.tied for n in tied[1:]} for r in results))
-    first = {name: p for name, p in results[0].parameters.items() if name not in repeated}
+    # a station is where the measuring device stood in a test, and has a table there
+    first = {n: p for n, p in results[0].parameters.items() if n not in repeated and n.split(".")[0] != STATION}
     shared = [name for name, p in first.items() if any(_same(r, p, name) for r in results[1:])]
     changes = {name: [_difference(results[0], other, name) for other in results[1:]] for name in shared}
     moved = {name: max((abs(z) for z in zs if z is not None), default=0.0) for name, zs in changes.items()}

@@ -175,6 +175,17 @@ def test_results_beside_each_other(folder):
     assert sentences == [every.replace("1 of 6", "0 of 5")]
 
 
+def test_stations_are_not_compared(folder):
+    """The measuring device stood elsewhere: no parameter of the machine has changed."""
+    result = jaxmb.load_result(folder)
+    station = result.parameters["stiffness.z1"]._replace(unit="m")
+    one, other = (
+        dataclasses.replace(result, parameters=result.parameters | {"station.t.A.x": station._replace(value=x)})
+        for x in (1.0, 2.0)
+    )
+    assert comparison_page([one, other], ["one", "other"]).sentences[0].startswith("0 of 6 common")
+
+
 def test_tied_parameters_count_once_beside_another_result(folder):
     result = jaxmb.load_result(folder)
     problem = result.study.problem
