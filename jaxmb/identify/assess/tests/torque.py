@@ -179,18 +179,26 @@ def _held_out_errors(
     Errors within tolerances are left out: the same machine and instruments are wrong by as much in both tests, and a
     torque constant that is 5 % off changes all masses by 5 %, but no prediction of this drive's torque.
     """
-    fitted = [each for other in entries if other.role == "fit" for each in _errors(estimate, other)]
     stated, free = estimate.goodness.budget, estimate.study.free
     if stated is not None:
         beside = estimate.systematic_covariance - stated.covariance
         estimate = dataclasses.replace(estimate, systematic_covariance=beside)
-    slope = entry.test.linear.equations(estimate.study.model, free).matrix * free.slope(estimate.values)
-    variance, found, new = _deviations(estimate, slope, unrelated) ** 2, {}, new_directions(entries, entry)
+
+    def variance_of(entry: TorqueEntry) -> np.ndarray:
+        slope = entry.test.linear.equations(estimate.study.model, free).matrix * free.slope(estimate.values)
+        return _deviations(estimate, slope, unrelated) ** 2
+
+    noise = dict[str, list[np.ndarray]]()
+    for other in entries:
+        if other.role == "fit":
+            smaller = variance_of(other)  # by which a fit makes its squared residual smaller than the noise
+            for name, rows, error in _errors(estimate, other):
+                noise.setdefault(name, []).append(error**2 + smaller[rows])
+    variance, found, new = variance_of(entry), {}, new_directions(entries, entry)
     for name, rows, error in _errors(estimate, entry):
-        if name in new:
+        if name in new or name not in noise:
             continue
-        of_fitted = [each for other, _, each in fitted if other == name] or [np.array([np.nan])]
-        own = variance[rows] + np.mean(np.concatenate(of_fitted) ** 2)
+        own = variance[rows] + np.mean(np.concatenate(noise[name]))
         if error.size and np.isfinite(own).all():
             share = np.mean(np.abs(error) <= INTERVAL * np.sqrt(own))
             found[name] = float(np.sqrt(own.mean())), 100.0 * float(share)

@@ -141,6 +141,25 @@ def test_what_is_held_out_does_not_count(exact):
     assert rows["other", "b"].covered_percent < 10.0  # of another machine
 
 
+def test_a_fit_makes_its_residual_smaller_than_the_noise(tmp_path):
+    """The same record held out: the expected error has the noise, not the mean square of the residual, which is smaller
+    by the p degrees of freedom of the fit, and the variance of the prediction, p / n of that of the noise on average.
+    """
+    own = changed(torque_std=0.2, duration_s=3.0) | {"effort_cutoff_hz": 8.0, "torque_std": 0.2, "least_speed": 0.0,
+                                                    "to_s": 2.8}  # fmt: skip
+    own["simulate"]["motion"] = {"a": MOTION["a"]}
+    free = {name: FREE[name] for name in ("first_moment.upper.x", "damping.a", "friction.a", "offset.a")}
+    simulated = {name: TRUE[name] for name in free}
+    own["simulate"]["parameters"] = simulated
+    found = identified(tmp_path, own | {"name": "own"}, own | {"name": "same", "role": "check"}, free=free)
+    assert found.metrics.misfit.explained
+    rows = {(row.test, row.coordinate): row for row in found.metrics.of(TorqueMetrics).torques}
+    count = np.count_nonzero(np.asarray(found.study.tests[0].coordinate) == 0)
+    expected = rows["own", "a"].rms_error ** 2 + 2.0 * 0.2**2 * len(free) / count
+    assert rows["same", "a"].expected_error == pytest.approx(np.sqrt(expected), rel=1e-9)
+    assert 4.0 * len(free) < count < 12.0 * len(free)
+
+
 def test_with_noise(tmp_path):
     """13 values, 12.35 of them expected within their 95 % intervals; fewer than 10 have a chance of 0.3 % were they
     independent. The noise of the angles, 1e-3 of the motion's accelerations, makes them no smaller than that."""
