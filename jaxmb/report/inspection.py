@@ -120,8 +120,9 @@ def poses_report(found: Inspection, chosen: NextPoses) -> NextReport:
     rows = tuple((str(k), *(f"{x:.4f}" for x in row)) for k, row in enumerate(chosen.q.tolist(), 1))
     seen = f", seen from {chosen.station}" if chosen.station else ""
     postures = Table(f"Next postures (rad, m), like {chosen.like}{seen}", right("", *model.coordinates), rows)
+    indices, title = chosen.observability, "Observability of all rows with the next ones"
     return NextReport(
-        (postures, observability_table(chosen.observability, "Observability of all rows with the next ones")),
+        (postures, *([] if indices is None else [observability_table(indices, title)])),
         (f"{found.next_remark}; {_criterion(chosen)}, {number(chosen.chosen)} with the chosen postures",),
     )
 

@@ -36,6 +36,7 @@ from jaxmb.identify.plan.why import posture_text
 from jaxmb.identify.study.format.next_format import NextPart, NextPosePart
 from jaxmb.identify.study.reading.tests import test_names
 from jaxmb.identify.study.study import Study
+from jaxmb.io.files import plain
 from jaxmb.io.validation import Table, check_known
 from jaxmb.machine.build import Model
 from jaxmb.machine.families import OF_TESTS
@@ -346,8 +347,8 @@ class NextPoses(Selection):
     """At which they are measured; empty for a device in the ground frame."""
     q: Float[np.ndarray, "k n"]
     """rad or m."""
-    observability: Observability
-    """Observability indices of all rows."""
+    observability: Observability | None
+    """Observability indices of all rows; None unless all tests are pose tests."""
 
     def as_json(self, model: Model) -> Table:
         """The postures in the layout of `inspect.json`."""
@@ -359,7 +360,7 @@ class NextPoses(Selection):
             "seed": self.part.seed,
             "criterion_before": self.before,
             "criterion_chosen": self.chosen,
-            "observability": dataclasses.asdict(self.observability),
+            "observability": plain(self.observability),
             "postures": [dict(zip(model.coordinates, row, strict=True)) for row in self.q.tolist()],
         }
 
@@ -422,7 +423,10 @@ def plan_poses(study: Study, operating_point: OperatingPoint, made: Float[np.nda
         return Planned(None, f"no next posture could be chosen: {error}")
     new = np.concatenate(information[list(design.chosen)])
     rows, poses = np.concatenate([made, new]), sum(len(test.q) for test in tests) + len(design.chosen)
-    of_poses = np.concatenate([*(state_of_test(study.problem, test, np.asarray(u))[1] for test in tests), new])
+    indices = None
+    if len(tests) == len(study.tests):
+        planned = (state_of_test(study.problem, test, np.asarray(u))[1] for test in tests)
+        indices = _indices(study, np.concatenate([*planned, new]), poses)
     chosen = NextPoses(
         part=part,
         like=like.name,
@@ -432,7 +436,7 @@ def plan_poses(study: Study, operating_point: OperatingPoint, made: Float[np.nda
         before=criterion_of(part.criterion, made @ basis),
         chosen=criterion_of(part.criterion, rows @ basis),
         known=identifiability(rows, np.ones(len(rows)), study.problem.prior_std),
-        observability=_indices(study, of_poses, poses) or Observability(0.0, 0.0, 0.0, 0.0, 0.0),
+        observability=indices,
     )
     remark = f"{len(chosen.q)} postures chosen out of {chosen.candidates} candidates"
     return Planned(chosen, remark + _of_directions(basis.shape[1], study))

@@ -12,7 +12,16 @@ from jaxmb.identify.estimation.design import observability
 from jaxmb.identify.estimation.identifiability import information_rows
 from jaxmb.identify.fit.problem import final_state
 from jaxmb.identify.plan.candidates import Candidate, OperatingPoint, information_of, observation, postures_of
-from jaxmb.identify.plan.next_tests import NextTests, _indices, criterion_of, improved, known_directions, objective
+from jaxmb.identify.plan.next_tests import (
+    NextTests,
+    _indices,
+    criterion_of,
+    improved,
+    known_directions,
+    objective,
+    observability_of,
+    plan_poses,
+)
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.io.validation import InputError, validated
 from jaxmb.machine.file import write_machine
@@ -135,6 +144,18 @@ def test_observability_is_of_the_parameters_of_the_machine():
     study = SimpleNamespace(free=SimpleNamespace(names=("zero.q2", "station.t.A.x", "distance_offset.t")))
     rows = np.random.default_rng(1).normal(size=(9, 3))
     assert _indices(study, rows, 9) == observability(rows[:, :1], 9, rows[:, 1:])
+
+
+def test_poses_beside_other_tests_have_no_observability(made):
+    """They need not determine what the other tests do: indices of 0 would mean that the study does not."""
+    test = {"kind": "pose", "name": "p", "simulate": {"rows": 6, "ranges": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}}}
+    free = FREE | {"zero.b": {"lower": -0.1, "upper": 0.1}}
+    ask = {"kind": "pose", "count": 1, "candidates": 4, "postures": RANGES}
+    study = made(shapes(), test, free=free, next=ask)
+    chosen, *_ = plan_poses(study, place_of(study), np.eye(study.free.size))
+    assert len(chosen.q) == 1
+    assert chosen.as_json(study.model)["observability"] is None
+    assert observability_of(study, np.zeros((study.problem.data_rows, study.free.size))) is None
 
 
 def test_ranges_beyond_a_turn_are_reached():
