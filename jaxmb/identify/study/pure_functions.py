@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float
 
 from jaxmb.compiled import compiled
+from jaxmb.identify.experiments.components import is_robust
 from jaxmb.identify.fit.problem import Problem, is_real, kind_of
 from jaxmb.identify.parameters.free_parameters import FreeParameters
 from jaxmb.identify.study.study import Solver, Study
@@ -29,7 +30,8 @@ def residual(study: Study) -> Callable[[Mapping[str, ArrayLike]], Float[Array, "
 
     Args:
         study: from `load_study`. `result.study` has the noise, the weights and the lines that a fit estimated, so that
-            f . f at the identified values is `result.cost`.
+            f . f at the identified values is `result.cost`, and more where a robust linear step has down-weighted
+            outliers, which f contains with full weight.
 
     Returns:
         f: values by name (numbers or traced scalars, SI units) -> residuals [m]. A name that is left out keeps the
@@ -147,8 +149,8 @@ def log_density(study: Study) -> LogDensity:
 
     Args:
         study: from `load_study`; `result.study` has the noise and the weights that a fit estimated. The density is that
-            of the measurement where the study states or estimates its noise, and has no `weights`; with weights above 1
-            there is a warning.
+            of the measurement where the study states or estimates its noise, and has no `weights`; with weights above
+            1, and for robust torque and deflection tests, there is a warning.
 
     Returns:
         f: values by name (SI units) -> scalar. A name that is left out keeps the study's initial value.
@@ -162,6 +164,12 @@ def log_density(study: Study) -> LogDensity:
         warnings.warn(
             f"study '{study.name}': its tests have weights above 1, which count as lower noise: the density is narrower"
             " than that of the measurement, leave out `weights`",
+            stacklevel=2,
+        )
+    if any(map(is_robust, study.tests)):
+        warnings.warn(
+            f"study '{study.name}': outliers of its robust tests, which a fit down-weights, have their full weight in"
+            " the density: exclude them from the data",
             stacklevel=2,
         )
     return LogDensity(study.problem, jnp.asarray(study.start.values, float))

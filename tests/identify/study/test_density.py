@@ -10,7 +10,7 @@ import scipy.stats
 import jaxmb
 from jaxmb.identify.study.format.study_format import StudyFile
 from jaxmb.identify.study.study import make_study
-from tests.identify.arm import TRUTH, frf, study_of
+from tests.identify.arm import TRUTH, frf, loads, study_of
 
 MODES = {
     "kind": "modes", "posture": {"z2": "70 deg", "z3": "-100 deg"}, "frequency_hz": [10.18, 11.3, 22.6],
@@ -133,3 +133,9 @@ def test_wrong_names(study):
 def test_weights_that_narrow_the_density_are_warned_of():
     with pytest.warns(UserWarning, match="study 'validation-3r': its tests have weights above 1"):
         jaxmb.log_density(jaxmb.load_study("validation-3r"))
+
+
+def test_outliers_of_robust_tests_are_warned_of(tmp_path):
+    test = loads() | {"robust": True}
+    with pytest.warns(UserWarning, match="study 'arm': outliers of its robust tests"):
+        jaxmb.log_density(study_of(tmp_path, test, free={"stiffness.*": {"lower": 1e3, "upper": 1e6}}))
